@@ -1,0 +1,49 @@
+"""What the session needs of an engine.
+
+Knows: coroutines, Arrow, `Exact`. Must not know: noise, budgets, clients. A backend runs only SQL that was generated
+from a checked plan (`Template.render`), read-only, and in one snapshot a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from dpproxy.mechanisms.exact import Exact
+from dpproxy.plan.model import Dialect
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+
+
+class BackendError(Exception):
+    """The engine failed. The text is for the operator's log only, never for a client."""
+
+
+class Backend(Protocol):
+    """Cancelling the task that awaits `run` interrupts the engine's statement."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    async def introspect(self) -> Catalog:
+        """Names, types and keys of every table; no statistics. Raises BackendError."""
+        ...
+
+    async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
+        """The catalog with `public_range` filled for the orderable columns of the tables named in `public`."""
+        ...
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        """Run a measurement's queries in one snapshot, in order. Raises BackendError."""
+        ...
+
+    async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
+        """At most `cap` + 1 rows of a PUBLIC table, columns by their catalog names."""
+        ...
+
+    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+        """Operator's start-up checks (generated SQL returning one integer each: how many violations)."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,164 @@
+"""What a plan is: frozen values that fix every privacy number before any data is touched.
+
+Knows: measurements, templates of generated SQL, arrays of the outer query. Must not know: how to run or draw
+anything. A `Plan` is made by the planner alone; `mechanisms` and `backends` read `Measurement`; `session` reads `Plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dpproxy.plan.loss import Loss
+
+Dialect = Literal["duckdb", "postgres", "spark"]
+
+
+@dataclass(frozen=True)
+class Param:
+    """A value known only when the statement runs.
+
+    `index` 0..n-1: the client's `$1`..`$n`. From n on: `Plan.inputs[index - n]`, evaluated by the facade.
+    `type` is the PostgreSQL type the value has in the generated SQL.
+    """
+
+    index: int
+    type: str
+
+
+@dataclass(frozen=True)
+class Template:
+    """Generated SQL with holes. `render` fills them with literals of the dialect."""
+
+    dialect: Dialect
+    parts: tuple[str | Param, ...]
+
+    def render(self, values: Sequence[str | None], literal: Callable[[Dialect, str, str | None], str]) -> str:
+        """`values[i]` is PostgreSQL's text form of parameter i; `literal` is `plan.dialects.literal`."""
+        return "".join(
+            p if isinstance(p, str) else literal(self.dialect, p.type, values[p.index]) for p in self.parts
+        )
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping column of the backend's result: named `k0`, `k1`, ... there."""
+
+    label: str  # as the analyst wrote it
+    type: str  # PostgreSQL type
+
+
+@dataclass(frozen=True)
+class Basis:
+    """An integer column of the backend's result, named `b0`, `b1`, ...: BIGINT, never NULL, within +-2**62.
+
+    `linf`: the most one unit can change it by in one group, in grid units.
+    `scale`: of the discrete Laplace noise, or sigma of the discrete Gaussian noise, in grid units.
+    `grid`: the value of one grid unit (a label for people; arithmetic is in the outer query).
+    """
+
+    label: str
+    linf: int
+    grid: Fraction
+    mechanism: Literal["laplace", "gaussian"]
+    scale: Fraction
+    loss: Loss
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Groups are kept when the *noisy* `bases[basis]` (distinct units) is at least `tau`.
+
+    The backend has already dropped groups of fewer than `min_units` units; `tau` accounts for it.
+    """
+
+    basis: int
+    tau: int
+    min_units: int
+    delta: int  # atto, for all L0 groups of a unit together
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A value chosen per group by a mechanism on scores; `query` is the index in `Measurement.queries`.
+
+    quantile: the query returns (k0.., bucket BIGINT, n BIGINT): how many contributions fall in each bucket of
+    the grid `0..size-1`; released is a grid index. `sensitivity`: most one unit changes any one score.
+    `epsilon` (micro) is spent in each group; a unit reaches `l0` groups.
+    """
+
+    label: str
+    kind: Literal["quantile", "mode"]
+    query: int
+    size: int
+    fractions: tuple[Fraction, ...]
+    sensitivity: int
+    epsilon: int
+    loss: Loss
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """`keys -> bases` over rows that belong to units (PRIVACY.md section 3).
+
+    `queries[0]` returns columns k0..,b0.. with one row a group: when `dense`, exactly the declared groups in a fixed
+    order (empty ones as zeros); else the groups of at least `threshold.min_units` units, ordered by key.
+    `loss` is the whole charge: the sum over bases and selections and the threshold's delta.
+    `canonical` names the measurement for answer reuse: everything but the noise.
+    """
+
+    queries: tuple[Template, ...]
+    keys: tuple[Key, ...]
+    bases: tuple[Basis, ...]
+    l0: int
+    dense: bool
+    threshold: Threshold | None
+    loss: Loss
+    canonical: tuple[str | Param, ...]
+    selections: tuple[Selection, ...] = ()
+    notes: tuple[str, ...] = ()  # for EXPLAIN: bounds applied, skip rules used
+
+
+@dataclass(frozen=True)
+class Input:
+    """A scalar the facade evaluates before a measurement runs, as text (`SELECT (<sql>)::text`).
+
+    `sql` may use the client's parameters `$1..$n` and the arrays of the measurements in `after`, numbered as in
+    the outer query (`$n+1...`). Examples: `now()`, a released scalar subquery.
+    """
+
+    sql: str
+    type: str
+    arrays: tuple[int, ...] = ()  # indexes into Plan.arrays it needs
+    measurements: tuple[int, ...] = ()  # indexes into Plan.measurements it needs
+
+
+@dataclass(frozen=True)
+class Array:
+    """A parameter of the outer query: column `column` of measurement `measurement` (keys, bases, selections),
+    or of the virtual table `virtual` of schema `dpproxy`. `type` is the PostgreSQL element type."""
+
+    type: str
+    measurement: int | None
+    column: int
+    virtual: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a statement over private tables is answered.
+
+    `outer` is SQL for the facade: the client's parameters keep their numbers `$1..$parameters`; array i is
+    `$(parameters + 1 + i)`. `order`: the measurements in the order in which they must run (staged ones later);
+    inputs[i] is evaluated as soon as its measurements are released.
+    """
+
+    measurements: tuple[Measurement, ...]
+    outer: str
+    parameters: int
+    arrays: tuple[Array, ...]
+    inputs: tuple[Input, ...]
+    loss: Loss
+    explain: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""Policies: what a dataset's owner allows."""

@@ -1,0 +1,68 @@
+"""What a backend's tables look like: names, types, keys. Never how many rows, never a value of a private one.
+
+Knows: shapes. Must not know: statistics, engines. Made by `backends`, read by policy checks, the planner and
+the facade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, order=True)
+class TableName:
+    """A table as analysts write it: PostgreSQL spelling, schema explicit (`public` is the default)."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.schema == "public" else f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class CatalogColumn:
+    """`name` is PostgreSQL's spelling (lower case where a plain identifier), `source` the backend's own.
+
+    `type` is PostgreSQL's name of the base type without modifiers (`int4`, `int8`, `numeric`, `float8`, `text`,
+    `varchar`, `bool`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `uuid`, ...); an engine's type
+    with no counterpart is `text` here with `bounded=False`: shown, never aggregated.
+    `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data.
+    """
+
+    name: str
+    source: str
+    type: str
+    nullable: bool = True
+    bounded: bool = True
+    comment: str | None = None
+    public_range: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    columns: tuple[str, ...]
+    target: TableName
+    target_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CatalogTable:
+    """`source` is the backend's (schema, name)."""
+
+    name: TableName
+    source: tuple[str, str]
+    columns: tuple[CatalogColumn, ...]
+    primary_key: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    comment: str | None = None
+
+    def column(self, name: str) -> CatalogColumn | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    tables: Mapping[TableName, CatalogTable] = field(default_factory=dict)

@@ -1,0 +1,155 @@
+"""A checked policy as the other rooms see it: frozen values, no YAML, no positions.
+
+Knows: the field's terms. Must not know: files, engines, SQL. `policy.load` makes these; nobody else does
+outside tests. Amounts of budget are integers: micro-epsilon (1e-6) and atto-delta (1e-18).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Literal
+
+from dpproxy.policy.catalog import TableName
+
+MICRO = 1_000_000
+ATTO = 10**18
+
+
+Value = str | int | bool | Decimal | dt.date | None
+
+
+class ColumnRole(StrEnum):
+    PLAIN = "plain"
+    UNIT = "unit"  # counted and joined on, never shown or compared with a constant
+    KEY = "key"  # joined on, counted, grouped by inside one unit; never shown
+    HIDDEN = "hidden"  # does not exist for analysts
+
+
+@dataclass(frozen=True)
+class ColumnPolicy:
+    """`range` is inclusive. `values` may hold None only through `nulls`. `resolution` is the grid of the column.
+
+    `nulls`: NULL is one of the declared keys (else rows whose declared key is NULL are in no group).
+    """
+
+    name: str
+    role: ColumnRole = ColumnRole.PLAIN
+    values: tuple[Value, ...] | None = None
+    range: tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime] | None = None
+    resolution: Decimal | None = None
+    nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Contribution bounds of one unit in any group: `rows` per group, `groups` reached (None means `all`)."""
+
+    rows: int
+    groups: int | None
+
+
+@dataclass(frozen=True)
+class UnitPath:
+    """How a row of a private table finds its unit.
+
+    `steps` is empty when the table has the unit column itself; else each step joins
+    `column` of the table so far with `target.target_column`. `column` at the end is the unit column of the
+    last table on the path.
+    """
+
+    column: str
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    column: str
+    target: TableName
+    target_column: str
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """`unit` is None for public tables. `one`: at most one row per unit (checked against the data at start)."""
+
+    name: TableName
+    unit: UnitPath | None
+    one: bool
+    bounds: Bounds
+    columns: Mapping[str, ColumnPolicy]
+
+    @property
+    def public(self) -> bool:
+        return self.unit is None
+
+
+Window = Literal["day", "week", "month", "quarter", "year", "never"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    epsilon: int  # micro
+    delta: int  # atto
+    every: Window = "never"
+
+
+@dataclass(frozen=True)
+class QueryLimits:
+    epsilon: int  # micro; what a statement costs unless the session says otherwise
+    max_epsilon: int  # micro
+    delta: int  # atto; what a statement with undeclared keys costs
+
+
+@dataclass(frozen=True)
+class Role:
+    name: str
+    budget: Budget
+    query: QueryLimits
+    tables: frozenset[TableName] | None  # None: all
+    min_units: int = 1
+    temp_tables: bool = False
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    role: str
+    password: str = field(repr=False)  # a SCRAM-SHA-256 verifier
+
+
+@dataclass(frozen=True)
+class DuckDBBackend:
+    path: str  # absolute, resolved against the policy file's folder
+    memory_limit: str | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class PostgresBackend:
+    dsn: str = field(repr=False)
+    password: str | None = field(default=None, repr=False)
+
+
+Mechanism = Literal["laplace", "gaussian", "auto"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    dataset: str
+    backend: DuckDBBackend | PostgresBackend
+    unit_name: str
+    unit_table: TableName
+    unit_column: str
+    budget: Budget
+    tables: Mapping[TableName, TablePolicy]
+    roles: Mapping[str, Role]
+    users: Mapping[str, User]
+    mechanism: Mechanism = "laplace"
+    views: Mapping[TableName, str] = field(default_factory=dict)
+    reuse_seconds: int | None = None
+    epoch: str | None = None
+    timing_quantum_ms: int | None = None
