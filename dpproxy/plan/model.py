@@ -37,9 +37,7 @@ class Template:
 
     def render(self, values: Sequence[str | None], literal: Callable[[Dialect, str, str | None], str]) -> str:
         """`values[i]` is PostgreSQL's text form of parameter i; `literal` is `plan.dialects.literal`."""
-        return "".join(
-            p if isinstance(p, str) else literal(self.dialect, p.type, values[p.index]) for p in self.parts
-        )
+        return "".join(p if isinstance(p, str) else literal(self.dialect, p.type, values[p.index]) for p in self.parts)
 
 
 @dataclass(frozen=True)
