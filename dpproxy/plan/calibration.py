@@ -1,0 +1,212 @@
+"""How much noise, and how high a threshold: every privacy number that a plan fixes before any data is touched.
+
+Knows: sensitivities, epsilon, delta. Must not know: data, SQL, samplers. Everything is exact rationals; what is
+irrational is bounded (`plan.rigorous`) and rounded to the side that can only add noise.
+
+Neighbours differ by all rows of one unit (PRIVACY.md section 1). A unit reaches at most `l0` groups and changes a
+basis by at most `linf` grid units in each.
+
+Sources: Ghosh, Roughgarden, Sundararajan 2012 (geometric mechanism); Canonne, Kamath, Steinke 2020, "The discrete
+Gaussian for differential privacy" (CKS); Desfontaines 2020, thesis, chapter 4 (thresholds on units); Swanberg,
+Desfontaines, Haney 2023, "DP-SIPS" (shifted thresholds).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.plan.rigorous import (
+    exp_bounds,
+    floor_log2,
+    ln_bounds,
+    normal_tail_bounds,
+    round_down,
+    round_up,
+    sqrt_bounds,
+)
+from dpproxy.policy.model import ATTO, MICRO
+
+MechanismName = Literal["laplace", "gaussian"]
+
+MAX_SCALE = 2**54
+"""64 scales of noise still fit beside a saturated value in 64 bits: beyond, answers would be noise alone."""
+
+MIN_SCALE = Fraction(1, 2**40)
+"""Below, noise is zero with certainty for every practical purpose (e**(-2**40)); samplers need a bound."""
+
+
+def _checked(scale: Fraction) -> Fraction:
+    if scale > MAX_SCALE:
+        raise Refusal(
+            PROGRAM_LIMIT_EXCEEDED,
+            "the noise of an aggregate would exceed 64 bits",
+            hint="Ask for a higher epsilon, or for a tighter `range` or coarser `resolution` in the policy.",
+        )
+    return max(scale, MIN_SCALE)
+
+
+def laplace_scale(l0: int, linf: int, epsilon_micro: int) -> Fraction:
+    """The scale of discrete Laplace noise (in grid units) that makes a basis `epsilon`-DP.
+
+    l0 * linf / epsilon (Dwork & Roth 2014, theorem 3.6; discrete: Ghosh et al. 2012), rounded up to 40 significant
+    bits so that every sampler, also one that takes a double, draws at exactly this scale. linf = 0 means that no
+    unit can change the basis: the least scale there is.
+    Raises Refusal above MAX_SCALE, ValueError for amounts that are not positive.
+    """
+    if l0 < 1 or linf < 0 or epsilon_micro < 1:
+        raise ValueError("l0 and epsilon must be positive, linf not negative")
+    if linf == 0:
+        return MIN_SCALE
+    return _checked(round_up(Fraction(l0 * linf * MICRO, epsilon_micro)))
+
+
+def gaussian_sigma(l0: int, linf: int, rho: Fraction) -> Fraction:
+    """Sigma of discrete Gaussian noise (in grid units) that makes a basis rho-zCDP.
+
+    rho = l2**2 / (2 sigma**2) with l2 = sqrt(l0) * linf (CKS theorem 14), so sigma = linf * sqrt(l0 / (2 rho)),
+    rounded up to 40 significant bits. Raises as `laplace_scale`.
+    """
+    if l0 < 1 or linf < 0 or rho <= 0:
+        raise ValueError("l0 and rho must be positive, linf not negative")
+    if linf == 0:
+        return MIN_SCALE
+    return _checked(round_up(sqrt_bounds(Fraction(l0 * linf * linf) / (2 * rho))[1]))
+
+
+@lru_cache(maxsize=1024)
+def rho_for(epsilon_micro: int, delta_atto: int) -> Fraction:
+    """The largest rho found such that rho-zCDP implies (epsilon, delta)-DP, rounded down to 40 significant bits.
+
+    CKS proposition 12 with zCDP's RDP curve alpha * rho: for any alpha > 1, delta <= exp((alpha - 1)(alpha rho -
+    epsilon)) / (alpha - 1) * (1 - 1/alpha)**alpha. Solved for rho at one alpha it reads
+    rho(alpha) = (epsilon + (ln delta + ln(alpha - 1) - alpha ln(1 - 1/alpha)) / (alpha - 1)) / alpha.
+    Any alpha is sound; the best is sought in floating point, and rho is then bounded from below at a rational near
+    it, so floats decide tightness only. Raises ValueError when no rho > 0 exists or amounts are not positive.
+    """
+    if epsilon_micro < 1 or not 0 < delta_atto < ATTO:
+        raise ValueError("epsilon must be positive and delta between 0 and 1")
+    epsilon, delta = Fraction(epsilon_micro, MICRO), Fraction(delta_atto, ATTO)
+    rho = _rho_at(_best_alpha(float(epsilon), float(delta)), epsilon, delta)
+    if rho <= 0:
+        raise ValueError("no rho is small enough for this epsilon and delta")
+    return round_down(rho)
+
+
+def _rho_at(alpha: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """A lower bound of rho(alpha) of `rho_for`."""
+    log = ln_bounds(delta)[0] + ln_bounds(alpha - 1)[0] - alpha * ln_bounds(1 - 1 / alpha)[1]
+    return (epsilon + log / (alpha - 1)) / alpha
+
+
+def _best_alpha(epsilon: float, delta: float) -> Fraction:
+    """Near the alpha that maximises rho(alpha): ternary search over ln(alpha - 1); rho has one peak there."""
+
+    def rho(log_gap: float) -> float:
+        gap = math.exp(log_gap)
+        log = math.log(delta) + log_gap + (1 + gap) * math.log1p(1 / gap)
+        return (epsilon + log / gap) / (1 + gap)
+
+    low, high = -20.0, 60.0  # alpha - 1 from 2e-9 to 1e26: beyond any epsilon and delta in use
+    for _ in range(200):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (a, high) if rho(a) < rho(b) else (low, b)
+    return 1 + round_down(Fraction(math.exp((low + high) / 2)))
+
+
+def tail_point(mechanism: MechanismName, scale: Fraction, p: Fraction) -> int:
+    """The smallest t >= 1 certified to satisfy P(X >= t) <= p, X the mechanism's noise at `scale`; 0 < p < 1/2.
+
+    Laplace: P(X >= t) = q**t / (1 + q) with q = exp(-1/scale), so t = scale * -ln(p (1 + q)) rounded up.
+    Gaussian: see `_gaussian_tail_point`. Raises ValueError for p out of range.
+    """
+    if not 0 < p < Fraction(1, 2):
+        raise ValueError("p must be between 0 and 1/2")
+    if mechanism == "gaussian":
+        return _gaussian_tail_point(scale, p)
+    q_low = exp_bounds(-1 / scale)[0]
+    return max(1, math.ceil(-scale * ln_bounds(p * (1 + q_low))[0]))
+
+
+_DIRECT_SIGMA = 12
+"""Up to here discrete Gaussian tails are summed term by term; above, the integral is within 1 % of the tail."""
+
+
+def _gaussian_tail_point(sigma: Fraction, p: Fraction) -> int:
+    """Discrete Gaussian, f(x) = exp(-x**2 / (2 sigma**2)), P(X = x) = f(x) / Z.
+
+    Small sigma: by summation. Else: where f is convex (x >= sigma), f(x) <= the integral of f over [x - 1/2,
+    x + 1/2], so the sum from t is at most sigma sqrt(2 pi) Q((t - 1/2) / sigma) with Q the normal tail; where it is
+    not, the difference is at most 1/8 of the integral of |f''|, that is at most 1/(4 sigma) < Z / (8 sigma**2); and
+    Z >= sigma sqrt(2 pi) (Poisson summation). So P(X >= t) <= Q((t - 1/2) / sigma) [+ 1/(8 sigma**2) below sigma].
+    """
+    if sigma <= _DIRECT_SIGMA:
+        return _summed_tail_point(sigma, p)
+    low, high = 1, 1
+    while _normal_bound(sigma, high) > p:
+        low, high = high + 1, 2 * high + math.ceil(sigma)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if _normal_bound(sigma, middle) > p else (low, middle)
+    return low
+
+
+def _normal_bound(sigma: Fraction, t: int) -> Fraction:
+    """An upper bound of P(X >= t) for sigma > _DIRECT_SIGMA."""
+    z = (t - Fraction(1, 2)) / sigma
+    if z < Fraction(1, 4):
+        return Fraction(1)
+    z = Fraction(math.floor(z * 2**60), 2**60)
+    bound = normal_tail_bounds(z)[1]
+    return bound if t - Fraction(1, 2) >= sigma else bound + 1 / (8 * sigma * sigma)
+
+
+def _summed_tail_point(sigma: Fraction, p: Fraction) -> int:
+    """By upper bounds of f(x) for every x up to the point after which f falls below p * 10**-12."""
+    upper, x = [exp_bounds(Fraction(0))[1]], 0
+    while upper[-1] > p / 10**12:
+        x += 1
+        upper.append(exp_bounds(Fraction(-x * x) / (2 * sigma * sigma))[1])
+    # f(x+1)/f(x) <= r for all later x, so what is left is a geometric sum
+    ratio = exp_bounds(-Fraction(2 * x + 1) / (2 * sigma * sigma))[1]
+    tail = upper[x] * ratio / (1 - ratio)
+    z_low = (1 + 2 * sum(upper[1:], Fraction(0))) * (1 - Fraction(1, 10**30))  # the bounds are tighter than that
+    while x >= 1 and (tail + upper[x]) / z_low <= p:
+        tail += upper[x]
+        x -= 1
+    return max(1, x + 1)
+
+
+@lru_cache(maxsize=4096)
+def threshold(scale: Fraction, l0: int, delta_atto: int, min_units: int, mechanism: MechanismName = "laplace") -> int:
+    """The smallest tau such that releasing groups whose noisy number of units is at least tau costs `delta`.
+
+    The backend drops groups of fewer than `min_units` units. Let D' be D without one unit. Groups that exist in D
+    alone have exactly min_units units there, that unit among them, and there are j <= l0 of them. Each is released
+    with probability p = P(min_units + X >= tau) <= delta / l0, so one of them is with probability at most delta.
+    Let S be any set of answers, C the same mechanism on D restricted to the groups common to both: C is within
+    epsilon of D' (the unit changes at most l0 - j of them). P(D in S) <= delta + P(C in S) <= delta + e**eps P(D' in
+    S). Conversely noises are independent, so P(D in S) >= (1 - delta) P(C in S), and P(D' in S) - e**eps P(D in S)
+    <= P(D' in S) - (1 - delta) P(D' in S) <= delta. (Desfontaines 2020 section 4.4 for min_units = 1; the shift by
+    min_units - 1 as in Swanberg et al. 2023.)
+
+    `scale` is of the noise on the basis of distinct units. Raises ValueError for amounts that are not positive.
+    """
+    if l0 < 1 or delta_atto < 1 or min_units < 1:
+        raise ValueError("l0, delta and min_units must be positive")
+    p = min(Fraction(delta_atto, ATTO * l0), Fraction(1, 4))
+    return min_units + tail_point(mechanism, scale, p)
+
+
+@lru_cache(maxsize=4096)
+def interval(mechanism: MechanismName, scale: Fraction, confidence: Fraction) -> int:
+    """The smallest half-width h, in grid units, certified to satisfy P(|X| <= h) >= confidence, for 0 < confidence < 1.
+
+    The released value is within h of the bounded true one with that probability (noise only; not truncation).
+    """
+    if not 0 < confidence < 1:
+        raise ValueError("confidence must be between 0 and 1")
+    return tail_point(mechanism, scale, (1 - confidence) / 2) - 1
