@@ -1,0 +1,49 @@
+"""PostgreSQL as sqlglot reads and writes it, made faithful.
+
+Knows: sqlglot's PostgreSQL dialect. Must not know: policies, plans. The stock dialect turns functions into its own
+normal forms (`to_char` into a strftime format, `date_part` into EXTRACT, ...) and prints them back changed; the outer query
+must mean on the facade exactly what the analyst wrote. So every function is parsed as `Anonymous`, name and
+arguments as they stand; only the syntactic special forms (CAST, EXTRACT, TRIM, SUBSTRING, ...) keep their nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+
+_LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE", "OPENJSON", "DECODE", "PREDICT"}
+
+
+class FaithfulPostgres(Postgres):
+    """PostgreSQL with every ordinary function kept as it was written."""
+
+    class Tokenizer(Postgres.Tokenizer):
+        COMMANDS: set[Any] = set()  # noqa: RUF012 (the stock one swallows the rest of EXPLAIN as one string)
+
+    class Parser(Postgres.Parser):
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 (sqlglot's own style of configuration)
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name not in _LOSSY_SYNTAX
+        }
+
+
+def to_sql(tree: exp.Expr) -> str:
+    """The tree as PostgreSQL text, without comments."""
+    return tree.sql(dialect=FaithfulPostgres, comments=False, normalize_functions=False, identify=False)
+
+
+def ident(node: exp.Expr | None) -> str:
+    """An identifier as PostgreSQL folds it: unquoted names in lower case. Empty for none."""
+    if node is None:
+        return ""
+    if isinstance(node, exp.Identifier):
+        return node.this if node.args.get("quoted") else node.this.lower()
+    return node.name
+
+
+def position(node: exp.Expr) -> int | None:
+    """1-based character position of the first identifier below `node`, for error messages; None if unknown."""
+    starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+    return min(starts) + 1 if starts else None

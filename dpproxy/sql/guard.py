@@ -1,0 +1,103 @@
+"""What is too much to parse, decided on tokens before the parser sees them.
+
+Knows: the tokenizer (linear in the text). Must not know: policies. sqlglot's parser is exponential on some short texts
+(nested ARRAY[, runs of JOIN without ON) and recursive on deep ones, so everything is capped first. The
+caps are far above what BI tools send: the largest statement of the corpus has 2,100 tokens and 12 levels.
+"""
+
+from __future__ import annotations
+
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, Refusal
+from dpproxy.sql.dialect import FaithfulPostgres
+
+MAX_LENGTH = 64 * 1024
+MAX_TOKENS = 8_000
+MAX_DEPTH = 24  # brackets; the parser recurses about 20 Python frames a level
+MAX_ARRAY_DEPTH = 4  # nested ARRAY[...] is exponential in sqlglot 30
+MAX_JOINS = 40
+MAX_BARE_JOINS = 6  # JOIN before its ON/USING: exponential in sqlglot 30
+MAX_CHAIN = 1_000  # operands of one AND/OR/NOT/|| chain: each is a level of recursion for visitors
+
+_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+_CHAIN = {TokenType.AND, TokenType.OR, TokenType.DPIPE, TokenType.PLUS, TokenType.DASH, TokenType.STAR}
+
+
+def tokenize(text: str) -> list[Token]:
+    """Tokens of one client text. Raises Refusal for what no statement needs."""
+    if len(text) > MAX_LENGTH:
+        raise Refusal(STATEMENT_TOO_COMPLEX, f"statement is longer than {MAX_LENGTH} characters")
+    if "\x00" in text:
+        raise Refusal(SYNTAX_ERROR, "statement contains a NUL character")
+    try:
+        tokens = list(FaithfulPostgres().tokenize(text))
+    except TokenError as error:
+        raise Refusal(SYNTAX_ERROR, "statement could not be read: unterminated string or comment") from error
+    if len(tokens) > MAX_TOKENS:
+        raise Refusal(STATEMENT_TOO_COMPLEX, f"statement has more than {MAX_TOKENS} tokens")
+    return tokens
+
+
+def check(tokens: list[Token], text: str) -> None:
+    """Raise Refusal for nesting the parser should not be given."""
+    depth = arrays = joins = bare = 0
+    not_run = chain = 0
+    array_at: list[bool] = []
+    for i, token in enumerate(tokens):
+        kind = token.token_type
+        if kind in _OPEN:
+            is_array = kind == TokenType.L_BRACKET
+            array_at.append(is_array)
+            arrays += is_array
+            depth += 1
+        elif kind in _CLOSE and array_at:
+            arrays -= array_at.pop()
+            depth -= 1
+        elif kind == TokenType.JOIN:
+            joins += 1
+            natural_or_cross = any(
+                t.token_type in (TokenType.CROSS, TokenType.NATURAL) for t in tokens[max(0, i - 3) : i]
+            )
+            bare += not natural_or_cross
+        elif kind in (TokenType.ON, TokenType.USING):
+            bare = max(0, bare - 1)
+        not_run = not_run + 1 if kind == TokenType.NOT else 0
+        chain += kind in _CHAIN
+        if depth > MAX_DEPTH or not_run > MAX_DEPTH or arrays > MAX_ARRAY_DEPTH:
+            raise _too_complex("is nested too deeply", token)
+        if joins > MAX_JOINS or bare > MAX_BARE_JOINS:
+            raise _too_complex("has too many joins", token)
+        if chain > MAX_CHAIN:
+            raise _too_complex("has too many operators", token)
+        _hazard(token, text)
+
+
+def _too_complex(what: str, token: Token) -> Refusal:
+    return Refusal(
+        STATEMENT_TOO_COMPLEX,
+        f"statement {what}",
+        position=token.start + 1,
+        hint="Split it, or use CTEs.",
+    )
+
+
+def _hazard(token: Token, text: str) -> None:
+    """Spellings that sqlglot reads differently from PostgreSQL: never guess at a private statement's meaning."""
+    source = text[token.start : token.end + 1]
+    if source[:2] in ("|/",) or source[:3] == "||/" or source in ("@", "{"):
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"operator `{source}` is not supported over private tables",
+            position=token.start + 1,
+            hint="Use the function instead: sqrt(x), cbrt(x), abs(x).",
+        )
+    if source.lower() == "u" and text[token.end + 1 : token.end + 2] == "&" and text[token.end + 2 : token.end + 3] in "\"'":
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            'U&"..." names and strings are not supported over private tables',
+            position=token.start + 1,
+            hint="Write the character itself.",
+        )

@@ -1,0 +1,180 @@
+"""A client's text as statements: where each begins, what kind it is, whether it may read a private table.
+
+Knows: tokens and trees. Must not know: what a private table may be used for (that is `plan`). The rule for `private`:
+a table position names a private table (or schema dpproxy). A miss here is not a leak: the facade's tables
+are empty. When the text can't be parsed but mentions a private name, `private` is True and the planner refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from dpproxy.errors import SYNTAX_ERROR, Refusal
+from dpproxy.sql.dialect import FaithfulPostgres, ident
+from dpproxy.sql.guard import check, tokenize
+
+Kind = Literal["select", "explain", "copy", "cursor", "create_table_as", "prepare", "other"]
+
+VIRTUAL_SCHEMA = "dpproxy"
+_QUERY_WORDS = {"SELECT", "WITH", "VALUES", "TABLE", "("}
+# Statements that cannot read rows, whatever names they contain.
+_HARMLESS = {"SET", "SHOW", "RESET", "BEGIN", "START", "COMMIT", "ROLLBACK", "END", "ABORT", "SAVEPOINT", "RELEASE"}
+_HARMLESS |= {"DEALLOCATE", "DISCARD", "CLOSE", "FETCH", "MOVE", "LISTEN", "UNLISTEN", "EXECUTE"}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a client's text. `prefix + query + suffix == text`; `offset` is where `text` begins.
+
+    `query` is the SELECT inside (for `explain`, `copy`, ...), empty for kind `other`. `options`: of EXPLAIN, upper case.
+    """
+
+    text: str
+    kind: Kind
+    private: bool
+    prefix: str = ""
+    query: str = ""
+    suffix: str = ""
+    offset: int = 0
+    options: tuple[str, ...] = ()
+
+
+def split(text: str, private_names: frozenset[str]) -> tuple[Statement, ...]:
+    """The statements of `text` (empty ones left out). `private_names`: bare table names, folded.
+
+    Raises Refusal (42601, 54001) when the text can't be read at all.
+    """
+    tokens = tokenize(text)
+    statements: list[Statement] = []
+    start = 0
+    for i, token in enumerate([*tokens, None]):
+        if token is not None and token.token_type != TokenType.SEMICOLON:
+            continue
+        piece = tokens[start:i]
+        if piece:
+            statements.append(_statement(text, piece, private_names))
+        start = i + 1
+    return tuple(statements)
+
+
+def _statement(text: str, tokens: list[Token], names: frozenset[str]) -> Statement:
+    begin, end = tokens[0].start, tokens[-1].end + 1
+    body = text[begin:end]
+    kind, first, last, options = _kind(tokens)
+    if not _mentions(tokens, names):
+        return Statement(body, kind, False, query=body, offset=begin)
+    if kind == "other":
+        return Statement(body, kind, tokens[0].text.upper() not in _HARMLESS, offset=begin)
+    query_start, query_end = tokens[first].start, tokens[last].end + 1
+    query = text[query_start:query_end]
+    prefix, suffix = text[begin:query_start], text[query_end:end]
+    return Statement(body, kind, _reads(query, names), prefix, query, suffix, begin, options)
+
+
+def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
+    """The kind, the index of the query's first and last token, and options."""
+    words = [t.text.upper() for t in tokens]
+    last = len(tokens) - 1
+    head = words[0]
+    if head in _QUERY_WORDS:
+        return ("other" if _writes(words) else "select"), 0, last, ()
+    if head == "EXPLAIN":
+        return _explain(words, last)
+    if head == "COPY" and len(words) > 1 and words[1] == "(":
+        close = _closing(words, 1)
+        if [w for w in words[close + 1 : close + 3]] == ["TO", "STDOUT"]:
+            return "copy", 2, close - 1, ()
+    if head == "DECLARE" and "FOR" in words and "CURSOR" in words:
+        return "cursor", words.index("FOR") + 1, last, ()
+    if head == "PREPARE" and "AS" in words:
+        return "prepare", words.index("AS") + 1, last, ()
+    if head == "CREATE" and len(words) > 3 and words[1] in ("TEMP", "TEMPORARY") and words[2] == "TABLE" and "AS" in words:
+        return "create_table_as", words.index("AS") + 1, last, ()
+    return "other", 0, last, ()
+
+
+def _explain(words: list[str], last: int) -> tuple[Kind, int, int, tuple[str, ...]]:
+    at = 1
+    options: list[str] = []
+    if at <= last and words[at] == "(":
+        close = _closing(words, at)
+        options = words[at + 1 : close]
+        at = close + 1
+    while at <= last and words[at] in ("ANALYZE", "ANALYSE", "VERBOSE"):
+        options.append(words[at])
+        at += 1
+    if at <= last and words[at] in _QUERY_WORDS:
+        return "explain", at, last, tuple(options)
+    return "other", 0, last, ()
+
+
+def _writes(words: list[str]) -> bool:
+    """A query with INTO, FOR UPDATE/SHARE or a data-modifying CTE is not a plain query."""
+    return any(w in ("INTO", "INSERT", "UPDATE", "DELETE", "MERGE") for w in words)
+
+
+def _closing(words: Sequence[str], at: int) -> int:
+    depth = 0
+    for i in range(at, len(words)):
+        depth += (words[i] == "(") - (words[i] == ")")
+        if depth == 0:
+            return i
+    return len(words) - 1
+
+
+def _mentions(tokens: list[Token], names: frozenset[str]) -> bool:
+    """Whether a token outside strings spells a private table's name, or schema dpproxy's."""
+    for token in tokens:
+        if token.token_type in (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.HEREDOC_STRING):
+            continue
+        name = token.text if token.token_type == TokenType.IDENTIFIER else token.text.lower()
+        if name in names or name == VIRTUAL_SCHEMA:
+            return True
+    return False
+
+
+def _reads(query: str, names: frozenset[str]) -> bool:
+    try:
+        tree = parse(query)
+    except Refusal:
+        return True
+    return any(
+        ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in tree.find_all(exp.Table)
+    )
+
+
+def parse(query: str) -> exp.Expr:
+    """The tree of one query. Raises Refusal 42601 or 54001."""
+    tokens = tokenize(query)
+    check(tokens, query)
+    try:
+        parser = FaithfulPostgres().parser()
+        trees = parser.parse(tokens, query)
+    except ParseError as error:
+        raise _syntax(error, query) from error
+    except (SqlglotError, RecursionError) as error:
+        raise Refusal(SYNTAX_ERROR, "statement could not be parsed") from error
+    if len(trees) != 1 or trees[0] is None:
+        raise Refusal(SYNTAX_ERROR, "one query is expected here")
+    return trees[0]
+
+
+def _syntax(error: ParseError, query: str) -> Refusal:
+    where = error.errors[0] if error.errors else {}
+    line, column = where.get("line"), where.get("col")
+    position = None
+    if line and column:
+        lines = query.split("\n")
+        position = sum(len(text) + 1 for text in lines[: int(line) - 1]) + int(column)
+    return Refusal(
+        SYNTAX_ERROR,
+        "dpproxy cannot parse this statement over private tables",
+        position=position,
+        hint="Rewrite it in plainer SQL; PostgreSQL may accept what dpproxy does not know.",
+    )
