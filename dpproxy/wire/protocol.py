@@ -1,0 +1,129 @@
+"""What every codec of this room shares: the error, the frame, a cursor over a payload, the protocol's numbers.
+
+Knows: PostgreSQL's chapter "Frontend/Backend Protocol". Must not know: sockets, SQL, policies, clients' state.
+
+Two kinds of failure, and one class for both. A *fatal* `ProtocolError` means that the stream has lost its framing or
+the peer breaks the start-up rules: whatever follows cannot be trusted, so the connection must be closed after the
+error was sent. A plain one means that this message is wrong but the next begins where it should: the server answers
+with an error and skips to Sync, as PostgreSQL does. No other exception leaves this room, whatever the bytes are.
+
+Texts and SQLSTATEs follow PostgreSQL's `pqformat.c` and `postgres.c`, since drivers and their users know those.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+PROTOCOL_VIOLATION: Final = "08P01"
+CHARACTER_NOT_IN_REPERTOIRE: Final = "22021"
+INVALID_PARAMETER_VALUE: Final = "22023"
+FEATURE_NOT_SUPPORTED: Final = "0A000"
+INVALID_PASSWORD: Final = "28P01"
+INVALID_AUTHORIZATION: Final = "28000"
+
+MAJOR: Final = 3
+MINOR: Final = 2
+"""The newest minor version spoken; 3.1 was never released, 3.2 came with PostgreSQL 18."""
+
+CANCEL_CODE: Final = 80877102
+SSL_CODE: Final = 80877103
+GSSENC_CODE: Final = 80877104
+"""Codes in place of a protocol version: (1234 << 16) + 5678, 5679, 5680."""
+
+INT16: Final = struct.Struct("!H")
+INT32: Final = struct.Struct("!i")
+UINT32: Final = struct.Struct("!I")
+HEADER: Final = struct.Struct("!ci")
+"""Tag and length (which counts itself, not the tag)."""
+
+
+class ProtocolError(Exception):
+    """The peer sent what the protocol does not allow.
+
+    `sqlstate` and `message` are ready for an ErrorResponse and quote nothing but bytes of the peer's own message.
+    `fatal`: the stream cannot be continued.
+    """
+
+    def __init__(self, sqlstate: str, message: str, *, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+        self.message = message
+        self.fatal = fatal
+
+    def __str__(self) -> str:
+        return f"{self.sqlstate} {self.message}"
+
+
+class Frame(NamedTuple):
+    """One message: `tag` is one byte, or empty for a start-up packet; `raw` is tag, length and payload as received."""
+
+    tag: bytes
+    payload: bytes
+    raw: bytes
+
+
+def decode_text(data: bytes) -> str:
+    """UTF-8, strictly. Raises ProtocolError 22021 and names the first bytes that are wrong, as PostgreSQL does."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = " ".join(f"0x{byte:02x}" for byte in data[error.start : error.end])
+        text = f'invalid byte sequence for encoding "UTF8": {wrong}'
+        raise ProtocolError(CHARACTER_NOT_IN_REPERTOIRE, text) from None
+
+
+class Reader:
+    """A cursor over one payload. Each method raises ProtocolError when the payload is shorter than it claims."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self._data = data
+        self._position = position
+
+    def take(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise ProtocolError(PROTOCOL_VIOLATION, "insufficient data left in message")
+        taken = self._data[self._position : end]
+        self._position = end
+        return taken
+
+    def text(self) -> str:
+        """A NUL-terminated string."""
+        end = self._data.find(0, self._position)
+        if end < 0:
+            raise ProtocolError(PROTOCOL_VIOLATION, "invalid string in message")
+        taken = self._data[self._position : end]
+        self._position = end + 1
+        return decode_text(taken)
+
+    def int16(self) -> int:
+        """Unsigned: the protocol's counts go to 65535."""
+        return int(INT16.unpack(self.take(2))[0])
+
+    def int32(self) -> int:
+        return int(INT32.unpack(self.take(4))[0])
+
+    def uint32(self) -> int:
+        return int(UINT32.unpack(self.take(4))[0])
+
+    def int16s(self, count: int) -> tuple[int, ...]:
+        """Taken before unpacked, so that a count without its items cannot make anything large."""
+        return struct.unpack(f"!{count}H", self.take(2 * count))
+
+    def uint32s(self, count: int) -> tuple[int, ...]:
+        return struct.unpack(f"!{count}I", self.take(4 * count))
+
+    def value(self) -> bytes | None:
+        """A length-prefixed value; length -1 is NULL."""
+        size = self.int32()
+        return None if size == -1 else self.take(size)
+
+    def rest(self) -> bytes:
+        return self.take(len(self._data) - self._position)
+
+    def end(self) -> None:
+        if self._position != len(self._data):
+            raise ProtocolError(PROTOCOL_VIOLATION, "invalid message format")
