@@ -1,0 +1,174 @@
+"""Columns of a table: roles, declared values, ranges.
+
+Knows: what a column may be declared as. Must not know: types of the data (`policy.check` compares with those). All
+that is declared here is taken to be public: values and ranges must come from a code book, not from the data.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Value
+from dpproxy.policy.problems import suggestion
+from dpproxy.policy.reader import Path, Reader, kind
+from dpproxy.policy.tree import Mapping, Node, Scalar
+
+Range = tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime]
+_ROLES = {"unit": ColumnRole.UNIT, "key": ColumnRole.KEY, "hidden": ColumnRole.HIDDEN}
+_END_OF_DAY = dt.time(23, 59, 59, 999999)  # a last day is meant whole; microseconds are PostgreSQL's finest grain
+
+
+def read_columns(reader: Reader, node: Node | None, path: Path, public: bool) -> dict[str, ColumnPolicy]:
+    """The columns listed for a table, by folded name. Problems are recorded in `reader`."""
+    listed = reader.named(node, "`columns`")
+    columns: dict[str, ColumnPolicy] = {}
+    for written, declared in listed.entries.items() if listed else ():
+        at = listed.keys[written] if listed else declared.at
+        name = names.column(written)
+        if name is None:
+            reader.problem(at, f"`{written[:80]}` is not a column name", "write the bare name of a column")
+            continue
+        if name in columns:
+            reader.problem(at, f"column `{name}` is given twice (names are folded to lower case)", "keep one")
+            continue
+        reader.positions[(*path, name)] = at
+        column = _column(reader, name, declared)
+        if public and column.role in (ColumnRole.UNIT, ColumnRole.KEY):
+            what = f"column `{name}` of a public table cannot be `{column.role}`"
+            reader.problem(declared.at, what, "write {} or hidden, or give the table a `unit`")
+        columns[name] = column
+    return columns
+
+
+def _column(reader: Reader, name: str, node: Node) -> ColumnPolicy:
+    if isinstance(node, Mapping):
+        return _plain(reader, name, node)
+    role = _ROLES.get(node.text) if isinstance(node, Scalar) else None
+    if role is None:
+        fix = "write unit, key, hidden, {}, { values: [...] } or { range: [lowest, highest] }"
+        if isinstance(node, Scalar) and node.text and not scalars.is_null(node):
+            near = suggestion(node.text, _ROLES)
+            fix = near if near.startswith("did") else fix
+        reader.problem(node.at, f"column `{name}` cannot be {kind(node)}", fix)
+    return ColumnPolicy(name, role or ColumnRole.HIDDEN)
+
+
+def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
+    keys = reader.mapping(node, shapes.COLUMN) or {}
+    values = _values(reader, keys["values"]) if "values" in keys else None
+    bounds = _range(reader, keys["range"]) if "range" in keys else None
+    resolution = reader.decimal(keys["resolution"], "resolution") if "resolution" in keys else None
+    if resolution is not None and resolution <= 0:
+        reader.problem(keys["resolution"].at, "`resolution` must be above 0", "write the grid, as in 0.01")
+        resolution = None
+    if resolution is not None and bounds and isinstance(bounds[0], dt.datetime):
+        reader.problem(keys["resolution"].at, "dates have no `resolution`", "remove it")
+    nulls = reader.flag(keys["nulls"], "nulls") if "nulls" in keys else False
+    if values and bounds:
+        _inside(reader, keys["values"], values, bounds)
+    return ColumnPolicy(name, ColumnRole.PLAIN, values, bounds or _hull(values), resolution, bool(nulls))
+
+
+def _values(reader: Reader, node: Node) -> tuple[Value, ...] | None:
+    items = reader.items(node, "values")
+    if items is None:
+        return None
+    if not items:
+        reader.problem(node.at, "`values` is empty", "list the values, or write {} when they are not public")
+    values: list[Value] = []
+    for item in items:
+        if not isinstance(item, Scalar) or scalars.is_ambiguous(item):
+            fix = "quote it if it is text, else write a plain number, date or text"
+            reader.problem(item.at, f"a value cannot be {kind(item)}", fix)
+        elif scalars.is_null(item):
+            reader.problem(item.at, "NULL cannot be listed in `values`", 'write `nulls: true`, or "" for empty text')
+        elif (found := scalars.value(item)) in values:
+            reader.problem(item.at, f"the value {kind(item)} is given twice", "keep one")
+        else:
+            values.append(found)
+    if len({_family(v) for v in values}) > 1:
+        reader.problem(node.at, "`values` are of different types", "quote all of them to make them text")
+        return None
+    return tuple(values) or None
+
+
+def _family(value: Value) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int() | Decimal():
+            return "number"
+        case dt.date():
+            return "date"
+    return "text"
+
+
+def _range(reader: Reader, node: Node) -> Range | None:
+    items = reader.items(node, "range")
+    if items is None:
+        return None
+    if len(items) != 2 or not all(isinstance(i, Scalar) for i in items):
+        reader.problem(node.at, "`range` must have two ends", "write `range: [lowest, highest]`")
+        return None
+    low, high = (i for i in items if isinstance(i, Scalar))
+    found = _numbers(low, high) or _days(low, high)
+    if found is None:
+        what = f"`range` cannot go from {kind(low)} to {kind(high)}"
+        reader.problem(node.at, what, "write two numbers, or two dates as in 2024-01-31")
+    elif not _ordered(found):
+        what = f"`range` from {low.text} to {high.text} is empty"
+        reader.problem(node.at, what, "write the lower end first, and a higher one after it")
+        return None
+    return found
+
+
+def _numbers(low: Scalar, high: Scalar) -> tuple[Decimal, Decimal] | None:
+    ends = scalars.decimal(low), scalars.decimal(high)
+    return (ends[0], ends[1]) if ends[0] is not None and ends[1] is not None else None
+
+
+def _days(low: Scalar, high: Scalar) -> tuple[dt.datetime, dt.datetime] | None:
+    ends = scalars.moment(low), scalars.moment(high)
+    if ends[0] is None or ends[1] is None:
+        return None
+    return _timestamp(ends[0], dt.time.min), _timestamp(ends[1], _END_OF_DAY)
+
+
+def _ordered(ends: Range) -> bool:
+    low, high = ends
+    if isinstance(low, Decimal):
+        return isinstance(high, Decimal) and low < high
+    return isinstance(high, dt.datetime) and low < high
+
+
+def _timestamp(day: dt.date, time: dt.time) -> dt.datetime:
+    return day if isinstance(day, dt.datetime) else dt.datetime.combine(day, time)
+
+
+def _hull(values: tuple[Value, ...] | None) -> Range | None:
+    """Numbers and dates that are listed are also bounded: by the least and the greatest of them."""
+    if not values:
+        return None
+    numbers = [Decimal(v) for v in values if isinstance(v, int | Decimal) and not isinstance(v, bool)]
+    if len(numbers) > 1:
+        return min(numbers), max(numbers)
+    days = [v for v in values if isinstance(v, dt.date)]
+    if days:
+        return min(_timestamp(d, dt.time.min) for d in days), max(_timestamp(d, _END_OF_DAY) for d in days)
+    return None
+
+
+def _inside(reader: Reader, node: Node, values: tuple[Value, ...], bounds: Range) -> None:
+    if not all(_within(v, bounds) for v in values):
+        reader.problem(node.at, "some `values` are outside `range`", "widen the range, or remove it")
+
+
+def _within(value: Value, bounds: Range) -> bool:
+    low, high = bounds
+    if isinstance(low, Decimal) and isinstance(high, Decimal):
+        return isinstance(value, int | Decimal) and not isinstance(value, bool) and low <= value <= high
+    if isinstance(low, dt.datetime) and isinstance(high, dt.datetime):
+        return isinstance(value, dt.date) and low <= _timestamp(value, dt.time.min) <= high
+    return False

@@ -1,0 +1,210 @@
+"""A policy file to a `Policy`, or to every problem in it with its place.
+
+Knows: the top of the format and the order in which its parts depend on each other. Must not know: the data; whether
+tables and types exist is asked later by `policy.check`, which gets the places from `Loaded.positions`. Reading the
+file and its references is the only IO here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy.catalog import TableName
+from dpproxy.policy.model import DuckDBBackend, Mechanism, Policy, PostgresBackend, TablePolicy
+from dpproxy.policy.people import read_budget, read_roles, read_users
+from dpproxy.policy.problems import Mark, PolicyError, Problem, suggestion
+from dpproxy.policy.reader import Path as Place
+from dpproxy.policy.reader import Reader, kind
+from dpproxy.policy.references import Secrets
+from dpproxy.policy.tables import read_tables
+from dpproxy.policy.tree import MAX_BYTES, Node, Scalar, parse
+from dpproxy.policy.tree import Mapping as Entries
+
+__all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
+
+RESERVED = frozenset({"postgres", "template0", "template1"})  # the facade server's own databases
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A policy and where its parts stand: ("tables", "orders", "amount") -> line and column."""
+
+    policy: Policy
+    file: str
+    positions: Mapping[Place, Mark]
+
+
+def load_policy(path: Path, env: Mapping[str, str] | None = None) -> Policy:
+    """The policy in a file. Raises PolicyError. `env` (default: the process's) answers `${env:NAME}`."""
+    return load_file(path, env).policy
+
+
+def load_file(path: Path, env: Mapping[str, str] | None = None) -> Loaded:
+    """As `load_policy`, with places for `policy.check`."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)  # one more is enough to see that it is too large
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        fix = "name a policy file that can be read"
+        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {error.strerror}", fix)]) from None
+    except UnicodeDecodeError:
+        raise PolicyError([Problem(str(path), 1, 1, "is not UTF-8 text", "save the file as UTF-8")]) from None
+    return read_text(text, str(path), path.parent, env)
+
+
+def load_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = None) -> Policy:
+    """The policy in `text`; `name` stands for the file in messages, `base` is the folder for relative paths."""
+    return read_text(text, name, base, env).policy
+
+
+def read_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = None) -> Loaded:
+    """As `load_text`, with places."""
+    reader = Reader(name)
+    root = parse(text, name)
+    secrets = Secrets(os.environ if env is None else env, base)
+    policy = _policy(reader, root, secrets)
+    if reader.problems or policy is None:
+        raise PolicyError(reader.problems)
+    return Loaded(policy, name, reader.positions)
+
+
+def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
+    keys = reader.mapping(root, shapes.POLICY)
+    if keys is None:
+        return None
+    _version(reader, keys.get("version"))
+    dataset = _dataset(reader, keys.get("dataset"))
+    backend = _backend(reader, keys["backend"], secrets) if "backend" in keys else None
+    unit = _unit(reader, keys["privacy_unit"]) if "privacy_unit" in keys else None
+    tables = read_tables(reader, keys.get("tables"), unit[1:] if unit else None)
+    if unit and "tables" in keys:
+        _unit_table(reader, keys["privacy_unit"], unit[1:], tables)
+    views = _views(reader, keys.get("views"), tables)
+    budget = read_budget(reader, keys["budget"], "dataset") if "budget" in keys else None
+    roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views))
+    users = read_users(reader, keys.get("users"), _keys_of(keys.get("roles")))
+    mechanism = (
+        reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"
+    )
+    reuse = _reuse(reader, keys.get("reuse_answers"))
+    quantum = _quantum(reader, keys.get("timing"))
+    if dataset is None or backend is None or unit is None or budget is None:
+        return None
+    return Policy(
+        dataset, backend, *unit, budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, quantum
+    )
+
+
+def _keys_of(node: Node | None) -> frozenset[str]:
+    return frozenset(node.entries) if isinstance(node, Entries) else frozenset()
+
+
+def _version(reader: Reader, node: Node | None) -> None:
+    if node is not None and not (isinstance(node, Scalar) and scalars.integer(node) == 1):
+        reader.problem(node.at, f"this release does not know version {kind(node)}", "write `version: 1`")
+
+
+def _dataset(reader: Reader, node: Node | None) -> str | None:
+    name = reader.text(node, "dataset") if node is not None else None
+    if name is not None and node is not None and (not names.valid(name) or name in RESERVED):
+        fix = "use another name of at most 63 printable characters"
+        reader.problem(node.at, f"a dataset cannot be called {kind(node)}", fix)
+    return name
+
+
+def _backend(reader: Reader, node: Node, secrets: Secrets) -> DuckDBBackend | PostgresBackend | None:
+    keys = reader.mapping(node, shapes.BACKEND)
+    if keys is None:
+        return None
+    if ("duckdb" in keys) == ("postgres" in keys):
+        reader.problem(node.at, "a backend is one of `duckdb`, `postgres`", "write `backend: { duckdb: shop.duckdb }`")
+        return None
+    engine, extras = ("duckdb", ("memory_limit", "threads")) if "duckdb" in keys else ("postgres", ("password",))
+    for key in set(keys) - {engine, *extras}:
+        reader.problem(keys[key].at, f"`{key}` means nothing to {engine}", "remove it")
+    address = secrets.read(reader, keys[engine], engine)
+    if engine == "postgres":
+        password = secrets.read(reader, keys["password"], "password") if "password" in keys else None
+        return PostgresBackend(address, password) if address is not None else None
+    memory = reader.text(keys["memory_limit"], "memory_limit") if "memory_limit" in keys else None
+    threads = reader.integer(keys["threads"], "threads", 1, 1024) if "threads" in keys else None
+    if address is None:
+        return None
+    return DuckDBBackend(os.path.abspath(secrets.base / address), memory, threads)
+
+
+def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str] | None:
+    keys = reader.mapping(node, shapes.PRIVACY_UNIT)
+    if not keys or set(keys) != set(shapes.PRIVACY_UNIT.keys):
+        return None
+    name = reader.text(keys["name"], "name")
+    key = names.table_column(keys["key"].text) if isinstance(keys["key"], Scalar) else None
+    if key is None:
+        reader.problem(keys["key"].at, f"the unit's key cannot be {kind(keys['key'])}", "write `key: table.column`")
+    return (name, *key) if name is not None and key is not None else None
+
+
+def _unit_table(
+    reader: Reader, node: Node, unit: tuple[TableName, str], tables: Mapping[TableName, TablePolicy]
+) -> None:
+    """The unit's key must be the unit column of a private table."""
+    table = tables.get(unit[0])
+    if table is None:
+        fix = suggestion(str(unit[0]), (str(t.name) for t in tables.values() if not t.public))
+        reader.problem(node.at, f"the privacy unit's table `{unit[0]}` is not listed", fix)
+    elif table.unit is None or table.unit.steps or table.unit.column != unit[1]:
+        what = f"`{unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
+        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {unit[1]}` there")
+
+
+def _views(reader: Reader, node: Node | None, tables: Mapping[TableName, TablePolicy]) -> dict[TableName, str]:
+    listed = reader.named(node, "`views`")
+    views: dict[TableName, str] = {}
+    for written, declared in listed.entries.items() if listed else ():
+        at = listed.keys[written] if listed else declared.at
+        name = names.table(written)
+        sql = reader.text(declared, "view")
+        if name is None:
+            reader.problem(at, f"`{written[:80]}` is not a view's name", "write `name` or `schema.name`")
+        elif name in tables or name in views:
+            reader.problem(at, f"there is a table or view `{name}` already", "rename the view")
+        elif sql is not None:
+            reader.positions["views", str(name)] = at
+            views[name] = sql
+    return views
+
+
+def _reuse(reader: Reader, node: Node | None) -> tuple[int | None, str | None]:
+    keys = reader.mapping(node, shapes.REUSE) if node is not None else None
+    if not keys:
+        return None, None
+    time = _duration(reader, keys["for"], "for", 1000) if "for" in keys else None
+    epoch = reader.text(keys["epoch"], "epoch") if "epoch" in keys else None
+    return (time // 1000 if time is not None else None), epoch
+
+
+def _quantum(reader: Reader, node: Node | None) -> int | None:
+    keys = reader.mapping(node, shapes.TIMING) if node is not None else None
+    if not keys or "quantum" not in keys:
+        return None
+    quantum = keys["quantum"]
+    if isinstance(quantum, Scalar) and quantum.text == "off":
+        return None
+    return _duration(reader, quantum, "quantum", 1)
+
+
+def _duration(reader: Reader, node: Node, what: str, least: int) -> int | None:
+    """Milliseconds."""
+    time = scalars.milliseconds(node.text) if isinstance(node, Scalar) else None
+    if time is None or time < least:
+        reader.problem(
+            node.at, f"`{what}` cannot be {kind(node)}", "write a duration, as in 50ms, 10s, 30m, 12h, 1d, 1w"
+        )
+        return None
+    return time

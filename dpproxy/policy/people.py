@@ -1,0 +1,158 @@
+"""Budgets, roles and users: who may ask, and how much they may learn.
+
+Knows: limits in micro-epsilon and atto-delta, always rounded down. Must not know: what was spent. Passwords are
+accepted as SCRAM verifiers only, and no message repeats one.
+"""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy.catalog import TableName
+from dpproxy.policy.model import Budget, QueryLimits, Role, User, Window
+from dpproxy.policy.password import parse_verifier
+from dpproxy.policy.problems import suggestion
+from dpproxy.policy.reader import Reader, kind
+from dpproxy.policy.tree import Node, Scalar
+
+MAX_EPSILON = 10**12  # in micro-epsilon this still fits the ledger's 64-bit integers
+DEFAULT_QUERY_DELTA_SHARE = 1000  # a thousand statements with undeclared groups before the role's delta is gone
+
+
+def read_budget(reader: Reader, node: Node, title: str) -> Budget | None:
+    keys = reader.mapping(node, shapes.BUDGET)
+    if keys is None:
+        return None
+    epsilon = epsilon_of(reader, keys["epsilon"], f"{title} epsilon") if "epsilon" in keys else None
+    delta = delta_of(reader, keys["delta"], f"{title} delta") if "delta" in keys else 0
+    every = reader.choice(keys["every"], "`every`", get_args(Window)) if "every" in keys else "never"
+    if epsilon is None or delta is None or every is None:
+        return None
+    return Budget(epsilon, delta, cast(Window, every))
+
+
+def epsilon_of(reader: Reader, node: Node, what: str) -> int | None:
+    amount = reader.decimal(node, what)
+    if amount is None:
+        return None
+    if amount > MAX_EPSILON:
+        reader.problem(node.at, f"`{what}` is too large", f"write at most {MAX_EPSILON}")
+        return None
+    micro = scalars.micro(amount)
+    if micro < 1:
+        reader.problem(node.at, f"`{what}` must be at least a millionth", "write a number above 0, as in 0.1")
+        return None
+    return micro
+
+
+def delta_of(reader: Reader, node: Node, what: str) -> int | None:
+    amount = reader.decimal(node, what)
+    if amount is None:
+        return None
+    if not 0 <= amount < 1:
+        reader.problem(node.at, f"`{what}` must be from 0 to below 1", "write a small number, as in 1e-6")
+        return None
+    atto = scalars.atto(amount)
+    if atto == 0 and amount > 0:
+        reader.problem(node.at, f"`{what}` is below 1e-18", "write 0, or at least 1e-18")
+        return None
+    return atto
+
+
+def read_roles(
+    reader: Reader, node: Node | None, total: Budget | None, tables: frozenset[TableName]
+) -> dict[str, Role]:
+    listed = reader.named(node, "`roles`")
+    roles: dict[str, Role] = {}
+    for name, declared in listed.entries.items() if listed else ():
+        reader.positions["roles", name] = listed.keys[name] if listed else declared.at
+        _name(reader, name, "role", declared)
+        role = _role(reader, name, declared, total, tables)
+        if role is not None:
+            roles[name] = role
+    if listed is not None and not listed.entries:
+        reader.problem(listed.at, "there are no roles", "add a role with a `budget` and `query`")
+    return roles
+
+
+def _name(reader: Reader, name: str, what: str, node: Node) -> None:
+    if not names.valid(name):
+        at = reader.positions[f"{what}s", name]
+        reader.problem(at, f"this is not a {what}'s name", "use at most 63 printable characters")
+
+
+def _role(reader: Reader, name: str, node: Node, total: Budget | None, tables: frozenset[TableName]) -> Role | None:
+    keys = reader.mapping(node, shapes.ROLE)
+    if keys is None:
+        return None
+    budget = read_budget(reader, keys["budget"], f"role {name}") if "budget" in keys else None
+    if budget and total and (budget.epsilon > total.epsilon or budget.delta > total.delta):
+        what = f"role `{name}` may spend more than the whole dataset"
+        reader.problem(keys["budget"].at, what, "lower the role's epsilon and delta, or raise the dataset's `budget`")
+    query = _query(reader, keys["query"], budget) if "query" in keys else None
+    seen = _tables(reader, keys["tables"], tables) if "tables" in keys else None
+    least = reader.integer(keys["min_units"], "min_units", 1, 10**9) if "min_units" in keys else 1
+    temp = reader.flag(keys["temp_tables"], "temp_tables") if "temp_tables" in keys else False
+    if budget is None or query is None or least is None or temp is None:
+        return None
+    return Role(name, budget, query, seen, least, temp)
+
+
+def _query(reader: Reader, node: Node, budget: Budget | None) -> QueryLimits | None:
+    keys = reader.mapping(node, shapes.QUERY)
+    if not keys or "epsilon" not in keys:
+        return None
+    epsilon = epsilon_of(reader, keys["epsilon"], "query epsilon")
+    most = epsilon_of(reader, keys["max_epsilon"], "query max_epsilon") if "max_epsilon" in keys else epsilon
+    share = budget.delta // DEFAULT_QUERY_DELTA_SHARE if budget else 0
+    delta = delta_of(reader, keys["delta"], "query delta") if "delta" in keys else share
+    if epsilon is None or most is None or delta is None:
+        return None
+    if epsilon > most:
+        reader.problem(keys["epsilon"].at, "`epsilon` of a query is above its `max_epsilon`", "raise `max_epsilon`")
+    if budget and (most > budget.epsilon or delta > budget.delta):
+        what = "one query may spend more than the whole budget of its role"
+        reader.problem(node.at, what, "lower `max_epsilon` and `delta` of the query, or raise the role's budget")
+    return QueryLimits(epsilon, most, delta)
+
+
+def _tables(reader: Reader, node: Node, tables: frozenset[TableName]) -> frozenset[TableName] | None:
+    found: set[TableName] = set()
+    for item in reader.items(node, "tables") or ():
+        name = names.table(item.text) if isinstance(item, Scalar) else None
+        if name is None or name not in tables:
+            fix = suggestion(str(name), map(str, tables))
+            reader.problem(item.at, f"there is no table or view {kind(item)} in this policy", fix)
+        else:
+            found.add(name)
+    return frozenset(found)
+
+
+def read_users(reader: Reader, node: Node | None, roles: frozenset[str]) -> dict[str, User]:
+    listed = reader.named(node, "`users`")
+    users: dict[str, User] = {}
+    for name, declared in listed.entries.items() if listed else ():
+        reader.positions["users", name] = listed.keys[name] if listed else declared.at
+        _name(reader, name, "user", declared)
+        user = _user(reader, name, declared, roles)
+        if user is not None:
+            users[name] = user
+    return users
+
+
+def _user(reader: Reader, name: str, node: Node, roles: frozenset[str]) -> User | None:
+    keys = reader.mapping(node, shapes.USER)
+    if keys is None or set(keys) != set(shapes.USER.keys):
+        return None
+    role = reader.text(keys["role"], "role")
+    if role is not None and role not in roles:
+        reader.problem(keys["role"].at, f"there is no role `{role}`", suggestion(role, roles))
+    password = keys["password"].text if isinstance(keys["password"], Scalar) else ""
+    try:
+        parse_verifier(password)
+    except ValueError as error:
+        fix = "write the line printed by `dpproxy policy password`"
+        reader.problem(keys["password"].at, f"the password of `{name}` is not a SCRAM-SHA-256 verifier ({error})", fix)
+        return None
+    return User(name, role, password) if role is not None else None

@@ -1,0 +1,136 @@
+"""The keys of the policy format, declared once.
+
+Knows: which keys each mapping may and must have, and what each is for. Must not know: how they are read. The reader
+takes unknown, missing and suggested keys from here; the JSON Schema takes the same keys and their descriptions, so
+the two cannot name different keys. A new key is added here first; a test fails until the schema types it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A mapping of the format: `title` for messages, the keys with their purpose, and those that must be there."""
+
+    title: str
+    keys: Mapping[str, str]
+    required: tuple[str, ...] = ()
+
+
+POLICY = Shape(
+    "a policy",
+    {
+        "version": "Version of the policy format; always 1.",
+        "dataset": "Name of the database that clients connect to.",
+        "backend": "Where the data is. The proxy only reads it.",
+        "privacy_unit": "Who is protected: one person, customer, patient.",
+        "budget": "The most that all roles together may ever learn in a window.",
+        "tables": "The tables that exist for analysts. A table not listed does not exist.",
+        "views": "Named SELECT statements, planned like the analyst's own text.",
+        "roles": "What each kind of analyst may see and spend.",
+        "users": "Who may log in.",
+        "mechanism": "Noise: laplace (pure epsilon), gaussian (epsilon, delta), or auto (the cheaper one).",
+        "reuse_answers": "Answer an equal measurement again from the earlier release, at no charge.",
+        "timing": "Side channels through time.",
+    },
+    ("version", "dataset", "backend", "privacy_unit", "budget", "tables", "roles", "users"),
+)
+BACKEND = Shape(
+    "a backend",
+    {
+        "duckdb": "Path of a DuckDB file, relative to this file. May hold ${env:NAME}.",
+        "memory_limit": "DuckDB: most memory for queries, as in `4GB`.",
+        "threads": "DuckDB: most threads for queries.",
+        "postgres": "PostgreSQL: connection URI of a role that can only read. May hold ${env:NAME} or ${file:path}.",
+        "password": "PostgreSQL: the password, as ${env:NAME} or ${file:path}.",
+    },
+)
+PRIVACY_UNIT = Shape(
+    "a privacy unit",
+    {"name": "Singular noun for messages, as in `customer`.", "key": "The column that names a unit: table.column."},
+    ("name", "key"),
+)
+BUDGET = Shape(
+    "a budget",
+    {
+        "epsilon": "Most epsilon in a window; rounded down to a millionth.",
+        "delta": "Most delta in a window (default 0); rounded down to 1e-18.",
+        "every": "When a new budget starts (default never).",
+    },
+    ("epsilon",),
+)
+TABLE = Shape(
+    "a table",
+    {
+        "public": "true: no person's data; shown as it is. Such a table has no unit.",
+        "unit": "The column that names the privacy unit of a row, or a foreign-key path to it.",
+        "unique": "At most one row per unit (checked at start). Default: true for the privacy unit's own key.",
+        "bounds": "How much of one unit a query may see; rows and groups beyond are cut.",
+        "columns": "Columns that analysts may use. In a private table a column not listed is hidden.",
+    },
+)
+VIA = Shape(
+    "a path to the unit",
+    {
+        "via": "table.column that this table refers to; that table has a unit of its own.",
+        "column": "This table's column, when it is named differently.",
+    },
+    ("via",),
+)
+BOUNDS = Shape(
+    "bounds",
+    {
+        "rows_per_group": "Most rows of one unit that count in a group.",
+        "groups": "Most groups that one unit counts in, or `all` (best when all groups are declared and few).",
+    },
+    ("rows_per_group", "groups"),
+)
+COLUMN = Shape(
+    "a column",
+    {
+        "values": "All values that may be shown as groups. Public: listed even when no row has them.",
+        "nulls": "true: NULL is one of the declared groups.",
+        "range": "[lowest, highest], inclusive; values beyond are moved to the nearest end. Sums need it.",
+        "resolution": "Grid of a numeric column, as in 0.01 for cents.",
+    },
+)
+ROLE = Shape(
+    "a role",
+    {
+        "budget": "What all users of the role together may spend in a window.",
+        "query": "What one statement costs.",
+        "tables": "Tables and views the role can see (default: all).",
+        "min_units": "Groups of fewer units are never shown, unless their keys are declared (default 1).",
+        "temp_tables": "true: may make temporary tables (default false).",
+    },
+    ("budget", "query"),
+)
+QUERY = Shape(
+    "query limits",
+    {
+        "epsilon": "Epsilon of a statement unless the session sets another.",
+        "max_epsilon": "The most that a session may set (default: epsilon).",
+        "delta": "Delta of a statement with undeclared groups (default: a thousandth of the role's delta).",
+    },
+    ("epsilon",),
+)
+USER = Shape(
+    "a user",
+    {
+        "role": "The user's role.",
+        "password": "A SCRAM-SHA-256 verifier, as printed by `dpproxy policy password`.",
+    },
+    ("role", "password"),
+)
+REUSE = Shape(
+    "answer reuse",
+    {
+        "for": "How long an answer may be reused, as in 1d.",
+        "epoch": "Name of the data's state; a new one starts afresh after a reload of the data.",
+    },
+    ("for",),
+)
+TIMING = Shape("timing", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",))

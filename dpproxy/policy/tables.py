@@ -1,0 +1,190 @@
+"""Tables: public or private, units, bounds, and the foreign-key paths that lead to the unit.
+
+Knows: the rules by which every row of a private table belongs to one unit (PRIVACY.md section 2). Must not know: the
+data's types. Two passes: each table is read alone, then paths are followed through all of them, since a path may use
+a table that comes later in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Entries
+from dataclasses import dataclass
+
+from dpproxy.policy import names, shapes
+from dpproxy.policy.catalog import TableName
+from dpproxy.policy.columns import read_columns
+from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Step, TablePolicy, UnitPath
+from dpproxy.policy.problems import Mark, suggestion
+from dpproxy.policy.reader import Reader, kind
+from dpproxy.policy.tree import Mapping, Node, Scalar
+
+MAX_BOUND = 10**9  # a unit with more rows than that in a group is not one person
+ONE = Bounds(1, 1)  # at most one row: one group
+UNBOUNDED = Bounds(MAX_BOUND, None)  # of public tables: nobody reads it
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A table before its path is known. `column`: its unit column or its foreign key; `via`: where that leads."""
+
+    name: TableName
+    at: Mark
+    public: bool
+    column: str | None
+    via: tuple[TableName, str] | None
+    unit_at: Mark
+    unique: bool | None
+    bounds: Bounds | None
+    bounds_at: Mark | None
+    columns: Entries[str, ColumnPolicy]
+
+
+def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] | None) -> dict[TableName, TablePolicy]:
+    """All tables, with their paths to `unit` (table, column) followed. Problems are recorded in `reader`."""
+    listed = reader.named(node, "`tables`")
+    drafts: dict[TableName, _Draft] = {}
+    for written, declared in listed.entries.items() if listed else ():
+        at = listed.keys[written] if listed else declared.at
+        name = names.table(written)
+        if name is None:
+            reader.problem(at, f"`{written[:80]}` is not a table name", "write `table` or `schema.table`")
+        elif name in drafts:
+            reader.problem(at, f"table `{name}` is given twice (names are folded to lower case)", "keep one")
+        else:
+            reader.positions["tables", str(name)] = at
+            draft = _draft(reader, name, at, declared)
+            if draft is not None:
+                drafts[name] = draft
+    return {name: _finish(reader, draft, drafts, unit) for name, draft in drafts.items()}
+
+
+def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | None:
+    keys = reader.mapping(node, shapes.TABLE)
+    if keys is None:
+        return None
+    public = bool(reader.flag(keys["public"], "public")) if "public" in keys else False
+    columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), public)
+    if public:
+        for key in ("unit", "unique", "bounds"):
+            if key in keys:
+                what = f"table `{name}` is public and has `{key}`"
+                reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`")
+        return _Draft(name, at, True, None, None, at, None, None, None, columns)
+    if "unit" not in keys:
+        fix = "add `unit: column`, `unit: { via: table.column }`, or `public: true` if it holds nothing about people"
+        reader.problem(at, f"table `{name}` does not say whose rows it holds", fix)
+    column, via = _unit(reader, keys["unit"]) if "unit" in keys else (None, None)
+    unique = reader.flag(keys["unique"], "unique") if "unique" in keys else None
+    bounds = _bounds(reader, keys["bounds"]) if "bounds" in keys else None
+    unit_at = keys["unit"].at if "unit" in keys else at
+    bounds_at = keys["bounds"].at if "bounds" in keys else None
+    return _Draft(name, at, False, column, via, unit_at, unique, bounds, bounds_at, columns)
+
+
+def _unit(reader: Reader, node: Node) -> tuple[str | None, tuple[TableName, str] | None]:
+    if isinstance(node, Mapping):
+        keys = reader.mapping(node, shapes.VIA) or {}
+        target = names.table_column(keys["via"].text) if isinstance(keys.get("via"), Scalar) else None  # type: ignore[union-attr]
+        if target is None:
+            if "via" in keys:
+                reader.problem(keys["via"].at, f"`via` cannot be {kind(keys['via'])}", "write `via: table.column`")
+            return None, None
+        column = _column_name(reader, keys["column"]) if "column" in keys else target[1]
+        return column, target
+    return _column_name(reader, node), None
+
+
+def _column_name(reader: Reader, node: Node) -> str | None:
+    column = names.column(node.text) if isinstance(node, Scalar) else None
+    if column is None:
+        fix = "write the name of this table's unit column, or { via: table.column }"
+        reader.problem(node.at, f"a unit column cannot be {kind(node)}", fix)
+    return column
+
+
+def _bounds(reader: Reader, node: Node) -> Bounds | None:
+    keys = reader.mapping(node, shapes.BOUNDS)
+    if not keys or set(keys) != set(shapes.BOUNDS.keys):
+        return None
+    rows = reader.integer(keys["rows_per_group"], "rows_per_group", 1, MAX_BOUND)
+    groups_node = keys["groups"]
+    if isinstance(groups_node, Scalar) and groups_node.text == "all":
+        return Bounds(rows, None) if rows is not None else None
+    groups = reader.integer(groups_node, "groups", 1, MAX_BOUND)
+    return Bounds(rows, groups) if rows is not None and groups is not None else None
+
+
+def _finish(
+    reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None
+) -> TablePolicy:
+    if draft.public:
+        return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns)
+    path = _path(reader, draft, drafts) or UnitPath(draft.column or "")
+    own = not path.steps and unit == (draft.name, path.column)
+    one = draft.unique if draft.unique is not None else own
+    bounds = _bound(reader, draft, one)
+    _roles(reader, draft, path)
+    return TablePolicy(draft.name, path, one, bounds, draft.columns)
+
+
+def _path(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft]) -> UnitPath | None:
+    """Follow `via` from table to table until one has a unit column."""
+    steps: list[Step] = []
+    seen = [draft.name]
+    here = draft
+    while here.via is not None and here.column is not None:
+        target, column = here.via
+        steps.append(Step(here.column, target, column))
+        trail = " -> ".join(map(str, [*seen, target]))
+        if target in seen:
+            what = f"the path of `{draft.name}` runs in a circle: {trail}"
+            reader.problem(draft.unit_at, what, "one table on it must have a unit column of its own")
+            return None
+        after = drafts.get(target)
+        if after is None:
+            private = (str(d.name) for d in drafts.values() if not d.public and d is not draft)
+            fix = suggestion(str(target), private)
+            reader.problem(draft.unit_at, f"the path {trail} ends at a table that is not listed", fix)
+            return None
+        if after.public:
+            what = f"the path {trail} ends at a public table, not at a unit"
+            reader.problem(draft.unit_at, what, f"give `{target}` a unit, or use another path")
+            return None
+        seen.append(target)
+        here = after
+    return _shortest(UnitPath(here.column, tuple(steps))) if here.column is not None else None
+
+
+def _shortest(path: UnitPath) -> UnitPath:
+    """A foreign key that refers to the unit column itself IS the unit's id: no join is needed for it."""
+    steps = path.steps
+    column = path.column
+    while steps and steps[-1].target_column == column:
+        column = steps[-1].column
+        steps = steps[:-1]
+    return UnitPath(column, steps)
+
+
+def _bound(reader: Reader, draft: _Draft, one: bool) -> Bounds:
+    if one:
+        if draft.bounds_at is not None:
+            what = f"table `{draft.name}` has at most one row per unit, and has `bounds`"
+            reader.problem(draft.bounds_at, what, "remove `bounds`, or add `unique: false`")
+        return ONE
+    if draft.bounds_at is None and draft.column is not None:
+        fix = "add `bounds: { rows_per_group: 10, groups: 5 }`, or `unique: true` if a unit has at most one row"
+        reader.problem(draft.at, f"table `{draft.name}` can have many rows of one unit and has no `bounds`", fix)
+    return draft.bounds or ONE
+
+
+def _roles(reader: Reader, draft: _Draft, path: UnitPath) -> None:
+    """A unit column must not be shown as plain, and nothing else may be called the unit."""
+    own = None if path.steps else path.column
+    for name, column in draft.columns.items():
+        at = reader.positions["tables", str(draft.name), name]
+        if name == own and column.role not in (ColumnRole.UNIT, ColumnRole.HIDDEN):
+            what = f"column `{name}` names the unit and cannot be shown"
+            reader.problem(at, what, f"write `{name}: unit` or `{name}: hidden`")
+        if name != own and column.role is ColumnRole.UNIT and draft.column is not None:
+            what = f"column `{name}` is not the unit column of `{draft.name}`"
+            reader.problem(at, what, f"write `{name}: key` or `{name}: hidden`")

@@ -1,0 +1,196 @@
+"""YAML text to a tree of scalars, sequences and mappings, each with its place in the file.
+
+Knows: YAML's events. Must not know: policies. The tree is built from the parser's events rather than by a YAML
+constructor, so that no tag can make an object, no alias can multiply a document (the "billion laughs"), duplicate
+keys are seen, depth is bounded by a counter and not by the interpreter's stack, and scalars stay text until the
+reader of a field says what it expects (no `no` -> false, no `1:30` -> 90). Size is checked before parsing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from dpproxy.policy.problems import START, Mark, PolicyError, Problem
+
+MAX_BYTES = 1 << 20  # a policy of 1,000 wide tables is some 300 KB; more is a mistake or an attack
+MAX_DEPTH = 16  # the format needs 6
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A leaf. `plain`: written without quotes, so that it may mean a number, a date, true, null."""
+
+    text: str
+    plain: bool
+    at: Mark
+
+
+@dataclass(frozen=True)
+class Sequence:
+    items: tuple[Node, ...]
+    at: Mark
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """`keys` are the places of the keys: errors about an entry point there."""
+
+    entries: dict[str, Node]
+    keys: dict[str, Mark]
+    at: Mark
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def parse(text: str, file: str) -> Node:
+    """The tree of the one document in `text`. Raises PolicyError with every problem found."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise PolicyError([Problem(file, 1, 1, f"larger than {MAX_BYTES} bytes", "split the data set or the policy")])
+    builder = _Builder(file)
+    try:
+        for event in _events(text):
+            if not builder.take(event):
+                break
+    except MarkedYAMLError as error:
+        builder.syntax(error, text)
+    except YAMLError as error:
+        builder.problem(START, f"not YAML text: {str(error).splitlines()[0]}", "save the file as plain UTF-8 text")
+    except Exception as error:  # the parser's own slips on rubbish (IndexError and the like) are rubbish, too
+        builder.problem(START, f"not YAML ({type(error).__name__})", "check the indentation and quotes")
+    return builder.result()
+
+
+def _events(text: str) -> Iterator[Event]:
+    events: Iterator[Event] = YAML(typ="safe", pure=True).parse(text)
+    return events
+
+
+def _mark(mark: object) -> Mark:
+    return Mark(getattr(mark, "line", 0) + 1, getattr(mark, "column", 0) + 1)
+
+
+@dataclass
+class _Open:
+    """A collection whose end has not come yet. `pending` is a mapping's key that waits for its value."""
+
+    at: Mark
+    mapping: bool
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, Node] = field(default_factory=dict)
+    keys: dict[str, Mark] = field(default_factory=dict)
+    pending: Scalar | None = None
+
+    def close(self) -> Node:
+        return Mapping(self.entries, self.keys, self.at) if self.mapping else Sequence(tuple(self.items), self.at)
+
+
+class _Builder:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._problems: list[Problem] = []
+        self._stack: list[_Open] = []
+        self._root: Node | None = None
+        self._documents = 0
+
+    def problem(self, at: Mark, what: str, fix: str) -> None:
+        self._problems.append(Problem(self._file, at.line, at.column, what, fix))
+
+    def syntax(self, error: MarkedYAMLError, text: str) -> None:
+        at = _mark(error.problem_mark or error.context_mark)
+        lines = text.splitlines()
+        line = lines[at.line - 1] if at.line <= len(lines) else ""
+        if "${" in line:
+            fix = 'put references in quotes inside braces: "${env:NAME}"'
+        else:
+            fix = "check the indentation, brackets and quotes here"
+        self.problem(at, f"not YAML: {error.problem or error.context}", fix)
+
+    def result(self) -> Node:
+        if self._problems:
+            raise PolicyError(self._problems)
+        if self._root is None:
+            raise PolicyError([Problem(self._file, 1, 1, "the file is empty", "start with `version: 1`")])
+        return self._root
+
+    def take(self, event: Event) -> bool:
+        """Add one event. False: stop reading, the rest is not worth it."""
+        match event:
+            case DocumentStartEvent():
+                return self._document(event)
+            case AliasEvent():
+                self.problem(_mark(event.start_mark), "aliases are not allowed", "write the value out again")
+                self._add(Scalar("", False, _mark(event.start_mark)))
+            case ScalarEvent():
+                self._check(event)
+                self._add(Scalar(event.value, event.style in (None, ""), _mark(event.start_mark)))
+            case MappingStartEvent() | SequenceStartEvent():
+                return self._begin(event)
+            case MappingEndEvent() | SequenceEndEvent():
+                self._add(self._stack.pop().close())
+            case DocumentEndEvent():
+                pass
+        return True
+
+    def _document(self, event: DocumentStartEvent) -> bool:
+        self._documents += 1
+        if self._documents > 1:
+            self.problem(_mark(event.start_mark), "a second document", "keep one policy a file, without `---` inside")
+        return self._documents == 1
+
+    def _begin(self, event: NodeEvent) -> bool:
+        self._check(event)
+        at = _mark(event.start_mark)
+        if len(self._stack) >= MAX_DEPTH:
+            self.problem(at, f"nested deeper than {MAX_DEPTH} levels", "the policy format needs far fewer levels")
+            return False
+        self._stack.append(_Open(at, isinstance(event, MappingStartEvent)))
+        return True
+
+    def _check(self, event: NodeEvent) -> None:
+        if event.anchor is not None:
+            self.problem(_mark(event.start_mark), "anchors are not allowed", f"remove `&{event.anchor}`")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            self.problem(_mark(event.start_mark), "tags are not allowed", f"remove the tag `{tag}`")
+
+    def _add(self, node: Node) -> None:
+        if not self._stack:
+            self._root = node
+            return
+        top = self._stack[-1]
+        if not top.mapping:
+            top.items.append(node)
+        elif top.pending is None:
+            top.pending = self._key(node)
+        else:
+            key, top.pending = top.pending, None
+            if key.text in top.entries:
+                first = top.keys[key.text]
+                fix = f"keep one; the first is on line {first.line}"
+                self.problem(key.at, f"`{key.text}` is given twice", fix)
+            else:
+                top.entries[key.text] = node
+                top.keys[key.text] = key.at
+
+    def _key(self, node: Node) -> Scalar:
+        if isinstance(node, Scalar):
+            return node
+        self.problem(node.at, "a key must be a name", "write `name: value`")
+        return Scalar(f"\0{node.at}", False, node.at)  # unique, and cannot be written in YAML
