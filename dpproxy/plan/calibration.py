@@ -21,7 +21,6 @@ from typing import Literal
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.rigorous import (
     exp_bounds,
-    floor_log2,
     ln_bounds,
     normal_tail_bounds,
     round_down,

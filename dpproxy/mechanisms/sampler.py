@@ -1,0 +1,178 @@
+"""Exact discrete Laplace and Gaussian noise, vectorised, from the operating system's generator.
+
+Knows: integers and random bits. Must not know: data, plans. Used for answers of thousands of values, where the
+library's samplers are slow; tests hold it against the exact probabilities and against the library.
+
+Everything is built from one primitive, a coin whose probability is a real number p (exp(-x), or its odds e/(1+e)):
+the next 32 random bits are compared with the first 32 bits of p; only a tie (2**-32) needs the next 32 bits of both,
+and so on, with bounds of p as tight as it takes. So the coin is exact, and no floating point is involved.
+
+Discrete Laplace is the difference of two geometric variables (P(G = g) ~ q**g, q = exp(-1/scale)), and the binary
+digits of such a variable are independent coins with odds q**(2**i). No rejection: how many random bits are drawn
+depends on the scale and the count alone, so time says nothing about the noise (cf. Jin et al. 2022).
+Discrete Gaussian is Canonne, Kamath, Steinke 2020, algorithm 3, over that: proposals from discrete Laplace, accepted
+with probability exp(-x); an accepted value does not depend on how many were rejected before it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dpproxy.mechanisms.exact import Int64
+from dpproxy.plan.calibration import MAX_SCALE, MIN_SCALE
+from dpproxy.plan.rigorous import exp_bounds, floor_log2
+
+Bools = npt.NDArray[np.bool_]
+Entropy = Callable[[int], bytes]  # like os.urandom
+
+WORD = 32
+
+
+@dataclass(frozen=True)
+class Coin:
+    """Heads with probability e = exp(-x), or e / (1 + e) when `odds`; x > 0 rational, so p is never rational."""
+
+    x: Fraction
+    odds: bool = False
+
+    def bits(self, count: int) -> int:
+        """floor(p * 2**count), by bounds of p tightened until they agree."""
+        digits = count // 3 + 10
+        while True:
+            low, high = ((e / (1 + e) if self.odds else e) * 2**count for e in exp_bounds(-self.x, digits))
+            if low // 1 == high // 1:
+                return int(low // 1)
+            digits *= 2
+
+
+@lru_cache(maxsize=8192)
+def _word(coin: Coin) -> int:
+    return coin.bits(WORD)
+
+
+def _words(count: int, entropy: Entropy) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(entropy(4 * count), dtype=np.uint32)
+
+
+def _settle(coin: Coin, drawn: int, bits: int, entropy: Entropy) -> bool:
+    """Whether a uniform number in [0, 1) whose first `bits` bits are `drawn` is below p."""
+    while drawn == (limit := coin.bits(bits)):
+        drawn = drawn << WORD | int.from_bytes(entropy(WORD // 8), "little")
+        bits += WORD
+    return drawn < limit
+
+
+def flip(coin: Coin, count: int, entropy: Entropy = os.urandom) -> Bools:
+    """`count` independent tosses."""
+    word = _word(coin)
+    drawn = _words(count, entropy)
+    heads = drawn < word
+    for i in np.flatnonzero(drawn == word):
+        heads[i] = _settle(coin, word, WORD, entropy)
+    return heads
+
+
+def _geometric(scale: Fraction, count: int, entropy: Entropy) -> Int64:
+    """P(G = g) = (1 - q) q**g with q = exp(-1/scale), digit by digit.
+
+    The digits from `top` on form a geometric variable too, with q**(2**top) < exp(-32): counted by tosses, and held
+    at 3 (beyond has probability below e**-128; saturating is post-processing).
+    """
+    top = max(0, floor_log2(scale) + 6)
+    total = np.zeros(count, dtype=np.int64)
+    for i in range(top):
+        total |= flip(Coin(2**i / scale, odds=True), count, entropy).astype(np.int64) << i
+    carry = Coin(2**top / scale)
+    alive = np.flatnonzero(flip(carry, count, entropy))
+    for _ in range(3):
+        total[alive] += 1 << top
+        alive = alive[flip(carry, alive.size, entropy)]
+    return total
+
+
+def _check(scale: Fraction) -> None:
+    if not MIN_SCALE <= scale <= MAX_SCALE:
+        raise ValueError("scale out of range")
+
+
+def laplace(scale: Fraction, count: int, entropy: Entropy = os.urandom) -> Int64:
+    """`count` values of P(X = x) = (1 - q) / (1 + q) q**|x|, q = exp(-1/scale). |X| < 2**62.
+
+    Raises ValueError unless MIN_SCALE <= scale <= MAX_SCALE.
+    """
+    _check(scale)
+    return _geometric(scale, count, entropy) - _geometric(scale, count, entropy)
+
+
+def gaussian(sigma: Fraction, count: int, entropy: Entropy = os.urandom) -> Int64:
+    """`count` values of P(X = x) ~ exp(-x**2 / (2 sigma**2)). |X| < 2**62.
+
+    CKS algorithm 3 with t a power of two near sigma (any t is right; near sigma about 3 of 4 are accepted).
+    Raises ValueError unless MIN_SCALE <= sigma <= MAX_SCALE.
+    """
+    _check(sigma)
+    log_t = max(0, floor_log2(sigma * sigma * 2) // 2)
+    accept = _accept_each if log_t <= _FEW_LOG else _accept_fixed
+    out = np.empty(count, dtype=np.int64)
+    done = 0
+    while done < count:
+        proposal = laplace(Fraction(1 << log_t), (count - done) * 3 // 2 + 16, entropy)
+        accepted = proposal[accept(np.abs(proposal), sigma, log_t, entropy)][: count - done]
+        out[done : done + accepted.size] = accepted
+        done += accepted.size
+    return out
+
+
+_FEW_LOG = 3
+"""Up to sigma about 2**3 proposals have few distinct sizes: one exact coin each."""
+
+
+def _rejection(size: int, sigma: Fraction, log_t: int) -> Fraction:
+    """The x of CKS algorithm 3: a proposal of this size is accepted with probability exp(-x)."""
+    return (size - sigma * sigma / (1 << log_t)) ** 2 / (2 * sigma * sigma)
+
+
+def _accept_each(sizes: Int64, sigma: Fraction, log_t: int, entropy: Entropy) -> Bools:
+    accepted = np.ones(sizes.size, dtype=np.bool_)
+    for size in np.unique(sizes).tolist():
+        x = _rejection(size, sigma, log_t)
+        where = sizes == size
+        if x > 0:
+            accepted[where] = flip(Coin(x), int(where.sum()), entropy)
+    return accepted
+
+
+_POINT = 24
+"""Binary places of the fixed-point lower bound of x."""
+
+
+def _accept_fixed(sizes: Int64, sigma: Fraction, log_t: int, entropy: Entropy) -> Bools:
+    """exp(-x) as exp(-lower) * exp(-(x - lower)), lower <= x in fixed point and x - lower < 2**-12.
+
+    With a = size / t and s = (sigma / t)**2, x = (a - s)**2 / (2 s), and 1/2 <= s < 2 by the choice of t. In units u =
+    2**-24 let T be |a - s|; `distance` is in [T - 3, T] for both roundings. For a <= 2**5: T <= 2**29 and x < 2**10, so
+    lower is at most 6 * 2**29 u (distance) + 2**10 u (divisor) + 1 u, times 1/(2 s 2**24) where it applies, below x:
+    192 u + 2**10 u + u < 2**-12. Larger a (probability e**-32) are accepted by the exact coin alone.
+    """
+    s = sigma * sigma / (1 << 2 * log_t)
+    shift = _POINT - log_t
+    a = sizes << shift if shift >= 0 else sizes >> -shift
+    near = a <= 1 << (_POINT + 5)
+    distance = np.where(near, np.maximum(np.abs(a - int(s * (1 << _POINT))) - 2, 0), 0)
+    lower = distance * distance // (int(2 * s * (1 << _POINT)) + 1)
+    accepted = np.ones(sizes.size, dtype=np.bool_)
+    for i in range(_POINT + 10):
+        heads = flip(Coin(Fraction(2) ** (i - _POINT)), sizes.size, entropy)
+        accepted &= heads | (lower >> i & 1 == 0)
+    drawn = _words(sizes.size, entropy)
+    for i in np.flatnonzero(accepted & (~near | (drawn >= (1 << WORD) - (1 << WORD - 12)))).tolist():
+        rest = _rejection(int(sizes[i]), sigma, log_t) - Fraction(int(lower[i]), 1 << _POINT)
+        accepted[i] = rest == 0 or _settle(Coin(rest), int(drawn[i]), WORD, entropy)
+    return accepted
