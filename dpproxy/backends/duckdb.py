@@ -1,0 +1,304 @@
+"""DuckDB as the data engine: one read-only, locked-down database file.
+
+Knows: DuckDB's catalog, types, settings, threads. Must not know: plans, noise, clients. It runs SQL that was generated
+from a checked plan, nothing else; the lock-down is the second wall, for the day the first has a hole: no files, no
+network, no extensions, no writes, no Python variables as tables, no way to change a setting.
+
+A measurement runs on a connection of its own in a worker thread, in one transaction. Errors may quote data
+("Could not convert string 'victim'"), so of those that could, only the kind is passed on, even to the operator's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from dpproxy.backends.base import BackendError
+from dpproxy.mechanisms.exact import Exact
+from dpproxy.plan.model import Dialect
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.model import DuckDBBackend
+
+WORKERS = 4
+"""Measurements at once: DuckDB runs each on all its threads already; more would only share them."""
+
+INTERRUPT_EVERY = 0.05
+"""Seconds: an interrupt between two statements is lost, so it is repeated until the thread has ended."""
+
+LOCKED_DOWN: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "allow_community_extensions": False,
+    "allow_unsigned_extensions": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "preserve_insertion_order": False,  # every query that needs an order says so; without, memory is bounded
+}
+
+QUOTABLE = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConnectionException,
+    duckdb.InterruptException,
+    duckdb.IOException,
+    duckdb.OutOfMemoryException,
+    duckdb.ParserException,
+    duckdb.PermissionException,
+    duckdb.TransactionException,
+)
+"""Errors whose first line is about SQL, files or memory; the text of any other may hold a value of the data."""
+
+TYPES = {
+    "BOOLEAN": "bool",
+    "TINYINT": "int2",
+    "SMALLINT": "int2",
+    "INTEGER": "int4",
+    "BIGINT": "int8",
+    "UTINYINT": "int2",
+    "USMALLINT": "int4",
+    "UINTEGER": "int8",
+    "UBIGINT": "numeric",
+    "HUGEINT": "numeric",
+    "UHUGEINT": "numeric",
+    "FLOAT": "float4",
+    "DOUBLE": "float8",
+    "VARCHAR": "text",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_S": "timestamp",
+    "TIMESTAMP_MS": "timestamp",
+    "TIMESTAMP_NS": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "INTERVAL": "interval",
+    "UUID": "uuid",
+}
+"""PostgreSQL's types that hold every value of DuckDB's. DECIMAL and ENUM are matched by prefix; the rest is text."""
+
+RANGED = frozenset({"int2", "int4", "int8", "numeric", "float4", "float8", "date", "timestamp", "timestamptz"})
+NOT_ALWAYS_FINITE = frozenset({"float4", "float8", "date", "timestamp", "timestamptz"})
+
+T = TypeVar("T")
+Work = Callable[[duckdb.DuckDBPyConnection], T]
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*\Z")
+
+_COLUMNS = """
+SELECT c.schema_name, c.table_name, c.column_name, c.data_type, c.is_nullable, c.comment,
+       coalesce(t.comment, v.comment)
+FROM duckdb_columns() c
+LEFT JOIN duckdb_tables() t USING (database_oid, schema_oid, table_name)
+LEFT JOIN duckdb_views() v ON (v.database_oid, v.schema_oid, v.view_name) = (c.database_oid, c.schema_oid, c.table_name)
+WHERE c.database_name = current_database() AND NOT c.internal
+ORDER BY c.schema_name, c.table_name, c.column_index
+"""
+
+_CONSTRAINTS = """
+SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names
+FROM duckdb_constraints()
+WHERE database_name = current_database() AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY')
+ORDER BY schema_name, table_name, constraint_index
+"""
+
+
+def quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def fold(name: str) -> str:
+    """PostgreSQL's spelling: lower case where that is a plain identifier, else as it is (DuckDB ignores case)."""
+    return name.lower() if _PLAIN.match(name.lower()) else name
+
+
+def _table_name(schema: str, table: str) -> TableName:
+    return TableName("public" if schema == "main" else fold(schema), fold(table))
+
+
+def _source(table: CatalogTable) -> str:
+    return ".".join(quote(part) for part in table.source)
+
+
+def _type(data_type: str) -> tuple[str, bool]:
+    """(PostgreSQL's base type, whether it is a counterpart)."""
+    if data_type in TYPES:
+        return TYPES[data_type], True
+    if data_type.endswith("]"):
+        return "text", False
+    if data_type.startswith("DECIMAL("):
+        return "numeric", True
+    return "text", data_type.startswith("ENUM(")
+
+
+class DuckDB:
+    """The `Backend` of one file. Raises BackendError when the file cannot be opened read-only."""
+
+    dialect: Dialect = "duckdb"
+
+    def __init__(self, config: DuckDBBackend, workers: int = WORKERS) -> None:
+        options = dict(LOCKED_DOWN)
+        if config.memory_limit is not None:
+            options["memory_limit"] = config.memory_limit
+        if config.threads is not None:
+            options["threads"] = config.threads
+        try:
+            self._root = duckdb.connect(config.path, read_only=True, config=options)
+            self._root.execute("SET GLOBAL TimeZone = 'UTC'")
+            self._root.execute("SET lock_configuration = true")
+        except duckdb.Error as error:
+            raise _backend_error(error) from None
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="duckdb")
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    async def introspect(self) -> Catalog:
+        return await self._run(_introspect)
+
+    async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
+        def ranges(connection: duckdb.DuckDBPyConnection) -> Catalog:
+            tables = {n: _with_ranges(connection, t) if n in public else t for n, t in catalog.tables.items()}
+            return Catalog(tables)
+
+        return await self._run(ranges)
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        return Exact(await self._run(lambda connection: tuple(_arrow(connection, query) for query in queries)))
+
+    async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
+        sql = _public_rows(table, columns, cap)
+        rows: pa.Table = await self._run(lambda connection: _arrow(connection, sql))
+        return rows
+
+    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+        return await self._run(lambda connection: tuple(int(_rows(connection, check)[0][0]) for check in checks))
+
+    async def close(self) -> None:
+        """Interrupts what runs, then closes the file."""
+        self._root.interrupt()
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._root.close()
+
+    async def _run(self, work: Work[T]) -> T:
+        """`work` in a worker thread, on a connection of its own, in one read-only transaction."""
+        job = _Job(self._root.cursor(), work)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, job)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            task = asyncio.ensure_future(job.stop(future))
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+            raise
+
+
+class _Job(Generic[T]):
+    """Work on one connection, which may be told to stop from another thread."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, work: Work[T]) -> None:
+        self._connection, self._work, self._stopped = connection, work, False
+
+    def __call__(self) -> T:
+        try:
+            if self._stopped:
+                raise BackendError("interrupted before it began")
+            self._connection.execute("BEGIN TRANSACTION READ ONLY")
+            result = self._work(self._connection)
+            self._connection.execute("COMMIT")
+            return result
+        except duckdb.Error as error:
+            raise _backend_error(error) from None
+        finally:
+            self._connection.close()
+
+    async def stop(self, future: asyncio.Future[T]) -> None:
+        """Interrupt until the thread has ended."""
+        self._stopped = True
+        while not future.done():
+            self._connection.interrupt()
+            await asyncio.wait([future], timeout=INTERRUPT_EVERY)
+        if not future.cancelled():
+            future.exception()  # nobody waits for it any more
+
+
+def _backend_error(error: duckdb.Error) -> BackendError:
+    kind = type(error).__name__
+    return BackendError(f"{kind}: {str(error).splitlines()[0]}" if isinstance(error, QUOTABLE) else kind)
+
+
+def _arrow(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    relation = connection.sql(query)
+    if relation is None:
+        raise BackendError("a generated statement is not a query")
+    return relation.to_arrow_table()
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query).fetchall()
+
+
+def _introspect(connection: duckdb.DuckDBPyConnection) -> Catalog:
+    tables: dict[TableName, CatalogTable] = {}
+    for schema, table, column, data_type, nullable, comment, table_comment in _rows(connection, _COLUMNS):
+        name = _table_name(schema, table)
+        known = tables.get(name) or CatalogTable(name, (schema, table), (), comment=table_comment)
+        kind, bounded = _type(data_type)
+        added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment)
+        tables[name] = replace(known, columns=(*known.columns, added))
+    for schema, table, kind, columns, target, target_columns in _rows(connection, _CONSTRAINTS):
+        name = _table_name(schema, table)
+        # DuckDB has no foreign keys across schemas
+        foreign = ForeignKey(_folded(columns), _table_name(schema, target or ""), _folded(target_columns))
+        tables[name] = _constrained(tables[name], kind, _folded(columns), foreign)
+    return Catalog(tables)
+
+
+def _folded(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(fold(name) for name in names)
+
+
+def _constrained(table: CatalogTable, kind: str, columns: tuple[str, ...], foreign: ForeignKey) -> CatalogTable:
+    if kind == "PRIMARY KEY":
+        return replace(table, primary_key=columns)
+    if kind == "UNIQUE":
+        return replace(table, unique=(*table.unique, columns))
+    return replace(table, foreign_keys=(*table.foreign_keys, foreign))
+
+
+def _with_ranges(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> CatalogTable:
+    """A column with NaN or an infinity in it gets no range: it has no bounds."""
+    ranged = [c for c in table.columns if c.type in RANGED]
+    if not ranged:
+        return table
+    wanted = ", ".join(_range(c) for c in ranged)
+    found = _rows(connection, f"SELECT {wanted} FROM {_source(table)}")[0]
+    ranges = {c.name: (found[3 * i], found[3 * i + 1]) for i, c in enumerate(ranged) if found[3 * i + 2]}
+    return replace(table, columns=tuple(replace(c, public_range=ranges.get(c.name)) for c in table.columns))
+
+
+def _range(column: CatalogColumn) -> str:
+    name = quote(column.source)
+    finite = f"bool_and(isfinite({name}))" if column.type in NOT_ALWAYS_FINITE else f"count({name}) > 0"
+    return f"min({name})::VARCHAR, max({name})::VARCHAR, coalesce({finite}, false)"
+
+
+AS_TEXT = frozenset({"numeric", "interval", "uuid", "text"})
+"""PostgreSQL types read as their text: what Arrow would carry otherwise is lossy or of DuckDB's own."""
+
+
+def _public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
+    chosen = []
+    for name in columns:
+        column = table.column(name)
+        if column is None:
+            raise BackendError("a public table has no such column")
+        cast = "VARCHAR" if column.type in AS_TEXT else "TIMESTAMP" if column.type == "timestamp" else None
+        source = quote(column.source)
+        chosen.append(f"{source if cast is None else f'CAST({source} AS {cast})'} AS {quote(name)}")
+    return f"SELECT {', '.join(chosen)} FROM {_source(table)} LIMIT {cap + 1}"
