@@ -1,0 +1,204 @@
+"""The DuckDB backend on small files: what it reads, what it refuses to do, how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpproxy.backends.base import BackendError
+from dpproxy.backends.duckdb import DuckDB
+from dpproxy.mechanisms.exact import Exact
+from dpproxy.policy.catalog import TableName
+from dpproxy.policy.model import DuckDBBackend
+
+SCHEMA = """
+CREATE TABLE Foo(Id INTEGER PRIMARY KEY, "Weird Name" VARCHAR NOT NULL UNIQUE, a UTINYINT, b USMALLINT, c UINTEGER,
+    d UBIGINT, e HUGEINT, f DECIMAL(10,2), g FLOAT, h DOUBLE, i TIMESTAMP_NS, j TIMESTAMPTZ, k TIME, l INTERVAL,
+    m UUID, n ENUM('x','y'), o INTEGER[], p STRUCT(a INTEGER), q BLOB, r BOOLEAN, s DATE, t TIMESTAMP_S, u BIT,
+    v DECIMAL(4,1)[], w UHUGEINT, x TINYINT, y SMALLINT, z BIGINT);
+CREATE TABLE bar(id BIGINT, foo_id INTEGER REFERENCES Foo(Id), u1 INTEGER, u2 INTEGER, UNIQUE(u1, u2), CHECK(u1 > 0));
+COMMENT ON TABLE bar IS 'hello';
+COMMENT ON COLUMN bar.id IS 'the id';
+CREATE VIEW seen AS SELECT id FROM bar;
+CREATE SCHEMA "S2";
+CREATE TABLE "S2".zed(x INTEGER, y DOUBLE, d DATE, t VARCHAR, empty INTEGER);
+INSERT INTO "S2".zed VALUES (3, 1.5, '2020-01-02', 'a', NULL), (-1, 'NaN', '2021-01-02', 'b', NULL);
+INSERT INTO Foo(Id, "Weird Name", e, l, n, o) VALUES (1, 'victim', 2**100, INTERVAL 3 DAYS, 'x', [1, 2]);
+"""
+
+TYPES = {
+    **dict.fromkeys(["a", "x", "y"], "int2"),
+    **dict.fromkeys(["id", "b"], "int4"),
+    **dict.fromkeys(["c", "z"], "int8"),
+    **dict.fromkeys(["d", "e", "f", "w"], "numeric"),
+    **dict.fromkeys(["i", "t"], "timestamp"),
+    **dict.fromkeys(["Weird Name", "n", "o", "p", "q", "u", "v"], "text"),
+    "g": "float4",
+    "h": "float8",
+    "j": "timestamptz",
+    "k": "time",
+    "l": "interval",
+    "m": "uuid",
+    "r": "bool",
+    "s": "date",
+}
+
+
+@pytest.fixture(name="path")
+def path_fixture(tmp_path: Path) -> str:
+    path = str(tmp_path / "data.duckdb")
+    with duckdb.connect(path) as connection:
+        connection.execute(SCHEMA)
+    return path
+
+
+@pytest.fixture(name="backend")
+async def backend_fixture(path: str):
+    backend = DuckDB(DuckDBBackend(path, memory_limit="500MB", threads=2))
+    yield backend
+    await backend.close()
+
+
+async def test_introspection(backend: DuckDB) -> None:
+    catalog = await backend.introspect()
+    assert set(catalog.tables) == {
+        TableName("public", "foo"),
+        TableName("public", "bar"),
+        TableName("public", "seen"),
+        TableName("s2", "zed"),
+    }
+    foo, bar = catalog.tables[TableName("public", "foo")], catalog.tables[TableName("public", "bar")]
+    assert {c.name: c.type for c in foo.columns} == TYPES
+    assert {c.name for c in foo.columns if not c.bounded} == {"o", "p", "q", "u", "v"}
+    assert {c.name for c in foo.columns if not c.nullable} == {"id", "Weird Name"}
+    assert foo.source == ("main", "Foo")
+    assert foo.columns[0].source == "Id"
+    assert foo.primary_key == ("id",)
+    assert foo.unique == (("Weird Name",),)
+    assert bar.unique == (("u1", "u2"),)
+    assert [(f.columns, f.target, f.target_columns) for f in bar.foreign_keys] == [(("foo_id",), foo.name, ("id",))]
+    assert bar.comment == "hello"
+    assert bar.columns[0].comment == "the id"
+    assert not any(c.public_range for t in catalog.tables.values() for c in t.columns)
+
+
+async def test_ranges_of_public_tables_only(backend: DuckDB) -> None:
+    zed = TableName("s2", "zed")
+    catalog = await backend.with_public_ranges(await backend.introspect(), frozenset({zed}))
+    ranges = {c.name: c.public_range for c in catalog.tables[zed].columns}
+    # NaN, no value at all, and text have no range
+    assert ranges == {"x": ("-1", "3"), "y": None, "d": ("2020-01-02", "2021-01-02"), "t": None, "empty": None}
+    assert catalog.tables[TableName("public", "foo")].columns[0].public_range is None
+
+
+async def test_public_rows_keep_every_digit(backend: DuckDB) -> None:
+    foo = (await backend.introspect()).tables[TableName("public", "foo")]
+    rows = await backend.public_rows(foo, ["id", "Weird Name", "e", "l", "n", "o"], 10)
+    assert rows.to_pylist() == [
+        {"id": 1, "Weird Name": "victim", "e": str(2**100), "l": "3 days", "n": "x", "o": "[1, 2]"}
+    ]
+
+
+async def test_public_rows_are_capped(backend: DuckDB) -> None:
+    zed = (await backend.introspect()).tables[TableName("s2", "zed")]
+    assert (await backend.public_rows(zed, ["x"], 0)).num_rows == 1
+    with pytest.raises(BackendError):
+        await backend.public_rows(zed, ["x", "nosuch"], 5)
+
+
+async def test_run_returns_arrow_in_order(backend: DuckDB) -> None:
+    exact = await backend.run(["SELECT 'x' AS k0, 3::BIGINT AS b0", "SELECT 4::BIGINT AS n"])
+    assert isinstance(exact, Exact)
+    first, second = exact._open()
+    assert first.to_pydict() == {"k0": ["x"], "b0": [3]}
+    assert second.to_pydict() == {"n": [4]}
+
+
+async def test_violations(backend: DuckDB) -> None:
+    checks = ['SELECT count(*) FROM "main"."Foo"', 'SELECT count(*) FROM "main"."bar"']
+    assert await backend.violations(checks) == (1, 0)
+
+
+FORBIDDEN = [
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM '/etc/passwd'",
+    "SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM glob('/*')",
+    "SELECT getenv('HOME')",
+    "SET threads = 1",
+    "SET enable_external_access = true",
+    "RESET lock_configuration",
+    "COPY bar TO '/tmp/dpproxy-test.csv'",
+    "ATTACH '/tmp/dpproxy-test.duckdb'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "INSERT INTO bar VALUES (1, 1, 1, 1)",
+    "UPDATE bar SET id = 2",
+    "DROP TABLE bar",
+    "CREATE TABLE made(x INTEGER)",
+    "SELECT * FROM python_variable",
+]
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+async def test_locked_down(backend: DuckDB, statement: str) -> None:
+    python_variable = (await backend.run(["SELECT 1::BIGINT AS b0"]))._open()[0]
+    assert python_variable is not None
+    with pytest.raises(BackendError):
+        await backend.run([statement])
+
+
+async def test_errors_do_not_quote_data(backend: DuckDB) -> None:
+    """Neither the text nor the chain of causes, which a logger would print."""
+    with pytest.raises(BackendError) as caught:
+        await backend.run(['SELECT CAST("Weird Name" AS INTEGER) FROM main."Foo"'])
+    assert "victim" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+async def test_an_error_leaves_the_backend_usable(backend: DuckDB) -> None:
+    with pytest.raises(BackendError, match="nosuch"):
+        await backend.run(["SELECT * FROM nosuch"])
+    assert (await backend.run(["SELECT 1::BIGINT AS b0"]))._open()[0].num_rows == 1
+
+
+async def test_time_zone_is_utc_on_every_connection(backend: DuckDB) -> None:
+    table = (await backend.run(["SELECT current_setting('TimeZone') AS z"]))._open()[0]
+    assert table.to_pydict() == {"z": ["UTC"]}
+
+
+SLOW = "SELECT count(*)::BIGINT AS b0 FROM range(1000000000000) r(i) WHERE i % 7 = 3"
+
+
+async def test_cancelling_the_task_interrupts_the_engine(backend: DuckDB) -> None:
+    """All workers are busy with endless queries; once cancelled, each must serve again."""
+    tasks = [asyncio.create_task(backend.run([SLOW])) for _ in range(6)]  # two wait for a worker
+    await asyncio.sleep(0.3)
+    started = time.monotonic()
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(r, asyncio.CancelledError) for r in results)
+    answers = await asyncio.wait_for(asyncio.gather(*(backend.run(["SELECT 1::BIGINT AS b0"]) for _ in range(6))), 20)
+    assert len(answers) == 6
+    assert time.monotonic() - started < 20
+
+
+async def test_closing_interrupts(path: str) -> None:
+    backend = DuckDB(DuckDBBackend(path))
+    task = asyncio.create_task(backend.run([SLOW]))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    await asyncio.wait_for(backend.close(), 20)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_missing_file_is_a_backend_error(tmp_path: Path) -> None:
+    with pytest.raises(BackendError):
+        DuckDB(DuckDBBackend(str(tmp_path / "absent.duckdb")))
