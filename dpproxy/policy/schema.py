@@ -1,0 +1,130 @@
+"""The policy format as JSON Schema, for completion and checking in editors.
+
+Knows: the keys of `policy.shapes` and a type for each. Must not know: files. The schema is a convenience: it says less
+than the loader (no paths to the unit, no contradictions), and the loader never reads it. It is committed as
+dpproxy.schema.json; `python -m dpproxy.policy.schema > dpproxy.schema.json` writes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+from dpproxy.policy import shapes
+from dpproxy.policy.model import Mechanism, Window
+from dpproxy.policy.shapes import Shape
+
+Fragment = dict[str, Any]
+
+TEXT: Fragment = {"type": "string", "minLength": 1}
+FLAG: Fragment = {"type": "boolean"}
+POSITIVE: Fragment = {"type": "number", "exclusiveMinimum": 0}
+COUNT: Fragment = {"type": "integer", "minimum": 1}
+SHARE: Fragment = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+VALUE: Fragment = {"type": ["string", "number", "boolean"]}
+DATE: Fragment = {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].+)?$"}
+DURATION: Fragment = {"type": "string", "pattern": "^[1-9][0-9]*(ms|s|m|h|d|w)$"}
+VERIFIER: Fragment = {"type": "string", "pattern": r"^SCRAM-SHA-256\$[0-9]+:[^$]+\$[^:]+:.+$"}
+TABLE_COLUMN: Fragment = {"type": "string", "pattern": r"^.+\..+$"}
+
+
+def _ref(name: str) -> Fragment:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _named(name: str) -> Fragment:
+    return {"type": "object", "additionalProperties": _ref(name)}
+
+
+def _pair(item: Fragment) -> Fragment:
+    return {"type": "array", "items": item, "minItems": 2, "maxItems": 2}
+
+
+_TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
+    "policy": (
+        shapes.POLICY,
+        {
+            "version": {"const": 1},
+            "dataset": TEXT,
+            "backend": _ref("backend"),
+            "privacy_unit": _ref("privacy_unit"),
+            "budget": _ref("budget"),
+            "tables": _named("table"),
+            "views": {"type": "object", "additionalProperties": TEXT},
+            "roles": _named("role"),
+            "users": _named("user"),
+            "mechanism": {"enum": list(get_args(Mechanism))},
+            "reuse_answers": _ref("reuse"),
+            "timing": _ref("timing"),
+        },
+    ),
+    "backend": (
+        shapes.BACKEND,
+        {"duckdb": TEXT, "memory_limit": TEXT, "threads": COUNT, "postgres": TEXT, "password": TEXT},
+    ),
+    "privacy_unit": (shapes.PRIVACY_UNIT, {"name": TEXT, "key": TABLE_COLUMN}),
+    "budget": (shapes.BUDGET, {"epsilon": POSITIVE, "delta": SHARE, "every": {"enum": list(get_args(Window))}}),
+    "table": (
+        shapes.TABLE,
+        {
+            "public": FLAG,
+            "unit": {"anyOf": [TEXT, _ref("via")]},
+            "unique": FLAG,
+            "bounds": _ref("bounds"),
+            "columns": _named("column"),
+        },
+    ),
+    "via": (shapes.VIA, {"via": TABLE_COLUMN, "column": TEXT}),
+    "bounds": (shapes.BOUNDS, {"rows_per_group": COUNT, "groups": {"anyOf": [COUNT, {"const": "all"}]}}),
+    "plain_column": (
+        shapes.COLUMN,
+        {
+            "values": {"type": "array", "items": VALUE, "minItems": 1, "uniqueItems": True},
+            "nulls": FLAG,
+            "range": {"anyOf": [_pair({"type": "number"}), _pair(DATE)]},
+            "resolution": POSITIVE,
+        },
+    ),
+    "role": (
+        shapes.ROLE,
+        {
+            "budget": _ref("budget"),
+            "query": _ref("query"),
+            "tables": {"type": "array", "items": TEXT},
+            "min_units": COUNT,
+            "temp_tables": FLAG,
+        },
+    ),
+    "query": (shapes.QUERY, {"epsilon": POSITIVE, "max_epsilon": POSITIVE, "delta": SHARE}),
+    "user": (shapes.USER, {"role": TEXT, "password": VERIFIER}),
+    "reuse": (shapes.REUSE, {"for": DURATION, "epoch": TEXT}),
+    "timing": (shapes.TIMING, {"quantum": {"anyOf": [{"const": "off"}, DURATION]}}),
+}
+
+
+def json_schema() -> Fragment:
+    """The schema (draft 2020-12) of a policy file. Raises KeyError when a key of `shapes` has no type here."""
+    objects = {name: _object(shape, types) for name, (shape, types) in _TYPES.items()}
+    root = objects.pop("policy")
+    objects["column"] = {"anyOf": [{"enum": ["unit", "key", "hidden"]}, _ref("plain_column")]}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dpproxy policy"}
+    return {**head, **root, "$defs": dict(sorted(objects.items()))}
+
+
+def _object(shape: Shape, types: dict[str, Fragment]) -> Fragment:
+    properties = {key: {"description": purpose, **types[key]} for key, purpose in shape.keys.items()}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(shape.required),
+        "additionalProperties": False,
+    }
+
+
+def text() -> str:
+    """The schema as it is committed."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(text(), end="")
