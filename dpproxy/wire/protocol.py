@@ -64,11 +64,13 @@ class Frame(NamedTuple):
 
 
 def decode_text(data: bytes) -> str:
-    """UTF-8, strictly. Raises ProtocolError 22021 and names the first bytes that are wrong, as PostgreSQL does."""
+    """UTF-8, strictly. Raises ProtocolError 22021 naming the bytes of the wrong character, as PostgreSQL does."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        wrong = " ".join(f"0x{byte:02x}" for byte in data[error.start : error.end])
+        lead = data[error.start]
+        size = 1 if lead < 0xC0 or lead > 0xF7 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+        wrong = " ".join(f"0x{byte:02x}" for byte in data[error.start : error.start + size])
         text = f'invalid byte sequence for encoding "UTF8": {wrong}'
         raise ProtocolError(CHARACTER_NOT_IN_REPERTOIRE, text) from None
 
@@ -111,10 +113,10 @@ class Reader:
 
     def int16s(self, count: int) -> tuple[int, ...]:
         """Taken before unpacked, so that a count without its items cannot make anything large."""
-        return struct.unpack(f"!{count}H", self.take(2 * count))
+        return struct.unpack(f"!{count}H", self.take(2 * count)) if count else ()
 
     def uint32s(self, count: int) -> tuple[int, ...]:
-        return struct.unpack(f"!{count}I", self.take(4 * count))
+        return struct.unpack(f"!{count}I", self.take(4 * count)) if count else ()
 
     def value(self) -> bytes | None:
         """A length-prefixed value; length -1 is NULL."""

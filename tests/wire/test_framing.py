@@ -1,0 +1,209 @@
+"""Framing: the same messages however the stream is cut; a wrong length is refused from its header alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpproxy.wire import frontend_build as build
+from dpproxy.wire.backend import data_row, error_response, message, ready_for_query
+from dpproxy.wire.framing import BackendFramer, Batch, FrontendFramer, Phase, ProtocolError
+
+TAGS = (b"Q", b"P", b"B", b"D", b"E", b"C", b"H", b"S", b"X", b"d", b"c", b"f", b"F", b"z")
+messages = st.builds(message, st.sampled_from(TAGS), st.binary(max_size=200))
+
+
+def normal(**caps: int) -> FrontendFramer:
+    framer = FrontendFramer(**caps)
+    framer.startup_done()
+    framer.authenticated()
+    return framer
+
+
+def cut(stream: bytes, sizes: Iterable[int]) -> list[bytes]:
+    pieces, position = [], 0
+    for size in sizes:
+        pieces.append(stream[position : position + size])
+        position += size
+    return [piece for piece in (*pieces, stream[position:]) if piece]
+
+
+def spans_of(batch: Batch) -> list[bytes]:
+    return [batch.buffer[start:end] for _, start, end in batch.spans]
+
+
+@given(st.lists(messages, max_size=20), st.lists(st.integers(1, 60), max_size=40))
+def test_next_and_batch_agree_on_every_cut(sent: list[bytes], sizes: list[int]) -> None:
+    stream = b"".join(sent)
+    one, many = normal(), normal()
+    taken: list[bytes] = []
+    batched: list[bytes] = []
+    for piece in cut(stream, sizes):
+        one.feed(piece)
+        while (frame := one.next()) is not None:
+            assert frame.tag + struct.pack("!i", len(frame.payload) + 4) + frame.payload == frame.raw
+            taken.append(frame.raw)
+        batch = many.batch(piece)
+        assert batch.error is None
+        assert all(batch.buffer[start : start + 1] == tag for tag, start, _ in batch.spans)
+        batched += spans_of(batch)
+    assert taken == sent
+    assert batched == sent
+    assert one.pending == many.pending == 0
+
+
+@given(st.lists(messages, min_size=1, max_size=5), st.binary(min_size=1, max_size=4))
+def test_rubbish_behind_does_not_swallow_what_came_before(sent: list[bytes], rubbish: bytes) -> None:
+    stream = b"".join(sent) + b"Q\xff\xff\xff\xff" + rubbish
+    for pieces in ([stream], [bytes([byte]) for byte in stream]):
+        framer = normal()
+        got: list[bytes] = []
+        error = None
+        for piece in pieces:
+            batch = framer.batch(piece)
+            got += spans_of(batch)
+            error = batch.error
+        assert got == sent
+        assert error is not None
+        assert (error.sqlstate, error.fatal) == ("08P01", True)
+        assert framer.pending == 0
+
+
+def test_a_block_without_a_tail_is_returned_without_copying() -> None:
+    block = build.query("select 1") + build.sync()
+    batch = normal().batch(block)
+    assert batch.buffer is block
+    assert [tag for tag, _, _ in batch.spans] == [b"Q", b"S"]
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 7, 10_001, 0x16030100, 0xFFFFFFFF])
+def test_startup_length_is_judged_from_four_bytes(length: int) -> None:
+    framer = FrontendFramer()
+    framer.feed(struct.pack("!I", length))
+    with pytest.raises(ProtocolError, match="invalid length of startup packet") as caught:
+        framer.next()
+    assert caught.value.fatal
+    with pytest.raises(ProtocolError):
+        framer.next()
+
+
+@pytest.mark.parametrize(("length", "body"), [(8, 4), (10_000, 9_996)])
+def test_startup_packets_at_the_caps_pass(length: int, body: int) -> None:
+    framer = FrontendFramer()
+    framer.feed(struct.pack("!I", length) + b"x" * body + b"behind")
+    frame = framer.next()
+    assert frame is not None
+    assert (frame.tag, len(frame.payload), len(frame.raw), framer.pending) == (b"", body, length, 6)
+
+
+@pytest.mark.parametrize(
+    ("tag", "length", "allowed"),
+    [
+        (b"Q", 3, False),
+        (b"Q", -1, False),
+        (b"Q", 4, True),
+        (b"Q", 1 << 20, True),
+        (b"Q", (1 << 20) + 1, False),
+        (b"S", 10_000, True),
+        (b"S", 10_001, False),
+        (b"z", 10_001, False),
+        (b"p", 65_535, True),
+        (b"p", 65_536, False),
+        (b"Q", 0x7FFFFFFF, False),
+    ],
+)
+def test_message_length_is_judged_from_the_header(tag: bytes, length: int, allowed: bool) -> None:
+    header = tag + struct.pack("!i", length)
+    by_batch = normal(max_message=1 << 20).batch(header)
+    assert (by_batch.error is None) is allowed
+    framer = normal(max_message=1 << 20)
+    framer.feed(header)
+    if allowed:
+        assert (framer.next() is None) is (length > 4)
+    else:
+        with pytest.raises(ProtocolError, match=f"invalid message length {length}"):
+            framer.next()
+
+
+def test_before_authentication_only_tokens_pass() -> None:
+    framer = FrontendFramer()
+    framer.startup_done()
+    assert framer.phase is Phase.AUTH
+    framer.feed(build.sasl_response(b"x"))
+    assert framer.next() is not None
+    framer.feed(b"Q" + struct.pack("!i", 100))
+    with pytest.raises(ProtocolError, match="expected SASL response, got message type 81"):
+        framer.next()
+
+
+def test_what_was_pipelined_behind_the_startup_is_found_by_batch() -> None:
+    framer = FrontendFramer()
+    framer.feed(build.startup("u", "d", {}) + build.query("select 1") + b"S")
+    assert framer.next() is not None
+    framer.startup_done()
+    framer.authenticated()
+    batch = framer.batch(b"\x00\x00\x00\x04")
+    assert spans_of(batch) == [build.query("select 1"), build.sync()]
+
+
+def test_a_long_message_in_small_pieces_is_held_once() -> None:
+    framer = normal()
+    query = build.query("x" * 3_000_000)
+    for piece in cut(query[:-1], [1000] * 3000):
+        assert framer.batch(piece).spans == []
+    assert framer.pending == len(query) - 1
+    assert spans_of(framer.batch(query[-1:])) == [query]
+    assert framer.pending == 0
+
+
+def test_after_an_error_nothing_more_is_held() -> None:
+    framer = normal()
+    assert framer.batch(b"Q\xff\xff\xff\xff").error is not None
+    framer.batch(b"x" * 100_000)
+    framer.feed(b"x" * 100_000)
+    assert framer.pending == 0
+
+
+@given(st.lists(st.binary(max_size=300), max_size=12), st.lists(st.integers(1, 97), max_size=60))
+def test_backend_stream_is_forwarded_byte_for_byte(rows: list[bytes], sizes: list[int]) -> None:
+    stream = b"".join(data_row([row]) for row in rows) + ready_for_query("I")
+    framer = BackendFramer(piece=64)
+    out, tags = b"", []
+    for piece in cut(stream, sizes):
+        batch = framer.batch(piece)
+        assert batch.error is None
+        assert framer.pending <= 64
+        out += b"".join(spans_of(batch))
+        tags += [tag for tag, _, _ in batch.spans if tag]
+    assert out == stream
+    assert tags == [b"D"] * len(rows) + [b"Z"]
+    assert framer.passthrough == 0
+
+
+def test_a_huge_row_is_passed_on_in_pieces() -> None:
+    framer = BackendFramer()
+    head = b"D" + struct.pack("!i", 500_000_000)
+    first = framer.batch(head + b"x" * 65536)
+    assert first.spans == [(b"D", 0, 65541)]
+    assert framer.passthrough == 500_000_000 - 4 - 65536
+    assert framer.batch(b"x" * 1000).spans == [(b"", 0, 1000)]
+    assert framer.pending == 0
+
+
+def test_an_error_is_never_cut() -> None:
+    framer = BackendFramer(piece=64)
+    report = error_response("ERROR", "22012", "x" * 1000)
+    assert framer.batch(report[:500]).spans == []
+    assert spans_of(framer.batch(report[500:])) == [report]
+
+
+@pytest.mark.parametrize("header", [b"Z\x00\x00\x00\x03", b"D\xff\xff\xff\xff", b"T\x7f\xff\xff\xff"])
+def test_a_backend_that_lost_its_framing_is_noticed(header: bytes) -> None:
+    batch = BackendFramer().batch(ready_for_query("I") + header)
+    assert len(batch.spans) == 1
+    assert batch.error is not None
+    assert "lost synchronization" in batch.error.message
