@@ -1,28 +1,21 @@
 """The door: the one function that turns an `Exact` into a `Released`.
 
 Knows: a plan's `Measurement`, Arrow tables, a source of noise. Must not know: SQL, sessions, budgets. Whatever is not
-as the plan says (columns, types, a charge too small for its noise) is a `MechanismError` with a fixed text; nothing is
-released then. Rule for changing it: every array that leaves this file went through `noise`, except keys, which are
+as the plan says (columns, types, or the charge: `charges`) is a `MechanismError` with a fixed text; nothing is released
+then. Rule for changing it: every array that leaves this file went through `noise`, except keys, which are
 declared (dense) or passed the threshold.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpproxy.mechanisms import charges
 from dpproxy.mechanisms.exact import Exact, Int64, Released
-from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss, saturate
-from dpproxy.plan.calibration import rho_for
-from dpproxy.plan.calibration import threshold as least
+from dpproxy.mechanisms.noise import MechanismError, Noise, saturate
 from dpproxy.plan.model import Basis, Measurement
-from dpproxy.policy.model import MICRO
-
-MAP_ROUNDING = 1 + Fraction(1, 2**40)
-"""A library states its loss as a double rounded up; the exact rational is held against the charge without this."""
 
 
 def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
@@ -30,7 +23,9 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
 
     Raises MechanismError, with a text that does not depend on data.
     """
-    _check_charges(measurement, noise)
+    charges.check(measurement, noise)
+    if measurement.selections:
+        raise MechanismError("selections are not released yet")
     tables = exact._open()
     if len(tables) != len(measurement.queries):
         raise MechanismError("the backend's answer has another number of tables than the plan")
@@ -41,46 +36,6 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
     values = tuple(v[kept] for v in noisy)
     return Released(keys, values, int(kept.size))
-
-
-def _check_charges(measurement: Measurement, noise: Noise) -> None:
-    """Each basis is charged at least what its noise costs: by formula, exactly, and by the source's own map.
-
-    The threshold's delta and every basis' loss must be within the measurement's.
-    """
-    for basis in measurement.bases:
-        charged = _charged(basis)
-        by_formula = exact_loss(basis.mechanism, basis.scale, measurement.l0, basis.linf)
-        by_source = noise.loss(basis.mechanism, basis.scale, measurement.l0, basis.linf)
-        if by_formula > charged or by_source > charged * MAP_ROUNDING:
-            raise MechanismError("a charge is smaller than the loss of its noise")
-    spent = sum(b.loss.epsilon for b in measurement.bases) + sum(s.loss.epsilon for s in measurement.selections)
-    delta = sum(b.loss.delta for b in measurement.bases) + (measurement.threshold.delta if measurement.threshold else 0)
-    if spent > measurement.loss.epsilon or delta > measurement.loss.delta:
-        raise MechanismError("the parts of a measurement cost more than its charge")
-    _check_threshold(measurement)
-
-
-def _check_threshold(measurement: Measurement) -> None:
-    """tau is recomputed from the noise it is compared through."""
-    threshold = measurement.threshold
-    if threshold is None:
-        if not measurement.dense:
-            raise MechanismError("undeclared keys need a threshold")
-        return
-    units = measurement.bases[threshold.basis]
-    if threshold.tau < least(units.scale, measurement.l0, threshold.delta, threshold.min_units, units.mechanism):
-        raise MechanismError("a threshold is lower than its delta allows")
-
-
-def _charged(basis: Basis) -> Fraction:
-    """Epsilon (Laplace) or rho (Gaussian) that the basis' charge allows."""
-    if basis.mechanism == "laplace":
-        return Fraction(basis.loss.epsilon, MICRO)
-    try:
-        return rho_for(basis.loss.epsilon, basis.loss.delta)
-    except ValueError:
-        raise MechanismError("the charge of Gaussian noise needs an epsilon and a delta") from None
 
 
 def _bases(measurement: Measurement, table: pa.Table) -> list[Int64]:

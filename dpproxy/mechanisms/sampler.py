@@ -153,20 +153,28 @@ _POINT = 24
 """Binary places of the fixed-point lower bound of x."""
 
 
-def _accept_fixed(sizes: Int64, sigma: Fraction, log_t: int, entropy: Entropy) -> Bools:
-    """exp(-x) as exp(-lower) * exp(-(x - lower)), lower <= x in fixed point and x - lower < 2**-12.
+def lower_bound(sizes: Int64, sigma: Fraction, log_t: int) -> tuple[Int64, Bools]:
+    """(lower, near): lower * 2**-24 <= x of `_rejection`; where near, x - lower * 2**-24 < 2**-12 and lower < 2**34.
 
     With a = size / t and s = (sigma / t)**2, x = (a - s)**2 / (2 s), and 1/2 <= s < 2 by the choice of t. In units u =
-    2**-24 let T be |a - s|; `distance` is in [T - 3, T] for both roundings. For a <= 2**5: T <= 2**29 and x < 2**10, so
-    lower is at most 6 * 2**29 u (distance) + 2**10 u (divisor) + 1 u, times 1/(2 s 2**24) where it applies, below x:
-    192 u + 2**10 u + u < 2**-12. Larger a (probability e**-32) are accepted by the exact coin alone.
+    2**-24 let T be |a - s|; `distance` is in [T - 3, T] for both roundings. Near is a <= 2**5: then T <= 2**29 and x <
+    2**10, so lower is below x by at most 6 * 2**29 / (2 s 2**24) u (distance) + 2**10 u (divisor) + u (rounding), in
+    sum less than 2**-12. Beyond (probability e**-32) lower is 0.
     """
     s = sigma * sigma / (1 << 2 * log_t)
     shift = _POINT - log_t
     a = sizes << shift if shift >= 0 else sizes >> -shift
     near = a <= 1 << (_POINT + 5)
     distance = np.where(near, np.maximum(np.abs(a - int(s * (1 << _POINT))) - 2, 0), 0)
-    lower = distance * distance // (int(2 * s * (1 << _POINT)) + 1)
+    return distance * distance // (int(2 * s * (1 << _POINT)) + 1), near
+
+
+def _accept_fixed(sizes: Int64, sigma: Fraction, log_t: int, entropy: Entropy) -> Bools:
+    """exp(-x) as exp(-lower) * exp(-(x - lower)): one coin a binary digit of lower, then an exact one.
+
+    The latter's probability is above 1 - 2**-12 where near, so that only 1 in 4096 has to be computed.
+    """
+    lower, near = lower_bound(sizes, sigma, log_t)
     accepted = np.ones(sizes.size, dtype=np.bool_)
     for i in range(_POINT + 10):
         heads = flip(Coin(Fraction(2) ** (i - _POINT)), sizes.size, entropy)

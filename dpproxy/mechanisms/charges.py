@@ -1,0 +1,85 @@
+"""Before any noise is drawn: does the measurement's charge cover it?
+
+Knows: a `Measurement`'s numbers, the formulas of `plan.loss`, what a source of noise says of itself. Must not know:
+data, answers. The planner computed every charge; here each is computed again from the noise that will really be drawn, by
+formula in exact rationals and by the library's own `map()`, and a plan that charges less is refused whole.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import reduce
+from operator import add, ge
+
+from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss
+from dpproxy.plan.calibration import rho_for
+from dpproxy.plan.calibration import threshold as least_threshold
+from dpproxy.plan.loss import ZERO, Loss
+from dpproxy.plan.model import Basis, Measurement
+from dpproxy.policy.model import MICRO
+
+MAP_ROUNDING = 1 + Fraction(1, 2**40)
+"""A library states its loss as a double rounded up; the exact rational is held against the charge without this."""
+
+
+def check(measurement: Measurement, noise: Noise) -> None:
+    """Raises MechanismError unless each part is charged at least what it costs, and the whole at least its parts."""
+    for basis in measurement.bases:
+        _check_basis(basis, measurement.l0, noise)
+    _check_threshold(measurement)
+    parts = [b.loss for b in measurement.bases] + [s.loss for s in measurement.selections]
+    if measurement.threshold:
+        parts.append(Loss.delta_only(measurement.threshold.delta))
+    if not _covers(measurement.loss, reduce(add, parts, ZERO)):
+        raise MechanismError("the parts of a measurement cost more than its charge")
+
+
+def _check_basis(basis: Basis, l0: int, noise: Noise) -> None:
+    charged = _charged(basis)
+    by_formula = exact_loss(basis.mechanism, basis.scale, l0, basis.linf)
+    by_source = noise.loss(basis.mechanism, basis.scale, l0, basis.linf)
+    if by_formula > charged or by_source > charged * MAP_ROUNDING or not _curves_cover(basis, l0):
+        raise MechanismError("a charge is smaller than the loss of its noise")
+
+
+def _charged(basis: Basis) -> Fraction:
+    """Epsilon (Laplace) or rho (Gaussian) that the basis' basic charge allows."""
+    if basis.mechanism == "laplace":
+        return Fraction(basis.loss.epsilon, MICRO)
+    try:
+        return rho_for(basis.loss.epsilon, basis.loss.conversion)
+    except ValueError:
+        raise MechanismError("the charge of Gaussian noise needs an epsilon and a delta") from None
+
+
+def _curves_cover(basis: Basis, l0: int) -> bool:
+    """The Renyi and Gaussian readings: at least this noise's, or at least those of any epsilon-DP mechanism."""
+    loss, linf = basis.loss, max(basis.linf, 1)
+    if basis.mechanism == "gaussian":
+        return _covers(loss, Loss.gaussian(l0, linf, basis.scale, loss.epsilon, loss.conversion))
+    own = Loss.laplace_vector(l0, basis.linf / basis.scale, linf)
+    return _covers(loss, own) or _covers(loss, Loss.pure(loss.epsilon))
+
+
+def _check_threshold(measurement: Measurement) -> None:
+    """Undeclared keys have a threshold on the distinct units, no lower than the noise on those units asks for."""
+    threshold = measurement.threshold
+    if threshold is None:
+        if not measurement.dense:
+            raise MechanismError("undeclared keys need a threshold")
+        return
+    units = measurement.bases[threshold.basis]
+    least = least_threshold(units.scale, measurement.l0, threshold.delta, threshold.min_units, units.mechanism)
+    if threshold.tau < least:
+        raise MechanismError("a threshold is lower than its delta allows")
+
+
+def _covers(charge: Loss, cost: Loss) -> bool:
+    """Whether every reading of `charge` is at least that of `cost`."""
+    return (
+        charge.epsilon >= cost.epsilon
+        and charge.delta >= cost.delta
+        and charge.failure >= cost.failure
+        and all(map(ge, charge.rdp, cost.rdp))
+        and all(map(ge, charge.gdp, cost.gdp))
+    )
