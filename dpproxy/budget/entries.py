@@ -1,0 +1,175 @@
+"""Entries of a ledger as text, and the chain of hashes that makes them a record.
+
+Knows: JSON, SHA-256. Must not know: where entries are kept, what they mean for a budget. An entry is one line of
+JSON with sorted keys; its hash covers the hash before it, so no entry can be changed, dropped, added or moved without
+changing every later hash, and the head (sequence, hash) names the whole record. With a key, the head is sealed by
+HMAC-SHA-256: without the key nobody can write another record that passes. Integers only; times in UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from dpproxy.budget.ledger import Charge, Grant, LedgerCorrupt, LedgerError
+from dpproxy.plan.loss import ORDERS, RESERVES, ZERO, Loss
+
+SCHEMA = 1
+
+NO_HASH = bytes(32)
+"""What the first entry's hash covers in place of an earlier one."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The first entry: which record this is and how its losses are to be read."""
+
+    ledger: str
+    schema: int = SCHEMA
+    orders: tuple[float, ...] = ORDERS
+    reserves: tuple[int, ...] = RESERVES
+
+
+@dataclass(frozen=True)
+class ClockWord:
+    """An operator's word that the clock is right, after a jump."""
+
+    at: dt.datetime
+    reason: str
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """Entries may have been lost: what is unknown counts as everything. Closes every current window (`repair`)."""
+
+    at: dt.datetime
+    reason: str
+
+
+Entry = Opened | Charge | Grant | ClockWord | Exhausted
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last entry's sequence and hash; sequence 0: nothing yet."""
+
+    sequence: int = 0
+    hash: bytes = NO_HASH
+    seal: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    sequence: int
+    id: str | None  # of charges
+    body: str
+    hash: bytes
+
+
+def link(previous: bytes, body: str) -> bytes:
+    """The hash of an entry: SHA-256 of the hash before it and the entry's text."""
+    return hashlib.sha256(previous + body.encode()).digest()
+
+
+def seal(key: bytes, chain: str, sequence: int, digest: bytes) -> bytes:
+    return hmac.digest(key, f"{chain}\0{sequence}\0".encode() + digest, "sha256")
+
+
+def check_seal(key: bytes | None, chain: str, head: Head) -> None:
+    """Raises LedgerError when the head is sealed with another key, or not at all although it should be."""
+    if not head.sequence:
+        return
+    if key is None and head.seal is not None:
+        raise LedgerError("the ledger is sealed: configure the key it was written with")
+    if key is not None and not hmac.compare_digest(head.seal or b"", seal(key, chain, head.sequence, head.hash)):
+        raise LedgerCorrupt("the ledger's head does not carry the seal of the configured key")
+
+
+def encode(entry: Entry, sequence: int) -> str:
+    """One line of JSON."""
+    return json.dumps({"sequence": sequence} | _fields(entry), sort_keys=True, separators=(",", ":"))
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    match entry:
+        case Opened():
+            return {
+                "kind": "open",
+                "ledger": entry.ledger,
+                "schema": entry.schema,
+                "orders": list(entry.orders),
+                "reserves": list(entry.reserves),
+            }
+        case Charge():
+            fields: dict[str, Any] = {"kind": "charge", "id": entry.id, "at": _time(entry.at)}
+            fields |= {"dataset": entry.dataset, "role": entry.role, "user": entry.user, "statement": entry.statement}
+            return fields | {"loss": entry.loss.to_json(), "dataset_loss": _dataset_loss(entry)}
+        case Grant():
+            fields = {"kind": "grant", "at": _time(entry.at), "dataset": entry.dataset, "scope": entry.scope}
+            fields |= {"name": entry.name, "epsilon": entry.epsilon, "delta": entry.delta, "reason": entry.reason}
+            return fields
+        case ClockWord():
+            return {"kind": "clock", "at": _time(entry.at), "reason": entry.reason}
+        case Exhausted():
+            return {"kind": "exhausted", "at": _time(entry.at), "reason": entry.reason}
+
+
+def _dataset_loss(charge: Charge) -> Any:
+    """`true`: the same as the role's; `false`: none. Most entries are one of these."""
+    if charge.dataset_loss == charge.loss:
+        return True
+    return charge.dataset_loss.to_json() if charge.dataset_loss else False
+
+
+def decode(body: str) -> tuple[int, Entry]:
+    """(sequence, entry). Raises LedgerCorrupt for what `encode` does not write, LedgerError for another schema."""
+    try:
+        data = json.loads(body)
+        return int(data["sequence"]), _entry(data)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise LedgerCorrupt("an entry of the ledger cannot be read") from error
+
+
+def _entry(data: dict[str, Any]) -> Entry:
+    match data["kind"]:
+        case "charge":
+            loss = Loss.from_json(data["loss"])
+            whole = data["dataset_loss"]
+            dataset_loss = (loss if whole else ZERO) if isinstance(whole, bool) else Loss.from_json(whole)
+            names = (data["dataset"], data["role"], data["user"])
+            return Charge(
+                data["id"], int(data["sequence"]), *names, loss, dataset_loss, data["statement"], _at(data["at"])
+            )
+        case "grant":
+            amounts = (int(data["epsilon"]), int(data["delta"]))
+            return Grant(data["dataset"], data["scope"], data["name"], *amounts, data["reason"], _at(data["at"]))
+        case "clock":
+            return ClockWord(_at(data["at"]), data["reason"])
+        case "exhausted":
+            return Exhausted(_at(data["at"]), data["reason"])
+        case "open":
+            return _opened(data)
+        case _:
+            raise ValueError("unknown kind of entry")
+
+
+def _opened(data: dict[str, Any]) -> Opened:
+    opened = Opened(data["ledger"], data["schema"], tuple(data["orders"]), tuple(data["reserves"]))
+    if (opened.schema, opened.orders, opened.reserves) != (SCHEMA, ORDERS, RESERVES):
+        raise LedgerError("the ledger was written by another version of dpproxy; this one cannot read it")
+    return opened
+
+
+def _time(at: dt.datetime) -> str:
+    return at.astimezone(dt.UTC).isoformat(timespec="microseconds")
+
+
+def _at(text: str) -> dt.datetime:
+    at = dt.datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return at

@@ -1,0 +1,346 @@
+"""A ledger over any store that can append in a transaction: group commit, catch-up, retry.
+
+Knows: threads, books, rows, the order of steps. Must not know: SQL, files. One thread owns the store; what callers
+submit while it is busy becomes one transaction, so a durable charge costs at most one commit. The steps:
+
+1. `begin` locks the record and reads its head; rows that other processes added are read, checked and taken up;
+2. each request is decided on a copy of the book, in the order of submission, and becomes a row;
+3. rows and head are committed; only then is the copy published and anyone told.
+
+When the store fails anywhere, the copy is dropped, the store recovers, and the same batch is tried once more: a batch
+whose commit went through although its acknowledgement was lost finds its charges by their ids, so nothing is charged
+twice and nothing is shown uncharged. If it fails again, everybody in the batch gets a LedgerError.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import queue
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dpproxy.budget.accountant import Limit
+from dpproxy.budget.book import Book
+from dpproxy.budget.entries import (
+    ClockWord,
+    Entry,
+    Exhausted,
+    Head,
+    Opened,
+    Row,
+    check_seal,
+    decode,
+    encode,
+    link,
+    seal,
+)
+from dpproxy.budget.ledger import (
+    BudgetExhausted,
+    Charge,
+    ChargeRequest,
+    Grant,
+    LedgerCorrupt,
+    LedgerError,
+    Scope,
+    Standing,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH = 256
+"""Jobs in one transaction: far more than can wait in one commit's time, and still a short transaction."""
+
+MAX_JUMP = dt.timedelta(days=400)
+"""A year's window may pass unused; a clock further ahead than this is more likely wrong."""
+
+
+class Store(Protocol):
+    """Used by one thread. Every method may raise StoreError, after which the transaction is void or its outcome
+    unknown, and `recover` is called before anything else."""
+
+    def begin(self, chain: str) -> Head:
+        """Start a transaction that no other writer of this chain can enter."""
+        ...
+
+    def rows(self, chain: str, after: int) -> Iterable[tuple[str, bytes]]:
+        """(body, hash) of the entries after a sequence, in order."""
+        ...
+
+    def find(self, chain: str, id: str) -> str | None:
+        """The body of the charge with this id."""
+        ...
+
+    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None: ...
+
+    def commit(self) -> None:
+        """Durable when it returns."""
+        ...
+
+    def rollback(self) -> None: ...
+
+    def recover(self) -> None:
+        """Come back to a state in which `begin` may work."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StoreError(LedgerError):
+    """The store failed; see Store."""
+
+
+@dataclass
+class Transaction:
+    """One chain, locked and caught up: `book` is a copy that holds every row appended so far."""
+
+    chain: str
+    store: Store
+    book: Book
+    digest: bytes
+
+    def __post_init__(self) -> None:
+        self.rows: list[Row] = []
+        self._charges: dict[str, Charge] = {}
+
+    def append(self, entry: Entry) -> None:
+        sequence = self.book.sequence + 1
+        body = encode(entry, sequence)
+        self.book.apply(sequence, entry)
+        self.digest = link(self.digest, body)
+        self.rows.append(Row(sequence, entry.id if isinstance(entry, Charge) else None, body, self.digest))
+
+    def charge(self, request: ChargeRequest) -> Charge:
+        """Raises BudgetExhausted; LedgerError for the clock, or for an id that stands for something else."""
+        earlier = self._charges.get(request.id) or self._stored(request.id)
+        if earlier is not None:
+            return _same(earlier, request)
+        charge = self.book.decide(request)
+        self.append(charge)
+        self._charges[request.id] = charge
+        return charge
+
+    def _stored(self, id: str) -> Charge | None:
+        body = self.store.find(self.chain, id)
+        entry = decode(body)[1] if body is not None else None
+        return entry if isinstance(entry, Charge) else None
+
+
+def _same(charge: Charge, request: ChargeRequest) -> Charge:
+    def of(x: Charge | ChargeRequest) -> tuple[object, ...]:
+        return (x.dataset, x.role, x.user, x.loss, x.dataset_loss, x.statement)
+
+    if of(charge) != of(request):
+        raise LedgerError("the id of a charge was used for another statement")
+    return charge
+
+
+@dataclass(frozen=True)
+class _Job:
+    chain: str
+    work: Callable[[Transaction], Any]
+    future: Future[Any]
+
+
+class Journal:
+    """A `Ledger` (see there). `key` seals the head; `shared` says that other processes write to the store too."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        *,
+        key: bytes | None = None,
+        max_jump: dt.timedelta = MAX_JUMP,
+        shared: bool = False,
+        chain_of: Callable[[str], str] = lambda dataset: "",
+    ) -> None:
+        """Starts the thread and opens the store in it. Raises LedgerError when the store cannot be opened."""
+        self._key, self._max_jump, self._shared, self._chain_of = key, max_jump, shared, chain_of
+        self._books: dict[str, Book] = {}
+        self._digests: dict[str, bytes] = {}
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closing = threading.Lock()
+        self._closed = False
+        opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(open_store, opened), name="ledger", daemon=True)
+        self._thread.start()
+        opened.result()
+
+    def submit(self, request: ChargeRequest) -> Future[Charge]:
+        return self._enqueue(self._chain_of(request.dataset), lambda tx: tx.charge(request))
+
+    def grant(self, grant: Grant) -> None:
+        if not grant.reason.strip() or grant.epsilon < 0 or grant.delta < 0:
+            raise LedgerError("a grant has a reason, and is not negative")
+
+        def work(tx: Transaction) -> None:
+            at = tx.book.now(grant.at)
+            names = (grant.dataset, grant.scope, grant.name)
+            tx.append(Grant(*names, grant.epsilon, grant.delta, grant.reason, at))
+
+        self._enqueue(self._chain_of(grant.dataset), work).result()
+
+    def accept_clock(self, at: dt.datetime, reason: str) -> None:
+        """For every chain that this process has read."""
+
+        def work(tx: Transaction) -> None:
+            if tx.book.clock is None or at > tx.book.clock:
+                tx.append(ClockWord(at, reason))
+
+        for chain in list(self._books) or [""]:
+            self._enqueue(chain, work).result()
+
+    def exhaust(self, dataset: str, at: dt.datetime, reason: str) -> None:
+        """Close every current window of the dataset's chain: what `repair` does when entries may be lost."""
+
+        def work(tx: Transaction) -> None:
+            tx.append(Exhausted(max(at, tx.book.clock or at), reason))
+
+        self._enqueue(self._chain_of(dataset), work).result()
+
+    def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
+        chain = self._chain_of(dataset)
+        if self._shared or chain not in self._books:
+            self._enqueue(chain, lambda tx: None).result()
+        return self._books[chain].standing((dataset, scope, name), limit, at)
+
+    def close(self) -> None:
+        """Finish what is queued, then close the store. Later calls raise LedgerError."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _enqueue(self, chain: str, work: Callable[[Transaction], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._closing:
+            if self._closed:
+                raise LedgerError("the ledger is closed")
+            self._queue.put(_Job(chain, work, future))
+        return future
+
+    def _run(self, open_store: Callable[[], Store], opened: Future[None]) -> None:
+        try:
+            self._store = open_store()
+        except Exception as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        while (jobs := self._next_batch()) is not None:
+            for chain in dict.fromkeys(job.chain for job in jobs):
+                self._batch(chain, [job for job in jobs if job.chain == chain and _start(job.future)])
+        self._store.close()
+
+    def _next_batch(self) -> list[_Job] | None:
+        """Whatever waits, at least one job; None after `close`."""
+        first = self._queue.get()
+        if first is None:
+            return None
+        jobs = [first]
+        while len(jobs) < MAX_BATCH:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                self._queue.put(None)
+                break
+            jobs.append(job)
+        return jobs
+
+    def _batch(self, chain: str, jobs: list[_Job]) -> None:
+        """Run the jobs in one transaction, twice if the store fails, and tell everybody."""
+        outcomes: list[Any] = []
+        for attempt in (1, 2):
+            try:
+                outcomes = self._transact(chain, jobs)
+                break
+            except StoreError as error:
+                log.warning("ledger transaction failed (attempt %d): %s", attempt, error)
+                outcomes = [LedgerError(f"the ledger cannot be written: {error}")] * len(jobs)
+                self._recover()
+            except Exception as error:
+                failure = error if isinstance(error, LedgerError) else LedgerError(f"the ledger failed: {error!r}")
+                outcomes = [failure] * len(jobs)
+                self._recover()
+                break
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                job.future.set_exception(outcome)
+            else:
+                job.future.set_result(outcome)
+
+    def _recover(self) -> None:
+        try:
+            self._store.recover()
+        except LedgerError as error:
+            log.error("the ledger's store did not recover: %s", error)
+
+    def _transact(self, chain: str, jobs: list[_Job]) -> list[Any]:
+        tx = self._caught_up(chain)
+        outcomes = [_outcome(job, tx) for job in jobs]
+        if tx.rows:
+            last = tx.rows[-1]
+            sealed = seal(self._key, chain, last.sequence, last.hash) if self._key else None
+            self._store.append(chain, tx.rows, Head(last.sequence, last.hash, sealed))
+            self._store.commit()
+        else:
+            self._store.rollback()
+        self._books[chain], self._digests[chain] = tx.book, tx.digest
+        return outcomes
+
+    def _caught_up(self, chain: str) -> Transaction:
+        """Begin, and take up what this process has not seen. Raises LedgerCorrupt when it does not fit."""
+        head = self._store.begin(chain)
+        check_seal(self._key, chain, head)
+        known = self._books.get(chain)
+        book = known.copy() if known else Book(self._max_jump)
+        digest = self._digests.get(chain, Head().hash)
+        if head.sequence > book.sequence:
+            horizon = _horizon(self._store.rows(chain, head.sequence - 1))
+            digest = replay(book, digest, self._store.rows(chain, book.sequence), horizon)
+        if (book.sequence, digest) != (head.sequence, head.hash):
+            raise LedgerCorrupt("the ledger's entries and its head do not agree: entries were changed or lost")
+        tx = Transaction(chain, self._store, book, digest)
+        if not head.sequence:
+            tx.append(Opened(str(uuid.uuid4())))
+        return tx
+
+
+def replay(book: Book, digest: bytes, rows: Iterable[tuple[str, bytes]], horizon: dt.datetime | None = None) -> bytes:
+    """Check rows against the chain and take them up. Returns the last hash. Raises LedgerCorrupt."""
+    for body, stored in rows:
+        digest = link(digest, body)
+        if digest != stored:
+            raise LedgerCorrupt(f"entry {book.sequence + 1} of the ledger was changed, or one before it was lost")
+        book.apply(*decode(body), horizon)
+    return digest
+
+
+def _horizon(last: Iterable[tuple[str, bytes]]) -> dt.datetime | None:
+    """The time of the record's last entry; its hash is checked when its turn comes."""
+    for body, _ in last:
+        entry = decode(body)[1]
+        return None if isinstance(entry, Opened) else entry.at
+    return None
+
+
+def _start(future: Future[Any]) -> bool:
+    """False when the caller has given up already; from now on it is too late to."""
+    return future.set_running_or_notify_cancel()
+
+
+def _outcome(job: _Job, tx: Transaction) -> Any:
+    """What this job gets when the transaction commits: a value, or its own refusal."""
+    try:
+        return job.work(tx)
+    except StoreError:
+        raise
+    except (BudgetExhausted, LedgerError) as refusal:
+        return refusal

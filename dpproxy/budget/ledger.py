@@ -1,0 +1,204 @@
+"""What the rest of the proxy needs of a ledger: a request, a durable charge or a refusal, and where one stands.
+
+Knows: losses, limits, names, times. Must not know: files, databases, SQL, answers. Both ledgers (`sqlite`,
+`postgres`) keep this contract and pass one test suite:
+
+- a `Charge` exists only when it is durable; nothing is ever refunded;
+- every limit is checked in the transaction that charges;
+- charging one id again returns the first charge and costs nothing (a lost acknowledgement is asked for again);
+- what a refusal says is a function of the asker's own accounts, but for the fact that the dataset's cap is reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from dpproxy.budget.accountant import Limit
+from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, Refusal
+from dpproxy.plan.loss import MICRO, Loss
+from dpproxy.policy.model import ATTO, Window
+
+Scope = Literal["dataset", "role", "user"]
+
+
+class LedgerError(Exception):
+    """The ledger cannot answer: nothing may be taken as charged, so no statement may run. For the operator."""
+
+
+class LedgerCorrupt(LedgerError):
+    """The record is not what was written. Fail closed; `repair` goes on by charging more."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits that apply to one statement. `per_query_epsilon` is micro-epsilon, in the basic reading."""
+
+    role: Limit
+    dataset: Limit
+    user: Limit | None = None
+    per_query_epsilon: int | None = None
+
+
+@dataclass(frozen=True)
+class ChargeRequest:
+    """`loss` is what the role (and user) is exposed to; `dataset_loss` is less when a stored release is shown to a
+    further role. `id` is a UUID; `statement` a hash of the statement; `at` timezone-aware."""
+
+    id: str
+    dataset: str
+    role: str
+    user: str
+    loss: Loss
+    dataset_loss: Loss
+    limits: Limits
+    statement: str
+    at: dt.datetime
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A durable entry. `at` is the time of the ledger's record, never earlier than the entry before."""
+
+    id: str
+    sequence: int
+    dataset: str
+    role: str
+    user: str
+    loss: Loss
+    dataset_loss: Loss
+    statement: str
+    at: dt.datetime
+
+
+@dataclass(frozen=True)
+class BudgetExhausted(Exception):
+    """A limit does not admit the statement. `left` is (micro-epsilon, atto-delta) of the asker's own account, None
+    for the dataset's; `reopens` is None for limits without a window."""
+
+    which: Literal["query", "role", "user", "dataset"]
+    left: tuple[int, int] | None
+    reopens: dt.datetime | None
+    asked: tuple[int, int]
+    dataset: str
+
+    def refusal(self) -> Refusal:
+        """SQLSTATE 53400: which limit binds, what is left, and when it reopens."""
+        asked = f"the statement costs {amounts(*self.asked)}"
+        if self.which == "query":
+            most = f"one statement may cost at most epsilon {decimal(self.left[0], MICRO)}" if self.left else ""
+            return Refusal(
+                CONFIGURATION_LIMIT_EXCEEDED,
+                "the statement costs more than one statement may",
+                detail=f"{asked}; {most}",
+                hint="Lower `dpproxy.epsilon`, or ask for fewer aggregates at once.",
+            )
+        if self.left is None:
+            name, detail = f"dataset `{self.dataset}`", f"{asked}; the cap of all roles together is reached"
+        else:
+            name, detail = f"your {self.which}", f"{asked}; {amounts(*self.left)} is left"
+        return Refusal(
+            CONFIGURATION_LIMIT_EXCEEDED,
+            f"the privacy budget of {name} does not cover this statement",
+            detail=detail,
+            hint=f"{self._hint()} Answers that were paid for can be asked again at no cost.",
+        )
+
+    def _hint(self) -> str:
+        if self.reopens is None:
+            return "This budget does not renew; ask the operator."
+        return f"It renews at {self.reopens:%Y-%m-%d %H:%M} UTC."
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where an account stands in its window, for `dpproxy.budget`.
+
+    `spent_*` is composed by the best certificate, so it grows more slowly than charges add up; `left_epsilon` is the
+    largest further statement; `lifetime_*` adds up all windows, by basic composition. Amounts in micro-epsilon and
+    atto-delta.
+    """
+
+    scope: Scope
+    name: str
+    window: Window
+    limit_epsilon: int
+    limit_delta: int
+    spent_epsilon: int
+    spent_delta: int
+    left_epsilon: int
+    left_delta: int
+    lifetime_epsilon: int
+    lifetime_delta: int
+    charges: int
+    resets: dt.datetime | None
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Extra budget for one account in its current window, by an operator, with a reason that stays in the record."""
+
+    dataset: str
+    scope: Scope
+    name: str  # the role or user; the dataset itself for scope `dataset`
+    epsilon: int
+    delta: int
+    reason: str
+    at: dt.datetime
+
+
+class Ledger(Protocol):
+    """Thread-safe. Every method raises LedgerError when the record cannot be read or written."""
+
+    def submit(self, request: ChargeRequest) -> Future[Charge]:
+        """Queue a charge; charges that wait together share one transaction. The future raises BudgetExhausted or
+        LedgerError. Cancelling it before it is taken up means it is not charged; later, it stands."""
+        ...
+
+    def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
+        """Where one account stands, reading nothing from disk where the ledger has one process."""
+        ...
+
+    def grant(self, grant: Grant) -> None: ...
+
+    def accept_clock(self, at: dt.datetime, reason: str) -> None:
+        """The operator's word that it is `at` now, when charges are refused after a jump of the clock."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def charge(ledger: Ledger, request: ChargeRequest) -> Charge:
+    """Charge and wait until it is durable. Raises BudgetExhausted, LedgerError."""
+    return ledger.submit(request).result()
+
+
+async def charge_async(ledger: Ledger, request: ChargeRequest) -> Charge:
+    """The same for a coroutine. A task cancelled while it waits may have been charged; nothing was shown."""
+    return await asyncio.wrap_future(ledger.submit(request))
+
+
+def decimal(amount: int, unit: int) -> str:
+    """An integer amount as a plain decimal number, exact."""
+    whole, part = divmod(amount, unit)
+    digits = str(part).rjust(len(str(unit)) - 1, "0").rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def amounts(epsilon: int, delta: int) -> str:
+    """Micro-epsilon and atto-delta for people."""
+    return f"epsilon {decimal(epsilon, MICRO)}" + (f" and delta {delta / ATTO:.3g}" if delta else "")
+
+
+def warnings(standing: Standing, levels: Sequence[int]) -> tuple[int, ...]:
+    """The levels, in percent of the limit's epsilon or delta, that an account has reached."""
+    return tuple(
+        level
+        for level in levels
+        if standing.spent_epsilon * 100 >= level * standing.limit_epsilon
+        or (standing.spent_delta and standing.spent_delta * 100 >= level * standing.limit_delta)
+    )

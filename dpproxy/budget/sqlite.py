@@ -1,0 +1,227 @@
+"""The default ledger: one SQLite file, one process.
+
+Knows: SQLite, file locks. Must not know: what entries mean. WAL with synchronous=FULL: a commit returns after one
+fsync of the log. Beside `ledger.sqlite` lie SQLite's own `-wal` and `-shm`, a `.lock` that the running proxy holds
+(the kernel frees it when the process dies, however it dies), and an `.anchor`: the head as this process last
+committed it, written after the commit and without fsync. The anchor can lag behind after a power failure but never
+run ahead, so a record that ends before its anchor has lost entries (a deleted `-wal`, an older copy): fail closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dpproxy.budget.entries import Head, Row
+from dpproxy.budget.journal import MAX_JUMP, Journal, StoreError
+from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
+
+BUSY_SECONDS = 10.0
+"""Readers (export, show, backup) never block the writer in WAL; this is for a checkpoint they hold up."""
+
+ANCHOR_BYTES = 128
+"""Fixed, and within one disk sector, so that a crash leaves the old anchor or the new one."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    sequence INTEGER PRIMARY KEY, id TEXT UNIQUE, body TEXT NOT NULL, hash BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS head (
+    one INTEGER PRIMARY KEY CHECK (one = 1), sequence INTEGER NOT NULL, hash BLOB NOT NULL, seal BLOB
+) STRICT;
+"""
+
+
+class FileLock:
+    """An exclusive lock on a file, held until `release` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises LedgerError when another process (or ledger) holds it."""
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        except OSError as error:
+            raise LedgerError(f"cannot lock the ledger: {error}") from error
+        try:
+            _lock(self._fd)
+        except OSError as error:
+            os.close(self._fd)
+            raise LedgerError(f"another dpproxy is using this ledger ({path} is locked)") from error
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def _lock(fd: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class Anchor:
+    """The head as last committed, in a file of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Head | None:
+        """None when there is no file. Raises LedgerCorrupt when it cannot be read."""
+        try:
+            data = json.loads(self.path.read_bytes())
+            return Head(int(data["sequence"]), bytes.fromhex(data["hash"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise LedgerCorrupt(f"the ledger's anchor {self.path.name} cannot be read") from error
+
+    def write(self, head: Head, *, durable: bool = False) -> None:
+        """Overwrite in place. Raises OSError."""
+        text = json.dumps({"sequence": head.sequence, "hash": head.hash.hex()}).ljust(ANCHOR_BYTES - 1) + "\n"
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.write(fd, text.encode())
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+class SqliteStore:
+    """A `journal.Store` in one file."""
+
+    def __init__(self, path: Path) -> None:
+        """Create or open. Raises LedgerError: in use, read-only, not a ledger, damaged."""
+        self._path = path
+        self._lock = FileLock(path.with_name(path.name + ".lock"))
+        self._anchor = Anchor(path.with_name(path.name + ".anchor"))
+        self._head = Head()
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._open()
+            self._check_anchor()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        with self._store_errors():
+            self._connection = connect(self._path)
+            self._connection.executescript(_SCHEMA)
+            # proves that the file can be written and, after a failure, puts what only the log holds on disk
+            self._connection.execute("PRAGMA user_version = 1")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _check_anchor(self) -> None:
+        """The record must hold the anchored entry. Raises LedgerCorrupt."""
+        head, anchor = self._read_head(), self._anchor.read()
+        if anchor is None and head.sequence:
+            raise LedgerCorrupt(
+                "the ledger's anchor is missing: the file may be an older copy (`dpproxy ledger repair`)"
+            )
+        if anchor is not None and anchor.sequence:
+            found = self._db.execute("SELECT hash FROM entries WHERE sequence = ?", (anchor.sequence,)).fetchone()
+            if found is None or found[0] != anchor.hash:
+                raise LedgerCorrupt("the ledger ends before its anchor: entries are lost (`dpproxy ledger repair`)")
+        if anchor is None:
+            with self._store_errors():
+                self._anchor.write(head, durable=True)
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError("the ledger's file is not open")
+        return self._connection
+
+    @contextlib.contextmanager
+    def _store_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self._path.name}: {error}") from error
+
+    def _read_head(self) -> Head:
+        with self._store_errors():
+            row = self._db.execute("SELECT sequence, hash, seal FROM head").fetchone()
+        return Head(*row) if row else Head()
+
+    def begin(self, chain: str) -> Head:
+        with self._store_errors():
+            self._db.execute("BEGIN IMMEDIATE")
+        return self._read_head()
+
+    def rows(self, chain: str, after: int) -> Iterator[tuple[str, bytes]]:
+        with self._store_errors():
+            yield from self._db.execute("SELECT body, hash FROM entries WHERE sequence > ? ORDER BY sequence", (after,))
+
+    def find(self, chain: str, id: str) -> str | None:
+        with self._store_errors():
+            row = self._db.execute("SELECT body FROM entries WHERE id = ?", (id,)).fetchone()
+        return row[0] if row else None
+
+    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
+        with self._store_errors():
+            self._db.executemany(
+                "INSERT INTO entries VALUES (?, ?, ?, ?)", [(r.sequence, r.id, r.body, r.hash) for r in rows]
+            )
+            self._db.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?)", (head.sequence, head.hash, head.seal))
+        self._head = head
+
+    def commit(self) -> None:
+        with self._store_errors():
+            self._db.execute("COMMIT")
+        with contextlib.suppress(OSError):  # the charge is durable; an anchor that lags only detects less
+            self._anchor.write(self._head)
+
+    def rollback(self) -> None:
+        with self._store_errors():
+            self._db.execute("ROLLBACK")
+
+    def recover(self) -> None:
+        """Reopen: after a failed fsync, what the log holds must be written anew before anything is built on it."""
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+        self._open()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+        self._lock.release()
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection without implicit transactions. Raises sqlite3.Error."""
+    mode = "ro" if read_only else "rwc"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+    if not read_only:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+class SqliteLedger(Journal):
+    """The default ledger. See `ledger.Ledger` for the contract."""
+
+    def __init__(self, path: str | Path, *, key: bytes | None = None, max_jump_days: int = MAX_JUMP.days) -> None:
+        """Opens and checks the whole record. Raises LedgerError (in use, read-only, another version), LedgerCorrupt."""
+        self.path = Path(path)
+        super().__init__(lambda: SqliteStore(self.path), key=key, max_jump=dt.timedelta(days=max_jump_days))
+        try:
+            self._enqueue("", lambda tx: None).result()
+        except BaseException:
+            self.close()
+            raise
