@@ -84,15 +84,14 @@ class _Check:
             yield self._problem(table, column.name, f"table `{table.name}` has no column `{column.name}`", fix)
             return
         subject = f"column `{column.name}` is of type {source.type}"
-        if column.range is not None and not _ranged(column, source):
-            fix = "remove `range`" if column.values is None else "remove `values`, or list values of its type"
-            yield self._problem(table, column.name, f"{subject}, which has no such range", fix)
-        elif column.resolution is not None and family(source.type) != "number":
-            yield self._problem(table, column.name, f"{subject}, which has no resolution", "remove `resolution`")
         wrong = [v for v in column.values or () if not _fits(v, source)]
-        if wrong and column.range is None:
+        if wrong:
             what = f"{subject}, and {wrong[0]!s} in `values` is not"
             yield self._problem(table, column.name, what, f"list values of type {source.type} (quoted ones are text)")
+        elif column.range is not None and not _ranged(column, source):
+            yield self._problem(table, column.name, f"{subject}, which has no such range", "remove `range`")
+        elif column.resolution is not None and family(source.type) != "number":
+            yield self._problem(table, column.name, f"{subject}, which has no resolution", "remove `resolution`")
 
     def _unit(self, table: TablePolicy, path: UnitPath) -> Iterator[Problem]:
         """Both sides of each join, and the unit's key, must be of one family of types."""

@@ -81,7 +81,7 @@ VIA = Shape(
     ("via",),
 )
 BOUNDS = Shape(
-    "bounds",
+    "a bounds mapping",
     {
         "rows_per_group": "Most rows of one unit that count in a group.",
         "groups": "Most groups that one unit counts in, or `all` (best when all groups are declared and few).",
@@ -109,7 +109,7 @@ ROLE = Shape(
     ("budget", "query"),
 )
 QUERY = Shape(
-    "query limits",
+    "a query mapping",
     {
         "epsilon": "Epsilon of a statement unless the session sets another.",
         "max_epsilon": "The most that a session may set (default: epsilon).",
@@ -126,11 +126,13 @@ USER = Shape(
     ("role", "password"),
 )
 REUSE = Shape(
-    "answer reuse",
+    "a reuse_answers mapping",
     {
         "for": "How long an answer may be reused, as in 1d.",
         "epoch": "Name of the data's state; a new one starts afresh after a reload of the data.",
     },
     ("for",),
 )
-TIMING = Shape("timing", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",))
+TIMING = Shape(
+    "a timing mapping", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",)
+)

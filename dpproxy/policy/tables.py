@@ -62,15 +62,15 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     keys = reader.mapping(node, shapes.TABLE)
     if keys is None:
         return None
-    public = bool(reader.flag(keys["public"], "public")) if "public" in keys else False
-    columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), public)
+    public = reader.flag(keys["public"], "public") if "public" in keys else False
+    columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), bool(public))
     if public:
         for key in ("unit", "unique", "bounds"):
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`")
         return _Draft(name, at, True, None, None, at, None, None, None, columns)
-    if "unit" not in keys:
+    if "unit" not in keys and public is False:  # None: `public` was no flag, and that is said already
         fix = "add `unit: column`, `unit: { via: table.column }`, or `public: true` if it holds nothing about people"
         reader.problem(at, f"table `{name}` does not say whose rows it holds", fix)
     column, via = _unit(reader, keys["unit"]) if "unit" in keys else (None, None)
@@ -119,10 +119,13 @@ def _finish(
 ) -> TablePolicy:
     if draft.public:
         return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns)
-    path = _path(reader, draft, drafts) or UnitPath(draft.column or "")
+    path = _path(reader, draft, drafts)
+    if path is None:  # said already; what follows from the path would only echo it
+        return TablePolicy(draft.name, UnitPath(""), True, ONE, draft.columns)
     own = not path.steps and unit == (draft.name, path.column)
     one = draft.unique if draft.unique is not None else own
-    bounds = _bound(reader, draft, one)
+    doubtful = unit is None or unit[0] not in drafts or (unit[0] == draft.name and not own)
+    bounds = _bound(reader, draft, one, doubtful)
     _roles(reader, draft, path)
     return TablePolicy(draft.name, path, one, bounds, draft.columns)
 
@@ -165,13 +168,14 @@ def _shortest(path: UnitPath) -> UnitPath:
     return UnitPath(column, steps)
 
 
-def _bound(reader: Reader, draft: _Draft, one: bool) -> Bounds:
+def _bound(reader: Reader, draft: _Draft, one: bool, doubtful: bool) -> Bounds:
+    """`doubtful`: the privacy unit's key is wrong, so that this table may be its own one after all."""
     if one:
         if draft.bounds_at is not None:
             what = f"table `{draft.name}` has at most one row per unit, and has `bounds`"
             reader.problem(draft.bounds_at, what, "remove `bounds`, or add `unique: false`")
         return ONE
-    if draft.bounds_at is None and draft.column is not None:
+    if draft.bounds_at is None and not doubtful:
         fix = "add `bounds: { rows_per_group: 10, groups: 5 }`, or `unique: true` if a unit has at most one row"
         reader.problem(draft.at, f"table `{draft.name}` can have many rows of one unit and has no `bounds`", fix)
     return draft.bounds or ONE
@@ -185,6 +189,6 @@ def _roles(reader: Reader, draft: _Draft, path: UnitPath) -> None:
         if name == own and column.role not in (ColumnRole.UNIT, ColumnRole.HIDDEN):
             what = f"column `{name}` names the unit and cannot be shown"
             reader.problem(at, what, f"write `{name}: unit` or `{name}: hidden`")
-        if name != own and column.role is ColumnRole.UNIT and draft.column is not None:
+        if name != own and column.role is ColumnRole.UNIT:
             what = f"column `{name}` is not the unit column of `{draft.name}`"
             reader.problem(at, what, f"write `{name}: key` or `{name}: hidden`")

@@ -186,7 +186,8 @@ class _Builder:
                 fix = f"keep one; the first is on line {first.line}"
                 self.problem(key.at, f"`{key.text}` is given twice", fix)
             else:
-                top.entries[key.text] = node
+                empty = isinstance(node, Scalar) and node.plain and not node.text  # the parser places it after the gap
+                top.entries[key.text] = Scalar("", True, key.at) if empty else node
                 top.keys[key.text] = key.at
 
     def _key(self, node: Node) -> Scalar:

@@ -1,0 +1,183 @@
+"""A policy against a catalog: what does not exist, what is of another type, and the SQL of the start-up check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.check import check, family, uniqueness_checks
+from dpproxy.policy.load import Loaded, read_text
+from dpproxy.policy.password import make_verifier
+from dpproxy.policy.uniqueness import unique_tables
+
+GOOD = (Path(__file__).parent / "good.yaml").read_text().replace("VERIFIER", make_verifier("x"))
+SHOP = {
+    "customers": "customer_id int8, region text, sex varchar, birth_year int2, signup date, email text, token uuid",
+    "orders": "order_id int8, customer_id int8, ts timestamptz, amount numeric, category text",
+    "order_items": "order_id int4, product_id int8, quantity int4",
+    "products": "product_id int8, name text",
+}
+
+
+def catalog(**changes: str) -> Catalog:
+    tables = {}
+    for name, columns in {**SHOP, **changes}.items():
+        made = tuple(
+            CatalogColumn(c.split()[0], c.split()[0].upper(), c.split()[1], bounded=c.split()[-1] != "odd")
+            for c in columns.split(", ")
+            if c
+        )
+        table = TableName("public", name)
+        tables[table] = CatalogTable(table, ("main", name), made)
+    return Catalog(tables)
+
+
+def loaded(text: str = GOOD) -> Loaded:
+    return read_text(text, "p.yaml", Path("/data"), {})
+
+
+def said(file: Loaded, data: Catalog) -> list[str]:
+    return [str(p) for p in check(file.policy, data, file.file, file.positions)]
+
+
+def test_a_fitting_policy() -> None:
+    assert said(loaded(), catalog()) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "expected"),
+    [
+        ("customers", "email", "e_mail", ["17:7: table `customers` has no column `email`"]),
+        (
+            "customers",
+            "birth_year int2",
+            "birth_year text",
+            ["15:7: column `birth_year` is of type text, which has no"],
+        ),
+        ("customers", "signup date", "signup int4", ["16:7: column `signup` is of type int4, which has no such range"]),
+        ("customers", "sex varchar", "sex int2", ["14:7: column `sex` is of type int2, and F in `values` is not"]),
+        ("customers", "sex varchar", "sex text odd", ["14:7: column `sex` is of type text, and F in `values` is not"]),
+        (
+            "order_items",
+            "quantity int4",
+            "quantity text",
+            ["29:48: column `quantity` is of type text, and 1 in `values`"],
+        ),
+        (
+            "order_items",
+            "order_id int4",
+            "order_id text",
+            ["26:3: the unit of `order_items` compares `order_items.order_id` (text) with `orders.order_id` (int8)"],
+        ),
+        (
+            "orders",
+            "customer_id int8",
+            "customer_id uuid",
+            [
+                "18:3: the unit of `orders` compares `orders.customer_id` (uuid) with `customers.customer_id` (int8)",
+                "26:3: the unit of `order_items` compares `orders.customer_id` (uuid)",
+            ],
+        ),
+        (
+            "orders",
+            "customer_id int8, ",
+            "",
+            [
+                "18:3: the unit of `orders` needs `orders.customer_id`, which does not exist",
+                "26:3: the unit of `order_items` needs `orders.customer_id`, which does not exist",
+            ],
+        ),
+    ],
+)
+def test_mismatches(table: str, old: str, new: str, expected: list[str]) -> None:
+    assert SHOP[table].count(old) == 1
+    found = said(loaded(), catalog(**{table: SHOP[table].replace(old, new)}))
+    assert len(found) == len(expected)
+    for problem, start in zip(found, expected, strict=True):
+        assert problem.startswith("p.yaml:" + start)
+        assert "; fix: " in problem
+
+
+def test_a_missing_table() -> None:
+    data = catalog(order=SHOP["orders"])
+    del data.tables[TableName("public", "orders")]  # type: ignore[attr-defined]
+    assert said(loaded(), data) == ["p.yaml:18:3: the backend has no table `orders`; fix: did you mean `order`?"]
+
+
+def test_a_view_must_not_hide_a_table() -> None:
+    assert said(loaded(), catalog(recent="x int4")) == [
+        "p.yaml:33:3: the backend has a table `recent` already; fix: rename the view"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "fitting", "wrong"),
+    [
+        ("int2", ["[1, 2]"], ["[32767, 32768]", "[a]", "[true]", "[1.5, 2]"]),
+        ("int4", ["[1, 2.0]", "[32768, 1]"], ["[1.0, 2.5]", '["1"]']),
+        ("float8", ["[0.5, 1]"], ["[a]"]),
+        ("numeric", ["[0.5]", "[1]"], ["[false]"]),
+        ("bool", ["[true, false]"], ["[0, 1]", '["true"]']),
+        ("text", ["[a]", '["1"]', "[no, on]"], ["[1]", "[true]", "[2024-01-01]"]),
+        ("date", ["[2024-01-01]"], ["[2024-01-01 10:00]", '["2024-01-01"]', "[1]"]),
+        ("timestamp", ["[2024-01-01 10:00]", "[2024-01-01]"], ["[a]"]),
+        ("uuid", ["[00000000-0000-0000-0000-000000000001]"], ["[x]", "[1]"]),
+        ("interval", [], ["[a]", "[1]"]),
+    ],
+)
+def test_values_are_of_the_columns_type(type_: str, fitting: list[str], wrong: list[str]) -> None:
+    data = catalog(customers=SHOP["customers"].replace("sex varchar", f"sex {type_}"))
+    for values in fitting + wrong:
+        file = loaded(GOOD.replace("sex: { values: [F, M] }", f"sex: {{ values: {values} }}"))
+        assert (said(file, data) == []) is (values in fitting), values
+
+
+def test_resolution_needs_a_number() -> None:
+    file = loaded(GOOD.replace("category: {}", "category: { resolution: 1 }"))
+    assert said(file, catalog()) == [
+        "p.yaml:25:7: column `category` is of type text, which has no resolution; fix: remove `resolution`"
+    ]
+
+
+def test_families() -> None:
+    assert family("int2") == family("float8") == "number"
+    assert family("varchar") == family("text")
+    assert family("uuid") == "uuid"
+
+
+WEIRD = GOOD.replace("    bounds: { rows_per_group: 20, groups: all }\n", "    unique: true\n")
+
+
+def test_uniqueness_counts_the_units_with_two_rows() -> None:
+    file = loaded(WEIRD)
+    assert [str(t) for t in unique_tables(file.policy)] == ["customers", "order_items"]
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE customers AS SELECT * FROM (VALUES (1), (2), (2), (3), (3), (3), (NULL), (NULL)) t(CUSTOMER_ID)"
+    )
+    connection.execute(
+        "CREATE TABLE orders AS SELECT * FROM (VALUES (10, 1), (11, 1), (12, 2), (13, NULL)) t(ORDER_ID, CUSTOMER_ID)"
+    )
+    connection.execute("CREATE TABLE order_items AS SELECT * FROM (VALUES (10), (11), (12), (13), (13)) t(ORDER_ID)")
+    checks = uniqueness_checks(file.policy, catalog(), "duckdb")
+    assert [connection.execute(q).fetchone() for q in checks] == [(2,), (1,)]
+
+
+def test_uniqueness_quotes_names() -> None:
+    data = catalog()
+    name = TableName("public", "customers")
+    odd = CatalogTable(name, ('my "schema"', "Customers; DROP"), (CatalogColumn("customer_id", 'Cust "id"', "int8"),))
+    sql = uniqueness_checks(loaded().policy, Catalog({**data.tables, name: odd}), "postgres")[0]
+    assert 'FROM "my ""schema"""."Customers; DROP" AS t0' in sql
+    assert 't0."Cust ""id"""' in sql
+    assert "`main`.`customers`" in uniqueness_checks(loaded().policy, data, "spark")[0]
+
+
+def test_uniqueness_needs_a_policy_that_fits() -> None:
+    with pytest.raises(ValueError, match="no table customers"):
+        uniqueness_checks(loaded().policy, Catalog({}), "duckdb")
+    with pytest.raises(ValueError, match="dialect"):
+        uniqueness_checks(loaded().policy, catalog(), "oracle")

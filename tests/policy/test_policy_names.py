@@ -1,0 +1,45 @@
+"""Names as PostgreSQL spells them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpproxy.policy import names
+from dpproxy.policy.catalog import TableName
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("orders", TableName("public", "orders")),
+        ("Orders", TableName("public", "orders")),
+        ("main.Orders", TableName("public", "orders")),
+        ("public.orders", TableName("public", "orders")),
+        ("CD.Members", TableName("cd", "members")),
+        ("FCC 2018 Survey", TableName("public", "FCC 2018 Survey")),
+        ("users-uzooNNtSRO", TableName("public", "users-uzooNNtSRO")),
+        ('"Orders"', TableName("public", "Orders")),
+        ('cd."a.b"', TableName("cd", "a.b")),
+        ('"say ""hi"""', TableName("public", 'say "hi"')),
+        ("Größe", TableName("public", "Größe")),
+    ],
+)
+def test_tables(text: str, table: TableName) -> None:
+    assert names.table(text) == table
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "a.", ".a", "a.b.c", 'a"b', '"a', '""', "a\nb", "x" * 64, "é" * 32, "a..b", '"a"b']
+)
+def test_not_tables(text: str) -> None:
+    assert names.table(text) is None
+
+
+def test_columns() -> None:
+    assert names.column("UserID") == "userid"
+    assert names.column("Unit Price") == "Unit Price"
+    assert names.column("a.b") is None
+    assert names.table_column("Hits.UserID") == (TableName("public", "hits"), "userid")
+    assert names.table_column("cd.members.memid") == (TableName("cd", "members"), "memid")
+    assert names.table_column("FCC 2018 Survey.id") == (TableName("public", "FCC 2018 Survey"), "id")
+    assert names.table_column("userid") is None
