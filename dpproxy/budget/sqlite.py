@@ -28,7 +28,7 @@ BUSY_SECONDS = 10.0
 ANCHOR_BYTES = 128
 """Fixed, and within one disk sector, so that a crash leaves the old anchor or the new one."""
 
-_SCHEMA = """
+SCHEMA_SQL = """
 CREATE TABLE IF NOT EXISTS entries (
     sequence INTEGER PRIMARY KEY, id TEXT UNIQUE, body TEXT NOT NULL, hash BLOB NOT NULL
 ) STRICT;
@@ -116,7 +116,7 @@ class SqliteStore:
     def _open(self) -> None:
         with self._store_errors():
             self._connection = connect(self._path)
-            self._connection.executescript(_SCHEMA)
+            self._connection.executescript(SCHEMA_SQL)
             # proves that the file can be written and, after a failure, puts what only the log holds on disk
             self._connection.execute("PRAGMA user_version = 1")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
