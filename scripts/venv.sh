@@ -30,7 +30,7 @@ install_into() {
         say "could not make a virtual environment: on Debian and Ubuntu install python3-venv"
         return 1
     fi
-    "$venv/bin/python" -m pip install --no-input -c "$root/constraints.txt" -e "$root[dev]" 2>&1 |
+    "$venv/bin/python" -m pip install --no-input -c "$root/constraints.txt" -e "${root}[dev]" 2>&1 |
         tee "$venv/install.log" | awk '/^Collecting|^Installing collected/ { print "  " $1, $2; fflush() }' >&2
     if [ "${PIPESTATUS[0]}" -ne 0 ]; then
         tail -n 20 "$venv/install.log" >&2

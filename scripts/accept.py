@@ -1,0 +1,95 @@
+"""Run a file of labelled SQL statements against a proxy of its own.
+
+usage: scripts/accept [--data-sets a,b] [--exact] [--verbose] [--json OUT] [--engine E] FILE.jsonl
+
+The proxy serves the data sets that FILE names, that have a policy in tests/corpus/policies, and whose database lies in
+$DPPROXY_CORPUS (default: `db` beside FILE). FILE is run by the `run_acceptance.py` beside it, whose table is all that
+comes out on standard output. With --exact the answers are compared with DuckDB's own instead: see exact.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from exact import compare
+
+from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
+
+POLICIES = Path(__file__).resolve().parent.parent / "tests" / "corpus" / "policies"
+USER = "analyst"  # of every policy there; the password is the same word
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def chosen(file: Path, asked: str, corpus: Path) -> list[str]:
+    """Data sets to serve, in order; those that cannot be are named on standard error."""
+    named = {json.loads(line)["dataset"] for line in file.read_text().splitlines() if line.strip()}
+    wanted = set(filter(None, asked.split(","))) or named
+    for name in sorted(wanted - named):
+        say(f"{name}: no statements in {file.name}")
+    able = []
+    for name in sorted(wanted & named):
+        if not (POLICIES / f"{name}.yaml").is_file():
+            say(f"{name}: left out, no policy in {POLICIES}")
+        elif not (corpus / f"{name}.duckdb").is_file():
+            say(f"{name}: left out, no database in {corpus}")
+        else:
+            able.append(name)
+    return able
+
+
+def run(options: argparse.Namespace, data_sets: list[str], proxy: Proxy) -> int:
+    """The runner beside FILE, with its standard output as ours."""
+    dsn = f"host={proxy.host} port={proxy.port} user={USER} password={USER} dbname={{dataset}}"
+    command = [sys.executable, str(options.file.with_name("run_acceptance.py")), str(options.file), "--dsn", dsn]
+    command += ["--data-sets", ",".join(data_sets)]
+    command += ["--verbose"] if options.verbose else []
+    command += ["--json", options.json] if options.json else []
+    command += ["--engine", options.engine] if options.engine else []
+    return subprocess.run(command, check=False).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/accept", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("file", type=Path, metavar="FILE.jsonl")
+    parser.add_argument("--data-sets", default="", metavar="A,B", help="default: all of FILE's that have a policy")
+    parser.add_argument("--exact", action="store_true", help="compare noiseless answers with DuckDB's")
+    parser.add_argument("--verbose", action="store_true", help="each miss, with its error, on standard error")
+    parser.add_argument("--json", metavar="OUT", help="write one JSON object a statement")
+    parser.add_argument("--engine", metavar="E", help="statements for this engine: duckdb (default) or postgres")
+    options = parser.parse_args()
+    end_on_sigterm()
+    corpus = Path(os.environ.get("DPPROXY_CORPUS") or options.file.resolve().parent / "db").resolve()
+    data_sets = chosen(options.file, options.data_sets, corpus)
+    if not data_sets:
+        say("nothing to run")
+        return 2
+    policies = [POLICIES / f"{name}.yaml" for name in data_sets]
+    say(f"starting a proxy over {', '.join(data_sets)}")
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="dpproxy-accept-") as state,
+            launched(policies, Path(state), env={"DPPROXY_CORPUS": str(corpus)}) as proxy,
+        ):
+            say(f"running {options.file.name} on {proxy.host}:{proxy.port}")
+            status = compare(options, data_sets, proxy, corpus) if options.exact else run(options, data_sets, proxy)
+            if proxy.process.poll() is not None:
+                say("the proxy ended before its time:\n" + "\n".join(list(proxy.said)[-20:]))
+                status = status or 1
+    except LaunchError as error:
+        say(str(error))
+        return 1
+    say("the proxy is stopped")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""What the proxy costs, as ratios of two things measured in turn in one run.
+
+usage: scripts/bench [relay] [memory] [--seconds N] [--rounds N]      default: everything
+
+A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
+measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
+
+  relay     pgbench `SELECT 1` through the proxy and on the facade's own socket, simple and prepared, 1 and 16 clients
+  memory    resident memory of the idle proxy process, without the facade's
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from dpproxy.demo_data import make_shop
+from dpproxy.facade.binaries import find_binaries
+from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
+
+ROOT = Path(__file__).resolve().parent.parent
+PASSWORD = {"PGPASSWORD": "ada"}  # of policies/shop.yaml
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def medians(rounds: int, one: Callable[[], float], other: Callable[[], float]) -> tuple[float, float, float]:
+    """Medians of the two, measured in turn, and of their ratio."""
+    pairs = [(one(), other()) for _ in range(rounds)]
+    firsts, seconds = zip(*pairs, strict=True)
+    return statistics.median(firsts), statistics.median(seconds), statistics.median(a / b for a, b in pairs)
+
+
+# relay
+
+
+def pgbench(where: list[str], mode: str, clients: int, seconds: float, script: Path) -> float:
+    """Statements a second."""
+    command = [find_binaries().program("pgbench"), "-n", "-f", str(script), "-M", mode, "-c", str(clients)]
+    command += ["-j", str(min(clients, 2)), "-T", str(max(1, round(seconds))), *where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **PASSWORD})
+    found = re.search(r"tps = ([0-9.]+)", done.stdout)
+    if done.returncode or not found:
+        raise LaunchError(f"pgbench failed: {done.stderr.strip()[-2000:]}")
+    return float(found[1])
+
+
+def facade_folder(proxy: Proxy) -> Path:
+    """Where the facade's socket is: beside the data directory the postmaster was started with."""
+    for child in psutil.Process(proxy.pid).children(recursive=True):
+        command = child.cmdline()
+        if command and Path(command[0]).name == "postgres" and "-D" in command:
+            return Path(command[command.index("-D") + 1]).parent
+    raise LaunchError("the proxy has no facade of its own")
+
+
+def relay(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
+    script = work / "select.sql"
+    script.write_text("SELECT 1;\n")
+    through = ["-h", proxy.host, "-p", str(proxy.port), "-U", "ada", "shop"]
+    direct = ["-h", str(facade_folder(proxy)), "-p", "5432", "-U", "postgres", "postgres"]
+    print("relay: SELECT 1, statements a second\nmode\tclients\tproxy\tdirect\tratio")
+    for mode in ("simple", "prepared"):
+        for clients in (1, 16):
+            say(f"relay: {mode}, {clients} clients")
+
+            def measure(where: list[str], mode: str = mode, clients: int = clients) -> float:
+                return pgbench(where, mode, clients, options.seconds, script)
+
+            ours, theirs, ratio = medians(options.rounds, lambda: measure(through), lambda: measure(direct))
+            print(f"{mode}\t{clients}\t{ours:.0f}\t{theirs:.0f}\t{ratio:.2f}", flush=True)
+
+
+# memory
+
+
+def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
+    resident = psutil.Process(proxy.pid).memory_info().rss
+    print(f"memory: idle proxy without the facade, resident\n{resident / 2**20:.0f} MB", flush=True)
+
+
+PARTS: dict[str, Callable[[Proxy, Path, argparse.Namespace], None]] = {"memory": memory, "relay": relay}
+"""In the order in which they run: memory first, while the proxy is still idle."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART", help=" ".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    end_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="dpproxy-bench-") as folder:
+        work = Path(folder)
+        policy = Path(shutil.copy(ROOT / "policies" / "shop.yaml", work))
+        say("making the sample shop")
+        make_shop(work / "shop.duckdb")
+        try:
+            with launched([policy], work / "state") as proxy:
+                for name, part in PARTS.items():
+                    if name in (options.parts or PARTS):
+                        part(proxy, work, options)
+        except LaunchError as error:
+            say(str(error))
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
