@@ -31,7 +31,8 @@ class ColumnRole(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnPolicy:
-    """`range` is inclusive. `values` may hold None only through `nulls`. `resolution` is the grid of the column.
+    """`range` is inclusive; a last day stands for its last microsecond; declared numbers and dates have their hull as
+    range. `values` never holds None: that is what `nulls` says. `resolution` is the grid of the column.
 
     `nulls`: NULL is one of the declared keys (else rows whose declared key is NULL are in no group).
     """
@@ -74,7 +75,9 @@ class Step:
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """`unit` is None for public tables. `one`: at most one row per unit (checked against the data at start)."""
+    """`columns` holds what the policy lists: any other column is hidden in a private table, plain in a public one.
+
+    `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start)."""
 
     name: TableName
     unit: UnitPath | None

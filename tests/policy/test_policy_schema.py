@@ -132,3 +132,8 @@ def test_damaged_policies_are_not(old: str, new: str) -> None:
     assert old in text
     damaged = text.replace(old, new).replace("VERIFIER", "SCRAM-SHA-256$4096:AA==$AA==:AA==")
     assert not valid(as_json(parse(damaged, "f")), SCHEMA)
+
+
+def test_the_schema_types_exactly_the_keys_of_the_format() -> None:
+    for shape, types in schema._TYPES.values():
+        assert list(types) == list(shape.keys), shape.title
