@@ -97,25 +97,29 @@ def plain(value: Any) -> Any:
 
 
 def difference(ours: list[Row], theirs: list[Row]) -> str:
-    """Rows paired after sorting by everything but the digits noise may touch."""
+    """What differs between two multisets of rows; empty when nothing does."""
     if len(ours) != len(theirs):
         return f"{len(ours)} rows for {len(theirs)}"
-    for mine, other in zip(sorted(ours, key=order), sorted(theirs, key=order), strict=True):
-        if len(mine) != len(other):
-            return f"{len(mine)} columns for {len(other)}"
-        if not all(map(same, mine, other)):
-            return f"{mine} for {other}"
+    left = sorted(theirs, key=order)
+    for mine in sorted(ours, key=order):
+        if len(mine) != len(left[0]):
+            return f"{len(mine)} columns for {len(left[0])}"
+        # nearly always the first: only rows whose exact cells are equal can change places, by noise in their numbers
+        found = next((at for at, other in enumerate(left) if all(map(same, mine, other))), None)
+        if found is None:
+            return f"{mine} for {left[0]}"
+        del left[found]
     return ""
 
 
-def order(row: Row) -> tuple[Any, ...]:
-    """Texts first, since they are exact; then numbers, rounded, so that close ones fall together."""
-    texts = tuple("" if isinstance(cell, float) else f"{cell!r}" for cell in row)
-    numbers = tuple(cell if isinstance(cell, float) and math.isfinite(cell) else 0.0 for cell in row)
-    return texts, numbers
+def order(row: Row) -> tuple[object, ...]:
+    """Exact cells first, then numbers."""
+    exact = tuple("" if isinstance(cell, float) else repr(cell) for cell in row)
+    return exact, tuple(cell if isinstance(cell, float) and math.isfinite(cell) else 0.0 for cell in row)
 
 
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        return one == other or math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE) or one != one != other
+        both_nan = math.isnan(one) and math.isnan(other)
+        return both_nan or one == other or math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
     return bool(one == other)
