@@ -30,13 +30,14 @@ def copy_chunks(table: pa.Table) -> Iterator[bytes]:
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    text = _text(column)
+    text = column_text(column)
     for plain, escape in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("\0", "")):
         text = pc.replace_substring(text, plain, escape)
     return pc.fill_null(text, "\\N")
 
 
-def _text(column: pa.Array) -> pa.Array:
+def column_text(column: pa.Array) -> pa.Array:
+    """PostgreSQL's text forms of a column, as Arrow strings; NULL stays NULL."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     slow = (

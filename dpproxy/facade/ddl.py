@@ -55,6 +55,14 @@ REVOKE ALL ON SCHEMA public FROM PUBLIC;
 """Taken from everybody in every database. Files, programs and other servers are a superuser's already."""
 
 
+TEXT_FORM = """
+CREATE FUNCTION dpproxy.text_form(anyelement) RETURNS text LANGUAGE sql STABLE
+  SET datestyle = 'ISO' SET intervalstyle = 'postgres' SET bytea_output = 'hex' SET extra_float_digits = 1
+  AS 'SELECT $1::text';
+"""
+"""A value's text form whatever the session has set: the proxy reads parameters with it."""
+
+
 def quoted(name: str) -> str:
     """A delimited identifier. Raises FacadeError when PostgreSQL would cut or reject it."""
     if not name or "\0" in name or len(name.encode()) > NAME_LIMIT:
@@ -130,6 +138,7 @@ def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
         yield from _comments(table, shape, columns)
     for name, columns_text in VIRTUAL.items():
         yield f"CREATE TABLE dpproxy.{name} ({columns_text});"
+    yield TEXT_FORM
     for view, sql in policy.views.items():
         yield f"CREATE VIEW {qualified(view)} AS {sql};"
 

@@ -1,0 +1,208 @@
+"""The command line: serve, connect, look at budgets, work on policies.
+
+Knows: files, signals, the terminal. Must not know: how anything is done; each command is a few calls. Standard output
+is for what was asked, standard error for everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from dpproxy.backends.base import BackendError
+from dpproxy.budget.ledger import LedgerError, Standing, decimal
+from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.facade.binaries import FacadeError, find_binaries
+from dpproxy.facade.facade import Facade
+from dpproxy.policy.load import load_file
+from dpproxy.policy.model import ATTO, MICRO
+from dpproxy.policy.password import make_verifier
+from dpproxy.policy.problems import PolicyError
+from dpproxy.policy.schema import text as schema_text
+from dpproxy.session.dataset import Dataset, limit
+from dpproxy.session.opening import checked_catalog, open_backend, open_dataset
+from dpproxy.session.server import Server
+
+commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+policy_app = typer.Typer(no_args_is_help=True, help="Check policies, make passwords, print the schema.")
+commands.add_typer(policy_app, name="policy")
+
+STATE = Path("dpproxy-state")
+Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
+State = Annotated[Path, typer.Option(help="folder of the ledger and the facade")]
+
+
+class Stop(Exception):
+    """What the user did cannot be done; the text says why."""
+
+
+def app() -> None:
+    """Entry point. Errors the operator can mend are one line each, without a traceback."""
+    try:
+        commands()
+    except (Stop, PolicyError, BackendError, FacadeError, LedgerError) as error:
+        sys.exit(f"dpproxy: {error}")
+
+
+@commands.command()
+def serve(
+    policies: Policies,
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 picks a free one")] = "127.0.0.1:6432",
+    state: State = STATE,
+    postgres: Annotated[Path | None, typer.Option(help="bin folder of an installed PostgreSQL for the facade")] = None,
+) -> None:
+    """Serve one database per policy file until SIGTERM or Ctrl-C."""
+    _log_json()
+    host, port = _address(listen)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(policies, host, port, state, postgres))
+
+
+async def _serve(policies: list[Path], host: str, port: int, state: Path, postgres: Path | None) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ledger = SqliteLedger(state / "ledger.sqlite")
+    facade = Facade(folder=postgres)
+    datasets: dict[str, Dataset] = {}
+    server = Server(datasets, lambda: facade.socket)
+    try:
+        await facade.start(state)
+        for path in policies:
+            dataset = await open_dataset(path, facade, ledger)
+            if dataset.policy.dataset in datasets:
+                raise Stop(f"two policies are for dataset `{dataset.policy.dataset}`")
+            datasets[dataset.policy.dataset] = dataset
+        bound = await server.listen(host, port)
+        print(f"listening on {host}:{bound}", file=sys.stderr, flush=True)
+        await stopping.wait()
+    finally:
+        await server.stop()
+        for dataset in datasets.values():
+            await dataset.backend.close()
+        await facade.stop()
+        ledger.close()
+
+
+@commands.command(context_settings={"ignore_unknown_options": True})
+def psql(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="passed to psql, for example a connection string")
+    ] = None,
+) -> None:
+    """Run the psql that comes with the facade; by default it connects to 127.0.0.1:6432."""
+    program = find_binaries().program("psql")
+    if not Path(program).is_file():
+        raise Stop(f"there is no psql beside {program}")
+    environment = {"PGHOST": "127.0.0.1", "PGPORT": "6432", **os.environ}
+    os.execve(program, [program, *(arguments or [])], environment)
+
+
+@commands.command()
+def budget(policy: Annotated[Path, typer.Argument(help="the policy file of a dataset")], state: State = STATE) -> None:
+    """What each role, and all together, have spent and have left. The proxy must not be running."""
+    rules = load_file(policy).policy
+    ledger = SqliteLedger(state / "ledger.sqlite")
+    try:
+        at = dt.datetime.now(dt.UTC)
+        rows = [ledger.standing(rules.dataset, "role", r.name, limit(r.budget), at) for r in rules.roles.values()]
+        rows.append(ledger.standing(rules.dataset, "dataset", rules.dataset, limit(rules.budget), at))
+    finally:
+        ledger.close()
+    print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets")))
+    for row in rows:
+        print("\t".join(_standing(row)))
+
+
+def _standing(s: Standing) -> tuple[str, ...]:
+    epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
+    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
+    return (s.scope, s.name, s.window, *epsilon, *delta, f"{s.resets:%Y-%m-%d}" if s.resets else "never")
+
+
+@policy_app.command()
+def check(
+    files: Policies,
+    data: Annotated[bool, typer.Option(help="hold the policy against its data as well")] = True,
+) -> None:
+    """Every problem of each file with its place; exit code 1 when there is one."""
+    failed = False
+    for path in files:
+        try:
+            asyncio.run(_check(path, data))
+            print(f"{path}: ok")
+        except (PolicyError, BackendError) as error:
+            print(error, file=sys.stderr)
+            failed = True
+    raise typer.Exit(1 if failed else 0)
+
+
+async def _check(path: Path, data: bool) -> None:
+    loaded = load_file(path)
+    if data:
+        backend = open_backend(loaded.policy)
+        try:
+            await checked_catalog(loaded, backend)
+        finally:
+            await backend.close()
+
+
+@policy_app.command()
+def password() -> None:
+    """Ask for a password and print the verifier to write into a policy."""
+    word = typer.prompt("password", hide_input=True, confirmation_prompt=True) if sys.stdin.isatty() else input()
+    try:
+        print(make_verifier(word))
+    except ValueError as error:
+        raise Stop(str(error)) from None
+
+
+@policy_app.command()
+def schema() -> None:
+    """The JSON Schema of policy files, for editors."""
+    print(schema_text(), end="")
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise Stop(f"`{listen}` is not HOST:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop where it exists: the relay is twice as fast on it."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+def _log_json() -> None:
+    """One JSON object a line on standard error; never an SQL text, a value or a secret at this level."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format='{"logger": "%(name)s", "event": "%(message)s"}')
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+if __name__ == "__main__":
+    app()

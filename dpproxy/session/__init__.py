@@ -1,0 +1,1 @@
+"""One client: state machine, relay, cancel, settings. The only room that knows all the others."""

@@ -1,0 +1,293 @@
+"""One client after its login: what it sends goes to the facade as it is, unless it concerns a private table.
+
+Knows: message boundaries, which words make a statement worth a second look. Must not know: SQL beyond those words,
+plans. The hot path is `data_received`: one look at each message, one write for each piece read, no object a message.
+The first message that needs the proxy itself starts the `Conductor`; until that has worked off its queue, everything
+from the client waits in it, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from typing import Final, Protocol
+
+from dpproxy.facade.ddl import role_name
+from dpproxy.session.answer import internal
+from dpproxy.session.conductor import Conductor
+from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.link import FacadeLink, LinkLost
+from dpproxy.session.login import Greeting
+from dpproxy.session.prepared import Private
+from dpproxy.wire import backend as back
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.framing import FrontendFramer, Span
+from dpproxy.wire.frontend import peek_bind, peek_name
+from dpproxy.wire.protocol import ProtocolError
+
+QUEUE_LIMIT = 1 << 20  # bytes a client may have waiting behind a private statement before it is not read any more
+CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
+SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
+VERDICTS = 4096  # texts whose verdict a session's dataset remembers
+LONG_TEXT = 4096  # bytes; longer texts are not remembered
+
+_HARMLESS: Final = frozenset((b"S", b"E", b"D", b"H", b"d", b"c", b"f"))
+"""Messages that never need the proxy: a portal of a private answer lives in the facade under the client's name."""
+
+
+class Site(Protocol):
+    """What a session needs of the server."""
+
+    @property
+    def facade_socket(self) -> str: ...
+
+    def opened(self, session: ClientSession) -> None: ...
+
+    def closed(self, session: ClientSession) -> None: ...
+
+
+class ClientSession(asyncio.Protocol):
+    """`key` is (pid, secret) for cancel requests. `private`: the client's prepared statements over private tables."""
+
+    def __init__(
+        self,
+        site: Site,
+        transport: asyncio.Transport,
+        framer: FrontendFramer,
+        asker: Asker,
+        dataset: Dataset,
+        greeting: Greeting,
+    ) -> None:
+        self.asker = asker
+        self.dataset = dataset
+        self.link = FacadeLink(self)
+        self.private: dict[str, Private] = {}
+        self.queue: deque[tuple[bytes, bytes]] = deque()
+        self.key = (0, b"")
+        self._site = site
+        self._transport = transport
+        self._framer = framer
+        self._greeting = greeting
+        self._facade_key = (0, b"")
+        self._conductor = Conductor(self)
+        self._worker: asyncio.Task[None] | None = None
+        self._cancelling: asyncio.Task[None] | None = None
+        self._queued = 0
+        self._busy = True
+        self._closing = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # the beginning
+
+    def renew_key(self) -> None:
+        self.key = (secrets.randbits(31), secrets.token_bytes(SECRET_BYTES.get(self._greeting.minor, 4)))
+
+    def begin(self) -> None:
+        self.renew_key()
+        self._site.opened(self)
+        self._enqueue(b"")
+        self._worker = asyncio.ensure_future(self._open())
+
+    async def _open(self) -> None:
+        """Connect to the facade, pass its greeting on, and work off what the client sent early."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await self._connect()
+            if await self._greet():
+                await self.link.release()
+                await self._conductor.run()
+        except (TimeoutError, LinkLost):
+            self.fatal("57P03", "the database system is starting up")
+        except Exception as error:
+            self.fatal("XX000", internal(error).message)
+        finally:
+            self._busy = False
+
+    async def _connect(self) -> None:
+        """Again and again while the facade is being restarted."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await loop.create_unix_connection(lambda: self.link, self._site.facade_socket)
+                return
+            except OSError:
+                await asyncio.sleep(0.1)
+
+    async def _greet(self) -> bool:
+        """Start-up on the facade; False when it refused, with its reason passed on."""
+        dataset = self.dataset.policy.dataset
+        role = role_name(self.asker.role.name, dataset)
+        self.link.write(front.startup(role, dataset, self._greeting.settings))
+        while True:
+            tag, raw = await self.link.read()
+            if tag == b"E":
+                self.write(raw)
+                self.close()
+                return False
+            if tag == b"K":
+                self._facade_key = back.read_backend_key_data(raw[5:])
+                self.write(back.backend_key_data(*self.key))
+            elif tag == b"N":
+                self.write(raw)
+            elif tag == b"Z":
+                self.write(raw)
+                return True
+
+    # the client's bytes
+
+    def data_received(self, data: bytes) -> None:
+        if self._busy:
+            self._enqueue(data)
+            return
+        buffer, spans, error = self._framer.batch(data)
+        tracker = self.link.tracker
+        for i, (tag, start, end) in enumerate(spans):
+            if tag not in _HARMLESS and self._concerns(tag, buffer, start, end):
+                if start:
+                    self.link.write(buffer[:start])
+                self._take_over(buffer, spans[i:], error)
+                return
+            tracker.forward(tag)
+        if spans:
+            end = spans[-1][2]
+            self.link.write(buffer if end == len(buffer) else buffer[:end])
+        if error is not None:
+            self._violated(error)
+
+    def _concerns(self, tag: bytes, buffer: bytes, start: int, end: int) -> bool:
+        """Whether a message needs more than to be passed on."""
+        if tag == b"Q":
+            return self.mentions(buffer[start + 5 : end])
+        try:
+            if tag == b"P":
+                named = bool(self.private) and peek_name(buffer, start) in self.private
+                return named or self.mentions(buffer[start + 5 : end])
+            if tag == b"B":
+                return bool(self.private) and peek_bind(buffer, start)[1] in self.private
+            if tag == b"C":
+                return bool(self.private) and peek_name(buffer, start + 1) in self.private
+        except ProtocolError:
+            return False  # the facade says what is wrong with it
+        return True
+
+    def mentions(self, text: bytes) -> bool:
+        """Whether a text holds a word for which it must be read. Remembered by text, for all sessions of a dataset."""
+        verdicts = self.dataset.verdicts
+        found = verdicts.get(text)
+        if found is None:
+            lower = text.lower()
+            found = any(word in lower for word in self.dataset.words)
+            if len(text) <= LONG_TEXT:
+                if len(verdicts) >= VERDICTS:
+                    verdicts.clear()
+                verdicts[text] = found
+        return found
+
+    def _take_over(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
+        self._busy = True
+        self._queue(buffer, spans, error)
+        self._worker = asyncio.ensure_future(self._work())
+
+    async def _work(self) -> None:
+        try:
+            await self._conductor.run()
+        except LinkLost:
+            pass  # `link_lost` has said so
+        except Exception as error:
+            self.fatal("XX000", internal(error).message)
+        finally:
+            self._busy = False
+
+    def _enqueue(self, data: bytes) -> None:
+        buffer, spans, error = self._framer.batch(data)
+        self._queue(buffer, spans, error)
+
+    def _queue(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
+        for tag, start, end in spans:
+            self.queue.append((tag, buffer[start:end]))
+            self._queued += end - start
+        if error is not None:
+            self._violated(error)
+        elif self._queued > QUEUE_LIMIT:
+            self.pause_client()
+
+    def next(self) -> tuple[bytes, bytes]:
+        """The next waiting message."""
+        tag, raw = self.queue.popleft()
+        before, self._queued = self._queued, self._queued - len(raw)
+        if before > QUEUE_LIMIT >= self._queued:
+            self.resume_client()
+        return tag, raw
+
+    def _violated(self, error: ProtocolError) -> None:
+        self.fatal(error.sqlstate, error.message)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is being answered."""
+        return not self._busy and self.link.tracker.settled and self.link.tracker.status == "I"
+
+    # to the client
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    async def drained(self) -> None:
+        """Wait while the client does not read."""
+        await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        self.link.client_slow(True)
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        self.link.client_slow(False)
+
+    def pause_client(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_client(self) -> None:
+        if not self._transport.is_closing() and self._queued <= QUEUE_LIMIT:
+            self._transport.resume_reading()
+
+    # the end
+
+    def cancel(self) -> None:
+        """The client asked to cancel what runs: a measurement here, or whatever runs on the facade."""
+        if not self._conductor.cancel():
+            self._cancelling = asyncio.ensure_future(self._cancel_on_facade())
+
+    async def _cancel_on_facade(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            transport, _ = await loop.create_unix_connection(asyncio.Protocol, self._site.facade_socket)
+        except OSError:
+            return
+        transport.write(front.cancel_request(*self._facade_key))
+        transport.close()
+
+    def fatal(self, sqlstate: str, text: str) -> None:
+        """The last message of a connection."""
+        if not self._closing:
+            self.write(back.error_response("FATAL", sqlstate, text))
+            self.close()
+
+    def close(self) -> None:
+        self._closing = True
+        self._transport.close()
+        self.link.close()
+
+    def link_lost(self) -> None:
+        self.fatal("57P01", "terminating connection due to administrator command")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        if self._worker is not None:
+            self._worker.cancel()
+        self._writable.set()
+        self.link.close()
+        self._site.closed(self)

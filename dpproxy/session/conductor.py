@@ -1,0 +1,334 @@
+"""Works off a client's messages in order while the proxy itself has to speak.
+
+Knows: both query protocols, the dance of ARCHITECTURE.md section 3. Must not know: SQL. For each message it either
+passes it on, or captures the facade, converses with it privately, has the answer made, and tells the client what
+PostgreSQL would have told it. Parse and Describe never charge; each Bind, and each simple query, is one answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
+from dpproxy.session.arrays import text_literal
+from dpproxy.session.prepared import (
+    INNER,
+    Private,
+    all_formats,
+    client_values,
+    evaluate,
+    fit,
+    inner_text,
+    look,
+    planned,
+)
+from dpproxy.session.settings import is_off
+from dpproxy.session.talk import Talk
+from dpproxy.session.tracker import STATUSES
+from dpproxy.sql.statements import Statement
+from dpproxy.wire import backend as back
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.frontend import Bind, Close, Parse, Query, decode_frontend
+from dpproxy.wire.protocol import Frame, ProtocolError
+
+if TYPE_CHECKING:
+    from dpproxy.session.client import ClientSession
+
+LOG = structlog.get_logger()
+
+UNDEFINED_PARAMETER = "42P02"
+_LASTING = re.compile(r"\balter\s+(role|user|group)\b")
+_COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
+_SILENT = frozenset((b"1", b"2", b"3", b"n", b"t"))
+"""Replies to messages a client of the simple protocol did not send."""
+
+
+class Conductor:
+    """One for each session; `run` is not reentrant."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._answering: Answering | None = None
+        self._count = 0  # internal statements made so far
+
+    async def run(self) -> None:
+        """Until the queue is empty. Raises LinkLost."""
+        while self._session.queue:
+            tag, raw = self._session.next()
+            try:
+                await self._handle(tag, raw)
+            except ProtocolError as error:
+                if error.fatal:
+                    self._session.fatal(error.sqlstate, error.message)
+                    return
+                await self._refuse(tag, Refusal(error.sqlstate, error.message))
+
+    def cancel(self) -> bool:
+        """Cancel the answer in the making; False when there is none."""
+        return self._answering is not None and self._answering.cancel()
+
+    async def _handle(self, tag: bytes, raw: bytes) -> None:
+        if tag in (b"S", b"E", b"D", b"H", b"d", b"c", b"f") or self._session.link.tracker.copy_in:
+            self._forward(tag, raw)
+            return
+        if tag == b"X":
+            self._session.close()
+            return
+        match decode_frontend(Frame(tag, raw[5:], raw)):
+            case Query(sql=sql):
+                await self._query(raw, sql)
+            case Parse() as message:
+                await self._parse(raw, message)
+            case Bind(statement=name) as message:
+                found = self._session.private.get(name)
+                await self._bind(raw, message, found) if found else self._forward(tag, raw)
+            case Close(kind="S", name=name) if name in self._session.private:
+                await self._close(raw, name)
+            case Close():
+                self._forward(tag, raw)
+            case _ if tag == b"F":
+                await self._refuse(tag, Refusal(FEATURE_NOT_SUPPORTED, "function calls by message are not supported"))
+            case _:
+                self._session.fatal("08P01", f"invalid frontend message type {tag[0]}")
+
+    def _forward(self, tag: bytes, raw: bytes) -> None:
+        self._session.link.tracker.forward(tag)
+        self._session.link.write(raw)
+
+    @asynccontextmanager
+    async def _captured(self, extended: bool) -> AsyncIterator[Talk]:
+        link = self._session.link
+        await link.capture()
+        yield Talk(link, extended)
+        await link.release()
+
+    # refusals
+
+    async def _refuse(self, tag: bytes, refusal: Refusal) -> None:
+        """An error in place of whatever the message asked for."""
+        simple = tag in (b"Q", b"F")
+        async with self._captured(extended=not simple) as talk:
+            if not self._skipping:
+                await self._tell(refusal, talk)
+                if simple:
+                    self._session.write(back.ready_for_query(self._session.link.tracker.status))
+
+    @property
+    def _skipping(self) -> bool:
+        """The facade ignores everything to Sync."""
+        return self._session.link.tracker.failed
+
+    async def _tell(self, refusal: Refusal, talk: Talk) -> None:
+        r = refusal
+        self._session.write(back.error_response("ERROR", r.sqlstate, r.message, r.detail, r.hint, r.position))
+        await talk.fail()
+
+    def _statements(self, text: str) -> tuple[Statement, ...]:
+        """Raises Refusal."""
+        lower = text.lower()
+        if "alter" in lower and _LASTING.search(_COMMENT.sub(" ", lower)):
+            raise Refusal(INSUFFICIENT_PRIVILEGE, "permission denied to alter role", hint="Use SET in your session.")
+        return self._session.dataset.planner.split(text)
+
+    # the simple protocol
+
+    async def _query(self, raw: bytes, sql: str) -> None:
+        if not self._session.mentions(raw[5:]):
+            self._forward(b"Q", raw)
+            return
+        try:
+            statements = self._statements(sql)
+        except Refusal as refusal:
+            await self._refuse(b"Q", refusal)
+            return
+        if not any(s.private for s in statements):
+            self._forward(b"Q", raw)
+            return
+        async with self._captured(extended=False) as talk:
+            if self._skipping:
+                return
+            for statement in statements:
+                if not await self._run(statement, talk):
+                    break
+            self._session.write(back.ready_for_query(self._session.link.tracker.status))
+
+    async def _run(self, statement: Statement, talk: Talk) -> bool:
+        """One statement of a simple query; False when it failed."""
+        if not statement.private:
+            return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
+        try:
+            found = await look(talk, front.parse("", inner_text(statement)), 1, "")
+            if found.oids:
+                raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
+            private = await fit(talk, self._session.dataset, self._session.asker, statement, found, "")
+            answer = await self._answer(talk, private, (), ())
+        except StatementFailed as failure:
+            self._session.write(failure.raw)
+            return False
+        except Refusal as refusal:
+            await self._tell(refusal, talk)
+            return False
+        if private.inlined:
+            return await self._stream(front.query(private.text(answer.literals)), "", answer.notice)
+        run = front.bind("", "", answer.literals) + front.describe("P", "") + front.execute("") + front.SYNC
+        return await self._stream(run, "EXPLAIN" if statement.kind == "explain" else "", answer.notice)
+
+    async def _stream(self, data: bytes, command: str, notice: str | None) -> bool:
+        """Send, and pass the replies on up to ReadyForQuery, which is kept; `command` replaces the command tag."""
+        session, link = self._session, self._session.link
+        link.write(data)
+        succeeded = True
+        while True:
+            tag, raw = await link.read()
+            if tag == b"Z":
+                link.tracker.status = STATUSES[raw[5]]
+                return succeeded
+            if tag in _SILENT:
+                continue
+            if tag == b"G":
+                link.write(front.copy_fail("COPY FROM STDIN must be a query of its own"))
+                continue
+            if tag == b"C":
+                self._notify(notice)
+                raw = back.command_complete(command) if command else raw
+            succeeded = succeeded and tag != b"E"
+            session.write(raw)
+            await session.drained()
+
+    def _notify(self, notice: str | None) -> None:
+        if notice is not None:
+            self._session.write(back.notice_response("NOTICE", "00000", notice))
+
+    # the extended protocol
+
+    async def _parse(self, raw: bytes, message: Parse) -> None:
+        try:
+            statements = self._statements(message.sql) if self._session.mentions(raw[5:]) else ()
+        except Refusal as refusal:
+            await self._refuse(b"P", refusal)
+            return
+        private = len(statements) == 1 and statements[0].private
+        if not private and message.name not in self._session.private:
+            self._forward(b"P", raw)
+            return
+        async with self._captured(extended=True) as talk:
+            if self._skipping:
+                return
+            try:
+                if private:
+                    await self._prepare(talk, raw, message, statements[0])
+                else:
+                    await self._pass_parse(talk, raw, message.name)
+            except StatementFailed as failure:
+                if not message.name:
+                    self._session.private.pop("", None)
+                self._session.write(failure.raw)
+            except Refusal as refusal:
+                await talk.ask(front.close("S", message.name), 1)
+                await self._tell(refusal, talk)
+
+    async def _pass_parse(self, talk: Talk, raw: bytes, name: str) -> None:
+        """A statement of no concern; it may take the name of one that was."""
+        replies = await talk.ask(raw, 1)
+        former = self._session.private.pop(name, None)
+        if former is not None:
+            await talk.ask(front.close("S", former.internal), 1)
+        self._session.write(b"".join(message for _, message in replies.messages))
+
+    async def _prepare(self, talk: Talk, raw: bytes, message: Parse, statement: Statement) -> None:
+        session = self._session
+        if statement.kind in ("select", "explain"):
+            found = await look(talk, raw, 1, message.name)
+        else:
+            inner = front.close("S", INNER) + front.parse(INNER, inner_text(statement), message.oids)
+            found = await look(talk, raw + inner, 3, INNER)
+        former = session.private.pop(message.name, None)
+        self._count += former is None
+        internal = former.internal if former else f"dpproxy_{self._count}"
+        private = await fit(talk, session.dataset, session.asker, statement, found, internal)
+        session.private[message.name] = private
+        session.write(back.parse_complete())
+
+    async def _bind(self, raw: bytes, message: Bind, private: Private) -> None:
+        async with self._captured(extended=True) as talk:
+            if self._skipping:
+                return
+            try:
+                answer, private = await self._answer_bind(talk, message, private)
+                formats = all_formats(message.formats, len(message.values), len(answer.literals))
+                values = [*message.values, *answer.literals]
+                if private.inlined:
+                    text = private.text(answer.literals)
+                    again = front.close("S", private.internal) + front.parse(private.internal, text, private.look.oids)
+                    await talk.ask(again, 2)
+                    formats, values = list(message.formats), list(message.values)
+                bind = front.bind(message.portal, private.internal, values, formats, message.result_formats)
+                await talk.ask(bind, 1)
+                self._notify(answer.notice)
+                self._session.write(back.bind_complete())
+            except StatementFailed as failure:
+                self._session.write(failure.raw)
+            except Refusal as refusal:
+                await self._tell(refusal, talk)
+
+    async def _answer_bind(self, talk: Talk, message: Bind, private: Private) -> tuple[Answer, Private]:
+        """The plan may have changed with the settings since Parse; then the outer query is parsed again."""
+        session = self._session
+        texts, settings = await client_values(talk, private, message.statement, message.values, message.formats)
+        current = replace(private.look, settings=settings)
+        if planned(session.dataset, session.asker, private.statement, current) == private.plan and not private.inlined:
+            private = replace(private, look=current)
+        else:
+            private = await fit(talk, session.dataset, session.asker, private.statement, current, private.internal)
+        session.private[message.statement] = private
+        return await self._answer(talk, private, message.values, message.formats, texts), private
+
+    async def _close(self, raw: bytes, name: str) -> None:
+        async with self._captured(extended=True) as talk:
+            if not self._skipping:
+                private = self._session.private.pop(name)
+                await talk.ask(front.close("S", private.internal), 1)
+        self._forward(b"C", raw)
+
+    # answers
+
+    async def _answer(
+        self,
+        talk: Talk,
+        private: Private,
+        values: Sequence[bytes | None],
+        formats: Sequence[int],
+        texts: Sequence[str | None] = (),
+    ) -> Answer:
+        """Raises Refusal, StatementFailed, LinkLost."""
+        if private.statement.kind == "explain":
+            return Answer((text_literal(private.plan.explain),), None)
+
+        async def ask(inputs: Sequence[int], literals: Literals) -> list[str | None]:
+            return await evaluate(talk, private, values, formats, inputs, literals)
+
+        session = self._session
+        name = hashlib.sha256(private.statement.text.encode()).hexdigest()[:16]
+        self._answering = Answering(session.dataset, session.asker, private.plan, name, ask)
+        try:
+            answer = await self._answering.run(texts)
+        finally:
+            self._answering = None
+        LOG.info(
+            "answered",
+            dataset=session.dataset.policy.dataset,
+            role=session.asker.role.name,
+            kind=private.statement.kind,
+            statement=name,
+            measurements=len(private.plan.measurements),
+            epsilon=private.plan.loss.epsilon,
+        )
+        return Answer(answer.literals, None if is_off(private.look.settings["dpproxy.notices"]) else answer.notice)

@@ -1,0 +1,77 @@
+"""One dataset as sessions use it: policy, catalog, engine, ledger, planner, noise; and who is asking.
+
+Knows: the other rooms' types. Must not know: connections, protocols.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dpproxy.backends.base import Backend
+from dpproxy.budget.accountant import Limit
+from dpproxy.budget.ledger import Ledger, Limits
+from dpproxy.mechanisms.noise import Noise
+from dpproxy.plan.model import Dialect
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Budget, Policy, Role, User
+from dpproxy.session.planning import Planner
+
+Literal_ = Callable[[Dialect, str, str | None], str]
+"""`plan`'s rendering of a value of a PostgreSQL type as a literal of a dialect."""
+
+RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One line of `dpproxy.answers`."""
+
+    role: str
+    asked: dt.datetime
+    epsilon: int
+    delta: int
+    measurements: int
+    reused: bool
+    statement: str
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A logged-in user with the role that the policy gives."""
+
+    user: User
+    role: Role
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely;
+    `verdicts` remembers which texts do."""
+
+    policy: Policy
+    catalog: Catalog
+    backend: Backend
+    ledger: Ledger
+    planner: Planner
+    noise: Noise
+    literal: Literal_
+    words: tuple[bytes, ...]
+    verdicts: dict[bytes, bool] = field(default_factory=dict)
+    answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def limits(self, asker: Asker) -> Limits:
+        return Limits(
+            limit(asker.role.budget), limit(self.policy.budget), per_query_epsilon=asker.role.query.max_epsilon
+        )
+
+
+def limit(budget: Budget) -> Limit:
+    return Limit(budget.epsilon, budget.delta, budget.every)
+
+
+def words_of(names: frozenset[str]) -> tuple[bytes, ...]:
+    """What to look for in a text: private tables' names, the virtual schema, and statements that outlive a session."""
+    return (*sorted(n.replace('"', '""').encode().lower() for n in names), b"dpproxy", b"alter")

@@ -1,0 +1,144 @@
+"""The first minute of a connection: start-up packets, login, cancel requests.
+
+Knows: the order of start-up messages. Must not know: statements. When the user is known the transport is handed to a
+`ClientSession` and this object is forgotten. Nothing of a client is believed or kept before that: packets are small,
+the time is bounded, and every answer to a wrong login is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+from dpproxy.session.client import ClientSession, Site
+from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.login import Greeting, Login, greet
+from dpproxy.wire import backend as back
+from dpproxy.wire.framing import FrontendFramer
+from dpproxy.wire.frontend import CancelRequest, GSSENCRequest, SSLRequest, Startup, decode_startup
+from dpproxy.wire.protocol import Frame, ProtocolError
+
+LOGIN_TIMEOUT = 60.0  # seconds from the connection to the first statement, as PostgreSQL's authentication_timeout
+NO = b"N"  # neither TLS nor GSSAPI encryption here
+
+
+class Host(Site, Protocol):
+    """What a door needs of the server."""
+
+    @property
+    def secret(self) -> bytes:
+        """Seeds the made-up verifiers of unknown users."""
+        ...
+
+    def dataset(self, name: str) -> Dataset | None: ...
+
+    def admit(self, user: str | None) -> bool:
+        """Whether there is room for one more connection: of anybody (None), of this user."""
+        ...
+
+    def entered(self, door: Door) -> None: ...
+
+    def left(self, door: Door) -> None: ...
+
+    def cancel(self, pid: int, secret: bytes) -> None: ...
+
+
+class Door(asyncio.Protocol):
+    """One connection until its user is known."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._framer = FrontendFramer()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._greeting: Greeting | None = None
+        self._dataset: Dataset | None = None
+        self._login: Login | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
+        self._timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, transport.abort)
+        self._host.entered(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._host.left(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Packets as they complete, until one opens the session: what follows it is the session's."""
+        self._framer.feed(data)
+        try:
+            while self._transport is not None and not self._transport.is_closing():
+                frame = self._framer.next()
+                if frame is None:
+                    return
+                if self._login is None:
+                    self._startup(frame)
+                else:
+                    self._authenticate(frame)
+        except ProtocolError as error:
+            self._refuse(error.sqlstate, error.message)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _refuse(self, sqlstate: str, text: str) -> None:
+        self._write(back.error_response("FATAL", sqlstate, text))
+        self._close()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _startup(self, frame: Frame) -> None:
+        match decode_startup(frame):
+            case SSLRequest() | GSSENCRequest():
+                self._write(NO)
+            case CancelRequest(pid=pid, secret=secret):
+                self._host.cancel(pid, secret)
+                self._close()
+            case Startup() as startup:
+                self._greeted(greet(startup))
+
+    def _greeted(self, greeting: Greeting) -> None:
+        if not self._host.admit(None):
+            self._refuse("53300", "sorry, too many clients already")
+            return
+        self._greeting = greeting
+        self._dataset = self._host.dataset(greeting.database)
+        policy = self._dataset.policy if self._dataset else None
+        self._login = Login(greeting, policy, self._host.secret)
+        self._framer.startup_done()
+        self._write(greeting.negotiation + self._login.start)
+
+    def _authenticate(self, frame: Frame) -> None:
+        assert self._login is not None
+        answer = self._login.answer(frame)
+        user = self._login.user
+        if user is not None and not self._host.admit(user.name):
+            self._refuse("53300", f'too many connections for user "{user.name}"')
+            return
+        self._write(answer)
+        if user is not None:
+            assert self._dataset is not None
+            self._open(Asker(user, self._dataset.policy.roles[user.role]), self._dataset)
+
+    def _open(self, asker: Asker, dataset: Dataset) -> None:
+        """Hand everything over: the transport, and the framer with what the client sent early."""
+        assert self._transport is not None
+        assert self._greeting is not None
+        self._framer.authenticated()
+        transport, self._transport = self._transport, None
+        session = ClientSession(self._host, transport, self._framer, asker, dataset, self._greeting)
+        transport.set_protocol(session)
+        self._leave()
+        session.begin()

@@ -1,0 +1,200 @@
+"""A session's own connection to the facade: relayed as it is, or captured for a private conversation.
+
+Knows: bytes and message boundaries. Must not know: SQL, plans, policies. Two modes. *Relay*: what the facade sends
+goes to the client unchanged, only boundaries are followed (`Tracker`). *Captured*: messages are collected here and
+the client sees nothing of them. The mode changes only when the facade has answered everything (`settle`), so that no
+message can be half in one and half in the other. Asynchronous messages (ParameterStatus, notifications) reach the
+client in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from dpproxy.session.tracker import COMPLETIONS, STATUSES, Tracker
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.framing import BackendFramer
+
+INBOX_LIMIT = 256 * 1024
+"""Bytes captured and not yet read above which the facade is made to wait: one socket buffer's worth."""
+
+Message = tuple[bytes, bytes]
+"""Tag and the whole message; tag b"" continues a long row."""
+
+
+class LinkLost(Exception):
+    """The facade's connection ended."""
+
+
+class Peer(Protocol):
+    """The client's side, as the link needs it."""
+
+    def write(self, data: bytes) -> None: ...
+    def pause_client(self) -> None: ...
+    def resume_client(self) -> None: ...
+    def link_lost(self) -> None: ...
+
+
+@dataclass
+class Replies:
+    """What the facade answered to a private exchange. `error`: an ErrorResponse, as received."""
+
+    messages: list[Message] = field(default_factory=list)
+    error: bytes | None = None
+
+    def payloads(self, tag: bytes) -> list[bytes]:
+        return [raw[5:] for t, raw in self.messages if t == tag]
+
+
+class FacadeLink(asyncio.Protocol):
+    """Starts captured; `release` begins the relay."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.tracker = Tracker()
+        self._peer = peer
+        self._transport: asyncio.Transport | None = None
+        self._captured = True
+        self._framer = BackendFramer()
+        self._inbox: deque[Message] = deque()
+        self._inbox_bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._settling: asyncio.Future[None] | None = None
+        self._lost = False
+        self._client_slow = False
+        self._inbox_full = False
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        for future in (self._waiter, self._settling):
+            if future is not None and not future.done():
+                future.set_exception(LinkLost())
+        self._peer.link_lost()
+
+    def pause_writing(self) -> None:
+        self._peer.pause_client()
+
+    def resume_writing(self) -> None:
+        self._peer.resume_client()
+
+    def data_received(self, data: bytes) -> None:
+        if self._captured:
+            self._collect(data)
+            return
+        self.tracker.scan(data)
+        self._peer.write(data)
+        if self._settling is not None and self.tracker.settled and not self._settling.done():
+            self._settling.set_result(None)
+
+    # relay
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def client_slow(self, slow: bool) -> None:
+        """The client does not read, or reads again: so does the proxy with the facade."""
+        self._client_slow = slow
+        self._throttle()
+
+    def _throttle(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._client_slow or self._inbox_full:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(front.TERMINATE)
+            self._transport.close()
+
+    # private conversations
+
+    async def capture(self) -> None:
+        """Wait until everything relayed is answered, then keep what comes. Raises LinkLost."""
+        if not self.tracker.settled:
+            self.write(front.FLUSH)
+            self._settling = asyncio.get_running_loop().create_future()
+            if self._lost:
+                raise LinkLost
+            await self._settling
+            self._settling = None
+        self._captured = True
+
+    async def release(self) -> None:
+        """Back to relaying. The conversation was read to its end; an asynchronous message may be half here."""
+        while self._framer.pending or self._framer.passthrough:
+            await self.read()
+        while self._inbox:
+            _, raw = self._inbox.popleft()
+            self._peer.write(raw)
+        self._inbox_bytes = 0
+        self._captured = self._inbox_full = False
+        self._throttle()
+
+    async def read(self) -> Message:
+        """The next captured message. Raises LinkLost."""
+        while not self._inbox:
+            if self._lost:
+                raise LinkLost
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+            self._waiter = None
+        message = self._inbox.popleft()
+        self._inbox_bytes -= len(message[1])
+        if self._inbox_full and self._inbox_bytes < INBOX_LIMIT:
+            self._inbox_full = False
+            self._throttle()
+        return message
+
+    async def exchange(self, data: bytes, completions: int | None) -> Replies:
+        """Send `data` and collect the answers: to ReadyForQuery when `completions` is None, else so many of them.
+
+        An error ends the collection in the extended protocol; the facade then skips to Sync, and the tracker knows.
+        """
+        self.write(data if completions is None else data + front.FLUSH)
+        replies = Replies()
+        seen = 0
+        while completions is None or seen < completions:
+            tag, raw = await self.read()
+            if not tag:  # a long row goes on
+                last, head = replies.messages[-1]
+                replies.messages[-1] = (last, head + raw)
+            elif tag == b"Z":
+                self.tracker.status = STATUSES[raw[5]]
+                return replies
+            elif tag == b"E":
+                replies.error = raw
+                if completions is not None:
+                    self.tracker.failed = True
+                    return replies
+            else:
+                replies.messages.append((tag, raw))
+                seen += tag in COMPLETIONS
+        return replies
+
+    def _collect(self, data: bytes) -> None:
+        buffer, spans, error = self._framer.batch(data)
+        for tag, start, end in spans:
+            raw = buffer[start:end]
+            if tag in (b"S", b"A"):
+                self._peer.write(raw)
+            else:
+                self._inbox.append((tag, raw))
+                self._inbox_bytes += len(raw)
+        if error is not None and self._transport is not None:
+            self._transport.abort()
+        if self._inbox_bytes >= INBOX_LIMIT and not self._inbox_full:
+            self._inbox_full = True
+            self._throttle()
+        if self._waiter is not None and self._inbox and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,91 @@
+"""From a start-up packet to a known user: what is accepted, what is passed on, how the password is proved.
+
+Knows: start-up parameters, SCRAM's order of messages, a policy's users. Must not know: sockets, the facade. Pure but
+for the nonce. Whether a user, a database or a password is wrong must not show: an unknown user goes through the same
+exchange against a made-up verifier and fails with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dpproxy.policy.model import Policy, User
+from dpproxy.wire import backend as back
+from dpproxy.wire.frontend import Startup, decode_sasl_initial, decode_sasl_response
+from dpproxy.wire.protocol import (
+    FEATURE_NOT_SUPPORTED,
+    INVALID_AUTHORIZATION,
+    INVALID_PARAMETER_VALUE,
+    MINOR,
+    Frame,
+    ProtocolError,
+)
+from dpproxy.wire.scram import ScramServer
+
+ENCODINGS = frozenset(("utf8", "unicode", "sqlascii"))
+"""Client encodings in which the proxy's own bytes (UTF-8) are right, without punctuation."""
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """`settings` go on to the facade. `minor`: of the protocol, as agreed, `newer`: the client asked for more.
+    `unknown`: options the client must hear of."""
+
+    user: str
+    database: str
+    settings: Mapping[str, str]
+    minor: int
+    newer: bool
+    unknown: tuple[str, ...]
+
+    @property
+    def negotiation(self) -> bytes:
+        """NegotiateProtocolVersion where the client asked for more than there is, else nothing."""
+        return back.negotiate_protocol_version(self.minor, self.unknown) if self.newer or self.unknown else b""
+
+
+def greet(startup: Startup) -> Greeting:
+    """Raises a fatal ProtocolError for what cannot be served."""
+    params = dict(startup.params)
+    user = params.pop("user", "")
+    if not user:
+        raise _fatal(INVALID_AUTHORIZATION, "no PostgreSQL user name specified in startup packet")
+    database = params.pop("database", "") or user
+    if params.pop("replication", "off").lower() not in ("off", "false", "no", "0"):
+        raise _fatal(FEATURE_NOT_SUPPORTED, "replication connections are not supported")
+    encoding = params.get("client_encoding", "UTF8")
+    if "".join(c for c in encoding.lower() if c.isalnum()) not in ENCODINGS:
+        raise _fatal(INVALID_PARAMETER_VALUE, f"client_encoding {encoding} is not supported: use UTF8")
+    unknown = tuple(name for name in params if name.startswith("_pq_."))
+    settings = {name: value for name, value in params.items() if not name.startswith("_pq_.")}
+    return Greeting(user, database, settings, min(startup.minor, MINOR), startup.minor > MINOR, unknown)
+
+
+def _fatal(sqlstate: str, text: str) -> ProtocolError:
+    return ProtocolError(sqlstate, text, fatal=True)
+
+
+class Login:
+    """One SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set."""
+
+    def __init__(self, greeting: Greeting, policy: Policy | None, secret: bytes) -> None:
+        found = policy.users.get(greeting.user) if policy else None
+        self._scram = ScramServer(found.password if found else None, user=greeting.user, secret=secret)
+        self._found = found
+        self._first = True
+        self.user: User | None = None
+
+    @property
+    def start(self) -> bytes:
+        return back.authentication_sasl(self._scram.mechanisms)
+
+    def answer(self, frame: Frame) -> bytes:
+        """The server's next message. Raises a fatal ProtocolError."""
+        if self._first:
+            self._first = False
+            initial = decode_sasl_initial(frame)
+            return back.authentication_sasl_continue(self._scram.first(initial.mechanism, initial.data))
+        final = self._scram.final(decode_sasl_response(frame).data)
+        self.user = self._found
+        return back.authentication_sasl_final(final) + back.authentication_ok()

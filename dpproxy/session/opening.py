@@ -1,0 +1,71 @@
+"""From a policy file to a dataset that can be served, and the end of it.
+
+Knows: every room's constructor. Must not know: protocols. The order is: the engine opens, its catalog is read, the
+policy is held against it and its promises against the data, the facade is built. Whatever is wrong stops the start: a
+proxy over a policy that does not fit would protect less than it says.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpproxy.backends.base import Backend, BackendError
+from dpproxy.backends.duckdb import DuckDB
+from dpproxy.budget.ledger import Ledger
+from dpproxy.facade.facade import Facade
+from dpproxy.mechanisms.noise import DefaultNoise
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.check import check
+from dpproxy.policy.load import Loaded, load_file
+from dpproxy.policy.model import DuckDBBackend, Policy
+from dpproxy.policy.problems import Mark, PolicyError, Problem
+from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
+from dpproxy.session.dataset import Dataset, words_of
+from dpproxy.session.planning import literal, planner_for
+
+START = Mark(1, 1)
+
+
+def open_backend(policy: Policy) -> Backend:
+    """Raises BackendError when the data cannot be opened, or the engine is not known."""
+    if isinstance(policy.backend, DuckDBBackend):
+        return DuckDB(policy.backend)
+    raise BackendError(f"dataset {policy.dataset}: this kind of backend is not supported")
+
+
+async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
+    """The data's shape, once the policy fits it. Raises PolicyError, BackendError."""
+    policy = loaded.policy
+    catalog = await backend.introspect()
+    problems = check(policy, catalog, loaded.file, loaded.positions)
+    if problems:
+        raise PolicyError(problems)
+    await _check_promises(loaded, catalog, backend)
+    public = frozenset(name for name, table in policy.tables.items() if table.public)
+    return await backend.with_public_ranges(catalog, public)
+
+
+async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
+    """`one row per unit` must be true. Says which table, never how many units break it."""
+    checks = uniqueness_checks(loaded.policy, catalog, backend.dialect)
+    counts = await backend.violations(checks)
+    wrong = [name for name, count in zip(unique_tables(loaded.policy), counts, strict=True) if count]
+    if wrong:
+        marks = {name: loaded.positions.get(("tables", str(name)), START) for name in wrong}
+        what, fix = "a unit has more than one row here", "declare `bounds` with the rows a unit may have"
+        raise PolicyError(Problem(loaded.file, m.line, m.column, f"`{n}`: {what}", fix) for n, m in marks.items())
+
+
+async def open_dataset(path: Path, facade: Facade, ledger: Ledger) -> Dataset:
+    """One policy file, served. Raises PolicyError, BackendError, FacadeError."""
+    loaded = load_file(path)
+    backend = open_backend(loaded.policy)
+    try:
+        catalog = await checked_catalog(loaded, backend)
+        await facade.apply(loaded.policy, catalog, backend.public_rows)
+        planner = planner_for(loaded.policy, catalog, backend.dialect)
+    except BaseException:
+        await backend.close()
+        raise
+    noise, words = DefaultNoise(), words_of(planner.names)
+    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words)

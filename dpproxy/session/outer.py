@@ -1,0 +1,55 @@
+"""The outer query as text: arrays as literals where no parameters are allowed, and columns as the original has them.
+
+Knows: PostgreSQL's lexical structure, RowDescription. Must not know: plans' meaning, connections. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from dpproxy.wire.backend import Field
+
+_TOKENS = re.compile(
+    r"""
+      [eE]'(?:[^'\\]|\\.|'')*'          # escape string
+    | '(?:[^']|'')*'                    # string
+    | "(?:[^"]|"")*"                    # name
+    | \$(?P<tag>[A-Za-z_]\w*|)\$.*?\$(?P=tag)\$   # dollar-quoted string
+    | --[^\n]*                          # comments
+    | /\*.*?\*/
+    | (?<![\w$])\$(?P<number>\d+)       # parameter
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def with_literals(sql: str, literals: Mapping[int, str]) -> str:
+    """`sql` with parameter `$k` replaced by `literals[k]` (SQL text), outside strings, names and comments."""
+
+    def replace(match: re.Match[str]) -> str:
+        number = match["number"]
+        return literals.get(int(number), match[0]) if number else match[0]
+
+    return _TOKENS.sub(replace, sql)
+
+
+def array_constant(literal: bytes, element: str) -> str:
+    """An array literal as an SQL constant, whatever `standard_conforming_strings` says."""
+    text = literal.decode().replace("\\", "\\\\").replace("'", "''")
+    return f" E'{text}'::{element}[]"
+
+
+def same_columns(original: Sequence[Field], outer: Sequence[Field]) -> bool:
+    """Whether clients would see the same names and types."""
+    return [(f.name, f.type) for f in original] == [(f.name, f.type) for f in outer]
+
+
+def wrapped(sql: str, original: Sequence[Field], types: Sequence[str]) -> str:
+    """`sql` with its columns cast to `types` (as `format_type` spells them) and named as the original's."""
+    names = [f"c{i}" for i in range(len(original))]
+    items = [
+        f'{name}::{type} AS "{field.name.replace(chr(34), chr(34) * 2)}"'
+        for name, type, field in zip(names, types, original, strict=True)
+    ]
+    return f"SELECT {', '.join(items)} FROM (\n{sql}\n) AS _ ({', '.join(names)})"

@@ -1,0 +1,121 @@
+"""The planner as the session sees it: texts to statements, statements to plans, remembered.
+
+Knows: the functions of `sql` and `plan`. Must not know: connections, budgets, data. A plan is a pure function of the
+policy, the statement, the settings and the parameter types, so it is kept by exactly these. This is the only file of
+the room that calls the planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Protocol, TypeVar
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.model import Dialect, Plan
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy, Role
+from dpproxy.session.settings import Settings
+from dpproxy.sql.statements import Statement, split
+
+TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth, a few megabytes
+PLANS = 512  # plans remembered
+
+T = TypeVar("T")
+
+PlanFunction = Callable[[Statement, Role, Settings, tuple[str, ...]], Plan]
+"""Statement, role, settings, names of the parameters' types -> plan. Raises Refusal; its position counts characters of
+`Statement.query`."""
+
+
+class Planner(Protocol):
+    """What the session asks. Both methods raise Refusal."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Bare names of the private tables, folded."""
+        ...
+
+    def split(self, text: str) -> tuple[Statement, ...]: ...
+
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
+
+
+class CachedPlanner:
+    """Remembers what `plan` said; refusals are remembered too, since they are as pure as plans."""
+
+    def __init__(self, names: frozenset[str], plan: PlanFunction) -> None:
+        self.names = names
+        self._plan = plan
+        self._split = lru_cache(TEXTS)(_caught(lambda text: split(text, names)))
+        self._plans = lru_cache(PLANS)(_caught(self._fresh))
+
+    def split(self, text: str) -> tuple[Statement, ...]:
+        return _unpacked(self._split(text))
+
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+        return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
+
+    def _fresh(
+        self, statement: Statement, role: _RoleKey, settings: tuple[tuple[str, str | None], ...], types: tuple[str, ...]
+    ) -> Plan:
+        if statement.kind in ("other", "prepare"):
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED,
+                "this statement is not supported over private tables",
+                position=1,
+                hint="Private tables are read by SELECT, EXPLAIN, COPY (SELECT ...) TO STDOUT, DECLARE CURSOR and "
+                "CREATE TEMP TABLE ... AS only; prepare statements through the protocol of your driver.",
+            )
+        return self._plan(statement, role.role, dict(settings), types)
+
+
+class _RoleKey:
+    """A role by its name: within one dataset the name says it all."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __hash__(self) -> int:
+        return hash(self.role.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _RoleKey) and other.role.name == self.role.name
+
+
+def _caught(function: Callable[..., T]) -> Callable[..., T | Refusal]:
+    def call(*arguments: Hashable) -> T | Refusal:
+        try:
+            return function(*arguments)
+        except Refusal as refusal:
+            return refusal
+
+    return call
+
+
+def _unpacked(value: T | Refusal) -> T:
+    if isinstance(value, Refusal):
+        raise Refusal(value.sqlstate, value.message, value.position, value.detail, value.hint)
+    return value
+
+
+def private_names(policy: Policy) -> frozenset[str]:
+    """Bare names of private tables, and of views, which may read them."""
+    tables = {t.name.name for t in policy.tables.values() if not t.public}
+    return frozenset(tables | {view.name for view in policy.views})
+
+
+def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect) -> Planner:
+    """The planner of one dataset. Imported late: it is the heaviest part of the program."""
+    from dpproxy.plan.planner import planning  # type: ignore[import-not-found,unused-ignore]
+
+    plan: PlanFunction = planning(policy, catalog, dialect)
+    return CachedPlanner(private_names(policy), plan)
+
+
+def literal(dialect: Dialect, type_: str, text: str | None) -> str:
+    """A value as a literal of an engine: what `Template.render` needs. Raises ValueError."""
+    from dpproxy.plan.engines import engine  # type: ignore[attr-defined,unused-ignore]
+
+    rendered: str = engine(dialect).literal(type_, text)
+    return rendered

@@ -1,0 +1,194 @@
+"""A statement over private tables on its way through the facade: described, planned, fitted, bound.
+
+Knows: plans, the extended protocol. Must not know: how answers are made, which messages the client sent. The original
+is parsed and described first, so that names, privileges, types and errors are PostgreSQL's own; it is never executed.
+The outer query is executed in its place, with the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.model import Plan
+from dpproxy.session.answer import Literals, StatementFailed, internal
+from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.oids import array_oid, type_name
+from dpproxy.session.outer import array_constant, same_columns, with_literals, wrapped
+from dpproxy.session.settings import NAMES, SELECT_LIST, Settings, read_settings
+from dpproxy.session.talk import Talk
+from dpproxy.sql.statements import Statement
+from dpproxy.wire import backend as back
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.backend import Field
+
+INNER = "dpproxy_inner"
+"""The SELECT inside a DECLARE, COPY or CREATE TABLE AS, which PostgreSQL does not describe by itself."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the facade says of the original. `fields` is None for a statement without columns."""
+
+    oids: tuple[int, ...]
+    fields: tuple[Field, ...] | None
+    settings: Settings
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(map(type_name, self.oids))
+
+
+@dataclass(frozen=True)
+class Private:
+    """A prepared statement over private tables. `outer` is parsed on the facade under the name `internal`."""
+
+    statement: Statement
+    look: Look
+    plan: Plan
+    internal: str
+    outer: str
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """Types of the arrays that follow the client's parameters."""
+        return ("text",) if self.statement.kind == "explain" else tuple(a.type for a in self.plan.arrays)
+
+    @property
+    def inlined(self) -> bool:
+        """Utility statements take no parameters: the arrays are written into the text."""
+        return self.statement.kind in ("copy", "cursor", "create_table_as")
+
+    def text(self, literals: Sequence[bytes]) -> str:
+        """The utility statement around the outer query with its arrays written out."""
+        first = len(self.look.oids) + 1
+        constants = {
+            first + i: array_constant(literal, element)
+            for i, (literal, element) in enumerate(zip(literals, self.elements, strict=True))
+        }
+        return f"{self.statement.prefix}{with_literals(self.outer, constants)}{self.statement.suffix}"
+
+
+async def look(talk: Talk, parses: bytes, count: int, described: str) -> Look:
+    """Send the Parse messages (`count` of them), describe one, read the settings. Raises StatementFailed, Refusal."""
+    before = parses + front.describe("S", described)
+    row, replies = await talk.ask_row(f"SELECT {SELECT_LIST}", before=before, completions=count + 1)
+    oids = back.read_parameter_description(replies.payloads(b"t")[0])
+    fields = replies.payloads(b"T")
+    return Look(oids, back.read_row_description(fields[0]) if fields else None, read_settings(row))
+
+
+def inner_text(statement: Statement) -> str:
+    """The query of a statement at its place in the client's text, so that PostgreSQL's positions are the client's."""
+    return " " * (statement.offset + len(statement.prefix)) + statement.query
+
+
+async def fit(
+    talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal_name: str
+) -> Private:
+    """Plan, and parse the outer query under `internal_name` with the original's columns. Raises Refusal."""
+    check_explain(statement)
+    plan = planned(dataset, asker, statement, look)
+    arrays = len(look.oids) + 1
+    outer = (
+        f'SELECT pg_catalog.unnest(${arrays}::text[]) AS "QUERY PLAN"' if statement.kind == "explain" else plan.outer
+    )
+    private = Private(statement, look, plan, internal_name, outer)
+    try:
+        fields = await _parse_outer(talk, private, outer)
+        if statement.kind != "explain" and look.fields is not None and not same_columns(look.fields, fields):
+            outer = wrapped(outer, look.fields, await _type_names(talk, look.fields))
+            fields = await _parse_outer(talk, private, outer)
+            if not same_columns(look.fields, fields):
+                raise RuntimeError("the outer query has other columns than the original")
+    except (StatementFailed, RuntimeError, ValueError, KeyError) as error:
+        detail = back.read_report(error.raw[5:]) if isinstance(error, StatementFailed) else None
+        raise internal(error, outer_error=detail) from error
+    return Private(statement, look, plan, internal_name, outer)
+
+
+def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) -> Plan:
+    """The plan; a refusal's position is moved to its place in the client's text."""
+    try:
+        return dataset.planner.plan(statement, asker.role, look.settings, look.types)
+    except Refusal as r:
+        at = None if r.position is None else r.position + statement.offset + len(statement.prefix)
+        raise Refusal(r.sqlstate, r.message, at, r.detail, r.hint) from None
+    except Exception as error:
+        raise internal(error) from error
+
+
+def check_explain(statement: Statement) -> None:
+    """Only what can be told from a plan. Raises Refusal."""
+    options = set(statement.options)
+    if statement.kind == "explain" and options & {"ANALYZE", "ANALYSE", "FORMAT"} and "TEXT" not in options:
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "EXPLAIN over private tables shows the plan as text, and does not run it",
+            position=statement.offset + 1,
+            hint="Write EXPLAIN SELECT ... without ANALYZE and FORMAT.",
+        )
+
+
+async def _parse_outer(talk: Talk, private: Private, outer: str) -> tuple[Field, ...]:
+    oids = outer_oids(private)
+    name = private.internal
+    data = front.close("S", name) + front.parse(name, outer, oids) + front.describe("S", name)
+    fields = (await talk.ask(data, 3)).payloads(b"T")
+    return back.read_row_description(fields[0]) if fields else ()
+
+
+def outer_oids(private: Private) -> list[int]:
+    """Types of the outer query's parameters: the client's, then the arrays. Raises KeyError for an unknown one."""
+    return [*private.look.oids, *map(array_oid, private.elements)]
+
+
+async def _type_names(talk: Talk, fields: Sequence[Field]) -> list[str]:
+    calls = ", ".join(f"pg_catalog.format_type({f.type}, {f.modifier})" for f in fields)
+    row, _ = await talk.ask_row(f"SELECT {calls}")
+    return [(name or b"").decode() for name in row]
+
+
+async def client_values(
+    talk: Talk, private: Private, name: str, values: Sequence[bytes | None], formats: Sequence[int]
+) -> tuple[list[str | None], Settings]:
+    """PostgreSQL's text forms of the client's parameters, and the settings of this moment.
+
+    The client's own statement is described on the way: it may be gone (DISCARD ALL). Raises StatementFailed.
+    """
+    calls = [f"dpproxy.text_form(${i + 1})" for i in range(len(private.look.oids))]
+    row, _ = await talk.ask_row(
+        f"SELECT {', '.join([*calls, SELECT_LIST])}",
+        private.look.oids,
+        values,
+        formats,
+        before=front.describe("S", name),
+        completions=1,
+    )
+    texts = [None if v is None else v.decode() for v in row[: len(calls)]]
+    return texts, read_settings(row[-len(NAMES) :])
+
+
+async def evaluate(
+    talk: Talk,
+    private: Private,
+    values: Sequence[bytes | None],
+    formats: Sequence[int],
+    inputs: Sequence[int],
+    literals: Literals,
+) -> list[str | None]:
+    """Inputs of a plan as text; arrays that are not yet released are NULL. Raises StatementFailed."""
+    chosen = [private.plan.inputs[i] for i in inputs]
+    calls = ", ".join(f"dpproxy.text_form(({given.sql})::{given.type})" for given in chosen)
+    row, _ = await talk.ask_row(
+        f"SELECT {calls}", outer_oids(private), [*values, *literals], all_formats(formats, len(values), len(literals))
+    )
+    return [None if v is None else v.decode() for v in row]
+
+
+def all_formats(formats: Sequence[int], values: int, arrays: int) -> list[int]:
+    """One format for each parameter: the client's, then text for the arrays."""
+    if len(formats) <= 1:
+        formats = [formats[0] if formats else 0] * values
+    return [*formats, *[0] * arrays]

@@ -1,0 +1,100 @@
+"""The listening side: connections, their number, cancel keys, the facade behind them.
+
+Knows: sockets, sessions, datasets by name. Must not know: statements. One server serves every dataset on one port; it
+owns neither facade nor ledgers nor engines: who starts them stops them (`cli`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from dpproxy.session.client import ClientSession
+from dpproxy.session.dataset import Dataset
+from dpproxy.session.door import Door
+
+CONNECTIONS = 500  # of all users together; the facade needs 1.4 MB for each
+CONNECTIONS_PER_USER = 200
+DRAIN_SECONDS = 5.0  # for statements that run when the server is told to stop
+
+
+class Server:
+    """`facade_socket` is asked at each connection: a facade that was rebuilt may have moved."""
+
+    def __init__(
+        self,
+        datasets: Mapping[str, Dataset],
+        facade_socket: Callable[[], str],
+        *,
+        connections: int = CONNECTIONS,
+        per_user: int = CONNECTIONS_PER_USER,
+    ) -> None:
+        self.secret = secrets.token_bytes(32)
+        self._datasets = datasets
+        self._socket = facade_socket
+        self._connections = connections
+        self._per_user = per_user
+        self._doors: set[Door] = set()
+        self._sessions: dict[int, ClientSession] = {}
+        self._users: Counter[str] = Counter()
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept connections; returns the port (0 asks for a free one). Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: Door(self), host, port, backlog=1024)
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def stop(self, drain: float = DRAIN_SECONDS) -> None:
+        """No new connections; idle sessions are told to go, busy ones after `drain` seconds."""
+        if self._listener is not None:
+            self._listener.close()
+        for door in list(self._doors):
+            door.abort()
+        deadline = asyncio.get_running_loop().time() + drain
+        while self._sessions:
+            over = asyncio.get_running_loop().time() >= deadline
+            for session in list(self._sessions.values()):
+                if over or session.idle:
+                    session.fatal("57P01", "terminating connection due to administrator command")
+            if over:
+                break
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0)
+
+    @property
+    def facade_socket(self) -> str:
+        return self._socket()
+
+    def dataset(self, name: str) -> Dataset | None:
+        return self._datasets.get(name)
+
+    def admit(self, user: str | None) -> bool:
+        if user is None:
+            return len(self._sessions) < self._connections and len(self._doors) <= 2 * self._connections
+        return len(self._sessions) < self._connections and self._users[user] < self._per_user
+
+    def entered(self, door: Door) -> None:
+        self._doors.add(door)
+
+    def left(self, door: Door) -> None:
+        self._doors.discard(door)
+
+    def opened(self, session: ClientSession) -> None:
+        while session.key[0] in self._sessions:
+            session.renew_key()
+        self._sessions[session.key[0]] = session
+        self._users[session.asker.user.name] += 1
+
+    def closed(self, session: ClientSession) -> None:
+        if self._sessions.pop(session.key[0], None) is not None:
+            self._users[session.asker.user.name] -= 1
+
+    def cancel(self, pid: int, secret: bytes) -> None:
+        """Silent when the key is wrong, as in PostgreSQL."""
+        session = self._sessions.get(pid)
+        if session is not None and hmac.compare_digest(session.key[1], secret):
+            session.cancel()

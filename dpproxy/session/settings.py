@@ -1,0 +1,45 @@
+"""The session's settings as the facade holds them, read just before they matter.
+
+Knows: names of settings. Must not know: what the planner makes of them. They are read from the facade at each private
+statement since only it knows what SET, SET LOCAL, ROLLBACK and RESET have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+
+NAMES = (
+    "dpproxy.epsilon",
+    "dpproxy.confidence",
+    "dpproxy.reuse",
+    "dpproxy.other",
+    "dpproxy.notices",
+    "TimeZone",
+    "search_path",
+    "client_encoding",
+)
+
+SELECT_LIST = ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in NAMES)
+
+Settings = Mapping[str, str | None]
+"""By name; None when unset (an empty text is what a placeholder is left with after ROLLBACK)."""
+
+
+def read_settings(values: Sequence[bytes | None]) -> Settings:
+    """Raises Refusal when the client's encoding would garble the arrays the proxy adds."""
+    settings = {name: value.decode() if value else None for name, value in zip(NAMES, values, strict=True)}
+    if settings["client_encoding"] not in ("UTF8", "SQL_ASCII"):
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "private tables can only be queried with client_encoding UTF8",
+            hint="SET client_encoding = 'UTF8';",
+        )
+    return MappingProxyType(settings)
+
+
+def is_off(value: str | None) -> bool:
+    """PostgreSQL's spellings of a false boolean."""
+    return value is not None and value.lower() in ("off", "false", "no", "0", "f", "n", "of")

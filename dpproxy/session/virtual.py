@@ -1,0 +1,89 @@
+"""The virtual schema `dpproxy`: what a role may see of its budget, its answers and its policy.
+
+Knows: policies, catalogs, standings. Must not know: data; nothing here depends on a private row. Columns are in the
+order of `facade.ddl.VIRTUAL`; values are PostgreSQL's text forms.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+
+from dpproxy.budget.ledger import Standing, decimal
+from dpproxy.facade.ddl import column_type, readable, visible_columns
+from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy
+from dpproxy.session.dataset import Asker, Dataset, limit
+
+Row = tuple[str | None, ...]
+
+
+def virtual_columns(table: str, dataset: Dataset, asker: Asker) -> list[list[str | None]]:
+    """All rows of one virtual table, column by column. Raises KeyError for a table that does not exist."""
+    width, rows = _TABLES[table]
+    found = list(rows(dataset, asker))
+    return [[row[i] for row in found] for i in range(width)]
+
+
+def _budget(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    """The role's account alone: what others spent of the dataset's is not this role's business."""
+    at = dt.datetime.now(dt.UTC)
+    role = asker.role
+    yield _standing(
+        role.name, dataset.ledger.standing(dataset.policy.dataset, "role", role.name, limit(role.budget), at)
+    )
+
+
+def _standing(role: str, s: Standing) -> Row:
+    epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
+    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
+    return (role, s.scope, *epsilon, *delta, s.window, s.resets.isoformat() if s.resets else None)
+
+
+def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    for a in reversed(dataset.answered):
+        if a.role == asker.role.name:
+            amounts = (decimal(a.epsilon, MICRO), decimal(a.delta, ATTO))
+            yield (a.asked.isoformat(), *amounts, str(a.measurements), "t" if a.reused else "f", a.statement)
+
+
+def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    for table in _readable(dataset, asker):
+        if table.public:
+            yield str(table.name), "public", None, None, None
+        else:
+            groups = None if table.bounds.groups is None else str(table.bounds.groups)
+            note = f"at most one row per {dataset.policy.unit_name}" if table.one else None
+            yield str(table.name), "private", str(table.bounds.rows), groups, note
+
+
+def _policy(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    for table in _readable(dataset, asker):
+        shape = dataset.catalog.tables.get(table.name)
+        for column in visible_columns(table, shape) if shape else ():
+            rule = table.columns.get(column.name)
+            low, high, values, note = _rule(rule)
+            kind = "public" if table.public else str(rule.role if rule else ColumnRole.UNIT)
+            yield str(table.name), column.name, kind, column_type(column), low, high, values, note
+
+
+def _rule(rule: ColumnPolicy | None) -> Row:
+    if rule is None:
+        return None, None, None, None
+    low, high = (str(rule.range[0]), str(rule.range[1])) if rule.range else (None, None)
+    values = ", ".join(map(str, rule.values)) if rule.values is not None else None
+    note = f"resolution {rule.resolution}" if rule.resolution is not None else None
+    return low, high, values, note
+
+
+def _readable(dataset: Dataset, asker: Asker) -> Iterator[TablePolicy]:
+    return (t for t in dataset.policy.tables.values() if readable(asker.role, t.name))
+
+
+_TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
+    "budget": (9, _budget),
+    "answers": (6, _answers),
+    "policy": (8, _policy),
+    "tables": (5, _tables),
+}
+
+__all__: Sequence[str] = ["virtual_columns"]
