@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)  # not frozen: `contextlib` sets `__traceback__` on what passes through it
 class Refusal(Exception):
-    """An ordinary PostgreSQL error, decided before any data is touched.
+    """An ordinary PostgreSQL error, decided before any data is touched. A value all the same: never changed.
 
     `position` is 1-based, in characters of the statement text, as on the wire; None when unknown.
     `hint` says what to write instead.

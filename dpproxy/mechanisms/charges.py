@@ -1,8 +1,8 @@
 """Before any noise is drawn: does the measurement's charge cover it?
 
 Knows: a `Measurement`'s numbers, the formulas of `plan.loss`, what a source of noise says of itself. Must not know:
-data, answers. The planner computed every charge; here each is computed again from the noise that will really be drawn, by
-formula in exact rationals and by the library's own `map()`, and a plan that charges less is refused whole.
+data, answers. The planner computed every charge; here each is computed again from the noise that will really be drawn,
+by formula in exact rationals and by the library's own `map()`, and a plan that charges less is refused whole.
 """
 
 from __future__ import annotations

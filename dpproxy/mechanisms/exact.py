@@ -40,13 +40,15 @@ class Exact:
     def __eq__(self, other: Never) -> Never:  # type: ignore[override]
         raise TypeError("an Exact cannot be compared")
 
+    def __ne__(self, other: Never) -> Never:  # type: ignore[override]
+        raise TypeError("an Exact cannot be compared")
+
+    # None rather than a method that raises: to a type checker, too, an Exact is then not iterable and not hashable
+    __iter__ = None
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> Never:
         raise TypeError("an Exact has no truth value")
-
-    def __iter__(self) -> Never:
-        raise TypeError("an Exact cannot be iterated")
 
     def __str__(self) -> Never:
         raise TypeError("an Exact cannot be printed")

@@ -33,6 +33,7 @@ Bools = npt.NDArray[np.bool_]
 Entropy = Callable[[int], bytes]  # like os.urandom
 
 WORD = 32
+_BROKEN = 512
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,13 @@ def _words(count: int, entropy: Entropy) -> npt.NDArray[np.uint32]:
 
 
 def _settle(coin: Coin, drawn: int, bits: int, entropy: Entropy) -> bool:
-    """Whether a uniform number in [0, 1) whose first `bits` bits are `drawn` is below p."""
+    """Whether a uniform number in [0, 1) whose first `bits` bits are `drawn` is below p.
+
+    Raises RuntimeError after 512 equal bits: no generator does that.
+    """
     while drawn == (limit := coin.bits(bits)):
+        if bits >= _BROKEN:
+            raise RuntimeError("the random generator is broken")
         drawn = drawn << WORD | int.from_bytes(entropy(WORD // 8), "little")
         bits += WORD
     return drawn < limit

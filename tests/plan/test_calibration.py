@@ -1,0 +1,184 @@
+"""Scales, conversions, thresholds and intervals against formulas computed another way (floats, sums over the pmf)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import rdp_privacy_accountant
+from scipy import stats
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.calibration import (
+    ATTO,
+    MAX_SCALE,
+    MIN_SCALE,
+    gaussian_sigma,
+    interval,
+    laplace_scale,
+    rho_for,
+    tail_point,
+    threshold,
+)
+from dpproxy.plan.rigorous import (
+    exp_bounds,
+    floor_log2,
+    ln_bounds,
+    normal_tail_bounds,
+    round_down,
+    round_up,
+    sqrt_bounds,
+)
+
+
+def laplace_tail(scale: float, t: int) -> float:
+    """P(X >= t) by summing the pmf."""
+    q = math.exp(-1 / scale)
+    return math.fsum((1 - q) / (1 + q) * q**x for x in range(t, t + int(60 * scale) + 60))
+
+
+def gaussian_tail(sigma: float, t: int) -> float:
+    reach = int(15 * sigma) + 5
+    weights = [math.exp(-(x * x) / (2 * sigma * sigma)) for x in range(reach)]
+    return math.fsum(weights[t:]) / (2 * math.fsum(weights) - 1)
+
+
+def test_laplace_scale() -> None:
+    assert laplace_scale(1, 1, 100_000) == 10
+    assert laplace_scale(5, 3, 300_000) == 50
+    for l0, linf, epsilon in [(1, 1, 300_000), (7, 12345, 999_999), (1000, 10**9, 999), (1, 1, 10**15)]:
+        scale, exact = laplace_scale(l0, linf, epsilon), Fraction(l0 * linf * 10**6, epsilon)
+        assert exact <= scale <= exact * (1 + Fraction(1, 2**39))
+        assert Fraction(float(scale)) == scale  # a double holds it
+
+
+def test_scales_have_ends() -> None:
+    assert laplace_scale(1, 0, 100_000) == MIN_SCALE == gaussian_sigma(1, 0, Fraction(1))
+    assert laplace_scale(1, 1, 10**20) == MIN_SCALE
+    assert laplace_scale(1, MAX_SCALE, 10**6) == MAX_SCALE
+    for too_much in (lambda: laplace_scale(1, MAX_SCALE, 10**5), lambda: gaussian_sigma(2, 2**62, Fraction(1))):
+        with pytest.raises(Refusal):
+            too_much()
+
+
+@pytest.mark.parametrize("amounts", [(0, 1, 1), (1, -1, 1), (1, 1, 0), (1, 1, -5)])
+def test_amounts_are_positive(amounts: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        laplace_scale(*amounts)
+    with pytest.raises(ValueError, match="positive"):
+        gaussian_sigma(amounts[0], amounts[1], Fraction(amounts[2]))
+
+
+def test_gaussian_sigma() -> None:
+    for l0, linf, rho in [(1, 1, Fraction(1, 2)), (7, 3, Fraction(1, 100)), (10**6, 10**6, Fraction(3, 7))]:
+        sigma = gaussian_sigma(l0, linf, rho)
+        assert Fraction(l0 * linf * linf) / (2 * sigma * sigma) <= rho
+        assert float(sigma) == pytest.approx(linf * math.sqrt(l0 / (2 * rho)), rel=1e-11)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 5.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-15])
+def test_rho_is_within_and_near_the_best(epsilon: float, delta: float) -> None:
+    """By dp-accounting's RDP accountant (another implementation of the same conversion, in floats)."""
+    rho = rho_for(round(epsilon * 10**6), round(delta * ATTO))
+    orders = [1 + 10 ** (k / 40) for k in range(-120, 240)]
+
+    def spent(rho: float) -> float:
+        accountant = rdp_privacy_accountant.RdpAccountant(orders)
+        accountant.compose(dp_event.GaussianDpEvent(1 / math.sqrt(2 * rho)))
+        return accountant.get_epsilon(delta)
+
+    assert spent(float(rho)) == pytest.approx(epsilon, rel=2e-3)
+    assert float(rho) > (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2
+    # nor more than exact Gaussian noise could have (Balle & Wang 2018)
+    mu = math.sqrt(2 * float(rho))
+    exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    assert exact <= delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1), (-1, 1), (1, 0), (1, ATTO)])
+def test_rho_needs_both(epsilon: int, delta: int) -> None:
+    with pytest.raises(ValueError, match="between"):
+        rho_for(epsilon, delta)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(10), Fraction(123456, 1000)])
+@pytest.mark.parametrize("l0", [1, 5])
+@pytest.mark.parametrize("delta", [ATTO // 100, ATTO // 10**6, ATTO // 10**9])
+def test_threshold_by_enumeration(scale: Fraction, l0: int, delta: int) -> None:
+    """tau holds the delta of a lone group, and tau - 1 would not: for both mechanisms, with min_units as a shift."""
+    wanted = delta / ATTO / l0
+    for mechanism, tail in (("laplace", laplace_tail), ("gaussian", gaussian_tail)):
+        tau = threshold(scale, l0, delta, 10, mechanism)
+        assert tail(float(scale), tau - 10) <= wanted * (1 + 1e-9)
+        slack = 1.01 if mechanism == "gaussian" else 1 + 1e-9  # large sigma: the bound is within 1 % of the tail
+        assert tau == 11 or tail(float(scale), tau - 11) * slack > wanted
+        assert threshold(scale, l0, delta, 1, mechanism) == tau - 9
+
+
+def test_threshold_by_the_textbook() -> None:
+    """1 + ln(l0 / (2 delta)) * l0 / epsilon for continuous noise (Wilson et al. 2020), to the step of the grid."""
+    for l0, epsilon, delta in [(1, 0.1, 1e-6), (10, 1.0, 1e-9), (100, 0.5, 1e-12)]:
+        tau = threshold(laplace_scale(l0, 1, round(epsilon * 10**6)), l0, round(delta * ATTO), 1)
+        assert abs(tau - (1 + l0 / epsilon * math.log(l0 / (2 * delta)))) <= 1.5
+
+
+def test_threshold_of_certainty_is_still_a_threshold() -> None:
+    assert threshold(Fraction(10), 1, ATTO, 5) > 5
+    for amounts in [(0, 1, 1), (1, 0, 1), (1, 1, 0)]:
+        with pytest.raises(ValueError, match="positive"):
+            threshold(Fraction(1), *amounts)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(3), Fraction(12), Fraction(13), Fraction(300)])
+@pytest.mark.parametrize("confidence", [Fraction(1, 2), Fraction(95, 100), Fraction(999, 1000)])
+def test_interval_by_enumeration(scale: Fraction, confidence: Fraction) -> None:
+    for mechanism, tail in (("laplace", laplace_tail), ("gaussian", gaussian_tail)):
+        half = interval(mechanism, scale, confidence)
+        outside = float(1 - confidence)
+        assert 2 * tail(float(scale), half + 1) <= outside * (1 + 1e-9)
+        assert half == 0 or 2 * tail(float(scale), half) * (1.01 if mechanism == "gaussian" else 1.000001) > outside
+
+
+def test_interval_of_huge_sigma_is_the_normal_one() -> None:
+    assert interval("gaussian", Fraction(10**12), Fraction(95, 100)) == pytest.approx(1.959963985e12, rel=1e-9)
+
+
+@pytest.mark.parametrize("p", [Fraction(0), Fraction(1, 2), Fraction(-1), Fraction(2)])
+def test_tails_are_below_half(p: Fraction) -> None:
+    with pytest.raises(ValueError, match="between"):
+        tail_point("laplace", Fraction(1), p)
+
+
+def test_bounds_hold_what_they_bound() -> None:
+    """Against values to 40 places (from tables), and each other: exp(ln x) = x, sqrt(x)**2 = x."""
+    e = Fraction("2.7182818284590452353602874713526624977572")
+    ln2 = Fraction("0.6931471805599453094172321214581765680755")
+    for (low, high), value in [(exp_bounds(Fraction(1)), e), (ln_bounds(Fraction(2)), ln2)]:
+        assert low - Fraction(1, 10**39) <= value <= high + Fraction(1, 10**39)
+        assert 0 < high - low < Fraction(1, 10**38)
+    for x in (Fraction(1, 10**30), Fraction(3, 7), Fraction(5), Fraction(10**20, 3)):
+        low, high = ln_bounds(x)
+        assert exp_bounds(low)[0] < x < exp_bounds(high)[1]
+        root_low, root_high = sqrt_bounds(x)
+        assert root_low**2 < x < root_high**2
+    assert exp_bounds(Fraction(0)) == (1, 1)
+    assert exp_bounds(Fraction(-(10**9)))[0] == 0
+    assert 0 < exp_bounds(Fraction(-(10**9)))[1] < Fraction(1, 10**40_000)
+
+
+@pytest.mark.parametrize("z", [0.25, 0.5, 1.0, 2.0, 4.75, 10.0, 20.0])
+def test_normal_tail(z: float) -> None:
+    low, high = normal_tail_bounds(Fraction(z))
+    assert float(low) <= stats.norm.sf(z) * (1 + 1e-12)
+    assert float(high) >= stats.norm.sf(z) * (1 - 1e-12)
+    assert high / low - 1 < (0.04 if z < 0.5 else 0.001)
+
+
+def test_rounding_keeps_the_side() -> None:
+    for x in (Fraction(1, 3), Fraction(10**30, 7), Fraction(1, 10**30), Fraction(8), Fraction(2**40 - 1)):
+        assert round_down(x) <= x <= round_up(x) < x * (1 + Fraction(1, 2**38))
+        assert 2 ** floor_log2(x) <= x < 2 ** (floor_log2(x) + 1)
+    assert round_up(Fraction(8)) == round_down(Fraction(8)) == 8
