@@ -1,0 +1,162 @@
+"""SQL aggregates as basis columns and a formula over their released values (PRIVACY.md section 3, Aggregates).
+
+Knows: which bases each aggregate needs, and the post-processing formula in PostgreSQL's SQL. Must not know: noise, clients.
+A formula refers to basis i as `{i}` (an int8 in grid units) and yields the aggregate's own PostgreSQL type; the facade
+computes it, in exact numeric where PostgreSQL would. What has no sound mechanism here is refused with what to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.expr import Agg, Expr, Ref, Taint
+from dpproxy.plan.facts import facts
+from dpproxy.plan.functions import unsupported
+from dpproxy.plan.measure import BasisSpec, grid_of
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`formula` over the bases, `{0}`.. numbering `bases`; `type` is what PostgreSQL gives the aggregate."""
+
+    bases: tuple[BasisSpec, ...]
+    formula: str
+    type: str
+
+
+def measured(agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], bool]) -> Measured:
+    """The bases and formula of one aggregate. Raises Refusal for what cannot be released."""
+    if agg.name == "count":
+        return _count(agg, label, is_unit)
+    if agg.name in ("sum", "avg"):
+        if agg.distinct:
+            raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", "Aggregate over a subquery grouped by the unit.")
+        return _sum(agg, label) if agg.name == "sum" else _avg(agg, label)
+    raise _refused(agg.name, unit_name)
+
+
+_INSTEAD = {
+    "min": "Use percentile_cont(0.01) once it is available, or bound it by a WHERE clause and count.",
+    "max": "Use percentile_cont(0.99) once it is available, or bound it by a WHERE clause and count.",
+    "string_agg": "Group by the column instead: each value that enough people share becomes a row.",
+    "array_agg": "Group by the column instead: each value that enough people share becomes a row.",
+    "bool_or": "Use count(*) FILTER (WHERE ...) > 0.",
+    "bool_and": "Use count(*) FILTER (WHERE NOT ...) = 0.",
+    "every": "Use count(*) FILTER (WHERE NOT ...) = 0.",
+}
+
+
+def _refused(name: str, unit_name: str) -> Refusal:
+    hint = _INSTEAD.get(name, "Use count, sum, avg or count(DISTINCT ...).")
+    return Refusal(
+        FEATURE_NOT_SUPPORTED, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint
+    )
+
+
+def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
+    value = agg.args[0] if agg.args else None
+    if agg.distinct:
+        if value is None:
+            raise unsupported("count(DISTINCT *)")
+        if is_unit(value):
+            spec = BasisSpec("units", None, agg.where, label)
+        else:
+            spec = BasisSpec("distinct", value, agg.where, label)
+        return Measured((spec,), "GREATEST({0}, 0)", "int8")
+    if value is not None and not facts(value).nullable:
+        value = None
+    return Measured((BasisSpec("count", value, agg.where, label),), "GREATEST({0}, 0)", "int8")
+
+
+def _bounded(agg: Agg) -> Expr:
+    """The argument of a numeric aggregate, with a closed bound. Raises Refusal naming the column and the remedies."""
+    (value,) = agg.args
+    if value.type not in NUMBERS:
+        raise unsupported(f"{agg.name}() of {value.type}")
+    known = facts(value)
+    if known.taint != Taint.NONE and isinstance(value, Ref):
+        raise unsupported(f"{agg.name}() of an identifier")
+    if not known.bound.closed:
+        columns = ", ".join(f'"{c.name}"' for c in _open_columns(value))
+        what = f"column {columns}" if columns else "this expression"
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"{agg.name}() needs bounds, and {what} has none",
+            hint=f"Clamp it in SQL, `{agg.name}(LEAST(GREATEST(x, 0), 100))`, or ask the policy's author for "
+            "a `range` of the column.",
+        )
+    return value
+
+
+def _open_columns(value: Expr) -> list[Ref]:  # the columns to name in the refusal
+    from dpproxy.plan.expr import references
+
+    return [c for c in references(value) if not facts(Ref(c.type, c)).bound.closed]  # type: ignore[misc]
+
+
+def sum_type(type_: str) -> str:
+    return {"int2": "int8", "int4": "int8", "int8": "numeric"}.get(type_, type_)
+
+
+def _sum(agg: Agg, label: str) -> Measured:
+    value = _bounded(agg)
+    lo, hi, grid = grid_of(value)
+    spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
+    return Measured((spec,), _scaled("{0}", grid, sum_type(value.type)), sum_type(value.type))
+
+
+def decimal(value: Fraction) -> str:
+    """A rational with a power-of-ten denominator as a decimal literal."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    digits = 0
+    while (value * 10**digits).denominator != 1:
+        digits += 1
+        if digits > 40:
+            return repr(float(value))
+    whole = abs(value.numerator * 10**digits // value.denominator)
+    text = str(whole).rjust(digits + 1, "0")
+    return f"{'-' if value < 0 else ''}{text[:-digits]}.{text[-digits:]}"
+
+
+def _scaled(text: str, grid: Fraction, type_: str) -> str:
+    if grid == 1:
+        return f"CAST({text} AS {type_})" if type_ != "int8" else text
+    return f"CAST({text} * {decimal(grid)} AS {type_})"
+
+
+def _avg(agg: Agg, label: str) -> Measured:
+    """Count and centred sum: centring halves the sensitivity and keeps the ratio stable when the count is small."""
+    value = _bounded(agg)
+    lo, hi, grid = grid_of(value)
+    middle = (lo + hi) // 2
+    center = middle * grid
+    type_ = "float8" if value.type in FLOATS else "numeric"
+    rows = BasisSpec("count", value if facts(value).nullable else None, agg.where, f"count for {label}")
+    total = BasisSpec("sum", value, agg.where, f"centred sum for {label}", lo - middle, hi - middle, grid, center)
+    step = decimal(grid)
+    ratio = f"{decimal(center)}::numeric + {{1}} * {step}::numeric / GREATEST({{0}}, 1)"
+    formula = f"CAST(LEAST(GREATEST({ratio}, {decimal(lo * grid)}), {decimal(hi * grid)}) AS {type_})"
+    return Measured((rows, total), formula, type_)
+
+
+def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:
+    """The PostgreSQL type of an aggregate or window function inside one unit."""
+    if name in ("count", "row_number", "rank", "dense_rank"):
+        return "int8"
+    if name == "ntile":
+        return "int4"
+    if name == "sum":
+        return sum_type(args[0].type)
+    if name in ("avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"):
+        return "float8" if args[0].type in FLOATS else "numeric"
+    if name in ("bool_or", "bool_and", "every"):
+        return "bool"
+    return args[0].type if args else "int8"
+
+
+__all__ = ["INTEGERS", "Measured", "decimal", "measured", "per_unit_type", "sum_type"]

@@ -1,0 +1,265 @@
+"""Declared domains of group keys: which groups can exist, from policy and public tables alone.
+
+Knows: declared values, ranges, public scans, the conditions every row satisfies. Must not know: private data, engines. If every
+key is a function of declared columns, the possible groups are enumerated by the engine from constants and public tables;
+all of them are returned, so that existence of a group says nothing (PRIVACY.md section 3, Keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpproxy.plan.expr import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Domain,
+    Expr,
+    Lit,
+    Ref,
+    SeriesDomain,
+    TableDomain,
+    ValuesDomain,
+    children,
+    has_subquery,
+    references,
+)
+from dpproxy.plan.facts import facts
+from dpproxy.plan.relation import Rows, Scan
+from dpproxy.plan.render import Renderer
+from dpproxy.sql.types import INTEGERS
+
+MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
+_DAY_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "isoyear"}
+_DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365, "decade": 3652, "century": 36524,
+              "millennium": 365242}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """Keys that share sources: `columns` with value domains, `scans` of public tables, `conditions` on them."""
+
+    keys: tuple[tuple[int, Expr], ...]
+    columns: tuple[tuple[Column, Domain], ...]
+    scans: tuple[Scan, ...]
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The possible groups: the product of the parts. `size`: an upper bound of their number, None if not fixed by policy."""
+
+    parts: tuple[Part, ...]
+    size: int | None
+    width: int
+
+    def render(self, renderer: Renderer) -> str:
+        """`SELECT k0, ... ` of all possible groups."""
+        items: dict[int, str] = {}
+        sources = []
+        for i, part in enumerate(self.parts):
+            alias = f"g{i}"
+            sources.append(f"({_part_text(part, renderer)}) AS {alias}")
+            items.update({index: f"{alias}.k{index} AS k{index}" for index, _ in part.keys})
+        return f"SELECT {', '.join(items[i] for i in range(self.width))} FROM {' CROSS JOIN '.join(sources)}"
+
+
+def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
+    """The domain of a grouping, None when some key is not declared or there are too many groups."""
+    scans = {s.number: s for s in rows.publics}
+    for key in keys:
+        if has_subquery(key) or not all(_usable(key, c, scans) for c in references(key)):
+            return None
+    parts = _parts(keys, rows, scans)
+    size: int | None = 1
+    for part in parts:
+        part_size = _size(part)
+        size = None if size is None or part_size is None else size * part_size
+    if size is not None and size > MAX_CELLS:
+        return None
+    return Dense(tuple(parts), size, len(keys))
+
+
+def _usable(key: Expr, column: Column, scans: dict[int, Scan]) -> bool:
+    domain = column.domain
+    if isinstance(domain, TableDomain):
+        return domain.scan in scans
+    if isinstance(domain, SeriesDomain):
+        return _series(key, column) is not None
+    return domain is not None
+
+
+def _series(key: Expr, column: Column) -> SeriesDomain | None:
+    """The series that reaches every value `key` can take: days, or hours where the key looks at hours."""
+    domain = column.domain
+    assert isinstance(domain, SeriesDomain)
+    if domain.kind == "int" or column.type == "date":
+        return domain
+    step = _granularity(key, column)
+    if step == "day":
+        return domain
+    if step == "hour":
+        return SeriesDomain(domain.lo * 24, domain.hi * 24 + 23, "hour", domain.nulls)
+    return None
+
+
+def _granularity(expr: Expr, column: Column) -> str | None:
+    """The finest time step a key looks at in `column`; None when it looks at the instant itself."""
+    if isinstance(expr, Ref):
+        return None if expr.column == column else "day"
+    if column not in references(expr):
+        return "day"
+    if isinstance(expr, Call):
+        inner = expr.args[-1]
+        if expr.op in _DAY_PARTS or (expr.op == "trunc_time" and _unit(expr) in _DAY_UNITS):
+            return "day" if _plain(inner, column) else _granularity(inner, column)
+        if (expr.op == "hour" or (expr.op == "trunc_time" and _unit(expr) == "hour")) and _plain(inner, column):
+            return "hour"
+    if isinstance(expr, Cast) and expr.type == "date" and _plain(expr.arg, column):
+        return "day"
+    steps = [_granularity(child, column) for child in children(expr)]
+    if None in steps or not steps:
+        return None
+    return "hour" if "hour" in steps else "day"
+
+
+def _plain(expr: Expr, column: Column) -> bool:
+    while isinstance(expr, Cast) and expr.type in ("timestamp", "timestamptz", "date"):
+        expr = expr.arg
+    return isinstance(expr, Ref) and expr.column == column
+
+
+def _unit(expr: Call) -> str:
+    unit = expr.args[0]
+    return unit.text or "" if isinstance(unit, Lit) else ""
+
+
+def _parts(keys: Sequence[Expr], rows: Rows, scans: dict[int, Scan]) -> list[Part]:
+    """Group keys by the sources they share, sources being joined by conditions between public tables."""
+    owner = {c.id: s.number for s in scans.values() for c in s.columns}
+    links = _linked_scans(rows, owner)
+    groups: list[tuple[set[int], set[Column], list[tuple[int, Expr]]]] = []
+    for index, key in enumerate(keys):
+        columns = {c for c in references(key) if c.id not in owner}
+        numbers = set().union(*(links[owner[c.id]] for c in references(key) if c.id in owner)) if owner else set()
+        mine = (numbers, columns, [(index, key)])
+        rest = []
+        for group in groups:
+            if group[0] & mine[0] or group[1] & mine[1]:
+                mine = (group[0] | mine[0], group[1] | mine[1], group[2] + mine[2])
+            else:
+                rest.append(group)
+        groups = [*rest, mine]
+    return [_part(numbers, columns, members, rows, scans) for numbers, columns, members in groups]
+
+
+def _linked_scans(rows: Rows, owner: dict[int, int]) -> dict[int, set[int]]:
+    links = {n: {n} for n in owner.values()}
+    for condition in rows.conditions:
+        ids = [c.id for c in references(condition)]
+        if ids and all(i in owner for i in ids):
+            merged = set().union(*(links[owner[i]] for i in ids))
+            for n in merged:
+                links[n] = merged
+    return links
+
+
+def _part(
+    numbers: set[int], columns: set[Column], keys: list[tuple[int, Expr]], rows: Rows, scans: dict[int, Scan]
+) -> Part:
+    members = tuple(scans[n] for n in sorted(numbers))
+    known = {c.id for s in members for c in s.columns} | {c.id for c in columns}
+    conditions = tuple(
+        c
+        for c in rows.conditions
+        if references(c)
+        and all(r.id in known for r in references(c))
+        and all(_condition_fits(c, r) for r in references(c))
+        and not has_subquery(c)
+    )
+    domains = []
+    for column in sorted(columns, key=lambda c: c.id):
+        domain = column.domain
+        assert domain is not None
+        if isinstance(domain, SeriesDomain):
+            steps = [_series(key, column) for _, key in keys if column in references(key)]
+            domain = next((s for s in steps if s is not None and s.kind == "hour"), steps[0])
+            assert domain is not None
+        domains.append((column, domain))
+    return Part(tuple(keys), tuple(domains), members, conditions)
+
+
+def _condition_fits(condition: Expr, column: Column) -> bool:
+    """A condition on instants must not be tried on the days that stand for them, unless it looks at days only."""
+    if not isinstance(column.domain, SeriesDomain) or column.type in (*INTEGERS, "date"):
+        return True
+    return _granularity(condition, column) == "day"
+
+
+def _size(part: Part) -> int | None:
+    if part.scans:
+        return None
+    product = 1
+    for _, domain in part.columns:
+        product *= len(domain.values) if isinstance(domain, ValuesDomain) else getattr(domain, "size", 1)
+    outputs = 1
+    for _, key in part.keys:
+        own = _outputs(key)
+        outputs = outputs * own if own is not None else product
+    return min(product, outputs)
+
+
+def _outputs(key: Expr) -> int | None:
+    """How many values a key can take, by its form."""
+    if isinstance(key, Case):
+        results = [r for _, r in key.whens] + ([key.default] if key.default is not None else [])
+        if all(isinstance(r, Lit) for r in results):
+            return len(set(results)) + (key.default is None)
+        return None
+    if isinstance(key, Cast) and key.type in ("numeric", "float8", *INTEGERS, "text", "varchar"):
+        return _outputs(key.arg) if not isinstance(key.arg, Ref) else None
+    known = facts(key)
+    if isinstance(key, Call) and key.op == "trunc_time" and known.bound.closed:
+        lo, hi = facts(key.args[1]).bound.ends
+        days = _UNIT_DAYS.get(_unit(key))
+        return int((hi - lo) / (86400 * days)) + 3 if days else None
+    if known.grid == Fraction(1) and known.bound.closed and not isinstance(key, Ref):
+        lo, hi = known.bound.ends
+        return int(hi - lo) + 2
+    if key.type == "bool":
+        return 3
+    return None
+
+
+def _part_text(part: Part, renderer: Renderer) -> str:
+    names: dict[int, str] = {}
+    sources = []
+    for scan in part.scans:
+        block = renderer.block(scan)
+        names.update(block.names)
+        sources.append(block.source)
+    for i, (column, domain) in enumerate(part.columns):
+        sources.append(f"({_values_text(column, domain, renderer)}) AS v{i}")
+        names[column.id] = f"v{i}.v"
+    where = [renderer.expr(c, names) for c in part.conditions]
+    keys = ", ".join(f"{renderer.expr(key, names)} AS k{index}" for index, key in part.keys)
+    text = f"SELECT DISTINCT {keys}"
+    if sources:
+        text += f" FROM {' CROSS JOIN '.join(sources)}"
+    return text + (f" WHERE {' AND '.join(where)}" if where else "")
+
+
+def _values_text(column: Column, domain: Domain, renderer: Renderer) -> str:
+    engine = renderer.engine
+    if isinstance(domain, ValuesDomain):
+        rows = [(engine.literal(column.type, v),) for v in domain.values]
+        return f"SELECT v FROM {engine.values(rows, 'declared', ['v'])}"
+    assert isinstance(domain, SeriesDomain)
+    null = f" UNION ALL SELECT {engine.literal(column.type, None)}" if domain.nulls else ""
+    series = engine.series(domain.lo, domain.hi, domain.kind)
+    text = "v" if domain.kind != "day" or column.type == "date" else "CAST(v AS TIMESTAMP)"
+    return f"SELECT {text} AS v FROM {series} AS series{null}"

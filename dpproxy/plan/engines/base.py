@@ -1,0 +1,182 @@
+"""What a rendering engine must offer, and what is the same in all of them.
+
+Knows: the planner's expressions and SQL's common core. Must not know: policies, measurements. Holes are written as
+`\\x00index:type\\x00`; NUL occurs in no literal, so a finished text splits into a `Template` without escaping.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.expr import (
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Exists,
+    Expr,
+    Hole,
+    InList,
+    InQuery,
+    Lit,
+    Ref,
+    Scalar,
+    Win,
+)
+from dpproxy.plan.model import Dialect, Param, Template
+from dpproxy.plan.relation import Relation
+
+Names = Mapping[int, str]  # column id -> SQL text in scope
+Subquery = Callable[[Relation, tuple[Expr, ...], Names], str]
+
+_HOLE = re.compile("\x00(\\d+):([a-z0-9\\[\\]]+)\x00")
+
+
+def hole(index: int, type_: str) -> str:
+    return f"\x00{index}:{type_}\x00"
+
+
+def template(dialect: Dialect, text: str) -> Template:
+    return Template(dialect, parts(text))
+
+
+def parts(text: str) -> tuple[str | Param, ...]:
+    """A rendered text split at its holes."""
+    found: list[str | Param] = []
+    at = 0
+    for match in _HOLE.finditer(text):
+        if match.start() > at:
+            found.append(text[at : match.start()])
+        found.append(Param(int(match.group(1)), match.group(2)))
+        at = match.end()
+    if at < len(text):
+        found.append(text[at:])
+    return tuple(found)
+
+
+def quote(text: str) -> str:
+    """A string literal (standard_conforming_strings on both engines)."""
+    if "\x00" in text:
+        raise Refusal(FEATURE_NOT_SUPPORTED, "a string contains a NUL character")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quote_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Engine(ABC):
+    """Spells expressions. `subquery` renders a relation as `SELECT exprs FROM ...`; it is set by `render`."""
+
+    dialect: Dialect
+    subquery: Subquery
+
+    def expr(self, expr: Expr, names: Names) -> str:
+        """SQL text of an expression; column ids are looked up in `names` (KeyError is a planner bug)."""
+        match expr:
+            case Ref(column=column):
+                return names[column.id]
+            case Lit(text=text):
+                return self.literal(expr.type, text)
+            case Hole(index=index):
+                return hole(index, expr.type)
+            case Cast():
+                return self.cast(expr, names)
+            case Case():
+                return self.case(expr, names)
+            case InList():
+                return self.in_list(expr, names)
+            case InQuery(args=args, relation=relation, columns=columns, negated=negated):
+                left = ", ".join(self.comparable(a, b, names) for a, b in zip(args, columns, strict=True))
+                inner = self.subquery(relation, columns, names)
+                return f"(({left}) {'NOT IN' if negated else 'IN'} ({inner}))"
+            case Exists(relation=relation, negated=negated):
+                inner = self.subquery(relation, (Lit("int4", "1"),), names)
+                return f"({'NOT ' if negated else ''}EXISTS ({inner}))"
+            case Scalar(relation=relation, value=value):
+                return f"({self.subquery(relation, (value,), names)})"
+            case Call(op=op, args=args):
+                return self.call(op, expr, args, names)
+            case Agg():
+                return self.aggregate(expr, names)
+            case Win():
+                return self.window(expr, names)
+        raise Refusal(FEATURE_NOT_SUPPORTED, "this expression is not supported over private tables")
+
+    def case(self, expr: Case, names: Names) -> str:
+        body = " ".join(
+            f"WHEN {self.expr(test, names)} THEN {self.as_type(result, expr.type, names)}" for test, result in expr.whens
+        )
+        default = f" ELSE {self.as_type(expr.default, expr.type, names)}" if expr.default is not None else ""
+        return f"(CASE {body}{default} END)"
+
+    def in_list(self, expr: InList, names: Names) -> str:
+        items = ", ".join(self.comparable(item, expr.arg, names) for item in expr.items)
+        left = self.comparable(expr.arg, expr.items[0], names) if expr.items else self.expr(expr.arg, names)
+        return f"({left} {'NOT IN' if expr.negated else 'IN'} ({items}))"
+
+    def order(self, order: tuple[tuple[Expr, bool, bool], ...], names: Names) -> str:
+        terms = (
+            f"{self.expr(e, names)} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+            for e, desc, first in order
+        )
+        return ", ".join(terms)
+
+    def window(self, expr: Win, names: Names) -> str:
+        args = ", ".join(self.expr(a, names) for a in expr.args)
+        if expr.name == "count" and not expr.args:
+            args = "*"
+        partition = ", ".join(self.expr(p, names) for p in expr.partition)
+        order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
+        frame = f" {expr.frame}" if expr.frame else ""
+        return f"{expr.name}({args}) OVER (PARTITION BY {partition}{order}{frame})"
+
+    @abstractmethod
+    def literal(self, type_: str, text: str | None) -> str: ...
+
+    @abstractmethod
+    def cast(self, expr: Cast, names: Names) -> str: ...
+
+    @abstractmethod
+    def call(self, op: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str: ...
+
+    @abstractmethod
+    def aggregate(self, expr: Agg, names: Names) -> str:
+        """A per-unit aggregate; never raises on data."""
+
+    @abstractmethod
+    def comparable(self, expr: Expr, other: Expr, names: Names) -> str:
+        """`expr` spelled so that it compares with `other` without an implicit cast that could raise."""
+
+    @abstractmethod
+    def as_type(self, expr: Expr, type_: str, names: Names) -> str:
+        """`expr` in the engine's representation of PostgreSQL type `type_`."""
+
+    @abstractmethod
+    def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
+        """(expr - center) / grid, rounded, clamped to [lo, hi] as a 64-bit integer; NULL for NULL and NaN."""
+
+    @abstractmethod
+    def pick_hash(self, columns: list[str]) -> str:
+        """A deterministic pseudo-random order of a unit's groups."""
+
+    @abstractmethod
+    def wide_sum(self, text: str) -> str:
+        """SUM of 64-bit integers that can't overflow, saturated to +-2**62 and 0 when empty, as a 64-bit integer."""
+
+    @abstractmethod
+    def series(self, lo: int, hi: int, kind: str) -> str:
+        """A FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""
+
+    @abstractmethod
+    def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
+        """A FROM item of constant rows."""
+
+    @abstractmethod
+    def column(self, column: Column, text: str) -> str:
+        """A table's column in the representation expressions expect."""

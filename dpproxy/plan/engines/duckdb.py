@@ -1,0 +1,341 @@
+"""DuckDB's spelling of the planner's expressions, total by construction.
+
+Knows: DuckDB 2's types and what can raise there (integer overflow, division by zero, casts, date arithmetic; floats
+never raise). Must not know: policies. Representation: integers are BIGINT or, where their span may pass it,
+HUGEINT or DOUBLE; NUMERIC computes as DOUBLE (columns keep their DECIMAL until computed with); TIMESTAMPTZ is the
+session's local TIMESTAMP. The rule: an operation whose operands could make DuckDB raise is widened or guarded here.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref
+from dpproxy.plan.facts import facts
+from dpproxy.plan.interval import Interval
+from dpproxy.plan.model import Dialect
+from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
+
+INT64 = 2**63 - 1
+INT128 = 2**126  # below HUGEINT's 2**127 - 1, so that a sum of two still fits
+LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
+
+_TYPES = {
+    "int2": "BIGINT", "int4": "BIGINT", "int8": "BIGINT", "numeric": "DOUBLE", "float4": "DOUBLE", "float8": "DOUBLE",
+    "text": "VARCHAR", "varchar": "VARCHAR", "bpchar": "VARCHAR", "unknown": "VARCHAR", "bool": "BOOLEAN", "date": "DATE",
+    "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP", "interval": "INTERVAL", "uuid": "UUID", "time": "TIME",
+}  # fmt: skip
+
+_SIMPLE = {
+    "is_null": "({0} IS NULL)", "is_not_null": "({0} IS NOT NULL)", "not": "(NOT {0})",
+    "is_true": "({0} IS TRUE)", "is_not_true": "({0} IS NOT TRUE)",
+    "is_false": "({0} IS FALSE)", "is_not_false": "({0} IS NOT FALSE)",
+    "lower": "lower({0})", "upper": "upper({0})", "length": "length({0})", "trim": "trim({0}, {1})",
+    "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})", "replace": "replace({0}, {1}, {2})",
+    "strpos": "strpos({0}, {1})", "reverse": "reverse({0})", "starts_with": "starts_with({0}, {1})",
+    "left": "left({0}, {1})", "right": "right({0}, {1})", "split_part": "split_part({0}, {1}, {2})",
+    "substring": "substring({0}, {1}, {2})", "substring_from": "substring({0}, {1})", "md5": "md5({0})",
+    "lpad": "lpad({0}, {1}, {2})", "rpad": "rpad({0}, {1}, {2})", "strftime": "strftime({0}, {1})",
+    "regex": "regexp_matches({0}, {1})", "iregex": "regexp_matches({0}, {1}, 'i')",
+    "trunc_time": "date_trunc({0}, {1})", "epoch": "epoch({0})",
+    "second": "(EXTRACT(microseconds FROM {0}) / 1000000.0)",
+    "date_diff": "(CAST(epoch({0}) AS BIGINT) - CAST(epoch({1}) AS BIGINT)) // 86400",
+}  # fmt: skip
+_NUMERIC_UNARY = {"abs": "abs({0})", "floor": "floor({0})", "ceil": "ceil({0})", "trunc": "trunc({0})", "neg": "(-{0})"}
+_EXTRACT = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
+_COMPARE = {"=", "<>", "<", "<=", ">", ">="}
+
+
+def representation(expr: Expr) -> str:
+    """The DuckDB type in which an integer expression is computed."""
+    return _width(facts(expr).span) if expr.type in INTEGERS else _TYPES.get(expr.type, "VARCHAR")
+
+
+def _width(span: Interval) -> str:
+    if span.within(INT64):
+        return "BIGINT"
+    if span.within(INT128):
+        return "HUGEINT"
+    return "DOUBLE"
+
+
+class DuckDB(Engine):
+    dialect: Dialect = "duckdb"
+
+    def literal(self, type_: str, text: str | None) -> str:
+        if text is None:
+            return f"CAST(NULL AS {_TYPES.get(type_, 'VARCHAR')})" if type_ != "unknown" else "NULL"
+        if type_ in INTEGERS:
+            value = int(text)
+            return str(value) if abs(value) <= INT64 else f"CAST({value} AS HUGEINT)"
+        if type_ in ("numeric", *FLOATS):
+            return f"CAST({quote(text)} AS DOUBLE)"
+        if type_ == "bool":
+            return "TRUE" if text in ("true", "t") else "FALSE"
+        if type_ == "interval":
+            months, days, micros = text.split()
+            return f"(INTERVAL ({months}) MONTH + INTERVAL ({days}) DAY + INTERVAL ({micros}) MICROSECOND)"
+        if type_ in TEXTS or type_ == "unknown":
+            return quote(text)
+        if type_ in _TYPES:
+            return f"TRY_CAST({quote(text)} AS {_TYPES[type_]})"
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables")
+
+    def number(self, expr: Expr, names: Names, as_: str) -> str:
+        """`expr` as BIGINT, HUGEINT or DOUBLE; `as_` is never narrower than its representation."""
+        text = self.expr(expr, names)
+        if isinstance(expr, Lit) and expr.type in INTEGERS and as_ == "BIGINT":
+            return text
+        if isinstance(expr, Lit) and as_ == "DOUBLE" and expr.type not in INTEGERS:
+            return text
+        return f"CAST({text} AS {as_})"
+
+    def _arithmetic(self, op: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        width = "DOUBLE"
+        if expr.type in INTEGERS:
+            order = ("BIGINT", "HUGEINT", "DOUBLE")
+            needed = [_width(facts(expr).span), *(representation(a) for a in args)]
+            width = max(needed, key=lambda t: order.index(t) if t in order else 2)
+        texts = [self.number(a, names, width) for a in args]
+        if op in _NUMERIC_UNARY:
+            return _NUMERIC_UNARY[op].format(*texts)
+        if op in ("/", "int/", "%"):
+            sign = op
+            if op == "int/":
+                if width == "DOUBLE":
+                    return f"trunc({texts[0]} / NULLIF({texts[1]}, 0))"
+                sign = "//"
+            return f"({texts[0]} {sign} NULLIF({texts[1]}, 0))"
+        return f"({texts[0]} {op} {texts[1]})"
+
+    def call(self, op: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        if op in ("and", "or"):
+            return "(" + f" {op.upper()} ".join(self.expr(a, names) for a in args) + ")"
+        if op in _COMPARE or op in ("is_distinct", "is_not_distinct"):
+            a, b = args
+            sign = {"is_distinct": "IS DISTINCT FROM", "is_not_distinct": "IS NOT DISTINCT FROM"}.get(op, op)
+            return f"({self.comparable(a, b, names)} {sign} {self.comparable(b, a, names)})"
+        if op in ("+", "-", "*", "/", "int/", "%") or op in _NUMERIC_UNARY:
+            return self._arithmetic(op, expr, args, names)
+        if op in _EXTRACT:
+            return f"EXTRACT({op} FROM {self.expr(args[0], names)})"
+        if op in ("coalesce", "least", "greatest"):
+            return f"{op}(" + ", ".join(self.as_type(a, expr.type, names) for a in args) + ")"
+        if op == "nullif":
+            return f"nullif({self.comparable(args[0], args[1], names)}, {self.comparable(args[1], args[0], names)})"
+        if op == "concat":
+            return "(" + " || ".join(self.as_type(a, "text", names) for a in args) + ")"
+        special = getattr(self, f"_op_{op}", None)
+        if special is not None:
+            return str(special(expr, args, names))
+        if op in _SIMPLE:
+            return _SIMPLE[op].format(*(self.expr(a, names) for a in args))
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on DuckDB")
+
+    def _op_round(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, "DOUBLE")
+        digits = self.expr(args[1], names) if len(args) > 1 else "0"
+        if args[0].type in FLOATS and len(args) == 1:
+            return f"round_even({value}, 0)"  # PostgreSQL rounds float8 half to even, numeric half away from zero
+        return f"round({value}, {digits})"
+
+    def _op_trunc(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, "DOUBLE")
+        if len(args) == 1:
+            return f"trunc({value})"
+        scale = f"CAST(1e{int(self.expr(args[1], names))} AS DOUBLE)"
+        return f"(trunc({value} * {scale}) / {scale})"
+
+    def _op_sign(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"CAST(sign({self.number(args[0], names, 'DOUBLE')}) AS BIGINT)"
+
+    def _op_sqrt(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"sqrt(greatest({self.number(args[0], names, 'DOUBLE')}, 0))"
+
+    def _op_ln(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._guarded_log("ln", args, names)
+
+    def _op_log(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._guarded_log("log10", args, names)
+
+    def _guarded_log(self, name: str, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, "DOUBLE")
+        return f"(CASE WHEN {value} > 0 THEN {name}({value}) END)"
+
+    def _op_exp(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"exp(least({self.number(args[0], names, 'DOUBLE')}, 700))"
+
+    def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        base, exponent = (self.number(a, names, "DOUBLE") for a in args)
+        return f"pow({base}, {exponent})"
+
+    def _op_date_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._date_shift("+", args, names)
+
+    def _op_date_sub(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._date_shift("-", args, names)
+
+    def _date_shift(self, sign: str, args: tuple[Expr, ...], names: Names) -> str:
+        """Date plus days, guarded to years 1..9999 and a million days: beyond them DuckDB may raise."""
+        date, days = self.expr(args[0], names), self.expr(args[1], names)
+        guard = f"{date} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' AND {days} BETWEEN -1000000 AND 1000000"
+        return f"(CASE WHEN {guard} THEN {date} {sign} TRY_CAST({days} AS INTEGER) END)"
+
+    def _op_ts_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._ts_shift("+", args, names)
+
+    def _op_ts_sub(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._ts_shift("-", args, names)
+
+    def _ts_shift(self, sign: str, args: tuple[Expr, ...], names: Names) -> str:
+        ts = f"CAST({self.expr(args[0], names)} AS TIMESTAMP)"
+        guard = f"{ts} BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31'"
+        return f"(CASE WHEN {guard} THEN {ts} {sign} {self.expr(args[1], names)} END)"
+
+    def _op_ts_diff(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        a, b = (f"CAST({self.expr(x, names)} AS TIMESTAMP)" for x in args)
+        guard = " AND ".join(f"{t} BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31'" for t in (a, b))
+        return f"(CASE WHEN {guard} THEN {a} - {b} END)"
+
+    def _op_like(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._like("LIKE", args, names)
+
+    def _op_ilike(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._like("ILIKE", args, names)
+
+    def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:
+        value, pattern = self.expr(args[0], names), self.expr(args[1], names)
+        escape = self.expr(args[2], names) if len(args) > 2 else None
+        if isinstance(args[1], Hole):
+            return f"(CASE WHEN NOT contains({pattern}, '\\') THEN {value} {word} {pattern} END)"
+        if escape is None and isinstance(args[1], Lit) and "\\" in (args[1].text or ""):
+            escape = "'\\'"
+        return f"({value} {word} {pattern}{f' ESCAPE {escape}' if escape else ''})"
+
+    def comparable(self, expr: Expr, other: Expr, names: Names) -> str:
+        text = self.expr(expr, names)
+        numbers = (*INTEGERS, "numeric", *FLOATS)
+        if expr.type in numbers and other.type in numbers:
+            if expr.type in INTEGERS and other.type in INTEGERS:
+                return text
+            return self.number(expr, names, "DOUBLE")
+        times = ("date", "timestamp", "timestamptz")
+        if expr.type in times and other.type in times and expr.type != other.type:
+            return f"CAST({text} AS TIMESTAMP)"
+        return text
+
+    def as_type(self, expr: Expr, type_: str, names: Names) -> str:
+        if isinstance(expr, Lit) and expr.text is None:
+            return self.literal(type_, None)
+        if type_ in INTEGERS:
+            return self.expr(expr, names)
+        if type_ in ("numeric", *FLOATS):
+            return self.number(expr, names, "DOUBLE")
+        if type_ in ("timestamp", "timestamptz"):
+            return f"CAST({self.expr(expr, names)} AS TIMESTAMP)"
+        if type_ in TEXTS and expr.type not in (*TEXTS, "unknown"):
+            return self.cast(Cast(type_, expr), names)
+        return self.expr(expr, names)
+
+    def cast(self, expr: Cast, names: Names) -> str:
+        source, target = expr.arg.type, expr.type
+        text = self.expr(expr.arg, names)
+        if target in INTEGERS:
+            return self._cast_int(expr, text)
+        if target in ("numeric", *FLOATS):
+            value = f"TRY_CAST({text} AS DOUBLE)"
+            if target == "float4":
+                return f"CAST(TRY_CAST({value} AS FLOAT) AS DOUBLE)"
+            return f"round({value}, {expr.length[1] if len(expr.length) > 1 else 0})" if expr.length else value
+        if target in TEXTS:
+            value = self._cast_text(expr.arg, text)
+            return f"left({value}, {expr.length[0]})" if expr.length and target != "text" else value
+        if target == "bool" and source in INTEGERS:
+            return f"({text} <> 0)"
+        if target in _TYPES:
+            return text if source == target else f"TRY_CAST({text} AS {_TYPES[target]})"
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables")
+
+    def _cast_int(self, expr: Cast, text: str) -> str:
+        source = expr.arg.type
+        if source == "bool":
+            return f"CAST({text} AS BIGINT)"
+        if source in INTEGERS:
+            narrow = {"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT"}[expr.type]
+            fits = facts(expr.arg).span.within({"int2": 2**15 - 1, "int4": 2**31 - 1, "int8": INT64}[expr.type])
+            return text if fits else f"CAST(TRY_CAST({text} AS {narrow}) AS BIGINT)"
+        if source == "numeric":
+            return f"TRY_CAST(round({text}) AS BIGINT)"
+        return f"TRY_CAST({text} AS BIGINT)"
+
+    def _cast_text(self, arg: Expr, text: str) -> str:
+        if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "bool"):
+            return f"CAST({text} AS VARCHAR)"
+        if arg.type in ("numeric", *FLOATS) and facts(arg).grid == 1:
+            return f"CAST(TRY_CAST({text} AS BIGINT) AS VARCHAR)"
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"casting {arg.type} to text is not supported below an aggregate",
+            hint="Group by the value itself and format it in the outer query.",
+        )
+
+    def aggregate(self, expr: Agg, names: Names) -> str:
+        args = [self.expr(a, names) for a in expr.args]
+        if expr.name in ("sum", "avg", "stddev", "variance") and expr.args:
+            args = [self.number(expr.args[0], names, self._sum_width(expr.args[0]))]
+        inner = ("DISTINCT " if expr.distinct else "") + (", ".join(args) if args else "*")
+        order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
+        where = f" FILTER (WHERE {self.expr(expr.where, names)})" if expr.where is not None else ""
+        text = f"{expr.name}({inner}{order}){where}"
+        return f"CAST({text} AS DOUBLE)" if expr.type in ("numeric", *FLOATS) else text
+
+    @staticmethod
+    def _sum_width(arg: Expr) -> str:
+        """BIGINT sums are 128 bits wide in DuckDB; anything wider or fractional sums as DOUBLE (per unit only)."""
+        return "BIGINT" if arg.type in INTEGERS and representation(arg) == "BIGINT" else "DOUBLE"
+
+    def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
+        shifted = center / grid
+        if expr.type in INTEGERS and grid == 1 and shifted.denominator == 1 and representation(expr) == "BIGINT":
+            # clamp first: then nothing can overflow, and whole columns need no rounding
+            text = self.expr(expr, names)
+            low, high = lo + int(shifted), hi + int(shifted)
+            value = f"least(greatest({text}, {low}), {high})"
+            value = value if shifted == 0 else f"({value} - {int(shifted)})"
+            return f"CASE WHEN {text} IS NOT NULL THEN CAST({value} AS BIGINT) END"
+        text = self.number(expr, names, "DOUBLE")
+        scaled = f"{text} * {1 / grid}" if (1 / grid).denominator == 1 else f"{text} / {float(grid)!r}"
+        if grid == 1:
+            scaled = text
+        if shifted:
+            scaled = f"({scaled}) - {float(shifted)!r}"
+        value = f"least(greatest(round({scaled}), {lo}), {hi})"
+        # NaN sorts above everything in DuckDB: keep it out by hand, as it is nobody's value
+        return f"CASE WHEN {text} IS NOT NULL AND NOT isnan({text}) THEN CAST({value} AS BIGINT) END"
+
+    def pick_hash(self, columns: list[str]) -> str:
+        return f"hash({', '.join(columns)})"
+
+    def wide_sum(self, text: str) -> str:
+        return f"CAST(coalesce(least(greatest(sum({text}), {-LIMIT}), {LIMIT}), 0) AS BIGINT)"
+
+    def series(self, lo: int, hi: int, kind: str) -> str:
+        numbers = f"range({lo}, {hi + 1}) AS s(n)"
+        if kind == "int":
+            return f"(SELECT n AS v FROM {numbers})"
+        if kind == "day":
+            return f"(SELECT DATE '1970-01-01' + CAST(n AS INTEGER) AS v FROM {numbers})"
+        return f"(SELECT TIMESTAMP '1970-01-01' + to_hours(n) AS v FROM {numbers})"
+
+    def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
+        body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
+        return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
+
+    def column(self, column: Column, text: str) -> str:
+        return text
+
+
+def is_plain(expr: Expr) -> bool:
+    return isinstance(expr, Ref)

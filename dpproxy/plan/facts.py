@@ -1,0 +1,336 @@
+"""What is known of an expression before any data is touched: bounds, grid, taint, constancy within a unit.
+
+Knows: interval arithmetic over the planner's expressions. Must not know: engines, SQL text. Two intervals are kept: `bound`
+is what the policy promises (sums are clamped to it, so a false promise costs accuracy, never privacy);
+`span` is what the type itself guarantees (it decides how wide the engine's arithmetic must be, so it must be true).
+An operation without a rule here has no bound: aggregates over it are refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpproxy.plan import interval as iv
+from dpproxy.plan.expr import (
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Exists,
+    Expr,
+    InList,
+    InQuery,
+    Lit,
+    Ref,
+    Scalar,
+    Taint,
+    Win,
+    children,
+)
+from dpproxy.plan.interval import OPEN, Interval
+from dpproxy.sql.types import INTEGERS
+
+SPANS = {
+    "int2": Interval(Fraction(-(2**15)), Fraction(2**15 - 1)),
+    "int4": Interval(Fraction(-(2**31)), Fraction(2**31 - 1)),
+    "int8": Interval(Fraction(-(2**63)), Fraction(2**63 - 1)),
+    "bool": Interval(Fraction(0), Fraction(1)),
+}
+ONE = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Facts:
+    bound: Interval = OPEN
+    span: Interval = OPEN
+    grid: Fraction | None = None
+    taint: Taint = Taint.NONE
+    constant: bool = True
+    nullable: bool = True
+
+
+def facts(expr: Expr) -> Facts:
+    """Facts of an expression; unknown ones are open."""
+    match expr:
+        case Ref(column=column):
+            return _column(column)
+        case Lit(text=text):
+            return _literal(expr.type, text)
+        case Cast(arg=arg):
+            return _cast(expr, facts(arg))
+        case Case():
+            return _case(expr)
+        case Call(op=op, args=args):
+            return _call(op, expr.type, [facts(a) for a in args], args)
+        case InQuery() | Exists() | Scalar():
+            # a subquery's value varies between rows of a unit unless proven otherwise
+            inner = [facts(c) for c in children(expr)]
+            return Facts(taint=_taint(inner), constant=False, span=SPANS.get(expr.type, OPEN))
+        case Agg() | Win():
+            return _aggregate(expr.name, expr.type, [facts(a) for a in expr.args])
+        case InList():
+            inner = [facts(c) for c in children(expr)]
+            return Facts(span=SPANS["bool"], taint=_taint(inner), constant=all(f.constant for f in inner))
+        case _:
+            return Facts(span=SPANS.get(expr.type, OPEN), grid=ONE if expr.type in INTEGERS else None)
+
+
+def bound_of(expr: Expr) -> Interval:
+    return facts(expr).bound
+
+
+def _taint(parts: list[Facts]) -> Taint:
+    return max((p.taint for p in parts), default=Taint.NONE)
+
+
+def _column(column: Column) -> Facts:
+    grid = column.grid or (ONE if column.type in INTEGERS else None)
+    bound = SPANS["bool"] if column.type == "bool" else column.bound
+    return Facts(bound, column_span(column), grid, column.taint, column.constant, column.nullable)
+
+
+def column_span(column: Column) -> Interval:
+    return SPANS.get(column.type, OPEN)
+
+
+def _literal(type_: str, text: str | None) -> Facts:
+    if text is None:
+        return Facts(bound=Interval(Fraction(0), Fraction(0)), span=Interval(Fraction(0), Fraction(0)), grid=None)
+    value = literal_number(type_, text)
+    if value is None:
+        return Facts(nullable=False)
+    point = Interval(value, value)
+    grid = _decimal_grid(text) if type_ in (*INTEGERS, "numeric", "float8", "float4") else None
+    return Facts(point, point, grid, nullable=False)
+
+
+def literal_number(type_: str, text: str) -> Fraction | None:
+    """A constant as a rational on the scale of `interval.number`; None for what has no order we compute with."""
+    import datetime as dt
+
+    try:
+        if type_ in (*INTEGERS, "numeric", "float4", "float8"):
+            return Fraction(text)
+        if type_ == "bool":
+            return Fraction(text == "true")
+        if type_ == "date":
+            return iv.number(dt.date.fromisoformat(text))
+        if type_ in ("timestamp", "timestamptz"):
+            return iv.number(dt.datetime.fromisoformat(text))
+    except (ValueError, ZeroDivisionError):
+        return None
+    return None
+
+
+def _decimal_grid(text: str) -> Fraction | None:
+    """The power of ten a decimal literal is a multiple of."""
+    digits = text.lstrip("+-")
+    if not digits.replace(".", "", 1).isdigit():
+        return None
+    _, _, decimals = digits.partition(".")
+    return Fraction(1, 10 ** len(decimals))
+
+
+def _cast(expr: Cast, inner: Facts) -> Facts:
+    """Casts keep bounds, but between dates (days) and timestamps (seconds)."""
+    source, target = expr.arg.type, expr.type
+    bound, grid = inner.bound, inner.grid
+    if source == "date" and target in ("timestamp", "timestamptz"):
+        bound = iv.multiply(bound, Interval(Fraction(86400), Fraction(86400)))
+        grid = None
+    elif target == "date" and source in ("timestamp", "timestamptz"):
+        bound = iv.floor(iv.divide(bound, Interval(Fraction(86400), Fraction(86400))))
+        grid = ONE
+    elif target in INTEGERS:
+        bound, grid = iv.outward(bound), ONE
+    elif target == "numeric" and len(expr.length) == 2:
+        bound, grid = iv.outward(bound, expr.length[1]), Fraction(1, 10 ** expr.length[1])
+    elif _family(source) != _family(target) and source != "bool":
+        bound, grid = OPEN, None
+    span = SPANS.get(target, inner.span if _family(source) == _family(target) else OPEN)
+    return Facts(bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True)
+
+
+def _family(type_: str) -> str:
+    if type_ in (*INTEGERS, "numeric", "float4", "float8"):
+        return "number"
+    return "text" if type_ in ("text", "varchar", "bpchar", "unknown") else type_
+
+
+def _case(expr: Case) -> Facts:
+    results = [facts(result) for _, result in expr.whens]
+    results.append(facts(expr.default) if expr.default is not None else facts(Lit(expr.type, None)))
+    tests = [facts(test) for test, _ in expr.whens]
+    valued = [r for r, e in zip(results, [*(r for _, r in expr.whens), expr.default], strict=True) if not _is_null(e)]
+    return Facts(
+        iv.hull([r.bound for r in valued]) if valued else OPEN,
+        iv.hull([r.span for r in results]),
+        _coarsest([r.grid for r in valued]),
+        _taint([*results, *tests]),
+        all(f.constant for f in [*results, *tests]),
+    )
+
+
+def _is_null(expr: Expr | None) -> bool:
+    return expr is None or (isinstance(expr, Lit) and expr.text is None)
+
+
+def _coarsest(grids: list[Fraction | None]) -> Fraction | None:
+    """A grid all values are on: powers of ten divide each other, so the smallest one."""
+    known = [g for g in grids if g is not None]
+    if len(known) < len(grids) or not known:
+        return None
+    smallest = min(known)
+    return smallest if all((g / smallest).denominator == 1 for g in known) else None
+
+
+_Rule = Callable[[list[Interval]], Interval]
+
+
+def _first(parts: list[Interval]) -> Interval:
+    return parts[0]
+
+
+def _constant_interval(lo: int, hi: int) -> _Rule:
+    return lambda _: Interval(Fraction(lo), Fraction(hi))
+
+
+def _product(parts: list[Interval]) -> Interval:
+    return iv.multiply(parts[0], parts[1])
+
+
+def _non_negative(_: list[Interval]) -> Interval:
+    return Interval(Fraction(0), None)
+
+
+def _monotone_root(parts: list[Interval]) -> Interval:
+    """sqrt: bounded by the integer root above."""
+    hi = parts[0].hi
+    if hi is None:
+        return Interval(Fraction(0), None)
+    top = Fraction(0)
+    while top * top < max(hi, Fraction(0)):
+        top = top * 2 if top else ONE
+    return Interval(Fraction(0), top)
+
+
+def _modulo(parts: list[Interval]) -> Interval:
+    if not parts[1].closed:
+        return OPEN
+    size = parts[1].magnitude
+    lo = Fraction(0) if parts[0].lo is not None and parts[0].lo >= 0 else -size
+    return Interval(lo, size)
+
+
+RULES: dict[str, _Rule] = {
+    "+": lambda p: iv.add(p[0], p[1]),
+    "-": lambda p: iv.subtract(p[0], p[1]),
+    "*": _product,
+    "/": lambda p: iv.divide(p[0], p[1]),
+    "int/": lambda p: iv.outward(iv.divide(p[0], p[1], whole=True)),
+    "%": _modulo,
+    "neg": lambda p: iv.negate(p[0]),
+    "abs": lambda p: iv.absolute(p[0]),
+    "floor": lambda p: iv.floor(p[0]),
+    "ceil": lambda p: iv.ceiling(p[0]),
+    "trunc": lambda p: iv.outward(p[0]),
+    "round": lambda p: iv.outward(p[0]),
+    "sign": _constant_interval(-1, 1),
+    "sqrt": _monotone_root,
+    "least": iv.least,
+    "greatest": iv.greatest,
+    "coalesce": iv.hull,
+    "nullif": _first,
+    "length": _non_negative,
+    "strpos": _non_negative,
+    "year": _constant_interval(-4713, 294276),
+    "month": _constant_interval(1, 12),
+    "day": _constant_interval(1, 31),
+    "quarter": _constant_interval(1, 4),
+    "dow": _constant_interval(0, 6),
+    "isodow": _constant_interval(1, 7),
+    "doy": _constant_interval(1, 366),
+    "week": _constant_interval(1, 53),
+    "hour": _constant_interval(0, 23),
+    "minute": _constant_interval(0, 59),
+    "second": _constant_interval(0, 60),
+    "epoch": _first,
+    "date_add": lambda p: iv.add(p[0], p[1]),
+    "date_sub": lambda p: iv.subtract(p[0], p[1]),
+    "date_diff": lambda p: iv.subtract(p[0], p[1]),
+    "ts_diff": lambda p: iv.subtract(p[0], p[1]),
+    "trunc_time": lambda p: Interval(None if p[1].lo is None else p[1].lo - 366 * 86400 * 1000, p[1].hi),
+}
+_WHOLE = {"int/", "floor", "ceil", "sign", "length", "strpos", "year", "month", "day", "quarter", "dow", "isodow", "doy"}
+_WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff"}
+_TIMES = ("date", "timestamp", "timestamptz", "interval")
+
+
+def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Facts:
+    rule = RULES.get(op)
+    bound = rule([p.bound for p in parts]) if rule else OPEN
+    span = rule([p.span for p in parts]) if rule else OPEN
+    if op == "year" and parts[0].bound.closed:
+        bound = _years(parts[0].bound, args[0].type)
+    if op == "epoch" and args[0].type == "date":
+        bound = iv.multiply(parts[0].bound, Interval(Fraction(86400), Fraction(86400)))
+    if op == "nullif":
+        bound, span = parts[0].bound, parts[0].span
+    if op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "not") or type_ == "bool":
+        bound = span = SPANS["bool"]
+    if type_ in INTEGERS and not rule:
+        span = SPANS["int8"]
+    grid = _call_grid(op, type_, parts, args)
+    nullable = op not in ("is_null", "is_not_null", "is_distinct", "is_not_distinct")
+    return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
+
+
+def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fraction | None:
+    if op in _WHOLE or type_ in INTEGERS:
+        return ONE
+    if op in ("+", "-", "least", "greatest", "coalesce"):
+        return _coarsest([p.grid for p in parts])
+    if op == "*":
+        a, b = parts[0].grid, parts[1].grid
+        return a * b if a is not None and b is not None else None
+    if op in ("neg", "abs", "nullif"):
+        return parts[0].grid
+    if op in ("round", "trunc"):
+        digits = args[1].text if len(args) > 1 and isinstance(args[1], Lit) else "0"
+        return Fraction(10) ** -int(digits or 0)
+    return None
+
+
+def _years(bound: Interval, type_: str) -> Interval:
+    """Calendar years reached by days or seconds since 1970 (a year has 365 to 366 days)."""
+    per = Fraction(1) if type_ == "date" else Fraction(86400)
+
+    def year(x: Fraction) -> Fraction:
+        import datetime as dt
+
+        days = (x / per).__floor__()
+        days = min(max(days, -719162), 2932896)
+        return Fraction((iv.EPOCH + dt.timedelta(days=days)).year)
+
+    lo, hi = bound.ends
+    return Interval(year(lo), year(hi))
+
+
+def _aggregate(name: str, type_: str, parts: list[Facts]) -> Facts:
+    """Inside one unit: MIN, MAX, AVG stay within their argument; counts are non-negative; the rest is open.
+
+    The relation's row bound turns counts and sums into closed intervals (`binder` does, it knows the bound).
+    """
+    taint = _taint(parts)
+    whole = ONE if type_ in INTEGERS else None
+    if name in ("min", "max", "first_value", "last_value", "lag", "lead", "nth_value", "any_value", "mode") and parts:
+        return Facts(parts[0].bound, parts[0].span, parts[0].grid, taint, constant=False)
+    if name == "avg" and parts:
+        return Facts(parts[0].bound, OPEN, None, taint, constant=False)
+    if name in ("count", "row_number", "rank", "dense_rank", "ntile"):
+        return Facts(Interval(Fraction(0), None), SPANS["int8"], ONE, taint, constant=False)
+    grid = parts[0].grid if name == "sum" and parts else whole
+    return Facts(OPEN, SPANS.get(type_, OPEN), grid, taint, constant=False)

@@ -1,0 +1,489 @@
+"""The allow-list: PostgreSQL functions and operators that may run below a measurement.
+
+Knows: names, argument kinds, result types. Must not know: engines (they spell the operations), policies. Every entry is
+deterministic and total, or has a total spelling in every engine. What is not here is refused by name.
+A builder takes bound arguments and returns an expression; it raises Refusal for arguments it can't make total.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.expr import Call, Case, Cast, Expr, Hole, Lit
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, arithmetic, common
+
+Builder = Callable[[Sequence[Expr]], Expr]
+
+TRUNC_UNITS = {"microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
+TRUNC_UNITS |= {"decade", "century", "millennium"}
+EXTRACT_UNITS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "second", "epoch"}
+EXTRACT_UNITS |= {"isoyear"}
+MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
+# Regular expressions both PostgreSQL and RE2 read alike, in linear time: no look-around, no back references.
+_SAFE_REGEX = re.compile(r"^(?:[^\\()*+?{}|\[\]]|\\[.dws$^()\[\]{}|*+?/\\-]|[()|*+?]|\[\^?[^\[\]\\]+\]|\{\d{1,2}(,\d{0,2})?\})*$")
+
+
+def unsupported(what: str, hint: str | None = None) -> Refusal:
+    return Refusal(FEATURE_NOT_SUPPORTED, f"{what} is not supported below an aggregate over private rows", hint=hint)
+
+
+def literal_text(expr: Expr, what: str) -> str:
+    """The text of a constant argument that must be known before the statement runs."""
+    if isinstance(expr, Lit) and expr.text is not None:
+        return expr.text
+    raise unsupported(f"{what} that is not a constant")
+
+
+def coerce(expr: Expr, type_: str) -> Expr:
+    """A constant of unknown type takes the type its neighbour asks for."""
+    if isinstance(expr, Lit) and expr.type == "unknown":
+        return typed_literal(type_, expr.text)
+    if isinstance(expr, Hole) and expr.type == "unknown":
+        return Hole(type_, expr.index)
+    return expr
+
+
+def typed_literal(type_: str, text: str | None) -> Expr:
+    """A string constant as a value of a type. Raises Refusal when it is not plain ISO (the binder then asks the facade)."""
+    import datetime as dt
+
+    if text is None or type_ in TEXTS or type_ in ("unknown", "uuid"):
+        return Lit(type_, text)
+    value = text.strip()
+    try:
+        if type_ in INTEGERS:
+            return Lit(type_, str(int(value)))
+        if type_ in ("numeric", *FLOATS):
+            if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", value):
+                raise ValueError(value)
+            return Lit(type_, value)
+        if type_ == "bool":
+            return Lit(type_, {"t": "true", "true": "true", "yes": "true", "on": "true", "1": "true", "f": "false",
+                               "false": "false", "no": "false", "off": "false", "0": "false"}[value.lower()])  # fmt: skip
+        if type_ == "date":
+            return Lit(type_, dt.date.fromisoformat(value[:10] if _midnight(value) else value).isoformat())
+        if type_ in ("timestamp", "timestamptz"):
+            stamp = dt.datetime.fromisoformat(value)
+            if stamp.tzinfo is not None and type_ == "timestamptz":
+                raise ValueError(value)
+            return Lit(type_, stamp.replace(tzinfo=None).isoformat(sep=" "))
+        if type_ == "interval":
+            return Lit(type_, interval_text(value))
+    except (ValueError, KeyError):
+        pass
+    raise NotPlain(type_, text)
+
+
+class NotPlain(Exception):
+    """A constant whose spelling only PostgreSQL can read ('Jan 5, 2024', 'yesterday'): the facade is asked."""
+
+    def __init__(self, type_: str, text: str) -> None:
+        super().__init__(type_)
+        self.type, self.text = type_, text
+
+
+def _midnight(value: str) -> bool:
+    return bool(re.fullmatch(r"\d{4}-\d{2}-\d{2}[ T]00:00(:00(\.0+)?)?", value))
+
+
+_UNITS = {
+    "microsecond": (0, 0, 1), "millisecond": (0, 0, 1000), "second": (0, 0, 10**6), "minute": (0, 0, 60 * 10**6),
+    "hour": (0, 0, 3600 * 10**6), "day": (0, 1, 0), "week": (0, 7, 0), "month": (1, 0, 0), "quarter": (3, 0, 0),
+    "year": (12, 0, 0), "decade": (120, 0, 0), "century": (1200, 0, 0),
+    "sec": (0, 0, 10**6), "min": (0, 0, 60 * 10**6), "mon": (1, 0, 0), "h": (0, 0, 3600 * 10**6), "d": (0, 1, 0),
+}  # fmt: skip
+MAX_INTERVAL_MONTHS = 12 * 10_000  # beyond it date arithmetic leaves the years engines can represent
+
+
+def interval_text(value: str) -> str:
+    """`1 year 2 days 03:00` as "months days microseconds". Raises ValueError for other spellings."""
+    months = days = micros = 0
+    rest = value.strip().lower()
+    for match in re.finditer(r"([+-]?\d+)\s*([a-z]+?)s?(?=[\s\d+-]|$)|([+-]?)(\d{1,6}):(\d\d)(?::(\d\d))?", rest):
+        if match.group(2):
+            unit = _UNITS[match.group(2)]
+            count = int(match.group(1))
+            months, days, micros = months + count * unit[0], days + count * unit[1], micros + count * unit[2]
+        else:
+            sign = -1 if match.group(3) == "-" else 1
+            seconds = int(match.group(4)) * 3600 + int(match.group(5)) * 60 + int(match.group(6) or 0)
+            micros += sign * seconds * 10**6
+        rest = rest.replace(match.group(0), " ", 1)
+    if rest.strip():
+        raise ValueError(value)
+    if abs(months) > MAX_INTERVAL_MONTHS or abs(days) > 4_000_000 or abs(micros) > 4_000_000 * 86400 * 10**6:
+        raise unsupported("an interval of more than 10,000 years")
+    return f"{months} {days} {micros}"
+
+
+# --- operators -----------------------------------------------------------------------------------------------------
+
+
+def compare(op: str, a: Expr, b: Expr) -> Expr:
+    a, b = coerce(a, b.type), coerce(b, a.type)
+    if a.type == "unknown":
+        a, b = coerce(a, "text"), coerce(b, "text")
+    if _class(a.type) != _class(b.type):
+        raise unsupported(f"comparing {a.type} with {b.type}", "Cast one of them.")
+    return Call("bool", op, (a, b))
+
+
+def _class(type_: str) -> str:
+    if type_ in NUMBERS:
+        return "number"
+    if type_ in (*TEXTS, "unknown"):
+        return "text"
+    return "time" if type_ in TIMES else type_
+
+
+def plus(a: Expr, b: Expr) -> Expr:
+    a, b = _operands(a, b)
+    if a.type in NUMBERS and b.type in NUMBERS:
+        return Call(arithmetic(a.type, b.type), "+", (a, b))
+    if b.type in TIMES and a.type not in TIMES:
+        a, b = b, a
+    return _shift("add", a, b)
+
+
+def minus(a: Expr, b: Expr) -> Expr:
+    a, b = _operands(a, b)
+    if a.type in NUMBERS and b.type in NUMBERS:
+        return Call(arithmetic(a.type, b.type), "-", (a, b))
+    if a.type == "date" and b.type == "date":
+        return Call("int4", "date_diff", (a, b))
+    if a.type in TIMES and b.type in TIMES:
+        return Call("interval", "ts_diff", (_timestamp(a), _timestamp(b)))
+    return _shift("sub", a, b)
+
+
+def _operands(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Constants of unknown type beside a time are intervals for + and times for -; beside a number, numbers."""
+    if a.type == "unknown" and b.type in NUMBERS:
+        a = coerce(a, b.type)
+    if b.type == "unknown":
+        b = coerce(b, "interval" if a.type in TIMES else a.type)
+    return a, b
+
+
+def _shift(direction: str, a: Expr, b: Expr) -> Expr:
+    if a.type == "date" and b.type in INTEGERS:
+        return Call("date", f"date_{direction}", (a, b))
+    if a.type in TIMES and b.type == "interval" and isinstance(b, Lit):
+        result = "timestamptz" if a.type == "timestamptz" else "timestamp"
+        return Call(result, f"ts_{direction}", (_timestamp(a), b))
+    if a.type in TIMES and isinstance(b, Hole):
+        return Call("timestamptz" if a.type == "timestamptz" else "timestamp", f"ts_{direction}", (_timestamp(a), b))
+    if a.type == "interval" and b.type == "interval" and isinstance(a, Lit) and isinstance(b, Lit):
+        sign = 1 if direction == "add" else -1
+        left, right = ([int(x) for x in (e.text or "0 0 0").split()] for e in (a, b))
+        return Lit("interval", " ".join(str(x + sign * y) for x, y in zip(left, right, strict=True)))
+    raise unsupported(f"arithmetic of {a.type} and {b.type}")
+
+
+def _timestamp(expr: Expr) -> Expr:
+    return expr if expr.type in ("timestamp", "timestamptz") else Cast("timestamp", expr)
+
+
+def multiply(op: str, a: Expr, b: Expr) -> Expr:
+    a, b = _operands(a, b)
+    if a.type == "interval" or b.type == "interval":
+        return _scale_interval(op, a, b)
+    if a.type not in NUMBERS or b.type not in NUMBERS:
+        raise unsupported(f"`{op}` of {a.type} and {b.type}")
+    type_ = arithmetic(a.type, b.type)
+    if op == "/" and type_ in INTEGERS:
+        return Call(type_, "int/", (a, b))
+    return Call(type_, op, (a, b))
+
+
+def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
+    if b.type == "interval":
+        a, b = b, a
+    if op == "*" and isinstance(a, Lit) and isinstance(b, Lit) and b.type in INTEGERS and a.text and b.text:
+        text = " ".join(str(int(x) * int(b.text)) for x in a.text.split())
+        months, days, _ = (int(x) for x in text.split())
+        if abs(months) <= MAX_INTERVAL_MONTHS and abs(days) <= 4_000_000:
+            return Lit("interval", text)
+    raise unsupported("arithmetic with an interval that is not a constant")
+
+
+def negate(a: Expr) -> Expr:
+    a = coerce(a, "float8")
+    if isinstance(a, Lit) and a.type in NUMBERS and a.text is not None:
+        return Lit(a.type, a.text[1:] if a.text.startswith("-") else f"-{a.text}")
+    if isinstance(a, Lit) and a.type == "interval" and a.text is not None:
+        return Lit("interval", " ".join(str(-int(x)) for x in a.text.split()))
+    if a.type not in NUMBERS:
+        raise unsupported(f"`-` of {a.type}")
+    return Call(a.type, "neg", (a,))
+
+
+def like(op: str, value: Expr, pattern: Expr, escape: Expr | None = None) -> Expr:
+    pattern = coerce(pattern, "text")
+    if not isinstance(pattern, Lit | Hole):
+        raise unsupported("a LIKE pattern that is not a constant")
+    if isinstance(pattern, Lit):
+        mark = literal_text(escape, "ESCAPE") if escape is not None else "\\"
+        text = pattern.text or ""
+        if mark and (len(text) - len(text.rstrip(mark))) % 2:
+            raise Refusal("22025", "LIKE pattern must not end with escape character")
+    args = (value, pattern) if escape is None else (value, pattern, coerce(escape, "text"))
+    return Call("bool", op, args)
+
+
+def regex(op: str, value: Expr, pattern: Expr) -> Expr:
+    text = literal_text(coerce(pattern, "text"), "a regular expression")
+    if len(text) > 200 or "(?" in text or not _SAFE_REGEX.match(text) or text.count("(") > 10:
+        raise unsupported("this regular expression", "Use LIKE, or a pattern without look-around and back references.")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise Refusal("2201B", "invalid regular expression") from error
+    return Call("bool", op, (value, Lit("text", text)))
+
+
+# --- functions -----------------------------------------------------------------------------------------------------
+
+
+def _text(name: str, result: str = "text", kinds: str = "t") -> Builder:
+    """A function over text: `kinds` gives each argument's kind, `t` text, `i` a whole number."""
+
+    def build(args: Sequence[Expr]) -> Expr:
+        if len(args) != len(kinds):
+            raise unsupported(f"`{name}` with {len(args)} arguments")
+        bound = [coerce(a, "text" if k == "t" else "int4") for a, k in zip(args, kinds, strict=True)]
+        for argument, kind in zip(bound, kinds, strict=True):
+            wanted = (*TEXTS, "unknown") if kind == "t" else INTEGERS
+            if argument.type not in wanted:
+                raise unsupported(f"`{name}` of {argument.type}")
+            if kind == "i":
+                literal_text(argument, f"an argument of `{name}`")
+        return Call(result, name, tuple(bound))
+
+    return build
+
+
+def _numeric(name: str, *, floats: bool = False, keep: bool = True) -> Builder:
+    """A function of one number. `floats`: the result is float8 or numeric; `keep`: whole numbers stay what they are."""
+
+    def build(args: Sequence[Expr]) -> Expr:
+        (value,) = _exactly(name, args, 1)
+        value = coerce(value, "float8")
+        if value.type not in NUMBERS:
+            raise unsupported(f"`{name}` of {value.type}")
+        type_ = value.type
+        if floats:
+            type_ = "numeric" if type_ == "numeric" else "float8"
+        elif not keep and type_ in INTEGERS:
+            type_ = "float8"
+        return Call(type_, name, (value,))
+
+    return build
+
+
+def _exactly(name: str, args: Sequence[Expr], count: int) -> Sequence[Expr]:
+    if len(args) != count:
+        raise unsupported(f"`{name}` with {len(args)} arguments")
+    return args
+
+
+def _round(name: str) -> Builder:
+    def build(args: Sequence[Expr]) -> Expr:
+        if len(args) not in (1, 2):
+            raise unsupported(f"`{name}` with {len(args)} arguments")
+        value = coerce(args[0], "numeric")
+        if len(args) == 1:
+            type_ = value.type if value.type in ("numeric", "float8", "float4") else "float8"
+            return Call(type_, name, (value,))
+        digits = int(literal_text(coerce(args[1], "int4"), f"the digits of `{name}`"))
+        if abs(digits) > 15:
+            raise unsupported(f"`{name}` to more than 15 digits")
+        return Call("numeric", name, (value, Lit("int4", str(digits))))
+
+    return build
+
+
+def _choice(op: str) -> Builder:
+    def build(args: Sequence[Expr]) -> Expr:
+        type_ = common([a.type for a in args])
+        return Call(type_, op, tuple(coerce(a, type_) for a in args))
+
+    return build
+
+
+def _nullif(args: Sequence[Expr]) -> Expr:
+    a, b = _exactly("nullif", args, 2)
+    test = compare("=", a, b)
+    assert isinstance(test, Call)
+    return Call(test.args[0].type, "nullif", test.args)
+
+
+def date_trunc(args: Sequence[Expr]) -> Expr:
+    if len(args) != 2:
+        raise unsupported("`date_trunc` with a time zone")
+    unit = literal_text(args[0], "the unit of `date_trunc`").lower()
+    if unit not in TRUNC_UNITS:
+        raise unsupported(f"`date_trunc` to {unit}")
+    value = coerce(args[1], "timestamp")
+    if value.type not in TIMES:
+        raise unsupported(f"`date_trunc` of {value.type}")
+    result = "timestamp" if value.type == "timestamp" else "timestamptz"
+    return Call(result, "trunc_time", (Lit("text", unit), _timestamp(value)))
+
+
+def extract(unit: str, value: Expr, *, result: str = "numeric") -> Expr:
+    unit = {"years": "year", "months": "month", "days": "day"}.get(unit.lower(), unit.lower())
+    if unit not in EXTRACT_UNITS:
+        raise unsupported(f"EXTRACT({unit})")
+    value = coerce(value, "timestamp")
+    if value.type == "interval" and unit not in ("epoch", "day", "hour", "minute"):
+        raise unsupported(f"EXTRACT({unit}) of an interval")
+    if value.type not in (*TIMES, "interval", "time"):
+        raise unsupported(f"EXTRACT of {value.type}")
+    if unit in ("hour", "minute", "second") and value.type == "date":
+        value = Cast("timestamp", value)
+    if unit in ("epoch", "second"):
+        return Call(result, unit, (value,))
+    # the engine yields a whole number; numeric (or float8, for date_part) is PostgreSQL's type of it
+    return Cast(result, Call("int8", unit, (value,)))
+
+
+def _date_part(args: Sequence[Expr]) -> Expr:
+    unit, value = _exactly("date_part", args, 2)
+    return extract(literal_text(unit, "the unit of `date_part`"), value, result="float8")
+
+
+_FORMATS = {
+    "YYYY": "%Y", "YYYY-MM": "%Y-%m", "YYYY-MM-DD": "%Y-%m-%d", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M",
+    "YYYYMM": "%Y%m", "YYYYMMDD": "%Y%m%d", "MON": "", "YYYY/MM": "%Y/%m", "MM/YYYY": "%m/%Y", "MM-YYYY": "%m-%Y",
+    "HH24:MI": "%H:%M", "DD/MM/YYYY": "%d/%m/%Y", "MM/DD/YYYY": "%m/%d/%Y", "YYYY-MM-DD HH24:MI:SS": "%Y-%m-%d %H:%M:%S",
+    "DY": "", "YY": "%y", "MM-DD": "%m-%d", "YYYY-MM-DD HH24": "%Y-%m-%d %H",
+}  # fmt: skip
+_NAMES = {"Mon": "%b", "FMMonth": "%B", "Dy": "%a", "FMDay": "%A", "Mon YYYY": "%b %Y", "FMMonth YYYY": "%B %Y",
+          "Mon-YYYY": "%b-%Y", "DD Mon YYYY": "%d %b %Y", "YYYY-Mon": "%Y-%b"}  # fmt: skip
+
+
+def _to_char(args: Sequence[Expr]) -> Expr:
+    value, form = _exactly("to_char", args, 2)
+    text = literal_text(coerce(form, "text"), "the format of `to_char`")
+    pattern = _NAMES.get(text) or _FORMATS.get(text.upper() if text.upper() not in ("MON", "DY") else "")
+    if value.type not in TIMES or not pattern:
+        raise unsupported(f"`to_char` with format '{text}'", "Group by date_trunc(...) and format the released key.")
+    return Call("text", "strftime", (_timestamp(value), Lit("text", pattern)))
+
+
+def _concat(args: Sequence[Expr]) -> Expr:
+    parts = tuple(coerce(a, "text") for a in args)
+    safe = tuple(Call("text", "coalesce", (p if p.type in TEXTS else Cast("text", p), Lit("text", ""))) for p in parts)
+    return Call("text", "concat", safe)
+
+
+def concatenation(a: Expr, b: Expr) -> Expr:
+    return Call("text", "concat", (coerce(a, "text"), coerce(b, "text")))
+
+
+def _substring(args: Sequence[Expr]) -> Expr:
+    if len(args) not in (2, 3):
+        raise unsupported("`substring` of this form")
+    start = int(literal_text(coerce(args[1], "int4"), "the start of `substring`"))
+    value = coerce(args[0], "text")
+    if value.type not in TEXTS:
+        raise unsupported(f"`substring` of {value.type}")
+    length = int(literal_text(coerce(args[2], "int4"), "the length of `substring`")) if len(args) == 3 else None
+    if start < 1:
+        length = None if length is None else length + start - 1
+        start = 1
+    if length is not None and length < 0:
+        raise Refusal("22011", "negative substring length not allowed")
+    if length is None:
+        return Call("text", "substring_from", (value, Lit("int4", str(start))))
+    return Call("text", "substring", (value, Lit("int4", str(start)), Lit("int4", str(length))))
+
+
+def _pad(name: str) -> Builder:
+    def build(args: Sequence[Expr]) -> Expr:
+        if len(args) not in (2, 3):
+            raise unsupported(f"`{name}` with {len(args)} arguments")
+        size = int(literal_text(coerce(args[1], "int4"), f"the length of `{name}`"))
+        if not 0 <= size <= MAX_PAD:
+            raise unsupported(f"`{name}` to {size} characters")
+        fill = coerce(args[2], "text") if len(args) == 3 else Lit("text", " ")
+        if not literal_text(fill, f"the fill of `{name}`"):
+            raise unsupported(f"`{name}` with an empty fill")
+        return Call("text", name, (coerce(args[0], "text"), Lit("int4", str(size)), fill))
+
+    return build
+
+
+def _trim(name: str) -> Builder:
+    def build(args: Sequence[Expr]) -> Expr:
+        chars = coerce(args[1], "text") if len(args) > 1 else Lit("text", " ")
+        return Call("text", name, (coerce(args[0], "text"), chars))
+
+    return build
+
+
+def _split_part(args: Sequence[Expr]) -> Expr:
+    value, mark, at = _exactly("split_part", args, 3)
+    index = literal_text(coerce(at, "int4"), "the field of `split_part`")
+    if int(index) == 0:
+        raise Refusal("22023", "field position must not be zero")
+    literal_text(coerce(mark, "text"), "the delimiter of `split_part`")
+    return Call("text", "split_part", (coerce(value, "text"), coerce(mark, "text"), Lit("int4", index)))
+
+
+def _power(args: Sequence[Expr]) -> Expr:
+    a, b = _exactly("power", args, 2)
+    a, b = coerce(a, "float8"), coerce(b, "float8")
+    return Call("numeric" if "numeric" in (a.type, b.type) else "float8", "power", (a, b))
+
+
+def _mod(args: Sequence[Expr]) -> Expr:
+    a, b = _exactly("mod", args, 2)
+    return multiply("%", a, b)
+
+
+def _date(args: Sequence[Expr]) -> Expr:
+    (value,) = _exactly("date", args, 1)
+    return Cast("date", coerce(value, "date"))
+
+
+def _sign(args: Sequence[Expr]) -> Expr:
+    (value,) = _exactly("sign", args, 1)
+    return Cast("numeric" if value.type == "numeric" else "float8", Call("int8", "sign", (value,)))
+
+
+def _if(args: Sequence[Expr]) -> Expr:
+    test, yes, no = _exactly("if", args, 3)
+    type_ = common([yes.type, no.type])
+    return Case(type_, ((test, coerce(yes, type_)),), coerce(no, type_))
+
+
+FUNCTIONS: dict[str, Builder] = {
+    "lower": _text("lower"), "upper": _text("upper"), "length": _text("length", "int4"),
+    "char_length": _text("length", "int4"), "character_length": _text("length", "int4"),
+    "trim": _trim("trim"), "btrim": _trim("trim"), "ltrim": _trim("ltrim"), "rtrim": _trim("rtrim"),
+    "replace": _text("replace", kinds="ttt"), "reverse": _text("reverse"), "md5": _text("md5"),
+    "strpos": _text("strpos", "int4", "tt"), "starts_with": _text("starts_with", "bool", "tt"),
+    "left": _text("left", kinds="ti"), "right": _text("right", kinds="ti"), "split_part": _split_part,
+    "substr": _substring, "substring": _substring, "lpad": _pad("lpad"), "rpad": _pad("rpad"), "concat": _concat,
+    "abs": _numeric("abs"), "floor": _numeric("floor", keep=False), "ceil": _numeric("ceil", keep=False),
+    "ceiling": _numeric("ceil", keep=False), "sqrt": _numeric("sqrt", floats=True), "ln": _numeric("ln", floats=True),
+    "log": _numeric("log", floats=True), "log10": _numeric("log", floats=True), "exp": _numeric("exp", floats=True),
+    "sign": _sign, "round": _round("round"), "trunc": _round("trunc"), "power": _power, "pow": _power, "mod": _mod,
+    "coalesce": _choice("coalesce"), "greatest": _choice("greatest"), "least": _choice("least"), "nullif": _nullif,
+    "date_trunc": date_trunc, "date_part": _date_part, "to_char": _to_char, "date": _date, "if": _if,
+}  # fmt: skip
+
+AGGREGATES = {
+    "count", "sum", "avg", "min", "max", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop",
+    "corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy",
+    "regr_count", "regr_sxx", "regr_sxy", "regr_syy", "percentile_cont", "percentile_disc", "mode", "median",
+    "bool_and", "bool_or", "every", "string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg",
+    "jsonb_object_agg", "any_value", "bit_and", "bit_or", "bit_xor", "xmlagg", "rank", "dense_rank", "percent_rank",
+    "cume_dist", "first", "last", "arg_max", "arg_min", "list", "histogram", "range_agg", "range_intersect_agg",
+    "json_arrayagg", "json_objectagg", "group_concat",
+}  # fmt: skip
+"""Every aggregate PostgreSQL has (hypothetical-set ones too, which need WITHIN GROUP) and a few engines' own."""

@@ -1,0 +1,155 @@
+"""Interval arithmetic: how column bounds flow through expressions (PRIVACY.md section 3).
+
+Knows: exact rationals. Must not know: SQL, types' widths. Dates are days, timestamps seconds, since 1970-01-01;
+booleans 0 and 1. An end that is None means "no bound known" on that side.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+EPOCH = dt.date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """All values lie in [lo, hi]; an end that is None is unbounded."""
+
+    lo: Fraction | None
+    hi: Fraction | None
+
+    @property
+    def closed(self) -> bool:
+        return self.lo is not None and self.hi is not None
+
+    @property
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """Both ends of a closed interval. Raises ValueError for an open one."""
+        if self.lo is None or self.hi is None:
+            raise ValueError("the interval is not closed")
+        return self.lo, self.hi
+
+    @property
+    def magnitude(self) -> Fraction:
+        lo, hi = self.ends
+        return max(abs(lo), abs(hi))
+
+    def within(self, limit: Fraction | int) -> bool:
+        """Whether every value's magnitude is at most `limit`."""
+        return self.closed and self.magnitude <= limit
+
+
+OPEN = Interval(None, None)
+
+
+def interval(lo: Decimal | int | dt.date | dt.datetime, hi: Decimal | int | dt.date | dt.datetime) -> Interval:
+    return Interval(number(lo), number(hi))
+
+
+def number(value: Decimal | int | dt.date | dt.datetime) -> Fraction:
+    """A bound of the policy as a rational: seconds for datetimes, days for dates."""
+    if isinstance(value, dt.datetime):
+        delta = value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)
+        return Fraction(delta.days * 86400 + delta.seconds) + Fraction(delta.microseconds, 10**6)
+    if isinstance(value, dt.date):
+        return Fraction((value - EPOCH).days)
+    return Fraction(value)
+
+
+def _all(ends: Iterable[Fraction | None]) -> list[Fraction] | None:
+    """The ends when every one is known, else None."""
+    known: list[Fraction] = []
+    for end in ends:
+        if end is None:
+            return None
+        known.append(end)
+    return known or None
+
+
+def _map(a: Interval, f: Callable[[Fraction], Fraction], g: Callable[[Fraction], Fraction] | None = None) -> Interval:
+    """A monotone function of an interval (`g` for the upper end when it differs)."""
+    return Interval(None if a.lo is None else f(a.lo), None if a.hi is None else (g or f)(a.hi))
+
+
+def hull(parts: Sequence[Interval]) -> Interval:
+    """The smallest interval around all."""
+    lows, highs = _all(p.lo for p in parts), _all(p.hi for p in parts)
+    return Interval(min(lows) if lows else None, max(highs) if highs else None)
+
+
+def meet(a: Interval, b: Interval) -> Interval:
+    """The values in both; `a` when they are disjoint."""
+    lows = [x for x in (a.lo, b.lo) if x is not None]
+    highs = [x for x in (a.hi, b.hi) if x is not None]
+    both = Interval(max(lows) if lows else None, min(highs) if highs else None)
+    return a if both.closed and both.ends[0] > both.ends[1] else both
+
+
+def add(a: Interval, b: Interval) -> Interval:
+    lows, highs = _all((a.lo, b.lo)), _all((a.hi, b.hi))
+    return Interval(sum(lows, Fraction(0)) if lows else None, sum(highs, Fraction(0)) if highs else None)
+
+
+def negate(a: Interval) -> Interval:
+    return Interval(None if a.hi is None else -a.hi, None if a.lo is None else -a.lo)
+
+
+def subtract(a: Interval, b: Interval) -> Interval:
+    return add(a, negate(b))
+
+
+def multiply(a: Interval, b: Interval) -> Interval:
+    if not (a.closed and b.closed):
+        return OPEN
+    corners = [x * y for x in a.ends for y in b.ends]
+    return Interval(min(corners), max(corners))
+
+
+def divide(a: Interval, b: Interval, *, whole: bool = False) -> Interval:
+    """a / b where b = 0 yields NULL. Bounded when b keeps away from 0, or is a whole number (|b| >= 1)."""
+    if not (a.closed and b.closed):
+        return OPEN
+    lo, hi = b.ends
+    if lo > 0 or hi < 0:
+        return multiply(a, Interval(min(1 / lo, 1 / hi), max(1 / lo, 1 / hi)))
+    return Interval(-a.magnitude, a.magnitude) if whole else OPEN
+
+
+def absolute(a: Interval) -> Interval:
+    if a.closed:
+        lo, hi = a.ends
+        return Interval(Fraction(0) if lo <= 0 <= hi else min(abs(lo), abs(hi)), a.magnitude)
+    return Interval(Fraction(0), None)
+
+
+def least(parts: Sequence[Interval]) -> Interval:
+    """LEAST: bounded above by any known upper end, below only when all are (NULLs are skipped by LEAST)."""
+    highs = [p.hi for p in parts if p.hi is not None]
+    lows = _all(p.lo for p in parts)
+    all_highs = _all(p.hi for p in parts)
+    # With NULLs skipped, LEAST(a, b) may be either alone: the constant operand is what makes it an upper bound.
+    constants = [p.hi for p in parts if p.hi is not None and p.lo == p.hi]
+    hi = min(constants) if constants else (max(all_highs) if all_highs else None)
+    return Interval(min(lows) if lows else None, hi if highs else None)
+
+
+def greatest(parts: Sequence[Interval]) -> Interval:
+    return negate(least([negate(p) for p in parts]))
+
+
+def floor(a: Interval) -> Interval:
+    return _map(a, lambda x: Fraction(x.__floor__()))
+
+
+def ceiling(a: Interval) -> Interval:
+    return _map(a, lambda x: Fraction(x.__ceil__()))
+
+
+def outward(a: Interval, digits: int = 0) -> Interval:
+    """Rounding to `digits` decimals, any direction."""
+    unit = Fraction(10) ** -digits
+    return _map(a, lambda x: (x / unit).__floor__() * unit, lambda x: (x / unit).__ceil__() * unit)

@@ -1,0 +1,234 @@
+"""Joins: how relations with privacy types combine (PRIVACY.md section 2, the rows on joins).
+
+Knows: conjuncts, units, foreign-key paths. Must not know: SQL text, engines. Two private sides join only when their units
+are made equal by a conjunct: unit = unit, or along the policy's foreign-key path. Whatever the data, each row of the
+result belongs to one unit, because the equality of the unit ids is part of the generated condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.expr import Call, Column, Expr, Ref, conjunction, conjuncts, has_subquery, references
+from dpproxy.plan.relation import Filter, Join, Limits, Relation, Rows
+from dpproxy.plan.scope import Context, Counter
+from dpproxy.plan.tables import canonical_key, reach_unit
+
+MAX_GROUPS = 10**6  # a product of group bounds beyond this is no bound; the data decides nothing
+
+
+def _equalities(conditions: Sequence[Expr]) -> list[tuple[Column, Column]]:
+    return [
+        (e.args[0].column, e.args[1].column)
+        for e in conditions
+        if isinstance(e, Call) and e.op == "=" and isinstance(e.args[0], Ref) and isinstance(e.args[1], Ref)
+    ]
+
+
+def _ids(rows: Rows) -> frozenset[int]:
+    return frozenset(c.id for c in rows.node.columns)
+
+
+def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, counter: Counter) -> Rows:
+    """All parts joined inwardly under `conditions` (of ON and WHERE). Raises Refusal when private parts are unrelated."""
+    if len(parts) == 1:
+        return parts[0]
+    parts, unit_conditions = _relate(parts, list(conditions), context, counter)
+    private = [p for p in parts if p.private]
+    node = _chain(parts, [*conditions, *unit_conditions])
+    used = tuple(c for c in (*conditions, *unit_conditions) if _within(c, node))
+    base = private[0] if private else parts[0]
+    return Rows(
+        node,
+        base.unit if private else None,
+        None,
+        bool(private) and all(p.one for p in private) and len(private) == len(parts),
+        _limits(private) if private else base.limits,
+        frozenset().union(*(p.determinants for p in parts)),
+        tuple(dict.fromkeys((*(c for p in parts for c in p.conditions), *used))),
+        tuple(s for p in parts for s in p.publics),
+        any(p.padded for p in parts),
+        tuple(t for p in parts for t in p.tables),
+    )
+
+
+def _within(condition: Expr, node: Relation) -> bool:
+    ids = {c.id for c in node.columns}
+    return all(c.id in ids for c in references(condition)) and not has_subquery(condition)
+
+
+def _chain(parts: list[Rows], conditions: Sequence[Expr]) -> Relation:
+    """A left-deep chain; each condition is placed at the first join where all its columns are in scope."""
+    left: Relation = parts[0].node
+    placed: set[int] = set()
+    for part in parts[1:]:
+        columns = (*left.columns, *part.node.columns)
+        ids = {c.id for c in columns}
+        mine = []
+        for i, condition in enumerate(conditions):
+            refs = references(condition)
+            if i in placed or not refs or has_subquery(condition) or not all(c.id in ids for c in refs):
+                continue
+            placed.add(i)
+            mine.append(condition)
+        on = conjunction(tuple(mine))
+        left = Join(columns, "inner" if on is not None else "cross", left, part.node, on)
+    return left
+
+
+@dataclass
+class _Group:
+    """Private parts whose units are already known to be equal."""
+
+    members: set[int]
+
+
+def _relate(
+    parts: list[Rows], conditions: list[Expr], context: Context, counter: Counter
+) -> tuple[list[Rows], list[Expr]]:
+    """Give every private part its unit and check that all units are made equal."""
+    parts = list(parts)
+    equal = _equalities(conditions)
+    _follow_paths(parts, equal)
+    parts = [reach_unit(p, context, counter) if p.pending is not None else p for p in parts]
+    private = [i for i, p in enumerate(parts) if p.private]
+    if len(private) < 2:
+        return parts, []
+    classes = _classes([*equal, *(e for p in parts for e in _equalities(p.conditions))])
+    first = parts[private[0]].unit
+    assert first is not None
+    extra: list[Expr] = []
+    for i in private[1:]:
+        unit = parts[i].unit
+        assert unit is not None
+        if unit.id == first.id:
+            continue
+        if classes.find(unit.id) != classes.find(first.id):
+            if not _same_key(parts, private[0], i, equal, context):
+                raise _unrelated(context)
+            extra.append(Call("bool", "=", (Ref(first.type, first), Ref(unit.type, unit))))
+    return parts, extra
+
+
+def _same_key(parts: list[Rows], a: int, b: int, equal: list[tuple[Column, Column]], context: Context) -> bool:
+    """The parts are joined on a key that fixes the unit on both sides (`a.order_id = b.order_id`): same unit, the same row."""
+    left, right = _ids(parts[a]), _ids(parts[b])
+    origin = {c.id: (table, name) for p in parts for table, c, name in p.tables}
+    for x, y in equal:
+        if x.id in right and y.id in left:
+            x, y = y, x
+        if x.id in left and y.id in right and x.id in parts[a].determinants and y.id in parts[b].determinants:
+            if x.id in origin and y.id in origin:
+                return canonical_key(*origin[x.id], context) == canonical_key(*origin[y.id], context)
+    return False
+
+
+def _follow_paths(parts: list[Rows], equal: list[tuple[Column, Column]]) -> None:
+    """A pending path is short-cut when the query itself joins its next table on the path's columns."""
+    changed = True
+    while changed:
+        changed = False
+        for i, part in enumerate(parts):
+            pending = part.pending
+            if pending is None or part.unit is not None:
+                continue
+            for j, parent in enumerate(parts):
+                if i == j or parent.unit is None:
+                    continue
+                targets = {c.id for t, c, n in parent.tables if t == pending.target and n == pending.target_column}
+                if any(_joins(pending.column.id, targets, pair) for pair in equal):
+                    parts[i] = replace(part, unit=parent.unit, pending=None)
+                    parts[j] = replace(parent, limits=Limits(1, 1) if not parent.one else parent.limits)
+                    changed = True
+                    break
+
+
+def _joins(child: int, targets: set[int], pair: tuple[Column, Column]) -> bool:
+    a, b = pair
+    return (a.id == child and b.id in targets) or (b.id == child and a.id in targets)
+
+
+class _Classes:
+    """Union-find over column ids."""
+
+    def __init__(self) -> None:
+        self._parent: dict[int, int] = {}
+
+    def find(self, x: int) -> int:
+        while self._parent.get(x, x) != x:
+            x = self._parent[x]
+        return x
+
+    def union(self, a: int, b: int) -> None:
+        self._parent[self.find(a)] = self.find(b)
+
+
+def _classes(equal: list[tuple[Column, Column]]) -> _Classes:
+    classes = _Classes()
+    for a, b in equal:
+        classes.union(a.id, b.id)
+    return classes
+
+
+def _unrelated(context: Context) -> Refusal:
+    unit = context.policy.unit_name
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"private tables can only be joined row by row of the same {unit}",
+        hint=f"Join them on the {unit} id (`a.{context.policy.unit_column} = b.{context.policy.unit_column}`) "
+        "or along the policy's foreign keys.",
+    )
+
+
+def _limits(private: list[Rows]) -> Limits:
+    """One unit's rows multiply in a many-to-many join; a parent on the path of its child was set to (1, 1)."""
+    rows, groups = 1, 1
+    unlimited = False
+    for part in private:
+        rows = min(rows * part.limits.rows, MAX_GROUPS)
+        if part.limits.groups is None:
+            unlimited = True
+        else:
+            groups = min(groups * part.limits.groups, MAX_GROUPS)
+    return Limits(rows, None if unlimited else groups)
+
+
+def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
+    """`left LEFT JOIN right ON ...` by the privacy types of both sides."""
+    if not left.private and right.private:
+        inner = join_inner([left, right], on, context, counter)
+        return replace(inner, padded=True)
+    if left.private and right.private:
+        return _left_private(left, right, on, context, counter)
+    # outer row kept, columns of the public right side may be NULL: they are no key domain any more
+    columns = (*left.node.columns, *right.node.columns)
+    node = Join(columns, "left", left.node, right.node, conjunction(tuple(on)))
+    if not left.private:
+        return Rows(node, publics=left.publics, padded=left.padded or right.padded)
+    return replace(left, node=node, one=False)
+
+
+def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
+    left = reach_unit(left, context, counter)
+    related, extra = _relate([left, right], list(on), context, counter)
+    left, right = related
+    columns = (*left.node.columns, *right.node.columns)
+    node = Join(columns, "left", left.node, right.node, conjunction((*on, *extra)))
+    limits = _limits([left, right])
+    return Rows(
+        node, left.unit, None, left.one and right.one, limits, left.determinants | right.determinants,
+        left.conditions, left.publics, left.padded, (*left.tables, *right.tables),
+    )  # fmt: skip
+
+
+def filtered(rows: Rows, condition: Expr | None) -> Rows:
+    """WHERE."""
+    parts = conjuncts(condition)
+    if not parts:
+        return rows
+    whole = conjunction(parts)
+    assert whole is not None
+    node = Filter(rows.node.columns, rows.node, whole)
+    return replace(rows, node=node, conditions=(*rows.conditions, *(p for p in parts if not has_subquery(p))))

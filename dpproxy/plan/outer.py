@@ -1,0 +1,308 @@
+"""A measured SELECT rewritten for the facade: keys and aggregates become columns of the released arrays.
+
+Knows: sqlglot trees, the measurement's keys and formulas. Must not know: engines, noise. `SELECT f(key), sum(x) ... FROM rows
+WHERE ... GROUP BY key HAVING h ORDER BY o LIMIT n` becomes `SELECT f(m.k0), <formula of m.b0> FROM unnest($1::..., ...)
+AS m(...) WHERE h ORDER BY o LIMIT n`: FROM, WHERE and GROUP BY vanish, HAVING filters released rows, the rest stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+
+from dpproxy.errors import GROUPING_ERROR, Refusal
+from dpproxy.plan.aggregates import measured as measured_aggregate
+from dpproxy.plan.bind_expr import ExprBinder
+from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
+from dpproxy.plan.facts import facts
+from dpproxy.plan.functions import unsupported
+from dpproxy.plan.hooks import QueryHooks, bind_aggregate
+from dpproxy.plan.measure import BasisSpec
+from dpproxy.plan.names import output_name
+from dpproxy.plan.query import Analyser, RowsResult, is_aggregate
+from dpproxy.plan.relation import Rows
+from dpproxy.plan.scope import Env, Scope
+from dpproxy.plan.select import group_expressions, resolve_group_item, unit_ids
+from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
+from dpproxy.sql.types import TIMES
+
+if TYPE_CHECKING:
+    from dpproxy.plan.planner import Planner
+
+
+def parse_expression(sql: str) -> exp.Expr:
+    """Our own generated SQL as a tree."""
+    return sqlglot.parse_one(sql, read=FaithfulPostgres)
+
+
+class _MeasureHooks(QueryHooks):
+    """Inside a measured SELECT aggregates stand in the outer query; below, none are allowed."""
+
+    def window(self, node: exp.Window, scope: Scope) -> Expr:
+        raise unsupported("a window function below an aggregate", "Put it in a subquery PARTITION BY the unit id.")
+
+
+class MeasuredSelect:
+    """Collects keys and bases of one SELECT while rewriting it."""
+
+    def __init__(
+        self, planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env
+    ) -> None:
+        self.planner, self.analyser, self.select = planner, analyser, select
+        self.rows, self.scope, self.env = rows, scope, env
+        self.hooks = _MeasureHooks(planner, analyser, env, rows)
+        self.binder = ExprBinder(self.hooks)
+        self.alias = planner.next_alias()
+        self.keys: list[tuple[str, Expr]] = []
+        self.specs: list[BasisSpec] = []
+        self.grouped = False
+
+    # --- rewriting
+
+    def rewrite(self) -> exp.Select:
+        select = self.select
+        distinct = select.args.get("distinct")
+        items = group_expressions(select)
+        if items is None:
+            raise unsupported("grouping sets")
+        aggregated = bool(select.args.get("group")) or self._aggregates()
+        self.grouped = bool(items) or not aggregated
+        for item in items:
+            self._add_group_key(resolve_group_item(item, select, self.scope))
+        if not aggregated:
+            self._expand_stars()
+            for node in select.expressions:
+                self._add_group_key(node.unalias())
+        names = [output_name(n) for n in select.expressions]
+        outputs = set(names)
+        projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
+        having = select.args.get("having")
+        condition = self._rewrite(having.this) if having is not None else None
+        order = self._order(select.args.get("order"), outputs)
+        for window in select.args.get("windows") or ():
+            self._rewrite_children(window)
+        select.set("expressions", projections)
+        select.set("having", None)
+        select.set("group", None)
+        select.set("joins", None)
+        select.set("where", exp.Where(this=condition) if condition is not None else None)
+        select.set("order", order)
+        if distinct is not None and not aggregated:
+            select.set("distinct", None)  # groups are distinct already
+        return select
+
+    def _aggregates(self) -> bool:
+        from dpproxy.plan.select import _has_aggregates
+
+        return _has_aggregates(self.select)
+
+    def _expand_stars(self) -> None:
+        expanded: list[exp.Expr] = []
+        for node in self.select.expressions:
+            star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+            if not star:
+                expanded.append(node)
+                continue
+            table = "" if isinstance(node, exp.Star) else ident(node.args.get("table"))
+            for source in self.scope.sources:
+                if not table or source.alias == table:
+                    expanded += [exp.column(exp.to_identifier(c.name, quoted=True), source.alias) for c in source.columns]
+        self.select.set("expressions", expanded)
+
+    @staticmethod
+    def _named(node: exp.Expr, name: str) -> exp.Expr:
+        return exp.alias_(node, exp.to_identifier(name, quoted=True))
+
+    def _add_group_key(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Literal) and node.is_string:
+            return
+        self._key(self.binder.bind(node, self.scope), node)
+
+    def _key(self, expr: Expr, node: exp.Expr) -> int:
+        for i, (_, key) in enumerate(self.keys):
+            if key == expr:
+                return i
+        known = facts(expr)
+        if known.taint != Taint.NONE:
+            raise self._identifying(expr, node)
+        self.keys.append((to_sql(node), expr))
+        return len(self.keys) - 1
+
+    def _identifying(self, expr: Expr, node: exp.Expr) -> Refusal:
+        columns = ", ".join(c.name for c in references(expr) if c.taint != Taint.NONE)
+        unit = self.planner.context.policy.unit_name
+        return Refusal(
+            "42501",
+            f"`{columns}` identifies a single {unit} or record and cannot be shown or grouped by",
+            position(node),
+            hint=f"Count it, count(DISTINCT {columns}), or group by the {unit} in a subquery and aggregate that.",
+        )
+
+    def _rewrite(self, node: exp.Expr) -> exp.Expr:
+        """The expression over the released columns. Raises Refusal for what is neither key nor aggregate."""
+        if isinstance(node, exp.Select | exp.SetOperation):
+            return self._nested(node)
+        if isinstance(node, exp.Window):
+            return self._window(node)
+        if is_aggregate(node):
+            return self._aggregate(node)
+        found = self._matched_key(node)
+        if found is not None:
+            return found
+        if isinstance(node, exp.Column):
+            return self._loose_column(node)
+        self._rewrite_children(node)
+        return node
+
+    def _rewrite_children(self, node: exp.Expr) -> None:
+        for key, value in list(node.args.items()):
+            if isinstance(value, exp.Expr):
+                node.set(key, self._rewrite(value))
+            elif isinstance(value, list):
+                node.set(key, [self._rewrite(v) if isinstance(v, exp.Expr) else v for v in value])
+
+    def _nested(self, node: exp.Expr) -> exp.Expr:
+        result = self.analyser.analyse(node, self.env)
+        if isinstance(result, RowsResult):
+            raise self.analyser._private_in_public(node)
+        return result.tree
+
+    def _window(self, node: exp.Window) -> exp.Expr:
+        """The window function itself stays; aggregates in its arguments, partition and order are released values."""
+        call = node.this
+        inner = call
+        while isinstance(inner, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+            inner = inner.this
+        self._rewrite_children(inner)
+        if isinstance(call, exp.Filter):
+            call.set("expression", self._rewrite(call.expression))
+        for key in ("partition_by", "order", "spec"):
+            value = node.args.get(key)
+            if isinstance(value, list):
+                node.set(key, [self._rewrite(v) for v in value])
+            elif isinstance(value, exp.Expr):
+                self._rewrite_children(value)
+        return node
+
+    def _matched_key(self, node: exp.Expr) -> exp.Expr | None:
+        if not self.keys or isinstance(node, exp.Literal | exp.Star | exp.Null | exp.Boolean | exp.DataType | exp.Identifier):
+            return None
+        if node.find(exp.Column) is None or any(is_aggregate(n) for n in node.walk()):
+            return None
+        try:
+            bound = self.binder.bind(node, self.scope)
+        except Refusal:
+            return None
+        for i, (_, key) in enumerate(self.keys):
+            if key == bound:
+                return self._key_column(i)
+        return None
+
+    def _key_column(self, i: int) -> exp.Expr:
+        """Released keys have the type PostgreSQL gives the expression (a truncated date is a local timestamptz)."""
+        key = self.keys[i][1]
+        text = f"{self.alias}.k{i}"
+        if key.type == "timestamptz":
+            text = f"CAST({text} AS timestamptz)"
+        elif key.type == "numeric" and not isinstance(key, Ref):
+            text = f"trim_scale({text})"
+        return parse_expression(text)
+
+    def _loose_column(self, node: exp.Column) -> exp.Expr:
+        """A bare column beside aggregates: PostgreSQL accepted it, so it depends on the keys and is one more key."""
+        if isinstance(node.this, exp.Star):
+            raise Refusal(GROUPING_ERROR, "a whole row cannot be shown beside an aggregate", position(node))
+        bound = self.binder.bind(node, self.scope)
+        if not self.grouped:
+            raise Refusal(
+                GROUPING_ERROR,
+                f'column "{to_sql(node)}" must appear in the GROUP BY clause or be used in an aggregate function',
+                position(node),
+            )
+        return self._key_column(self._key(bound, node))
+
+    def _aggregate(self, node: exp.Expr) -> exp.Expr:
+        name = _function_name(node)
+        if name == "grouping":
+            return exp.Literal.number(0)
+        agg = bind_aggregate(self.binder, node, self.scope, per_unit=False)
+        self._check_padded(agg, node)
+        ids = unit_ids(self.rows)
+        unit = self.rows.unit
+
+        def is_unit(expr: Expr) -> bool:
+            # a key that merely determines the unit (an order id) is not the unit: two orders are two values
+            return (
+                isinstance(expr, Ref)
+                and unit is not None
+                and expr.column.id in ids
+                and (expr.column.id == unit.id or expr.column.taint == Taint.UNIT)
+            )
+
+        try:
+            result = measured_aggregate(agg, to_sql(node), self.planner.context.policy.unit_name, is_unit)
+        except Refusal as refusal:
+            raise Refusal(
+                refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
+            ) from refusal
+        columns = [f"{self.alias}.b{self._basis(spec)}" for spec in result.bases]
+        return parse_expression(f"({result.formula.format(*columns)})")
+
+    def _check_padded(self, agg: Agg, node: exp.Expr) -> None:
+        if self.rows.padded and agg.name == "count" and not agg.args:
+            raise Refusal(
+                "0A000",
+                "count(*) would count the empty rows an outer join adds for groups without private rows",
+                position(node),
+                hint="Count a column of the private table instead: count(o.order_id).",
+            )
+
+    def _basis(self, spec: BasisSpec) -> int:
+        for i, known in enumerate(self.specs):
+            if (known.kind, known.value, known.where, known.lo, known.hi, known.grid, known.center) == (
+                spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center,
+            ):  # fmt: skip
+                return i
+        self.specs.append(spec)
+        return len(self.specs) - 1
+
+    def _order(self, order: exp.Expr | None, outputs: set[str]) -> exp.Expr | None:
+        """ORDER BY a bare output name or number stays; expressions are over the released columns."""
+        if order is None:
+            return None
+        for term in order.expressions:
+            inner = term.this if isinstance(term, exp.Ordered) else term
+            bare = isinstance(inner, exp.Column) and not inner.args.get("table") and ident(inner.this) in outputs
+            if bare or isinstance(inner, exp.Literal):
+                continue
+            if isinstance(term, exp.Ordered):
+                term.set("this", self._rewrite(inner))
+            else:
+                term.replace(self._rewrite(term))
+        return order
+
+
+def _function_name(node: exp.Expr) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+
+
+def array_source(alias: str, first: int, types: list[tuple[str, str]]) -> exp.Expr:
+    """`unnest($n::t[], ...) AS alias(names)`; `types` are (column name, element type), parameters from `first` on."""
+    arrays = ", ".join(f"${first + i}::{_element(t)}[]" for i, (_, t) in enumerate(types))
+    names = ", ".join(name for name, _ in types)
+    tree = parse_expression(f"SELECT 1 FROM unnest({arrays}) AS {alias}({names})")
+    source = tree.args["from_"].this
+    assert isinstance(source, exp.Expr)
+    return source
+
+
+def _element(type_: str) -> str:
+    """Local timestamps travel as timestamps; the outer query casts them in the session's time zone."""
+    return "timestamp" if type_ in TIMES and type_ == "timestamptz" else type_
+
+
+KeyText = Callable[[int], str]
+__all__ = ["Lit", "MeasuredSelect", "array_source", "parse_expression"]

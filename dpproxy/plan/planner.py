@@ -1,0 +1,276 @@
+"""Planning a statement: tree + policy + settings -> `Plan` or `Refusal`. A pure function.
+
+Knows: the analyser, measurements, how the charge is divided. Must not know: backends, ledgers, entropy. A statement costs what
+the session says (`dpproxy.epsilon`, else the role's default), whatever its shape: the charge is divided over its
+measurements, and in each over its basis columns, so that a price is known before a query is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, UNDEFINED_TABLE, Refusal
+from dpproxy.plan import calibration
+from dpproxy.plan.engines import engine
+from dpproxy.plan.engines.base import parts as template_parts
+from dpproxy.plan.engines.base import template
+from dpproxy.plan.explain import explain_lines
+from dpproxy.plan.expr import Expr, Hole, Lit
+from dpproxy.plan.functions import unsupported
+from dpproxy.plan.hooks import QueryHooks
+from dpproxy.plan.loss import ZERO, Loss
+from dpproxy.plan.measure import Compiled, compile_measurement
+from dpproxy.plan.model import Array, Basis, Input, Key, Measurement, Plan, Threshold
+from dpproxy.plan.outer import MeasuredSelect, array_source
+from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
+from dpproxy.plan.relation import Rows, Values
+from dpproxy.plan.scope import Context, Counter, Env
+from dpproxy.plan.select import finish_select
+from dpproxy.plan.virtual import VIRTUAL_TABLES
+from dpproxy.policy.model import MICRO
+from dpproxy.sql.dialect import position, to_sql
+from dpproxy.sql.statements import Statement, parse
+
+MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
+
+_KINDS = ("select", "explain", "copy", "cursor", "create_table_as")
+
+
+@dataclass
+class Planner:
+    """State of planning one statement; nothing outlives it."""
+
+    context: Context
+    counter: Counter = field(default_factory=Counter)
+    compiled: list[Compiled] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    released_ctes: dict[int, ReleasedResult] = field(default_factory=dict)
+    _first_array: list[int] = field(default_factory=list)
+    _aliases: int = 0
+    _virtual: dict[str, int] = field(default_factory=dict)
+
+    def next_alias(self) -> str:
+        self._aliases += 1
+        return f"dpproxy_m{self._aliases}"
+
+    def hooks(self, analyser: Analyser, env: Env, rows: Rows | None) -> QueryHooks:
+        return QueryHooks(self, analyser, env, rows)
+
+    def finish_select(self, analyser: Analyser, select: exp.Select, rows: Rows, scope: object, env: Env) -> Result:
+        from dpproxy.plan.scope import Scope
+
+        assert isinstance(scope, Scope)
+        return finish_select(self, analyser, select, rows, scope, env)
+
+    # --- constants and staged values
+
+    def facade_constant(self, sql: str, type_: str) -> Expr:
+        wanted = Input(sql, type_)
+        if wanted not in self.inputs:
+            self.inputs.append(wanted)
+        return Hole(type_, len(self.context.parameters) + self.inputs.index(wanted))
+
+    def released_scalar(self, result: ReleasedResult) -> Expr:
+        """A released scalar subquery below a measurement: evaluated by the facade first, then a constant."""
+        sql = f"({to_sql(result.tree)})"
+        type_ = _scalar_type(result.tree)
+        arrays, measurements = self._used(sql)
+        self.inputs.append(Input(sql, type_, arrays, measurements))
+        return Hole(type_, len(self.context.parameters) + len(self.inputs) - 1)
+
+    def _used(self, sql: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        first = len(self.context.parameters)
+        numbers = {int(n) - first - 1 for n in re.findall(r"\$(\d+)", sql)}
+        arrays = tuple(sorted(n for n in numbers if 0 <= n < len(self.arrays)))
+        measurements = {self.arrays[a].measurement for a in arrays}
+        return arrays, tuple(sorted(m for m in measurements if m is not None))
+
+    def released_rows(self, analyser: Analyser, item: Item, query: exp.Expr, env: Env) -> Item:
+        raise unsupported(
+            "joining released rows with private rows", "Join the two released results in an outer query instead."
+        )
+
+    def released_in(self, analyser: Analyser, query: exp.Expr, env: Env) -> RowsResult:
+        raise unsupported("IN (released rows) below an aggregate", "Filter the released result in an outer query.")
+
+    def values_item(self, analyser: Analyser, node: exp.Values) -> Item:
+        from dpproxy.plan.values import values_item
+
+        return values_item(self, analyser, node)
+
+    def one_row(self) -> Rows:
+        """FROM nothing: one row without columns."""
+        return Rows(Values((), ((),)))
+
+    def virtual(self, node: exp.Table, name: str) -> None:
+        """A table of schema dpproxy: replaced by arrays the session fills."""
+        columns = VIRTUAL_TABLES.get(name)
+        if columns is None:
+            raise Refusal(UNDEFINED_TABLE, f'relation "dpproxy.{name}" does not exist', position(node))
+        if name not in self._virtual:
+            self._virtual[name] = len(self.arrays)
+            self.arrays += [Array(t, None, i, name) for i, (_, t) in enumerate(columns)]
+        first = len(self.context.parameters) + 1 + self._virtual[name]
+        alias = node.args["alias"].this.copy() if node.args.get("alias") is not None else exp.to_identifier(name)
+        source = array_source("dpproxy_v", first, list(columns))
+        source.args["alias"].set("this", alias)
+        node.replace(source)
+
+    # --- measurements
+
+    def measure(self, analyser: Analyser, select: exp.Select, rows: Rows, scope: object, env: Env) -> ReleasedResult:
+        from dpproxy.plan.scope import Scope
+
+        assert isinstance(scope, Scope)
+        measured = MeasuredSelect(self, analyser, select, rows, scope, env)
+        tree = measured.rewrite()
+        compiled = compile_measurement(rows, measured.keys, measured.specs, self.context, engine(self.context.dialect))
+        index = self._register(compiled)
+        types = [(f"k{i}", key.type) for i, (_, key) in enumerate(measured.keys)]
+        types += [(f"b{i}", "int8") for i in range(len(measured.specs))]
+        if not types:
+            raise unsupported("a query with neither keys nor aggregates")
+        first = len(self.context.parameters) + 1 + self._first_array[index]
+        select.set("from_", exp.From(this=array_source(measured.alias, first, types)))
+        return ReleasedResult(tree, True)
+
+    def _register(self, compiled: Compiled) -> int:
+        for i, known in enumerate(self.compiled):
+            if known.sql == compiled.sql and known.specs == compiled.specs:
+                return i
+        if len(self.compiled) >= MAX_MEASUREMENTS:
+            raise Refusal("54001", f"statement needs more than {MAX_MEASUREMENTS} measurements")
+        index = len(self.compiled)
+        self.compiled.append(compiled)
+        self._first_array.append(len(self.arrays))
+        self.arrays += [Array(_wire(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
+        self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(len(compiled.specs))]
+        return index
+
+
+def _wire(type_: str) -> str:
+    return "timestamp" if type_ == "timestamptz" else type_
+
+
+def _scalar_type(tree: exp.Expr) -> str:
+    """The type a released scalar enters a predicate with: what it is compared as."""
+    from dpproxy.plan.outer_types import scalar_type
+
+    return scalar_type(tree)
+
+
+def charge_of(context: Context) -> int:
+    """The statement's epsilon in micro. Raises Refusal 22023 outside the role's limits."""
+    limits = context.role.query
+    epsilon = context.settings.epsilon if context.settings.epsilon is not None else limits.epsilon
+    if epsilon <= 0 or epsilon > limits.max_epsilon:
+        raise Refusal(
+            INVALID_PARAMETER_VALUE,
+            f"dpproxy.epsilon must be above 0 and at most {limits.max_epsilon / MICRO:g} for role {context.role.name}",
+            hint="SET dpproxy.epsilon = ... within the policy's max_epsilon.",
+        )
+    return epsilon
+
+
+def plan(statement: Statement, context: Context) -> Plan | None:
+    """The plan of a statement, None when it turns out to read no private table. Raises Refusal."""
+    if statement.kind == "prepare":
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "PREPARE over private tables is not supported",
+            hint="Use the protocol's prepared statements (your driver's), or send the query itself.",
+        )
+    if statement.kind not in _KINDS:
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "only queries may read private tables",
+            hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors and EXPLAIN of one work too.",
+        )
+    try:
+        return _plan_query(statement, context)
+    except Refusal as refusal:
+        if refusal.position is None:
+            raise
+        shift = statement.offset + len(statement.prefix)
+        raise Refusal(
+            refusal.sqlstate, refusal.message, refusal.position + shift, refusal.detail, refusal.hint
+        ) from refusal
+    except RecursionError as error:
+        raise Refusal("54001", "statement is nested too deeply") from error
+
+
+def _plan_query(statement: Statement, context: Context) -> Plan | None:
+    tree = parse(statement.query)
+    planner = Planner(context)
+    analyser = Analyser(planner)
+    result = analyser.analyse(tree, {})
+    if isinstance(result, RowsResult):
+        raise analyser._row_level(tree)
+    if not planner.compiled and not planner.arrays:
+        return None
+    measurements = finish(planner.compiled, context, statement)
+    loss = sum((m.loss for m in measurements), ZERO)
+    outer = to_sql(result.tree)
+    lines = explain_lines(measurements, loss, context, outer)
+    return Plan(
+        tuple(measurements), outer, len(context.parameters), tuple(planner.arrays), tuple(planner.inputs), loss, lines
+    )
+
+
+def finish(compiled: Sequence[Compiled], context: Context, statement: Statement) -> list[Measurement]:
+    """Noise scales for all measurements of a statement: the charge is divided evenly over those that need any."""
+    paying = [c for c in compiled if c.specs]
+    if not paying:
+        return [_finish_one(c, 0, 0, context) for c in compiled]
+    total = charge_of(context)
+    share = total // len(paying)
+    thresholds = sum(c.threshold is not None for c in paying)
+    delta = context.role.query.delta // thresholds if thresholds else 0
+    if thresholds and delta <= 0:
+        raise Refusal(FEATURE_NOT_SUPPORTED, "groups without declared keys need a delta, and the policy allots none")
+    if share < sum(1 for c in paying for _ in c.specs) or share < 1:
+        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon is too small for this statement")
+    return [_finish_one(c, share if c.specs else 0, delta if c.threshold is not None else 0, context) for c in compiled]
+
+
+def _finish_one(compiled: Compiled, epsilon: int, delta: int, context: Context) -> Measurement:
+    shape = compiled.shape
+    bases = []
+    for spec, part in zip(compiled.specs, _split(epsilon, len(compiled.specs)), strict=True):
+        linf = spec.linf(shape.rows)
+        # a column that no row can move still gets noise of one unit: its sensitivity is stated as 1, never 0
+        linf = max(linf, 1)
+        scale = calibration.laplace_scale(shape.l0, linf, part)
+        loss = Loss.laplace_vector(shape.l0, Fraction(linf) / scale, linf)
+        bases.append(Basis(spec.label, linf, spec.grid, "laplace", scale, loss))
+    threshold = None
+    loss = sum((b.loss for b in bases), ZERO)
+    if compiled.threshold is not None:
+        basis = bases[compiled.threshold]
+        tau = calibration.threshold(basis.scale, shape.l0, delta, compiled.min_units, "laplace")
+        threshold = Threshold(compiled.threshold, tau, compiled.min_units, delta)
+        loss = loss + Loss.delta_only(delta)
+    sql = compiled.sql
+    dialect = context.dialect
+    canonical = (*template_parts(sql), f" -- l0={shape.l0} linf={[b.linf for b in bases]} min={compiled.min_units}")
+    return Measurement(
+        (template(dialect, sql),), tuple(Key(label, t) for label, t in compiled.keys), tuple(bases), shape.l0,
+        shape.dense is not None, threshold, loss, canonical, notes=shape.notes,
+    )  # fmt: skip
+
+
+def _split(epsilon: int, columns: int) -> list[int]:
+    """Even division of micro-epsilon, the remainder to the first."""
+    if not columns:
+        return []
+    part = epsilon // columns
+    return [part + (epsilon - part * columns if i == 0 else 0) for i in range(columns)]
+
+
+__all__ = ["Lit", "Planner", "charge_of", "plan"]

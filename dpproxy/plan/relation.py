@@ -1,0 +1,123 @@
+"""Relations of the planner's own language, and what is known of those whose rows belong to units.
+
+Knows: columns and expressions. Must not know: SQL text, engines. `Rows` carries the privacy type of PRIVACY.md section 2: the
+only way to make one is through the functions of the binder, each of which is a row of that table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpproxy.plan.expr import Column, Expr
+from dpproxy.policy.catalog import TableName
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Base of all relations; `columns` are its outputs."""
+
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Scan(Relation):
+    """A table of the backend: `source` is (schema, table), `names` the engine's column names, in order."""
+
+    number: int
+    source: tuple[str, str]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Values(Relation):
+    """Rows of constants (a VALUES list, generate_series of constants). `series`: (start, stop, step) expressions."""
+
+    rows: tuple[tuple[Expr, ...], ...] = ()
+    series: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True)
+class Join(Relation):
+    kind: str  # inner | left | cross
+    left: Relation
+    right: Relation
+    on: Expr | None
+
+
+@dataclass(frozen=True)
+class Filter(Relation):
+    child: Relation
+    condition: Expr
+
+
+@dataclass(frozen=True)
+class Project(Relation):
+    """`columns[i]` is `items[i]` over the child's columns."""
+
+    child: Relation
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Aggregate(Relation):
+    """GROUP BY `keys`; columns are keys then aggs."""
+
+    child: Relation
+    keys: tuple[Expr, ...]
+    aggs: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Distinct(Relation):
+    child: Relation
+
+
+@dataclass(frozen=True)
+class Union(Relation):
+    """UNION ALL (or set operation `op`) of children with positionally equal columns."""
+
+    children: tuple[Relation, ...]
+    op: str = "union all"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Contribution of one unit to the relation: `rows` in any group, `groups` reached (None: all there can be)."""
+
+    rows: int
+    groups: int | None
+
+
+@dataclass(frozen=True)
+class PendingPath:
+    """A private scan whose unit is still to be reached: `column` equals `target`'s `target_column` next."""
+
+    column: Column
+    target: TableName
+    target_column: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
+
+    `one`: at most one row per unit. `determinants`: ids of columns that fix the unit (keys of private tables).
+    `conditions`: conjuncts every row satisfies. `publics`: scans of public tables that are joined inwardly.
+    `padded`: a public table was the outer side of an outer join; its unmatched rows stand for empty groups.
+    `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths.
+    """
+
+    node: Relation
+    unit: Column | None = None
+    pending: PendingPath | None = None
+    one: bool = False
+    limits: Limits = Limits(1, 1)
+    determinants: frozenset[int] = frozenset()
+    conditions: tuple[Expr, ...] = ()
+    publics: tuple[Scan, ...] = ()
+    padded: bool = False
+    tables: tuple[tuple[TableName, Column, str], ...] = ()
+
+    @property
+    def private(self) -> bool:
+        return self.unit is not None or self.pending is not None

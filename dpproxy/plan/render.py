@@ -1,0 +1,175 @@
+"""Relations as SQL text.
+
+Knows: relations and an engine's spelling. Must not know: policies, noise. A relation renders to a `Block`: a FROM item,
+conditions, and the text of every column in scope; blocks nest as derived tables only where SQL demands it
+(aggregates, windows, outer joins of filtered inputs, DISTINCT, set operations), so engines see flat joins.
+Aliases are numbered in order of appearance: equal plans render to equal text, which names them for reuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dpproxy.plan.engines.base import Engine, quote_name
+from dpproxy.plan.expr import Expr, Win, walk
+from dpproxy.plan.relation import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    Union,
+    Values,
+)
+
+MAX_INLINE = 2_000  # characters of a projected expression before it gets its own derived table
+
+
+@dataclass(frozen=True)
+class Block:
+    """`source` is the FROM text; `names` maps column ids in scope to SQL text."""
+
+    source: str
+    names: dict[int, str]
+    where: tuple[str, ...] = ()
+
+    @property
+    def where_text(self) -> str:
+        return f" WHERE {' AND '.join(self.where)}" if self.where else ""
+
+
+@dataclass
+class Renderer:
+    """Renders one generated statement; aliases are unique within it."""
+
+    engine: Engine
+    outer: dict[int, str] = field(default_factory=dict)
+    _aliases: int = 0
+
+    def __post_init__(self) -> None:
+        self.engine.subquery = self._subquery
+
+    def alias(self) -> str:
+        self._aliases += 1
+        return f"t{self._aliases}"
+
+    def expr(self, expr: Expr, names: dict[int, str]) -> str:
+        return self.engine.expr(expr, {**self.outer, **names})
+
+    def select(self, block: Block, items: list[str]) -> str:
+        return f"SELECT {', '.join(items)} FROM {block.source}{block.where_text}"
+
+    def _subquery(self, relation: Relation, exprs: tuple[Expr, ...], names: object) -> str:
+        """A subquery inside an expression; it sees the columns around it."""
+        saved = self.outer
+        assert isinstance(names, dict)
+        self.outer = {**saved, **names}
+        try:
+            block = self.block(relation)
+            return self.select(block, [self.expr(e, block.names) for e in exprs])
+        finally:
+            self.outer = saved
+
+    def block(self, relation: Relation) -> Block:
+        match relation:
+            case Scan():
+                return self._scan(relation)
+            case Values():
+                return self._values(relation)
+            case Join():
+                return self._join(relation)
+            case Filter(child=child, condition=condition):
+                block = self.block(child)
+                return Block(block.source, block.names, (*block.where, self.expr(condition, block.names)))
+            case Project():
+                return self._project(relation)
+            case Aggregate():
+                return self._aggregate(relation)
+            case Distinct(child=child):
+                block = self.block(child)
+                items = [block.names[c.id] for c in child.columns]
+                return self._derived("DISTINCT ", block, items, [c.id for c in relation.columns])
+            case Union():
+                return self._union(relation)
+        raise TypeError(f"unknown relation {type(relation).__name__}")
+
+    def _scan(self, scan: Scan) -> Block:
+        alias = self.alias()
+        schema, table = scan.source
+        names = {
+            column.id: self.engine.column(column, f"{alias}.{quote_name(name)}")
+            for column, name in zip(scan.columns, scan.names, strict=True)
+        }
+        return Block(f"{quote_name(schema)}.{quote_name(table)} AS {alias}", names)
+
+    def _values(self, values: Values) -> Block:
+        alias = self.alias()
+        columns = [f"c{i}" for i in range(len(values.columns))]
+        rows = [
+            tuple(self.engine.as_type(e, c.type, self.outer) for e, c in zip(row, values.columns, strict=True))
+            for row in values.rows
+        ]
+        source = self.engine.values(rows, alias, columns)
+        return Block(source, {c.id: f"{alias}.{n}" for c, n in zip(values.columns, columns, strict=True)})
+
+    def _join(self, join: Join) -> Block:
+        left, right = self.block(join.left), self.block(join.right)
+        if join.kind == "left" and not isinstance(join.right, Scan | Aggregate | Distinct | Union | Values):
+            right = self._wrap(right, join.right)  # NULLs of unmatched rows must reach computed columns too
+        elif " JOIN " in right.source:
+            right = Block(f"({right.source})", right.names, right.where)
+        names = {**left.names, **right.names}
+        if join.kind == "cross":
+            return Block(f"{left.source} CROSS JOIN {right.source}", names, (*left.where, *right.where))
+        word = "LEFT JOIN" if join.kind == "left" else "JOIN"
+        on = self.expr(join.on, names) if join.on is not None else "TRUE"
+        return Block(f"{left.source} {word} {right.source} ON {on}", names, (*left.where, *right.where))
+
+    def _wrap(self, block: Block, relation: Relation) -> Block:
+        return self._derived("", block, list(block.names.values()), list(block.names))
+
+    def _derived(self, distinct: str, block: Block, items: list[str], ids: list[int], tail: str = "") -> Block:
+        """`(SELECT items FROM block tail) AS t`, column i named c{i}."""
+        alias = self.alias()
+        body = ", ".join(f"{item} AS c{i}" for i, item in enumerate(items)) or "1 AS c0"
+        text = f"(SELECT {distinct}{body} FROM {block.source}{block.where_text}{tail}) AS {alias}"
+        return Block(text, {id_: f"{alias}.c{i}" for i, id_ in enumerate(ids)})
+
+    def _project(self, project: Project) -> Block:
+        block = self.block(project.child)
+        texts = [self.expr(item, block.names) for item in project.items]
+        ids = [c.id for c in project.columns[: len(texts)]]  # columns beyond the items are the child's own
+        windowed = any(isinstance(e, Win) for item in project.items for e in walk(item))
+        if windowed or any(len(text) > MAX_INLINE for text in texts):
+            kept = {i: t for i, t in block.names.items() if i not in ids}
+            return self._derived("", block, [*texts, *kept.values()], [*ids, *kept])
+        return Block(block.source, {**block.names, **dict(zip(ids, texts, strict=True))}, block.where)
+
+    def _aggregate(self, aggregate: Aggregate) -> Block:
+        block = self.block(aggregate.child)
+        keys = [self.expr(k, block.names) for k in aggregate.keys]
+        aggs = [self.expr(a, block.names) for a in aggregate.aggs]
+        tail = f" GROUP BY {', '.join(keys)}" if keys else ""
+        return self._derived("", block, [*keys, *aggs], [c.id for c in aggregate.columns], tail)
+
+    def _union(self, union: Union) -> Block:
+        alias = self.alias()
+        branches = []
+        for child in union.children:
+            block = self.block(child)
+            items = [
+                f"{self.engine.as_type(_ref(c), o.type, block.names)} AS c{i}"
+                for i, (c, o) in enumerate(zip(child.columns, union.columns, strict=True))
+            ]
+            branches.append(self.select(block, items))
+        text = f" {union.op.upper()} ".join(branches)
+        return Block(f"({text}) AS {alias}", {c.id: f"{alias}.c{i}" for i, c in enumerate(union.columns)})
+
+
+def _ref(column: object) -> Expr:
+    from dpproxy.plan.expr import Column, Ref
+
+    assert isinstance(column, Column)
+    return Ref(column.type, column)

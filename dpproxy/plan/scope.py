@@ -1,0 +1,140 @@
+"""Names in scope, as PostgreSQL resolves them.
+
+Knows: aliases, columns, CTEs. Must not know: expressions, engines. An unqualified name that fits two sources is ambiguous; a
+name found nowhere inside is looked up in the enclosing query (a correlated reference).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dpproxy.errors import AMBIGUOUS_COLUMN, UNDEFINED_COLUMN, Refusal
+from dpproxy.plan.expr import Column
+from dpproxy.plan.model import Dialect
+from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.model import Policy, Role, TablePolicy
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default."""
+
+    epsilon: int | None = None
+    confidence: Decimal = Decimal("0.95")
+    search_path: tuple[str, ...] = ("public",)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a plan is a function of, besides the statement."""
+
+    policy: Policy
+    catalog: Catalog
+    role: Role
+    dialect: Dialect
+    settings: Settings = Settings()
+    parameters: tuple[str, ...] = ()  # types of $1..$n
+
+    def allowed(self, name: TableName) -> bool:
+        table = self.policy.tables.get(name)
+        if table is None:
+            return False
+        return self.role.tables is None or name in self.role.tables or table.public
+
+    def find(self, schema: str, name: str) -> TablePolicy | None:
+        """The policy of a table as the analyst names it; None when it is not one of the dataset's."""
+        schemas = (schema,) if schema else self.settings.search_path
+        for candidate in schemas:
+            table = self.policy.tables.get(TableName(candidate, name))
+            if table is not None:
+                return table
+        return None
+
+
+@dataclass
+class Counter:
+    """Numbers for columns and scans: unique within a plan."""
+
+    _columns: Iterator[int] = field(default_factory=itertools.count)
+    _scans: Iterator[int] = field(default_factory=itertools.count)
+
+    def column(self) -> int:
+        return next(self._columns)
+
+    def scan(self) -> int:
+        return next(self._scans)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One item of FROM: its alias and visible columns."""
+
+    alias: str
+    columns: tuple[Column, ...]
+    schema: str = ""
+
+    def find(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+
+@dataclass(frozen=True)
+class Cte:
+    """A WITH query: `query` is analysed where it is referenced when its rows belong to units."""
+
+    name: str
+    query: exp.Expr
+    columns: tuple[str, ...]
+    env: Env
+    per_unit: bool
+
+
+Env = Mapping[str, Cte]
+
+
+@dataclass(frozen=True)
+class Scope:
+    sources: tuple[Source, ...]
+    merged: Mapping[str, Column] = field(default_factory=dict)  # columns joined by USING
+    outer: Scope | None = None
+
+    def resolve(self, table: str, name: str, position: int | None = None) -> Column:
+        """The column a reference means. Raises Refusal 42703 or 42702."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._local(table, name, position)
+            if found is not None:
+                return found
+            scope = scope.outer
+        label = f"{table}.{name}" if table else name
+        raise Refusal(
+            UNDEFINED_COLUMN,
+            f'column "{label}" is not available here',
+            position,
+            hint="Hidden columns and whole rows cannot be used; see `SELECT * FROM dpproxy.policy`.",
+        )
+
+    def _local(self, table: str, name: str, position: int | None) -> Column | None:
+        if not table and name in self.merged:
+            return self.merged[name]
+        found = [c for s in self.sources if not table or s.alias == table if (c := s.find(name)) is not None]
+        if len(found) > 1 and len({c.id for c in found}) > 1:
+            raise Refusal(AMBIGUOUS_COLUMN, f'column reference "{name}" is ambiguous', position)
+        return found[0] if found else None
+
+    def visible(self, table: str = "") -> tuple[Column, ...]:
+        """The columns `*` or `table.*` stands for (merged ones once, first)."""
+        if table:
+            return tuple(c for s in self.sources if s.alias == table for c in s.columns)
+        rest = (c for s in self.sources for c in s.columns if c.name not in self.merged)
+        return (*self.merged.values(), *rest)
+
+
+EPOCH = dt.datetime(1970, 1, 1)

@@ -1,0 +1,313 @@
+"""What a SELECT over rows of units becomes: prepared rows of units, or a measurement.
+
+Knows: GROUP BY, DISTINCT and projections over rows. Must not know: engines, noise. The one question decided here: do the keys
+fix the unit? If so every group is one unit's own and any deterministic aggregate is allowed (per-unit preparation);
+if not, the query is a measurement and `outer` rewrites it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan import interval as iv
+from dpproxy.plan import joins
+from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, InList, InQuery, Lit, Ref, Taint, Win, references, walk
+from dpproxy.plan.facts import facts
+from dpproxy.plan.functions import unsupported
+from dpproxy.plan.hooks import QueryHooks
+from dpproxy.plan.names import output_name
+from dpproxy.plan.query import Analyser, Result, RowsResult, contains_aggregate
+from dpproxy.plan.relation import Aggregate, Distinct, Project, Rows
+from dpproxy.plan.scope import Env, Scope
+from dpproxy.sql.dialect import ident, position
+
+if TYPE_CHECKING:
+    from dpproxy.plan.planner import Planner
+
+
+def finish_select(
+    planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env
+) -> Result:
+    """The result of a SELECT whose FROM and WHERE are bound to `rows`."""
+    if any(select.args.get(k) for k in ("laterals", "connect", "match", "pivots", "cluster", "sort", "qualify", "into", "locks")):
+        raise unsupported("this clause")
+    hooks = QueryHooks(planner, analyser, env, rows, aggregates=True)
+    aggregated = bool(select.args.get("group")) or _has_aggregates(select)
+    if aggregated:
+        keys = _group_keys(select, hooks, scope)
+        if keys is not None and (not rows.private or _fixes_unit(keys, rows)):
+            return _prepared(planner, select, rows, scope, hooks, keys)
+        if not rows.private:
+            return _prepared(planner, select, rows, scope, hooks, keys or [])
+        return planner.measure(analyser, select, rows, scope, env)
+    projections = _projections(select, hooks, scope)
+    distinct = select.args.get("distinct")
+    if distinct is not None:
+        if distinct.args.get("on") is not None:
+            raise unsupported("DISTINCT ON", "Use a window function PARTITION BY the unit id, or aggregate.")
+        if rows.private and not _fixes_unit([e for _, e in projections], rows):
+            if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
+                raise unsupported("DISTINCT over window functions")
+            return planner.measure(analyser, select, rows, scope, env)
+    _no_limit(select, analyser)
+    result = _project(planner, rows, projections)
+    if distinct is not None:
+        result = _distinct(planner, result)
+    return result
+
+
+def _has_aggregates(select: exp.Select) -> bool:
+    parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    return any(contains_aggregate(p) for p in parts if p is not None)
+
+
+def _no_limit(select: exp.Select, analyser: Analyser) -> None:
+    if any(select.args.get(k) for k in ("limit", "offset", "fetch")):
+        raise analyser._limit(select)
+
+
+def _projections(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[tuple[str, Expr]]:
+    """The SELECT list, stars expanded to the columns the policy shows."""
+    found: list[tuple[str, Expr]] = []
+    for node in select.expressions:
+        if isinstance(node, exp.Star):
+            found += [(c.name, Ref(c.type, c)) for c in scope.visible()]
+        elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+            found += [(c.name, Ref(c.type, c)) for c in scope.visible(ident(node.args.get("table")))]
+        else:
+            found.append((output_name(node), hooks._binder.bind(node.unalias(), scope)))
+    return found
+
+
+def group_expressions(select: exp.Select) -> list[exp.Expr] | None:
+    """The plain GROUP BY items; None when there are grouping sets."""
+    group = select.args.get("group")
+    if group is None:
+        return []
+    if any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "all", "totals")):
+        return None
+    items = list(group.expressions)
+    if any(isinstance(i, exp.Rollup | exp.Cube | exp.GroupingSets) for i in items):
+        return None
+    return [part for i in items for part in (i.expressions if isinstance(i, exp.Tuple) else [i])]
+
+
+def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
+    """GROUP BY 1 and GROUP BY alias: PostgreSQL prefers a column of the input over an output alias."""
+    item = item.unnest() if isinstance(item, exp.Paren) else item
+    if isinstance(item, exp.Literal) and not item.is_string:
+        index = int(item.this)
+        if not 1 <= index <= len(select.expressions):
+            raise Refusal("42P10", f"GROUP BY position {index} is not in select list", position(item))
+        return select.expressions[index - 1].unalias()
+    if isinstance(item, exp.Column) and not item.args.get("table"):
+        name = ident(item.this)
+        try:
+            scope.resolve("", name)
+        except Refusal as refusal:
+            if refusal.sqlstate != "42703":
+                raise
+            for node in select.expressions:
+                if isinstance(node, exp.Alias) and output_name(node) == name:
+                    return node.this
+            raise
+    return item
+
+
+def _group_keys(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[Expr] | None:
+    items = group_expressions(select)
+    if items is None:
+        return None
+    return [hooks._binder.bind(resolve_group_item(i, select, scope), scope) for i in items]
+
+
+def unit_ids(rows: Rows) -> set[int]:
+    """Columns that fix the unit of a row."""
+    if rows.unit is None:
+        return set()
+    return {rows.unit.id, *rows.determinants, *QueryHooks._equal_ids(rows)}
+
+
+def _fixes_unit(keys: Sequence[Expr], rows: Rows) -> bool:
+    ids = unit_ids(rows)
+    return any(isinstance(k, Ref) and k.column.id in ids for k in keys)
+
+
+# --- per-unit preparation
+
+
+def _prepared(
+    planner: Planner, select: exp.Select, rows: Rows, scope: Scope, hooks: QueryHooks, keys: list[Expr]
+) -> RowsResult:
+    """GROUP BY that includes the unit (or over public rows): one relation of groups, then projections over it."""
+    items = [(output_name(n), hooks._binder.bind(n.unalias(), scope)) for n in select.expressions]
+    having = select.args.get("having")
+    condition = hooks._binder.bind(having.this, scope) if having is not None else None
+    _no_limit(select, hooks.analyser)
+    unit = rows.unit
+    if unit is not None and not any(isinstance(k, Ref) and k.column.id == unit.id for k in keys):
+        keys = [*keys, Ref(unit.type, unit)]
+    exprs = [e for _, e in items] + ([condition] if condition is not None else [])
+    key_columns = [_key_column(planner, k) for k in keys]
+    mapping = dict(zip(keys, key_columns, strict=True))
+    aggs, lifted = lift_aggregates(exprs, rows, planner, mapping)
+    extra = _dependent(lifted, aggs, key_columns)
+    for column in extra:  # functionally dependent on the keys, as PostgreSQL has already checked
+        keys.append(Ref(column.type, column))
+        key_columns.append(column)
+    node = Aggregate((*key_columns, *(c for c, _ in aggs)), rows.node, tuple(keys), tuple(a for _, a in aggs))
+    known = {c.id for c in node.columns}
+    one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
+    grouped = Rows(
+        node, unit, None, one, replace(rows.limits, rows=1, groups=1) if one else rows.limits,
+        frozenset(i for i in unit_ids(rows) if i in known),
+        tuple(c for c in rows.conditions if all(r.id in known for r in references(c))),
+        rows.publics if rows.private else (), rows.padded, (),
+    )  # fmt: skip
+    if condition is not None:
+        grouped = joins.filtered(grouped, lifted[-1])
+        lifted = lifted[:-1]
+    names = [n for n, _ in items]
+    result = _project(planner, grouped, list(zip(names, lifted, strict=True)))
+    return _distinct(planner, result) if select.args.get("distinct") is not None else result
+
+
+def _is_unit(key: Expr, rows: Rows) -> bool:
+    assert rows.unit is not None
+    return isinstance(key, Ref) and key.column.id in {rows.unit.id, *QueryHooks._equal_ids(rows)}
+
+
+def _key_column(planner: Planner, key: Expr) -> Column:
+    return key.column if isinstance(key, Ref) else computed(planner, "key", key)
+
+
+def _dependent(exprs: list[Expr], aggs: list[tuple[Column, Agg]], keys: list[Column]) -> list[Column]:
+    known = {c.id for c in keys} | {c.id for c, _ in aggs}
+    return list(dict.fromkeys(c for e in exprs for c in references(e) if c.id not in known))
+
+
+def computed(planner: Planner, name: str, expr: Expr) -> Column:
+    """A column for the value of an expression, with all that is known of it."""
+    known = facts(expr)
+    return Column(
+        planner.counter.column(), name, expr.type, known.bound, known.grid, known.taint, known.constant, known.nullable
+    )
+
+
+def lift_aggregates(
+    exprs: Sequence[Expr], rows: Rows, planner: Planner, keys: dict[Expr, Column] | None = None
+) -> tuple[list[tuple[Column, Agg]], list[Expr]]:
+    """Replace aggregate calls and key expressions by columns of an `Aggregate` relation."""
+    found: dict[Agg, Column] = {}
+    keys = keys or {}
+
+    def lift(expr: Expr) -> Expr:
+        if expr in keys:
+            column = keys[expr]
+            return Ref(column.type, column)
+        if isinstance(expr, Agg):
+            if expr not in found:
+                found[expr] = _agg_column(planner, expr, rows)
+            return Ref(expr.type, found[expr])
+        return rebuilt(expr, lift)
+
+    lifted = [lift(e) for e in exprs]
+    return [(c, a) for a, c in found.items()], lifted
+
+
+def _agg_column(planner: Planner, agg: Agg, rows: Rows) -> Column:
+    """Bounds of one unit's aggregate from the row bound of the relation (PRIVACY.md: bounds flow through)."""
+    known = facts(agg)
+    bound = known.bound
+    limit = Fraction(rows.limits.rows)
+    if rows.private and agg.name == "count":
+        bound = iv.Interval(Fraction(0), limit)
+    elif rows.private and agg.name == "sum":
+        part = facts(agg.args[0]).bound
+        if part.closed:
+            lo, hi = part.ends
+            bound = iv.Interval(min(lo, Fraction(0)) * limit, max(hi, Fraction(0)) * limit)
+    nullable = agg.name != "count"
+    taint = Taint.NONE if agg.name in ("count",) else known.taint
+    return Column(planner.counter.column(), agg.name, agg.type, bound, known.grid, taint, rows.private, nullable)
+
+
+def rebuilt(expr: Expr, f: object) -> Expr:
+    """The expression with `f` applied to its direct children."""
+    assert callable(f)
+    match expr:
+        case Call(op=op, args=args):
+            return Call(expr.type, op, tuple(f(a) for a in args))
+        case Case(whens=whens, default=default):
+            return Case(expr.type, tuple((f(t), f(r)) for t, r in whens), f(default) if default is not None else None)
+        case Cast(arg=arg, length=length):
+            return Cast(expr.type, f(arg), length)
+        case InList(arg=arg, items=items, negated=negated):
+            return InList("bool", f(arg), tuple(f(i) for i in items), negated)
+        case InQuery(args=args):
+            return replace(expr, args=tuple(f(a) for a in args))
+        case Win(args=args, partition=partition, order=order):
+            terms = tuple((f(e), d, n) for e, d, n in order)
+            return replace(expr, args=tuple(f(a) for a in args), partition=tuple(f(p) for p in partition), order=terms)
+        case _:
+            return expr
+
+
+# --- projections
+
+
+def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) -> RowsResult:
+    columns: list[Column] = []
+    items: list[tuple[Column, Expr]] = []
+    for name, expr in projections:
+        if isinstance(expr, Ref):
+            columns.append(replace(expr.column, name=name))
+            continue
+        column = computed(planner, name, expr)
+        column = replace(column, domain=_literal_domain(expr))
+        columns.append(column)
+        items.append((column, expr))
+    if items:
+        node = Project(
+            (*(c for c, _ in items), *rows.node.columns), rows.node, tuple(e for _, e in items)
+        )
+        rows = replace(rows, node=node)
+    return RowsResult(rows, tuple(columns))
+
+
+def _literal_domain(expr: Expr):  # type: ignore[no-untyped-def]
+    """Constants and CASEs of constants are their own declared domain."""
+    from dpproxy.plan.expr import ValuesDomain
+
+    if isinstance(expr, Lit):
+        return ValuesDomain((expr.text,))
+    if isinstance(expr, Case):
+        results = [r for _, r in expr.whens] + ([expr.default] if expr.default is not None else [Lit(expr.type, None)])
+        if all(isinstance(r, Lit) for r in results):
+            return ValuesDomain(tuple(dict.fromkeys(r.text for r in results if isinstance(r, Lit))))
+    return None
+
+
+def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
+    rows = result.rows
+    outputs = [*result.columns]
+    if rows.unit is not None and all(c.id != rows.unit.id for c in outputs):
+        outputs.append(rows.unit)
+    known = {c.id for c in outputs}
+    inner = Project(tuple(outputs), rows.node, tuple(Ref(c.type, c) for c in outputs))
+    node = Distinct(tuple(outputs), inner)
+    one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
+    conditions = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
+    kept = frozenset(i for i in rows.determinants if i in known)
+    return RowsResult(replace(rows, node=node, one=one, conditions=conditions, determinants=kept, tables=()), result.columns)
+
+
+def refuse_rows(planner: Planner, node: exp.Expr) -> Refusal:
+    unit = planner.context.policy.unit_name
+    return Refusal(FEATURE_NOT_SUPPORTED, f"answers are aggregates over many {unit}s", position(node))

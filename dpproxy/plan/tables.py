@@ -1,0 +1,217 @@
+"""Tables of the dataset as relations: columns with their bounds, domains and taint, and how to reach the unit.
+
+Knows: the policy and the catalog. Must not know: SQL, engines. A private table becomes visible here only with its unit column,
+or with a pending foreign-key path to it; nothing else in the planner makes private rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from fractions import Fraction
+
+from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.plan.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
+from dpproxy.plan.interval import OPEN, Interval, interval, number
+from dpproxy.plan.relation import Join, Limits, PendingPath, Rows, Scan
+from dpproxy.plan.scope import Context, Counter
+from dpproxy.policy.catalog import CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
+from dpproxy.sql.types import INTEGERS
+
+MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
+
+
+def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:
+    """The rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
+    if not context.allowed(table.name):
+        raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}")
+    catalog = context.catalog.tables[table.name]
+    number_ = counter.scan()
+    columns, names, visible = [], [], []
+    for entry in catalog.columns:
+        policy = table.columns.get(entry.name)
+        hidden = policy is None and not table.public
+        hidden = hidden or (policy is not None and policy.role == ColumnRole.HIDDEN)
+        if hidden and not _needed(table, entry.name):
+            continue
+        column = _column(table, policy, entry, number_, counter)
+        columns.append(column)
+        names.append(entry.source)
+        if not hidden:
+            visible.append(column)
+    scan = Scan(tuple(columns), number_, catalog.source, tuple(names))
+    if table.unit is None:
+        return Rows(scan, publics=(scan,)), tuple(visible)
+    return _private(table, scan, context), tuple(visible)
+
+
+def _needed(table: TablePolicy, name: str) -> bool:
+    """The unit column and the first step of a path are read even when analysts cannot see them."""
+    if table.unit is None:
+        return False
+    return name == (table.unit.steps[0].column if table.unit.steps else table.unit.column)
+
+
+def _private(table: TablePolicy, scan: Scan, context: Context) -> Rows:
+    assert table.unit is not None
+    limits = Limits(table.bounds.rows, table.bounds.groups)
+    by_name = {c.name: c for c in scan.columns}
+    names = {canonical[1] for canonical in _keys(table, context)}
+    keys = frozenset(c.id for c in scan.columns if c.name in names)
+    tables = tuple((table.name, c, c.name) for c in scan.columns)
+    if table.unit.steps:
+        step = table.unit.steps[0]
+        pending = PendingPath(by_name[step.column], step.target, step.target_column)
+        return Rows(scan, None, pending, table.one, limits, keys, tables=tables)
+    return Rows(scan, by_name[table.unit.column], None, table.one, limits, keys, tables=tables)
+
+
+def _keys(table: TablePolicy, context: Context) -> set[tuple[TableName, str]]:
+    """The table's columns that fix the unit of a row: the unit column, the way to it, and keys others reach it by."""
+    assert table.unit is not None
+    names = {table.unit.steps[0].column if table.unit.steps else table.unit.column}
+    names |= {
+        step.target_column
+        for other in context.policy.tables.values()
+        if other.unit is not None
+        for step in other.unit.steps
+        if step.target == table.name
+    }
+    catalog = context.catalog.tables[table.name]
+    names |= {key[0] for key in (catalog.primary_key, *catalog.unique) if len(key) == 1}
+    return {(table.name, name) for name in names}
+
+
+def canonical_key(table: TableName, column: str, context: Context) -> tuple[TableName, str]:
+    """Where a key column points: a foreign key of the policy's paths is named after the key it refers to."""
+    policy = context.policy.tables.get(table)
+    if policy is not None and policy.unit is not None and policy.unit.steps and policy.unit.steps[0].column == column:
+        return policy.unit.steps[0].target, policy.unit.steps[0].target_column
+    return table, column
+
+
+def _column(
+    table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColumn, scan: int, counter: Counter
+) -> Column:
+    role = policy.role if policy is not None else ColumnRole.PLAIN
+    if table.unit is not None and not table.unit.steps and entry.name == table.unit.column:
+        role = ColumnRole.UNIT
+    taint = {ColumnRole.UNIT: Taint.UNIT, ColumnRole.KEY: Taint.KEY}.get(role, Taint.NONE)
+    if table.public:
+        taint = Taint.NONE
+    bound = _bound(policy, entry)
+    return Column(
+        counter.column(),
+        entry.name,
+        entry.type,
+        bound,
+        _grid(policy, entry.type),
+        taint,
+        constant=table.one,
+        nullable=entry.nullable,
+        usable=entry.bounded,
+        domain=TableDomain(scan) if table.public else _domain(policy, entry.type),
+    )
+
+
+def _bound(policy: ColumnPolicy | None, entry: CatalogColumn) -> Interval:
+    if policy is not None and policy.range is not None:
+        lo, hi = policy.range
+        if entry.type == "date":
+            return Interval(number(_date(lo)), number(_date(hi)))
+        if isinstance(hi, dt.datetime):
+            # an upper bound that is a whole day means the whole day
+            last = hi + dt.timedelta(days=1) if hi.time() == dt.time(0) else hi
+            return Interval(number(lo), number(last))
+        return interval(lo, hi)
+    if policy is not None and policy.values:
+        return _values_bound(policy)
+    if entry.public_range is not None:
+        return _public_bound(entry)
+    return OPEN
+
+
+def _date(value: Decimal | dt.datetime) -> dt.date | Decimal:
+    return value.date() if isinstance(value, dt.datetime) else value
+
+
+def _values_bound(policy: ColumnPolicy) -> Interval:
+    numbers = [Fraction(v) for v in policy.values or () if isinstance(v, int | Decimal) and not isinstance(v, bool)]
+    return Interval(min(numbers), max(numbers)) if numbers and len(numbers) == len(policy.values or ()) else OPEN
+
+
+def _public_bound(entry: CatalogColumn) -> Interval:
+    from dpproxy.plan.facts import literal_number
+
+    assert entry.public_range is not None
+    try:
+        ends = [literal_number(entry.type, text) for text in entry.public_range]
+    except ValueError:
+        return OPEN
+    return Interval(ends[0], ends[1]) if None not in ends else OPEN
+
+
+def _grid(policy: ColumnPolicy | None, type_: str) -> Fraction | None:
+    if policy is not None and policy.resolution is not None:
+        return Fraction(policy.resolution)
+    return Fraction(1) if type_ in INTEGERS else None
+
+
+def _domain(policy: ColumnPolicy | None, type_: str) -> Domain | None:
+    """The declared values of a private table's column, when they can be enumerated."""
+    if type_ == "bool":
+        return ValuesDomain(("false", "true", *((None,) if policy is not None and policy.nulls else ())))
+    if policy is None:
+        return None
+    if policy.values:
+        texts: tuple[str | None, ...] = tuple(_text(v) for v in policy.values)
+        return ValuesDomain((*texts, None) if policy.nulls and None not in texts else texts)
+    if policy.range is None:
+        return None
+    lo, hi = policy.range
+    if isinstance(lo, dt.datetime) and isinstance(hi, dt.datetime):
+        first, last = (lo.date() - dt.date(1970, 1, 1)).days, (hi.date() - dt.date(1970, 1, 1)).days
+        kind = "day"
+    elif type_ in INTEGERS and not isinstance(lo, dt.datetime) and not isinstance(hi, dt.datetime):
+        first, last, kind = int(lo), int(hi), "int"
+    else:
+        return None
+    domain = SeriesDomain(first, last, kind, policy.nulls)
+    return domain if domain.size <= MAX_SERIES else None
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.datetime):
+        return value.isoformat(sep=" ")
+    return str(value)
+
+
+def reach_unit(rows: Rows, context: Context, counter: Counter) -> Rows:
+    """Follow the policy's foreign-key path to the unit, joining the tables on it."""
+    while rows.unit is None and rows.pending is not None:
+        pending = rows.pending
+        parent, _ = scan_table(context.policy.tables[pending.target], _all_tables(context), counter)
+        target = next(c for c in parent.node.columns if c.name == pending.target_column)
+        on = Call("bool", "=", (Ref(pending.column.type, pending.column), Ref(target.type, target)))
+        node = Join((*rows.node.columns, *parent.node.columns), "inner", rows.node, parent.node, on)
+        rows = Rows(
+            node, parent.unit, parent.pending, rows.one and parent.one, rows.limits, rows.determinants,
+            (*rows.conditions, on), rows.publics, rows.padded, (*rows.tables, *parent.tables),
+        )  # fmt: skip
+    return rows
+
+
+def _all_tables(context: Context) -> Context:
+    """The path to the unit may pass tables the role itself can't query."""
+    from dataclasses import replace
+
+    return replace(context, role=replace(context.role, tables=None))
+
+
+def qualified(name: TableName) -> str:
+    return f"{name.schema}.{name.name}"
