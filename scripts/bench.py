@@ -1,12 +1,14 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
-usage: scripts/bench [relay] [memory] [--seconds N] [--rounds N]      default: everything
+usage: scripts/bench [memory] [relay] [planning] [aggregate] [--seconds N] [--rounds N]      default: everything
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
 
-  relay     pgbench `SELECT 1` through the proxy and on the facade's own socket, simple and prepared, 1 and 16 clients
-  memory    resident memory of the idle proxy process, without the facade's
+  memory     resident memory of the idle proxy process, without the facade's
+  relay      pgbench `SELECT 1` through the proxy and on the facade's own socket, simple and prepared, 1 and 16 clients
+  planning   text to plan of a joined, grouped query: never seen, and seen before
+  aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import bench_plans
 import psutil
 
 from dpproxy.demo_data import make_shop
@@ -87,31 +90,47 @@ def relay(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
 
 
 def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
-    resident = psutil.Process(proxy.pid).memory_info().rss
-    print(f"memory: idle proxy without the facade, resident\n{resident / 2**20:.0f} MB", flush=True)
+    """`private` leaves out what other processes can share: the pages of programs and libraries."""
+    usage = psutil.Process(proxy.pid).memory_full_info()
+    print("memory: idle proxy without the facade, MB\nresident\tprivate")
+    print(f"{usage.rss / 2**20:.0f}\t{usage.uss / 2**20:.0f}", flush=True)
 
 
-PARTS: dict[str, Callable[[Proxy, Path, argparse.Namespace], None]] = {"memory": memory, "relay": relay}
-"""In the order in which they run: memory first, while the proxy is still idle."""
+THROUGH = {"memory": memory, "relay": relay}
+"""Parts that need a running proxy, in the order in which they run: memory first, while it is still idle."""
+PARTS = (*THROUGH, "planning", "aggregate")
+
+
+def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
+    work = policy.parent
+    if not THROUGH.keys().isdisjoint(parts):
+        with launched([policy], work / "state") as proxy:
+            for name, part in THROUGH.items():
+                if name in parts:
+                    part(proxy, work, options)
+    if "planning" in parts:
+        say("planning")
+        bench_plans.planning(policy)
+    if "aggregate" in parts:
+        say("aggregate: making 2 tables of 10 M rows")
+        bench_plans.aggregate(work, options.rounds)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART", help=" ".join(PARTS))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS) + "; default: all")
     parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="dpproxy-bench-") as folder:
-        work = Path(folder)
-        policy = Path(shutil.copy(ROOT / "policies" / "shop.yaml", work))
+        policy = Path(shutil.copy(ROOT / "policies" / "shop.yaml", folder))
         say("making the sample shop")
-        make_shop(work / "shop.duckdb")
+        make_shop(policy.with_name("shop.duckdb"))
         try:
-            with launched([policy], work / "state") as proxy:
-                for name, part in PARTS.items():
-                    if name in (options.parts or PARTS):
-                        part(proxy, work, options)
+            measure_all(options.parts or list(PARTS), policy, options)
         except LaunchError as error:
             say(str(error))
             return 1
