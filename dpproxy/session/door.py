@@ -57,7 +57,7 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
-        self._timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, transport.abort)
+        self._timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self.abort)
         self._host.entered(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

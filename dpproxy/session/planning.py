@@ -7,14 +7,19 @@ the room that calls the planner.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.model import Dialect, Plan
+from dpproxy.plan.planner import plan
+from dpproxy.plan.scope import Context
+from dpproxy.plan.scope import Settings as PlanSettings
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import Policy, Role
+from dpproxy.policy.model import MICRO, Policy, Role
 from dpproxy.session.settings import Settings
 from dpproxy.sql.statements import Statement, split
 
@@ -23,9 +28,9 @@ PLANS = 512  # plans remembered
 
 T = TypeVar("T")
 
-PlanFunction = Callable[[Statement, Role, Settings, tuple[str, ...]], Plan]
-"""Statement, role, settings, names of the parameters' types -> plan. Raises Refusal; its position counts characters of
-`Statement.query`."""
+PlanFunction = Callable[[Statement, Role, Settings, tuple[str, ...]], Plan | None]
+"""Statement, role, settings, names of the parameters' types -> plan; None when no private table is read after all.
+Raises Refusal; its position counts characters of the client's whole text."""
 
 
 class Planner(Protocol):
@@ -38,7 +43,7 @@ class Planner(Protocol):
 
     def split(self, text: str) -> tuple[Statement, ...]: ...
 
-    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan | None: ...
 
 
 class CachedPlanner:
@@ -53,20 +58,12 @@ class CachedPlanner:
     def split(self, text: str) -> tuple[Statement, ...]:
         return _unpacked(self._split(text))
 
-    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan | None:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
 
     def _fresh(
         self, statement: Statement, role: _RoleKey, settings: tuple[tuple[str, str | None], ...], types: tuple[str, ...]
-    ) -> Plan:
-        if statement.kind in ("other", "prepare"):
-            raise Refusal(
-                FEATURE_NOT_SUPPORTED,
-                "this statement is not supported over private tables",
-                position=1,
-                hint="Private tables are read by SELECT, EXPLAIN, COPY (SELECT ...) TO STDOUT, DECLARE CURSOR and "
-                "CREATE TEMP TABLE ... AS only; prepare statements through the protocol of your driver.",
-            )
+    ) -> Plan | None:
         return self._plan(statement, role.role, dict(settings), types)
 
 
@@ -106,16 +103,52 @@ def private_names(policy: Policy) -> frozenset[str]:
 
 
 def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect) -> Planner:
-    """The planner of one dataset. Imported late: it is the heaviest part of the program."""
-    from dpproxy.plan.planner import planning  # type: ignore[import-not-found,unused-ignore]
+    """The planner of one dataset."""
 
-    plan: PlanFunction = planning(policy, catalog, dialect)
-    return CachedPlanner(private_names(policy), plan)
+    def fresh(statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan | None:
+        return plan(statement, Context(policy, catalog, role, dialect, plan_settings(settings), types))
+
+    return CachedPlanner(private_names(policy), fresh)
+
+
+def plan_settings(settings: Settings) -> PlanSettings:
+    """The settings that change a plan, read. Raises Refusal 22023."""
+    defaults = PlanSettings()
+    epsilon, confidence = settings["dpproxy.epsilon"], settings["dpproxy.confidence"]
+    path = settings["search_path"]
+    return PlanSettings(
+        None if epsilon is None else int(_decimal("dpproxy.epsilon", epsilon, most=1_000_000) * MICRO),
+        defaults.confidence if confidence is None else _decimal("dpproxy.confidence", confidence, most=1),
+        defaults.search_path if path is None else search_path(path),
+    )
+
+
+def _decimal(name: str, text: str, most: int) -> Decimal:
+    """Between 0 and `most`, both excluded."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal(0)
+    if not 0 < value < most:  # also false for NaN
+        raise Refusal(
+            INVALID_PARAMETER_VALUE,
+            f'invalid value for parameter "{name}": a number is expected',
+            hint=(f"SET {name} to a number above 0 and below {most}."),
+        )
+    return value
+
+
+_PATH = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,"\s]+))\s*(?:,|$)')
+
+
+def search_path(text: str) -> tuple[str, ...]:
+    """The schemas of a `search_path` as SHOW gives it; `$user` is left out: nobody has a schema of his own."""
+    names = (quoted.replace('""', '"') or plain for quoted, plain in _PATH.findall(text))
+    return tuple(name for name in names if name != "$user")
 
 
 def literal(dialect: Dialect, type_: str, text: str | None) -> str:
     """A value as a literal of an engine: what `Template.render` needs. Raises ValueError."""
-    from dpproxy.plan.engines import engine  # type: ignore[attr-defined,unused-ignore]
+    from dpproxy.plan import engines
 
-    rendered: str = engine(dialect).literal(type_, text)
-    return rendered
+    return engines.literal(dialect, type_, text)

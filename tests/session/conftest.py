@@ -1,0 +1,289 @@
+"""A proxy whose planner, engine and noise are scripted, and a client that speaks the protocol message by message."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import pytest_asyncio
+import scramp
+
+from dpproxy.backends.base import BackendError
+from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.errors import Refusal
+from dpproxy.facade.facade import Facade
+from dpproxy.mechanisms.exact import Exact, Int64
+from dpproxy.plan.loss import Loss
+from dpproxy.plan.model import Array, Basis, Dialect, Input, Key, Measurement, Param, Plan, Template
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.model import (
+    ATTO,
+    MICRO,
+    Bounds,
+    Budget,
+    ColumnPolicy,
+    ColumnRole,
+    DuckDBBackend,
+    Policy,
+    QueryLimits,
+    Role,
+    TablePolicy,
+    UnitPath,
+    User,
+)
+from dpproxy.session.dataset import Dataset, words_of
+from dpproxy.session.planning import CachedPlanner, private_names
+from dpproxy.session.server import Server
+from dpproxy.session.settings import Settings
+from dpproxy.sql.statements import Statement
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.backend import read_authentication, read_data_row, read_report
+from dpproxy.wire.framing import BackendFramer
+from dpproxy.wire.scram import make_verifier
+
+PASSWORD = "correct horse"
+PEOPLE, SHOPS = TableName("public", "people"), TableName("public", "shops")
+Message = tuple[bytes, bytes]
+
+
+class NoNoise:
+    """Releases what it is given, and says it costs what it was charged."""
+
+    def laplace(self, scale: Fraction, values: Int64) -> Int64:
+        return values
+
+    gaussian = laplace
+
+    def loss(self, mechanism: str, scale: Fraction, l0: int, linf: int) -> Fraction:
+        return Fraction(l0 * linf) / scale
+
+
+@dataclass
+class ScriptedEngine:
+    """Answers every measurement with the same three groups; `started` is set when one runs, `gate` lets it end."""
+
+    dialect: Dialect = "duckdb"
+    asked: list[str] = field(default_factory=list)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: Exception | None = None
+    cancelled: int = 0
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        self.asked.extend(queries)
+        self.started.set()
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if self.failure is not None:
+            raise self.failure
+        keys = pa.array(["e", 'n"\\', None])
+        return Exact((pa.table({"k0": keys, "b0": pa.array(np.array([1, 20, 300], np.int64))}),))
+
+    async def introspect(self) -> Catalog:
+        raise NotImplementedError
+
+    async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
+        return catalog
+
+    async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
+        return pa.table({"id": pa.array([1, 2], pa.int32())}).select(list(columns))
+
+    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+        return ()
+
+    async def close(self) -> None:
+        pass
+
+
+COST = Loss(MICRO // 10)
+
+
+def scripted_plan(statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+    """`FORBIDDEN` in the text is refused at its place, `STAGED` needs a second measurement, `WRONG` another type;
+    else one measurement by region. The statement's parameters reach the engine."""
+    if "FORBIDDEN" in statement.query:
+        raise Refusal(
+            "42501", "forbidden", statement.offset + statement.text.index("FORBIDDEN") + 1, hint="try something else"
+        )
+    n = len(types)
+    basis = Basis("n", 1, Fraction(1), "laplace", Fraction(10), COST)
+    where = tuple(part for i, t in enumerate(types) for part in (" ", Param(i, t)))
+    epsilon = f" epsilon {settings['dpproxy.epsilon']}"
+
+    def measured(*more: str | Param) -> Measurement:
+        query = Template("duckdb", ("by region", *where, epsilon, *more))
+        return Measurement((query,), (Key("region", "text"),), (basis,), 1, True, None, COST, ("m",))
+
+    arrays = (Array("text", 0, 0), Array("int8", 0, 1))
+    count = "m.n::int4 AS n" if "WRONG" in statement.query else "m.n"
+    outer = f"SELECT m.region, {count} FROM unnest(${n + 1}::text[], ${n + 2}::int8[]) AS m(region, n) ORDER BY m.n"
+    if "STAGED" not in statement.query:
+        return Plan((measured(),), outer, n, arrays, (), COST, ("costs epsilon 0.1",))
+    given = Input(f"(SELECT sum(x) FROM unnest(${n + 2}::int8[]) AS _(x))", "int8", (1,), (0,))
+    second = measured(" above ", Param(n, "int8"))
+    arrays += (Array("int8", 1, 1),)
+    return Plan((measured(), second), outer, n, arrays, (given,), COST + COST, ())
+
+
+def policy() -> Policy:
+    budget = Budget(1000 * MICRO, ATTO // 10**6)
+    role = Role("analyst", budget, QueryLimits(MICRO // 10, MICRO, 0), None, temp_tables=True)
+    columns = {"id": ColumnPolicy("id", ColumnRole.UNIT), "region": ColumnPolicy("region")}
+    tables = {
+        PEOPLE: TablePolicy(PEOPLE, UnitPath("id"), True, Bounds(1, 1), columns),
+        SHOPS: TablePolicy(SHOPS, None, False, Bounds(1, 1), {}),
+    }
+    users = {"ada": User("ada", "analyst", make_verifier(PASSWORD))}
+    return Policy("shop", DuckDBBackend("/x"), "person", PEOPLE, "id", budget, tables, {"analyst": role}, users)
+
+
+def catalog() -> Catalog:
+    people = (CatalogColumn("id", "id", "int4"), CatalogColumn("region", "region", "text"))
+    return Catalog(
+        {
+            PEOPLE: CatalogTable(PEOPLE, ("main", "people"), people),
+            SHOPS: CatalogTable(SHOPS, ("main", "shops"), people[:1]),
+        }
+    )
+
+
+@dataclass
+class Stage:
+    """The running proxy, and what stands behind it."""
+
+    server: Server
+    facade: Facade
+    dataset: Dataset
+    engine: ScriptedEngine
+    port: int
+
+    async def connect(self, **options: str) -> Wire:
+        wire = await Wire.open(self.port)
+        await wire.login(**options)
+        return wire
+
+    def spent(self) -> int:
+        """Micro-epsilon on the ledger."""
+        from dpproxy.session.dataset import limit
+
+        role = self.dataset.policy.roles["analyst"]
+        at = dt.datetime.now(dt.UTC)
+        return self.dataset.ledger.standing("shop", "role", "analyst", limit(role.budget), at).lifetime_epsilon
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    state = tmp_path_factory.mktemp("state")
+    facade = Facade(connections=100)
+    await facade.start(state)
+    engine, rules = ScriptedEngine(), policy()
+    await facade.apply(rules, catalog(), engine.public_rows)
+    ledger = SqliteLedger(state / "ledger.sqlite")
+    planner = CachedPlanner(private_names(rules), scripted_plan)
+    noise, words = NoNoise(), words_of(planner.names)
+    dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
+    server = Server({"shop": dataset}, lambda: facade.socket, connections=60, per_user=50)
+    port = await server.listen("127.0.0.1", 0)
+    yield Stage(server, facade, dataset, engine, port)
+    await server.stop(drain=0)
+    await facade.stop()
+    ledger.close()
+
+
+@pytest.fixture(autouse=True)
+def open_gate(stage: Stage) -> None:
+    stage.engine.gate.set()
+    stage.engine.started.clear()
+    stage.engine.failure = None
+    stage.engine.asked.clear()
+
+
+class Wire:
+    """A client without opinions: sends bytes, collects messages."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.startup: list[Message] = []
+        self._framer = BackendFramer(frozenset())
+        self._inbox: list[Message] = []
+
+    @classmethod
+    async def open(cls, port: int) -> Wire:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def login(
+        self, user: str = "ada", database: str = "shop", password: str = PASSWORD, minor: int = 0, **params: str
+    ) -> None:
+        self.writer.write(front.startup(user, database, params, minor))
+        client = scramp.ScramClient(["SCRAM-SHA-256"], user, password)
+        while True:
+            tag, payload = await self.read()
+            self.startup.append((tag, payload))
+            if tag in (b"Z", b"E"):
+                return
+            code = read_authentication(payload).code if tag == b"R" else -1
+            if code == 10:
+                self.writer.write(front.sasl_initial("SCRAM-SHA-256", client.get_client_first().encode()))
+            elif code == 11:
+                client.set_server_first(payload[4:].decode())
+                self.writer.write(front.sasl_response(client.get_client_final().encode()))
+
+    def send(self, *messages: bytes) -> None:
+        self.writer.write(b"".join(messages))
+
+    async def read(self) -> Message:
+        """Raises EOFError when the proxy has closed."""
+        while not self._inbox:
+            data = await asyncio.wait_for(self.reader.read(65536), 20)
+            if not data:
+                raise EOFError
+            buffer, spans, error = self._framer.batch(data)
+            assert error is None
+            self._inbox += [(tag, buffer[start + 5 : end]) for tag, start, end in spans]
+        return self._inbox.pop(0)
+
+    async def until(self, *tags: bytes) -> list[Message]:
+        """Messages up to and including one of `tags`."""
+        found = [await self.read()]
+        while found[-1][0] not in tags:
+            found.append(await self.read())
+        return found
+
+    async def query(self, sql: str) -> list[Message]:
+        self.send(front.query(sql))
+        return await self.until(b"Z")
+
+    async def ask(self, *messages: bytes) -> list[Message]:
+        """Extended messages and a Sync."""
+        self.send(*messages, front.SYNC)
+        return await self.until(b"Z")
+
+    async def close(self) -> None:
+        self.writer.close()
+
+
+def tags(messages: Sequence[Message]) -> bytes:
+    return b"".join(tag for tag, _ in messages)
+
+
+def rows(messages: Sequence[Message]) -> list[tuple[str | None, ...]]:
+    found = [read_data_row(payload) for tag, payload in messages if tag == b"D"]
+    return [tuple(None if v is None else v.decode() for v in row) for row in found]
+
+
+def report(messages: Sequence[Message], tag: bytes = b"E") -> dict[str, str]:
+    return dict(read_report(next(payload for t, payload in messages if t == tag)))
+
+
+Connect = Callable[..., Awaitable[Wire]]
+FAILURE = BackendError("row 4711 of people is bad")

@@ -1,0 +1,92 @@
+"""The tracker follows any conversation, however its bytes are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpproxy.session.tracker import Tracker
+from dpproxy.wire import backend as back
+
+SIMPLE = back.row_description([back.Field("x", 23)]) + back.data_row([b"Z" * 30]) + back.command_complete("SELECT 1")
+READY = back.ready_for_query("I")
+EXTENDED = back.parse_complete() + back.bind_complete() + back.data_row([None]) + back.command_complete("SELECT 1")
+
+
+def feed(tracker: Tracker, data: bytes, size: int) -> None:
+    for start in range(0, len(data), size):
+        tracker.scan(data[start : start + size])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 1000])
+def test_simple_queries(size: int) -> None:
+    tracker = Tracker()
+    tracker.forward(b"Q")
+    tracker.forward(b"Q")
+    feed(tracker, SIMPLE + back.ready_for_query("T"), size)
+    assert (tracker.outstanding, tracker.status, tracker.settled) == (1, "T", False)
+    feed(tracker, SIMPLE, size)
+    assert not tracker.settled
+    feed(tracker, back.ready_for_query("E"), size)
+    assert (tracker.outstanding, tracker.status, tracker.settled) == (0, "E", True)
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_extended_without_sync_settles_by_counting(size: int) -> None:
+    tracker = Tracker()
+    for tag in (b"P", b"B", b"E"):
+        tracker.forward(tag)
+    feed(tracker, EXTENDED[:-3], size)
+    assert not tracker.settled, "the last message is not through"
+    feed(tracker, EXTENDED[-3:], size)
+    assert tracker.settled
+    tracker.forward(b"S")
+    assert not tracker.settled
+    feed(tracker, READY, size)
+    assert tracker.settled
+
+
+def test_an_error_settles_what_is_skipped() -> None:
+    tracker = Tracker()
+    for tag in (b"P", b"B", b"E"):
+        tracker.forward(tag)
+    tracker.scan(back.error_response("ERROR", "42601", "syntax error"))
+    assert tracker.settled
+    assert tracker.failed
+    tracker.forward(b"S")
+    tracker.scan(READY)
+    assert tracker.settled
+    assert not tracker.failed
+
+
+def test_notices_and_statuses_do_not_count() -> None:
+    tracker = Tracker()
+    tracker.forward(b"D")
+    tracker.scan(back.notice_response("NOTICE", "00000", "x") + back.parameter_status("a", "b"))
+    assert not tracker.settled
+    tracker.scan(back.parameter_description([23]) + back.no_data())
+    assert tracker.settled
+
+
+def test_sync_is_ignored_during_copy_in() -> None:
+    """libpq sends Parse, Bind, Execute, Sync; the server ignores the Sync and waits for rows."""
+    tracker = Tracker()
+    for tag in (b"P", b"B", b"E", b"S"):
+        tracker.forward(tag)
+    tracker.scan(back.parse_complete() + back.bind_complete() + back.message(b"G", b"\0\0\0"))
+    assert tracker.copy_in
+    for tag in (b"d", b"S", b"c", b"S"):
+        tracker.forward(tag)
+    tracker.scan(back.command_complete("COPY 1") + READY)
+    assert tracker.settled
+    assert not tracker.copy_in
+
+
+def test_copy_in_by_simple_query() -> None:
+    tracker = Tracker()
+    tracker.forward(b"Q")
+    tracker.scan(back.message(b"G", b"\0\0\0"))
+    for tag in (b"d", b"c"):
+        tracker.forward(tag)
+    assert not tracker.settled
+    tracker.scan(back.command_complete("COPY 1") + READY)
+    assert tracker.settled
