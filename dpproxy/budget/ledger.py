@@ -75,7 +75,7 @@ class Charge:
     at: dt.datetime
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: context managers assign a passing exception's __traceback__
 class BudgetExhausted(Exception):
     """A limit does not admit the statement. `left` is (micro-epsilon, atto-delta) of the asker's own account, None
     for the dataset's; `reopens` is None for limits without a window."""

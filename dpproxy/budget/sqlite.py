@@ -25,6 +25,9 @@ from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 BUSY_SECONDS = 10.0
 """Readers (export, show, backup) never block the writer in WAL; this is for a checkpoint they hold up."""
 
+PAGE = 1000
+"""Entries read at once at start: under a megabyte."""
+
 ANCHOR_BYTES = 128
 """Fixed, and within one disk sector, so that a crash leaves the old anchor or the new one."""
 
@@ -130,7 +133,7 @@ class SqliteStore:
             )
         if anchor is not None and anchor.sequence:
             found = self._db.execute("SELECT hash FROM entries WHERE sequence = ?", (anchor.sequence,)).fetchone()
-            if found is None or found[0] != anchor.hash:
+            if found is None or found[0] != anchor.hash or head.sequence < anchor.sequence:
                 raise LedgerCorrupt("the ledger ends before its anchor: entries are lost (`dpproxy ledger repair`)")
         if anchor is None:
             with self._store_errors():
@@ -160,8 +163,15 @@ class SqliteStore:
         return self._read_head()
 
     def rows(self, chain: str, after: int) -> Iterator[tuple[str, bytes]]:
-        with self._store_errors():
-            yield from self._db.execute("SELECT body, hash FROM entries WHERE sequence > ? ORDER BY sequence", (after,))
+        """In pages, so that no cursor is left open when a reader stops in the middle."""
+        query = "SELECT sequence, body, hash FROM entries WHERE sequence > ? ORDER BY sequence LIMIT ?"
+        while True:
+            with self._store_errors():
+                page = self._db.execute(query, (after, PAGE)).fetchall()
+            if not page:
+                return
+            yield from ((body, digest) for _, body, digest in page)
+            after = page[-1][0]
 
     def find(self, chain: str, id: str) -> str | None:
         with self._store_errors():
@@ -188,17 +198,19 @@ class SqliteStore:
 
     def recover(self) -> None:
         """Reopen: after a failed fsync, what the log holds must be written anew before anything is built on it."""
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
+        self._disconnect()
         self._open()
 
-    def close(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.rollback()
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+
+    def close(self) -> None:
+        self._disconnect()
         self._lock.release()
 
 

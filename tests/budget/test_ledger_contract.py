@@ -1,0 +1,284 @@
+"""What every ledger promises (`dpproxy.budget.ledger`), on each kind of ledger."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from dpproxy.budget.accountant import Limit
+from dpproxy.budget.journal import Journal
+from dpproxy.budget.ledger import (
+    BudgetExhausted,
+    Charge,
+    ChargeRequest,
+    Grant,
+    LedgerCorrupt,
+    LedgerError,
+    Limits,
+    charge,
+    charge_async,
+)
+from dpproxy.plan.loss import MICRO, ZERO, Loss
+
+OpenLedger = Callable[..., Journal]
+MakeRequest = Callable[..., ChargeRequest]
+
+NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+TIGHT = Limits(Limit(3 * MICRO, 0, "month"), Limit(5 * MICRO, 0, "year"), Limit(2 * MICRO, 0, "day"), MICRO)
+
+
+def test_a_charge_is_what_was_asked(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, request = open_ledger(), request_of()
+    done = charge(ledger, request)
+    assert done == Charge(
+        request.id, done.sequence, "shop", "analyst", "ada", request.loss, request.loss, "hash", request.at
+    )
+
+
+def test_limits_bind_in_turn_and_survive_a_restart(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger = open_ledger()
+    assert _refused(ledger, request_of(MICRO + 1, limits=TIGHT)) == ("query", (MICRO, 0))
+    for _ in range(2):
+        charge(ledger, request_of(limits=TIGHT))
+    assert _refused(ledger, request_of(limits=TIGHT)) == ("user", (0, 0))
+    ledger.close()
+    ledger = open_ledger()
+    assert _refused(ledger, request_of(limits=TIGHT)) == ("user", (0, 0))
+    charge(ledger, request_of(limits=TIGHT, user="bob"))
+    assert _refused(ledger, request_of(limits=TIGHT, user="cyd")) == ("role", (0, 0))
+    for user in ("dan", "eve"):
+        charge(ledger, request_of(limits=TIGHT, role="other", user=user))
+    assert _refused(ledger, request_of(limits=TIGHT, role="third", user="fay")) == ("dataset", None)
+    charge(ledger, request_of(limits=TIGHT, role="third", user="fay", dataset="another"))
+
+
+def _refused(ledger: Journal, request: ChargeRequest) -> tuple[str, tuple[int, int] | None]:
+    with pytest.raises(BudgetExhausted) as caught:
+        charge(ledger, request)
+    return caught.value.which, caught.value.left
+
+
+def test_delta_is_capped_too(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    """Thousands of thresholded queries of hardly any epsilon."""
+    ledger, limits = open_ledger(), Limits(Limit(10 * MICRO, 400), Limit(10 * MICRO, 10**6))
+    for _ in range(10):
+        charge(ledger, request_of(1, delta=10, limits=limits))
+    with pytest.raises(BudgetExhausted, match="role"):
+        charge(ledger, request_of(1, delta=10, limits=limits))
+
+
+def test_a_reused_release_costs_the_role_alone(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, limits = open_ledger(), Limits(Limit(2 * MICRO), Limit(MICRO))
+    charge(ledger, request_of(limits=limits))
+    charge(ledger, request_of(limits=limits, role="second", dataset_loss=ZERO))
+    assert ledger.standing("shop", "role", "second", limits.role, NOON).spent_epsilon == MICRO
+    assert ledger.standing("shop", "dataset", "shop", limits.dataset, NOON).spent_epsilon == MICRO
+    with pytest.raises(BudgetExhausted, match="dataset"):
+        charge(ledger, request_of(limits=limits, role="second"))
+
+
+def test_the_same_id_is_charged_once(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, request = open_ledger(), request_of()
+    first = charge(ledger, request)
+    assert charge(ledger, request) == first
+    ledger.close()
+    ledger = open_ledger()
+    assert charge(ledger, request) == first
+    assert ledger.standing("shop", "role", "analyst", Limit(10 * MICRO), NOON).charges == 1
+    with pytest.raises(LedgerError, match="another statement"):
+        charge(ledger, request_of(2, id=request.id))
+
+
+def test_windows_reopen_forwards_only(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, limits = open_ledger(), Limits(Limit(MICRO, 0, "month"), Limit(10 * MICRO))
+    charge(ledger, request_of(limits=limits))
+    with pytest.raises(BudgetExhausted) as caught:
+        charge(ledger, request_of(limits=limits))
+    assert caught.value.reopens == dt.datetime(2024, 6, 1, tzinfo=dt.UTC)
+    june, april = NOON + dt.timedelta(days=20), NOON - dt.timedelta(days=30)
+    assert charge(ledger, request_of(limits=limits, at=june)).at == june
+    for at in (june, NOON, april):
+        with pytest.raises(BudgetExhausted):
+            charge(ledger, request_of(limits=limits, at=at))
+    ledger.close()
+    with pytest.raises(BudgetExhausted):
+        charge(open_ledger(), request_of(limits=limits, at=april))
+
+
+def test_a_jump_forward_needs_a_word(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger = open_ledger(max_jump_days=30)
+    charge(ledger, request_of())
+    later = NOON + dt.timedelta(days=31)
+    with pytest.raises(LedgerError, match="clock"):
+        charge(ledger, request_of(at=later))
+    charge(ledger, request_of(at=NOON + dt.timedelta(days=1)))
+    ledger.accept_clock(later, "the office was closed")
+    assert charge(ledger, request_of(at=later)).at == later
+
+
+def test_a_change_of_window_keeps_what_was_spent(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger = open_ledger()
+    charge(ledger, request_of(limits=Limits(Limit(MICRO, 0, "day"), Limit(10 * MICRO))))
+    monthly = Limits(Limit(MICRO, 0, "month"), Limit(10 * MICRO))
+    with pytest.raises(BudgetExhausted, match="role"):
+        charge(ledger, request_of(limits=monthly, at=NOON + dt.timedelta(days=1)))
+
+
+def test_a_grant_adds_to_the_current_window(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, limits = open_ledger(), Limits(Limit(MICRO, 0, "month"), Limit(10 * MICRO))
+    charge(ledger, request_of(limits=limits))
+    ledger.grant(Grant("shop", "role", "analyst", 2 * MICRO, 0, "a deadline", NOON))
+    ledger.close()
+    ledger = open_ledger()
+    standing = ledger.standing("shop", "role", "analyst", limits.role, NOON)
+    assert (standing.limit_epsilon, standing.left_epsilon) == (3 * MICRO, 2 * MICRO)
+    charge(ledger, request_of(2 * MICRO, limits=limits))
+    june = NOON + dt.timedelta(days=30)
+    assert ledger.standing("shop", "role", "analyst", limits.role, june).left_epsilon == MICRO
+    with pytest.raises(LedgerError, match="reason"):
+        ledger.grant(Grant("shop", "role", "analyst", 1, 0, " ", NOON))
+
+
+def test_standing_in_the_window_and_for_life(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, limit = open_ledger(), Limit(10 * MICRO, 10**12, "month")
+    june = NOON + dt.timedelta(days=30)
+    for at in (NOON, NOON, june):
+        charge(ledger, request_of(at=at, limits=Limits(limit, Limit(100 * MICRO, 10**12)), delta=1000))
+    standing = ledger.standing("shop", "role", "analyst", limit, june)
+    assert (standing.spent_epsilon, standing.lifetime_epsilon, standing.charges) == (MICRO, 3 * MICRO, 3)
+    assert (standing.spent_delta, standing.lifetime_delta) == (1000, 3000)
+    assert standing.left_delta == 10**12 // 4 - 1000
+    assert standing.resets == dt.datetime(2024, 7, 1, tzinfo=dt.UTC)
+    assert ledger.standing("shop", "role", "nobody", limit, june).left_epsilon == limit.epsilon
+
+
+def test_many_threads_cannot_overspend(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    """50 threads, 6 tries each, for a budget of 100; roles overlap under one cap."""
+    ledger, limits = open_ledger(), Limits(Limit(60 * MICRO), Limit(100 * MICRO))
+    done: list[Charge] = []
+    refused: list[BudgetExhausted] = []
+    gate = threading.Barrier(50)
+
+    def work(i: int) -> None:
+        gate.wait()
+        for _ in range(6):
+            try:
+                done.append(charge(ledger, request_of(limits=limits, role=f"r{i % 3}")))
+            except BudgetExhausted as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 100
+    assert len(refused) == 200
+    assert len({c.sequence for c in done}) == 100
+    for role in ("r0", "r1", "r2"):
+        assert sum(c.role == role for c in done) <= 60
+    ledger.close()
+    spent = open_ledger().standing("shop", "dataset", "shop", limits.dataset, NOON)
+    assert (spent.spent_epsilon, spent.charges) == (100 * MICRO, 100)
+
+
+def test_waiting_charges_share_a_transaction(
+    open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = open_ledger()
+    charge(ledger, request_of())
+    commits = 0
+    entered, release = threading.Event(), threading.Event()
+    commit = ledger._store.commit
+
+    def slow() -> None:
+        nonlocal commits
+        commits += 1
+        entered.set()
+        release.wait(10)
+        commit()
+
+    monkeypatch.setattr(ledger._store, "commit", slow)
+    first = ledger.submit(request_of())
+    entered.wait(10)
+    rest = [ledger.submit(request_of()) for _ in range(20)]
+    release.set()
+    assert {f.result().sequence for f in [first, *rest]} == set(range(3, 24))
+    assert commits == 2
+
+
+def test_a_refusal_in_a_batch_leaves_the_others(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, limits = open_ledger(), Limits(Limit(MICRO), Limit(10 * MICRO))
+    futures = [ledger.submit(request_of(limits=limits, role=r)) for r in ("a", "a", "b", "b", "c")]
+    verdicts = [f.exception() is None for f in futures]
+    assert verdicts == [True, False, True, False, True]
+
+
+async def test_coroutines_charge_too(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger, limits = open_ledger(), Limits(Limit(MICRO), Limit(MICRO))
+    assert (await charge_async(ledger, request_of(limits=limits))).loss == Loss(MICRO)
+    with pytest.raises(BudgetExhausted):
+        await charge_async(ledger, request_of(limits=limits))
+
+
+def test_closed_means_closed(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger = open_ledger()
+    waiting = [ledger.submit(request_of()) for _ in range(10)]
+    ledger.close()
+    assert all(f.result() for f in waiting)
+    with pytest.raises(LedgerError, match="closed"):
+        charge(ledger, request_of())
+
+
+def test_a_lost_acknowledgement_is_found_by_its_id(
+    open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit goes through, then the store reports failure: charged once, and the caller is told so."""
+    from dpproxy.budget.journal import StoreError
+
+    ledger = open_ledger()
+    charge(ledger, request_of())
+    commit, failures = ledger._store.commit, iter([True, False])
+
+    def lossy() -> None:
+        commit()
+        if next(failures, False):
+            raise StoreError("the acknowledgement was lost")
+
+    monkeypatch.setattr(ledger._store, "commit", lossy)
+    done = [ledger.submit(request_of()) for _ in range(3)]
+    assert all(f.result() for f in done)
+    assert ledger.standing("shop", "role", "analyst", Limit(10**9), NOON).charges == 4
+
+
+def test_a_store_that_fails_charges_nobody_and_comes_back(
+    open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpproxy.budget.journal import StoreError
+
+    ledger = open_ledger()
+    charge(ledger, request_of())
+
+    def fails(*_: object) -> None:
+        raise StoreError("disk full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ledger._store, "append", fails)
+        with pytest.raises(LedgerError, match="disk full"):
+            charge(ledger, request_of())
+    charge(ledger, request_of())
+    assert ledger.standing("shop", "role", "analyst", Limit(10**9), NOON).charges == 2
+
+
+def test_a_seal_needs_its_key(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger = open_ledger(key=b"k" * 32)
+    charge(ledger, request_of())
+    ledger.close()
+    with pytest.raises(LedgerError, match="key"):
+        charge(open_ledger(), request_of())
+    with pytest.raises(LedgerCorrupt, match="seal"):
+        charge(open_ledger(key=b"x" * 32), request_of())
+    charge(open_ledger(key=b"k" * 32), request_of())
