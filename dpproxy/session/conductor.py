@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
 from dpproxy.session.prepared import (
     INNER,
-    NotPrivate,
     Private,
     all_formats,
     client_values,
@@ -163,17 +162,14 @@ class Conductor:
 
     async def _run(self, statement: Statement, talk: Talk) -> bool:
         """One statement of a simple query; False when it failed."""
-        plain = front.query(" " * statement.offset + statement.text)
         if not statement.private:
-            return await self._stream(plain, "", None)
+            return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
         try:
             found = await look(talk, front.parse("", inner_text(statement)), 1, "")
             if found.oids:
                 raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
             private = await fit(talk, self._session.dataset, self._session.asker, statement, found, "")
             answer = await self._answer(talk, private, (), ())
-        except NotPrivate:
-            return await self._stream(plain, "", None)
         except StatementFailed as failure:
             self._session.write(failure.raw)
             return False
@@ -257,13 +253,10 @@ class Conductor:
         former = session.private.pop(message.name, None)
         self._count += former is None
         internal = former.internal if former else f"dpproxy_{self._count}"
-        with suppress(NotPrivate):
-            private = await fit(talk, session.dataset, session.asker, statement, found, internal)
-            session.private[message.name] = private
+        session.private[message.name] = await fit(talk, session.dataset, session.asker, statement, found, internal)
         session.write(back.parse_complete())
 
     async def _bind(self, raw: bytes, message: Bind, private: Private) -> None:
-        public = False
         async with self._captured(extended=True) as talk:
             if self._skipping:
                 return
@@ -280,14 +273,10 @@ class Conductor:
                 await talk.ask(bind, 1)
                 self._notify(answer.notice)
                 self._session.write(back.bind_complete())
-            except NotPrivate:  # the search_path has changed
-                public = True
             except StatementFailed as failure:
                 self._session.write(failure.raw)
             except Refusal as refusal:
                 await self._tell(refusal, talk)
-        if public:
-            self._forward(b"B", raw)
 
     async def _answer_bind(self, talk: Talk, message: Bind, private: Private) -> tuple[Answer, Private]:
         """The plan may have changed with the settings since Parse; then the outer query is parsed again."""

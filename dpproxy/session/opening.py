@@ -14,6 +14,7 @@ from dpproxy.backends.duckdb import DuckDB
 from dpproxy.budget.ledger import Ledger
 from dpproxy.facade.facade import Facade
 from dpproxy.mechanisms.noise import DefaultNoise
+from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded, load_file
@@ -21,7 +22,7 @@ from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.policy.problems import Mark, PolicyError, Problem
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
 from dpproxy.session.dataset import Dataset, words_of
-from dpproxy.session.planning import literal, planner_for
+from dpproxy.session.planning import planner_for
 
 START = Mark(1, 1)
 

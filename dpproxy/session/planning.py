@@ -7,19 +7,15 @@ the room that calls the planner.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
-from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
-from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
+from dpproxy.errors import Refusal
 from dpproxy.plan.model import Dialect, Plan
-from dpproxy.plan.planner import plan
-from dpproxy.plan.scope import Context
-from dpproxy.plan.scope import Settings as PlanSettings
+from dpproxy.plan.planner import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import MICRO, Policy, Role
+from dpproxy.policy.model import Policy, Role
 from dpproxy.session.settings import Settings
 from dpproxy.sql.statements import Statement, split
 
@@ -28,13 +24,9 @@ PLANS = 512  # plans remembered
 
 T = TypeVar("T")
 
-PlanFunction = Callable[[Statement, Role, Settings, tuple[str, ...]], Plan | None]
-"""Statement, role, settings, names of the parameters' types -> plan; None when no private table is read after all.
-Raises Refusal; its position counts characters of the client's whole text."""
-
 
 class Planner(Protocol):
-    """What the session asks. Both methods raise Refusal."""
+    """What the session asks. Both methods raise Refusal; `plan` with positions in characters of `Statement.query`."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -43,7 +35,7 @@ class Planner(Protocol):
 
     def split(self, text: str) -> tuple[Statement, ...]: ...
 
-    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan | None: ...
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
 
 
 class CachedPlanner:
@@ -58,12 +50,12 @@ class CachedPlanner:
     def split(self, text: str) -> tuple[Statement, ...]:
         return _unpacked(self._split(text))
 
-    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan | None:
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
 
     def _fresh(
         self, statement: Statement, role: _RoleKey, settings: tuple[tuple[str, str | None], ...], types: tuple[str, ...]
-    ) -> Plan | None:
+    ) -> Plan:
         return self._plan(statement, role.role, dict(settings), types)
 
 
@@ -104,51 +96,4 @@ def private_names(policy: Policy) -> frozenset[str]:
 
 def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect) -> Planner:
     """The planner of one dataset."""
-
-    def fresh(statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan | None:
-        return plan(statement, Context(policy, catalog, role, dialect, plan_settings(settings), types))
-
-    return CachedPlanner(private_names(policy), fresh)
-
-
-def plan_settings(settings: Settings) -> PlanSettings:
-    """The settings that change a plan, read. Raises Refusal 22023."""
-    defaults = PlanSettings()
-    epsilon, confidence = settings["dpproxy.epsilon"], settings["dpproxy.confidence"]
-    path = settings["search_path"]
-    return PlanSettings(
-        None if epsilon is None else int(_decimal("dpproxy.epsilon", epsilon, most=1_000_000) * MICRO),
-        defaults.confidence if confidence is None else _decimal("dpproxy.confidence", confidence, most=1),
-        defaults.search_path if path is None else search_path(path),
-    )
-
-
-def _decimal(name: str, text: str, most: int) -> Decimal:
-    """Between 0 and `most`, both excluded."""
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        value = Decimal(0)
-    if not 0 < value < most:  # also false for NaN
-        raise Refusal(
-            INVALID_PARAMETER_VALUE,
-            f'invalid value for parameter "{name}": a number is expected',
-            hint=(f"SET {name} to a number above 0 and below {most}."),
-        )
-    return value
-
-
-_PATH = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,"\s]+))\s*(?:,|$)')
-
-
-def search_path(text: str) -> tuple[str, ...]:
-    """The schemas of a `search_path` as SHOW gives it; `$user` is left out: nobody has a schema of his own."""
-    names = (quoted.replace('""', '"') or plain for quoted, plain in _PATH.findall(text))
-    return tuple(name for name in names if name != "$user")
-
-
-def literal(dialect: Dialect, type_: str, text: str | None) -> str:
-    """A value as a literal of an engine: what `Template.render` needs. Raises ValueError."""
-    from dpproxy.plan import engines
-
-    return engines.literal(dialect, type_, text)
+    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect))

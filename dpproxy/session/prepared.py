@@ -27,10 +27,6 @@ INNER = "dpproxy_inner"
 """The SELECT inside a DECLARE, COPY or CREATE TABLE AS, which PostgreSQL does not describe by itself."""
 
 
-class NotPrivate(Exception):
-    """A statement only seemed to read a private table: a CTE or a column has the name of one."""
-
-
 @dataclass(frozen=True)
 class Look:
     """What the facade says of the original. `fields` is None for a statement without columns."""
@@ -91,7 +87,7 @@ def inner_text(statement: Statement) -> str:
 async def fit(
     talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal_name: str
 ) -> Private:
-    """Plan, and parse the outer query under `internal_name` with the original's columns. Raises Refusal, NotPrivate."""
+    """Plan, and parse the outer query under `internal_name` with the original's columns. Raises Refusal."""
     check_explain(statement)
     plan = planned(dataset, asker, statement, look)
     arrays = len(look.oids) + 1
@@ -113,16 +109,14 @@ async def fit(
 
 
 def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) -> Plan:
-    """Raises Refusal, NotPrivate."""
+    """The plan; a refusal's position is moved to its place in the client's text."""
     try:
-        plan = dataset.planner.plan(statement, asker.role, look.settings, look.types)
-    except Refusal:
-        raise
+        return dataset.planner.plan(statement, asker.role, look.settings, look.types)
+    except Refusal as r:
+        at = None if r.position is None else r.position + statement.offset + len(statement.prefix)
+        raise Refusal(r.sqlstate, r.message, at, r.detail, r.hint) from None
     except Exception as error:
         raise internal(error) from error
-    if plan is None:
-        raise NotPrivate
-    return plan
 
 
 def check_explain(statement: Statement) -> None:

@@ -111,9 +111,7 @@ def scripted_plan(statement: Statement, role: Role, settings: Settings, types: t
     """`FORBIDDEN` in the text is refused at its place, `STAGED` needs a second measurement, `WRONG` another type;
     else one measurement by region. The statement's parameters reach the engine."""
     if "FORBIDDEN" in statement.query:
-        raise Refusal(
-            "42501", "forbidden", statement.offset + statement.text.index("FORBIDDEN") + 1, hint="try something else"
-        )
+        raise Refusal("42501", "forbidden", statement.query.index("FORBIDDEN") + 1, hint="try something else")
     n = len(types)
     basis = Basis("n", 1, Fraction(1), "laplace", Fraction(10), COST)
     where = tuple(part for i, t in enumerate(types) for part in (" ", Param(i, t)))
