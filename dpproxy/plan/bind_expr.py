@@ -8,7 +8,7 @@ are handed to the `Hooks` of whoever binds, since their meaning depends on the q
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlglot import exp
 
@@ -369,7 +369,7 @@ def number_literal(text: str) -> Expr:
     return fn.typed_literal("numeric", text)
 
 
-_Handler = Callable[[ExprBinder, exp.Expr, Scope], Expr]
+_Handler = Callable[[ExprBinder, Any, Scope], Expr]
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Column: ExprBinder._column, exp.Literal: ExprBinder._literal, exp.Parameter: ExprBinder._parameter,
     exp.Placeholder: ExprBinder._parameter, exp.Null: lambda b, n, s: NULL,
@@ -389,4 +389,4 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.CurrentTimestamp: ExprBinder._now, exp.Localtimestamp: ExprBinder._now,
     exp.Anonymous: ExprBinder._function, exp.Dot: ExprBinder._dot,
     **{cls: ExprBinder._comparison for cls in _COMPARISONS},
-}  # type: ignore[dict-item]  # fmt: skip
+}  # fmt: skip

@@ -8,7 +8,7 @@ measurements, and in each over its basis columns, so that a price is known befor
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -20,23 +20,27 @@ from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import parts as template_parts
 from dpproxy.plan.engines.base import template
 from dpproxy.plan.explain import explain_lines
-from dpproxy.plan.expr import Expr, Hole, Lit
+from dpproxy.plan.expr import Expr, Hole
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.measure import Compiled, compile_measurement
-from dpproxy.plan.model import Array, Basis, Input, Key, Measurement, Plan, Threshold
+from dpproxy.plan.model import Array, Basis, Dialect, Input, Key, Measurement, Plan, Threshold
 from dpproxy.plan.outer import MeasuredSelect, array_source
 from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.relation import Rows, Values
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
 from dpproxy.plan.virtual import VIRTUAL_TABLES
-from dpproxy.policy.model import MICRO
+from dpproxy.plan.settings import session_settings
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import MICRO, Policy, Role
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.statements import Statement, parse
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
+
+PlanFunction = Callable[[Statement, Role, Mapping[str, str | None], tuple[str, ...]], Plan]
 
 _KINDS = ("select", "explain", "copy", "cursor", "create_table_as")
 
@@ -178,14 +182,8 @@ def charge_of(context: Context) -> int:
     return epsilon
 
 
-def plan(statement: Statement, context: Context) -> Plan | None:
-    """The plan of a statement, None when it turns out to read no private table. Raises Refusal."""
-    if statement.kind == "prepare":
-        raise Refusal(
-            FEATURE_NOT_SUPPORTED,
-            "PREPARE over private tables is not supported",
-            hint="Use the protocol's prepared statements (your driver's), or send the query itself.",
-        )
+def plan(statement: Statement, context: Context) -> Plan:
+    """The plan of a statement. Raises Refusal; its position counts characters of `statement.query`."""
     if statement.kind not in _KINDS:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
@@ -194,18 +192,23 @@ def plan(statement: Statement, context: Context) -> Plan | None:
         )
     try:
         return _plan_query(statement, context)
-    except Refusal as refusal:
-        if refusal.position is None:
-            raise
-        shift = statement.offset + len(statement.prefix)
-        raise Refusal(
-            refusal.sqlstate, refusal.message, refusal.position + shift, refusal.detail, refusal.hint
-        ) from refusal
     except RecursionError as error:
         raise Refusal("54001", "statement is nested too deeply") from error
 
 
-def _plan_query(statement: Statement, context: Context) -> Plan | None:
+def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction:
+    """The planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan."""
+
+    def planned(
+        statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]
+    ) -> Plan:
+        context = Context(policy, catalog, role, dialect, session_settings(settings), types)
+        return plan(statement, context)
+
+    return planned
+
+
+def _plan_query(statement: Statement, context: Context) -> Plan:
     tree = parse(statement.query)
     planner = Planner(context)
     analyser = Analyser(planner)
@@ -213,17 +216,23 @@ def _plan_query(statement: Statement, context: Context) -> Plan | None:
     if isinstance(result, RowsResult):
         raise analyser._row_level(tree)
     if not planner.compiled and not planner.arrays:
-        return None
-    measurements = finish(planner.compiled, context, statement)
+        outer = statement.query  # it turned out to read nothing private: the facade's own business
+    else:
+        outer = to_sql(result.tree)
+    measurements = finish(planner.compiled, context)
     loss = sum((m.loss for m in measurements), ZERO)
-    outer = to_sql(result.tree)
-    lines = explain_lines(measurements, loss, context, outer)
     return Plan(
-        tuple(measurements), outer, len(context.parameters), tuple(planner.arrays), tuple(planner.inputs), loss, lines
+        tuple(measurements),
+        outer,
+        len(context.parameters),
+        tuple(planner.arrays),
+        tuple(planner.inputs),
+        loss,
+        explain_lines(measurements, loss, context, outer),
     )
 
 
-def finish(compiled: Sequence[Compiled], context: Context, statement: Statement) -> list[Measurement]:
+def finish(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
     """Noise scales for all measurements of a statement: the charge is divided evenly over those that need any."""
     paying = [c for c in compiled if c.specs]
     if not paying:
@@ -261,7 +270,7 @@ def _finish_one(compiled: Compiled, epsilon: int, delta: int, context: Context) 
     canonical = (*template_parts(sql), f" -- l0={shape.l0} linf={[b.linf for b in bases]} min={compiled.min_units}")
     return Measurement(
         (template(dialect, sql),), tuple(Key(label, t) for label, t in compiled.keys), tuple(bases), shape.l0,
-        shape.dense is not None, threshold, loss, canonical, notes=shape.notes,
+        shape.dense is not None or not compiled.keys, threshold, loss, canonical, notes=shape.notes,
     )  # fmt: skip
 
 
@@ -271,6 +280,3 @@ def _split(epsilon: int, columns: int) -> list[int]:
         return []
     part = epsilon // columns
     return [part + (epsilon - part * columns if i == 0 else 0) for i in range(columns)]
-
-
-__all__ = ["Lit", "Planner", "charge_of", "plan"]

@@ -106,6 +106,8 @@ class Renderer:
 
     def _values(self, values: Values) -> Block:
         alias = self.alias()
+        if not values.columns:
+            return Block(f"(SELECT 1 AS one) AS {alias}", {})  # FROM nothing: one row
         columns = [f"c{i}" for i in range(len(values.columns))]
         rows = [
             tuple(self.engine.as_type(e, c.type, self.outer) for e, c in zip(row, values.columns, strict=True))

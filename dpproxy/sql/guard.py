@@ -8,7 +8,7 @@ caps are far above what BI tools send: the largest statement of the corpus has 2
 from __future__ import annotations
 
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres

@@ -13,7 +13,7 @@ from typing import Literal
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from dpproxy.errors import SYNTAX_ERROR, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, ident

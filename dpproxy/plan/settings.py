@@ -1,0 +1,61 @@
+"""The session's custom settings as the planner reads them: texts in, checked values out.
+
+Knows: the names and ranges of `dpproxy.*` settings. Must not know: connections. A value that can't be read is a refusal,
+never a default: an analyst who mistypes an epsilon must not spend another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+
+from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
+from dpproxy.plan.scope import Settings
+from dpproxy.policy.model import MICRO
+
+
+def session_settings(values: Mapping[str, str | None]) -> Settings:
+    """Settings by their PostgreSQL names; unset ones are None. Raises Refusal 22023."""
+    return Settings(
+        epsilon=_epsilon(values.get("dpproxy.epsilon")),
+        confidence=_confidence(values.get("dpproxy.confidence")),
+        search_path=_search_path(values.get("search_path")),
+    )
+
+
+def _decimal(name: str, text: str) -> Decimal:
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        value = Decimal("NaN")
+    if not value.is_finite():
+        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be a number, not "{text[:40]}"')
+    return value
+
+
+def _epsilon(text: str | None) -> int | None:
+    if text is None:
+        return None
+    value = _decimal("dpproxy.epsilon", text)
+    micro = int(value * MICRO)
+    if value <= 0 or micro < 1 or value > 10**9:
+        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon must be at least 0.000001")
+    return micro
+
+
+def _confidence(text: str | None) -> Decimal:
+    if text is None:
+        return Decimal("0.95")
+    value = _decimal("dpproxy.confidence", text)
+    if not Decimal("0.5") <= value <= Decimal("0.9999"):
+        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.confidence must lie between 0.5 and 0.9999")
+    return value
+
+
+def _search_path(text: str | None) -> tuple[str, ...]:
+    """Schemas in order; the implicit ones and "$user" hold no table of the dataset."""
+    if text is None:
+        return ("public",)
+    names = re.findall(r'"((?:[^"]|"")*)"|([^,\s"]+)', text)
+    return tuple(quoted.replace('""', '"') if quoted else plain.lower() for quoted, plain in names)

@@ -1,0 +1,85 @@
+"""PostgreSQL's types as far as the planner reasons about them.
+
+Knows: names, OIDs, families, which type an operator of two types yields. Must not know: engines, policies.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+OIDS = {
+    16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 26: "int8", 18: "text", 19: "text",
+    114: "json", 700: "float4", 701: "float8", 705: "unknown", 1042: "bpchar", 1043: "varchar", 1082: "date",
+    1083: "time", 1114: "timestamp", 1184: "timestamptz", 1186: "interval", 1700: "numeric", 2950: "uuid",
+    3802: "jsonb", 1000: "bool[]", 1005: "int2[]", 1007: "int4[]", 1016: "int8[]", 1009: "text[]", 1015: "varchar[]",
+    1021: "float4[]", 1022: "float8[]", 1231: "numeric[]", 1182: "date[]", 1115: "timestamp[]", 1185: "timestamptz[]",
+    2951: "uuid[]",
+}  # fmt: skip
+
+INTEGERS = ("int2", "int4", "int8")
+FLOATS = ("float4", "float8")
+NUMBERS = (*INTEGERS, "numeric", *FLOATS)
+TEXTS = ("text", "varchar", "bpchar", "name")
+TIMES = ("date", "timestamp", "timestamptz")
+
+_NAMES = {
+    "smallint": "int2", "int2": "int2", "int": "int4", "integer": "int4", "int4": "int4", "bigint": "int8", "int8": "int8",
+    "decimal": "numeric", "numeric": "numeric", "real": "float4", "float4": "float4", "float": "float8",
+    "double precision": "float8", "double": "float8", "float8": "float8", "text": "text", "varchar": "varchar",
+    "character varying": "varchar", "char": "bpchar", "character": "bpchar", "bpchar": "bpchar", "date": "date",
+    "time": "time", "timestamp": "timestamp", "timestamptz": "timestamptz", "interval": "interval", "boolean": "bool",
+    "bool": "bool", "uuid": "uuid", "bytea": "bytea", "json": "json", "jsonb": "jsonb", "string": "text",
+    "timestamp without time zone": "timestamp", "timestamp with time zone": "timestamptz",
+}  # fmt: skip
+
+
+def type_name(node: exp.DataType) -> str | None:
+    """PostgreSQL's short name of a type in a cast (arrays with `[]`), None for a type we do not know."""
+    if node.is_type("array"):
+        inner = node.expressions[0] if node.expressions else None
+        element = type_name(inner) if isinstance(inner, exp.DataType) else None
+        return f"{element}[]" if element else None
+    text = node.this.value.lower() if hasattr(node.this, "value") else str(node.this).lower()
+    return _NAMES.get(text)
+
+
+def type_length(node: exp.DataType) -> tuple[int, ...]:
+    """The modifiers of a type: (10, 2) of numeric(10,2), (255,) of varchar(255)."""
+    found = []
+    for parameter in node.expressions:
+        value = parameter.this if isinstance(parameter, exp.DataTypeParam) else parameter
+        if isinstance(value, exp.Literal) and not value.is_string:
+            found.append(int(value.this))
+    return tuple(found)
+
+
+def common(types: list[str]) -> str:
+    """The type of CASE, COALESCE, GREATEST, UNION over these (PostgreSQL, "UNION, CASE and related constructs")."""
+    known = [t for t in types if t != "unknown"]
+    if not known:
+        return "text"
+    result = known[0]
+    for t in known[1:]:
+        result = _wider(result, t)
+    return result
+
+
+_RANK = {t: i for i, t in enumerate(("int2", "int4", "int8", "numeric", "float4", "float8"))}
+_TIME_RANK = {"date": 0, "timestamp": 1, "timestamptz": 2}
+
+
+def _wider(a: str, b: str) -> str:
+    for rank in (_RANK, _TIME_RANK):
+        if a in rank and b in rank:
+            return a if rank[a] >= rank[b] else b
+    if a in TEXTS and b in TEXTS:
+        return a if a == b else "text"
+    return a
+
+
+def arithmetic(a: str, b: str) -> str:
+    """The type of `a op b` for numbers: the wider one; float4 mixed with anything else is float8."""
+    if a == b:
+        return a
+    wider = _wider(a, b)
+    return "float8" if wider == "float4" else wider
