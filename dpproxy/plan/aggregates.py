@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.expr import Agg, Expr, Ref, Taint
+from dpproxy.plan.expr import Agg, Column, Expr, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.measure import BasisSpec, grid_of
-from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
+from dpproxy.sql.types import FLOATS, NUMBERS
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,9 @@ def _bounded(agg: Agg) -> Expr:
     return value
 
 
-def _open_columns(value: Expr) -> list[Ref]:  # the columns to name in the refusal
-    from dpproxy.plan.expr import references
-
-    return [c for c in references(value) if not facts(Ref(c.type, c)).bound.closed]  # type: ignore[misc]
+def _open_columns(value: Expr) -> list[Column]:
+    """The columns to name in the refusal."""
+    return [c for c in references(value) if not facts(Ref(c.type, c)).bound.closed]
 
 
 def sum_type(type_: str) -> str:
@@ -157,6 +156,3 @@ def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:
     if name in ("bool_or", "bool_and", "every"):
         return "bool"
     return args[0].type if args else "int8"
-
-
-__all__ = ["INTEGERS", "Measured", "decimal", "measured", "per_unit_type", "sum_type"]

@@ -136,7 +136,9 @@ class ExprBinder:
             raise unsupported(f"`{op} {type(right).__name__.upper()}`", "Use IN (...) or NOT IN (...).")
         value = self._bind(node.this, scope)
         if isinstance(inner, exp.Select | exp.Subquery | exp.SetOperation):
-            return self._hooks.in_subquery((value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, negated, scope)
+            return self._hooks.in_subquery(
+                (value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, negated, scope
+            )
         if isinstance(inner, exp.Array):
             return self._list(value, inner.expressions, negated, scope)
         array = self._bind(inner, scope)
@@ -388,5 +390,5 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.GroupConcat: ExprBinder._aggregate_form, exp.CurrentDate: ExprBinder._now,
     exp.CurrentTimestamp: ExprBinder._now, exp.Localtimestamp: ExprBinder._now,
     exp.Anonymous: ExprBinder._function, exp.Dot: ExprBinder._dot,
-    **{cls: ExprBinder._comparison for cls in _COMPARISONS},
+    **dict.fromkeys(_COMPARISONS, ExprBinder._comparison),
 }  # fmt: skip

@@ -256,7 +256,7 @@ def _part_text(part: Part, renderer: Renderer) -> str:
 def _values_text(column: Column, domain: Domain, renderer: Renderer) -> str:
     engine = renderer.engine
     if isinstance(domain, ValuesDomain):
-        rows = [(engine.literal(column.type, v),) for v in domain.values]
+        rows: list[tuple[str, ...]] = [(engine.literal(column.type, v),) for v in domain.values]
         return f"SELECT v FROM {engine.values(rows, 'declared', ['v'])}"
     assert isinstance(domain, SeriesDomain)
     null = f" UNION ALL SELECT {engine.literal(column.type, None)}" if domain.nulls else ""

@@ -151,7 +151,9 @@ def _cast(expr: Cast, inner: Facts) -> Facts:
     elif _family(source) != _family(target) and source != "bool":
         bound, grid = OPEN, None
     span = SPANS.get(target, inner.span if _family(source) == _family(target) else OPEN)
-    return Facts(bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True)
+    return Facts(
+        bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True
+    )
 
 
 def _family(type_: str) -> str:
@@ -264,7 +266,21 @@ RULES: dict[str, _Rule] = {
     "ts_diff": lambda p: iv.subtract(p[0], p[1]),
     "trunc_time": lambda p: Interval(None if p[1].lo is None else p[1].lo - 366 * 86400 * 1000, p[1].hi),
 }
-_WHOLE = {"int/", "floor", "ceil", "sign", "length", "strpos", "year", "month", "day", "quarter", "dow", "isodow", "doy"}
+_WHOLE = {
+    "int/",
+    "floor",
+    "ceil",
+    "sign",
+    "length",
+    "strpos",
+    "year",
+    "month",
+    "day",
+    "quarter",
+    "dow",
+    "isodow",
+    "doy",
+}
 _WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff"}
 _TIMES = ("date", "timestamp", "timestamptz", "interval")
 

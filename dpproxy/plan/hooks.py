@@ -57,7 +57,9 @@ _FRAMES = {
 class QueryHooks:
     """`rows` are those the expression is evaluated over; None where no unit is in scope yet (ON conditions)."""
 
-    def __init__(self, planner: Planner, analyser: Analyser, env: Env, rows: Rows | None, aggregates: bool = False) -> None:
+    def __init__(
+        self, planner: Planner, analyser: Analyser, env: Env, rows: Rows | None, aggregates: bool = False
+    ) -> None:
         self.planner, self.analyser, self.env, self.rows = planner, analyser, env, rows
         self._aggregates = aggregates
         self._binder = ExprBinder(self)
@@ -146,7 +148,11 @@ class QueryHooks:
                 continue
             outer_keys = outer.determinants | {outer.unit.id} | self._equal_ids(outer)
             inner_keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
-            if a.column.id in outer_keys and b.column.id in inner_keys and self._same_key(a.column, b.column, outer, inner):
+            if (
+                a.column.id in outer_keys
+                and b.column.id in inner_keys
+                and self._same_key(a.column, b.column, outer, inner)
+            ):
                 return True
         return False
 
@@ -223,9 +229,7 @@ class QueryHooks:
         name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
         if name not in _WINDOWS | _WINDOW_AGGREGATES or rows is None or rows.unit is None:
             raise unsupported(f"window function {name or type(call).__name__}")
-        args = tuple(
-            self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star)
-        )
+        args = tuple(self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
         partition = tuple(self._binder.bind(p, scope) for p in node.args.get("partition_by") or ())
         keys = rows.determinants | self._equal_ids(rows) | {rows.unit.id}
         if not any(isinstance(p, Ref) and p.column.id in keys for p in partition):

@@ -227,7 +227,11 @@ class _Writer:
             else:
                 text = f"count(x{i})"
             sums.append(f"{text} AS b{i}")
-        needed = [f"x{i}" for i, s in enumerate(self.specs) if not (s.kind in ("count", "units") and s.value is None and s.where is None)]
+        needed = [
+            f"x{i}"
+            for i, s in enumerate(self.specs)
+            if not (s.kind in ("count", "units") and s.value is None and s.where is None)
+        ]
         items = [*key_items, *(t for i, t in enumerate(self._row_items(block)) if f"x{i}" in needed)]
         inner = f"SELECT {', '.join(items) or '1 AS one'} FROM {block.source}{block.where_text}"
         return [], sums, f"({inner}) AS r"
@@ -256,7 +260,9 @@ class _Writer:
     def _partial(self, spec: BasisSpec, i: int) -> str:
         """A unit's contribution to a group, clamped (the Linf bound)."""
         if spec.kind == "units":
-            return "1" if spec.where is None and spec.value is None else f"max(CASE WHEN x{i} IS NULL THEN 0 ELSE 1 END)"
+            return (
+                "1" if spec.where is None and spec.value is None else f"max(CASE WHEN x{i} IS NULL THEN 0 ELSE 1 END)"
+            )
         if spec.kind == "count":
             return f"least(count(x{i}), {self.shape.rows})"
         low, high = self.shape.rows * min(spec.lo, 0), self.shape.rows * max(spec.hi, 0)
@@ -277,10 +283,14 @@ class _Writer:
         )
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.x{i} FROM r{join} WHERE r.x{i} IS NOT NULL"
         order = f"{self.engine.pick_hash(['u', f'x{i}'])}, x{i}"
-        ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
+        ranked = (
+            f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
+        )
         keys = "".join(f"{k}, " for k in key_names)
         by = f" GROUP BY {', '.join(key_names)}" if key_names else ""
-        return f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.shape.rows}{by})"
+        return (
+            f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.shape.rows}{by})"
+        )
 
     def _join_distinct(self, source: str, distinct: list[int], key_names: list[str]) -> str:
         if not distinct:

@@ -31,8 +31,8 @@ from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResul
 from dpproxy.plan.relation import Rows, Values
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
-from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.plan.settings import session_settings
+from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Policy, Role
 from dpproxy.sql.dialect import position, to_sql
@@ -199,9 +199,7 @@ def plan(statement: Statement, context: Context) -> Plan:
 def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction:
     """The planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan."""
 
-    def planned(
-        statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]
-    ) -> Plan:
+    def planned(statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]) -> Plan:
         context = Context(policy, catalog, role, dialect, session_settings(settings), types)
         return plan(statement, context)
 

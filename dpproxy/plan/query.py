@@ -208,7 +208,9 @@ class Analyser:
         return RowsResult(rows, outputs)
 
     def _intersect(self, node: exp.SetOperation, left: RowsResult, right: RowsResult, distinct: bool) -> RowsResult:
-        raise unsupported(f"{type(node).__name__.upper()} of private rows", "Use [NOT] EXISTS correlated on the unit id.")
+        raise unsupported(
+            f"{type(node).__name__.upper()} of private rows", "Use [NOT] EXISTS correlated on the unit id."
+        )
 
     def _distinct_unit(self, node: exp.Expr) -> Refusal:
         return Refusal(
@@ -363,7 +365,11 @@ class Analyser:
             policy = self.context.find(schema, name)
             if policy is not None:
                 rows, columns = scan_table(policy, self.context, self.counter)
-                names = tuple(ident(c) for c in node.args["alias"].args.get("columns") or ()) if node.args.get("alias") else ()
+                names = (
+                    tuple(ident(c) for c in node.args["alias"].args.get("columns") or ())
+                    if node.args.get("alias")
+                    else ()
+                )
                 return self._renamed(replace(item, rows=rows, columns=columns), names)
         if isinstance(node, exp.Subquery):
             if node.meta.get("dpproxy_measured"):
@@ -385,9 +391,7 @@ class Analyser:
     def _values(self, node: exp.Values) -> Item:
         return self.planner.values_item(self, node)
 
-    def _joined(
-        self, select: exp.Select, items: list[Item], env: Env, outer: Scope | None
-    ) -> tuple[Rows, Scope]:
+    def _joined(self, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:
         """FROM and its joins as one relation. WHERE's conjuncts help to relate private tables of comma joins."""
         if not items:
             return self.planner.one_row(), Scope((), outer=outer)
@@ -409,7 +413,11 @@ class Analyser:
         parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
         for part in parts:
             part = part.unnest()
-            if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Column):
+            if (
+                isinstance(part, exp.EQ)
+                and isinstance(part.this, exp.Column)
+                and isinstance(part.expression, exp.Column)
+            ):
                 try:
                     found.append(binder.bind(part, scope))
                 except Refusal:
@@ -454,9 +462,7 @@ class _JoinState:
         known = {c.id for p in self.parts for c in p.node.columns}
         hints = [h for h in self.hints if all(c.id in known for c in _columns(h))]
         # a hint is only a condition of WHERE: using it here is sound because WHERE is applied to all rows anyway
-        rows = joins.join_inner(
-            self.parts, [*self.conditions, *hints], self.analyser.context, self.analyser.counter
-        )
+        rows = joins.join_inner(self.parts, [*self.conditions, *hints], self.analyser.context, self.analyser.counter)
         self.conditions = []
         return rows
 
@@ -475,10 +481,14 @@ class _JoinState:
         if left.private and right.private:
             raise unsupported("FULL JOIN of private tables", "Use LEFT JOIN, or UNION ALL of two LEFT JOINs.")
         if left.private:
-            self.parts = [replace(joins.join_left(left, right, on, self.analyser.context, self.analyser.counter), padded=True)]
+            self.parts = [
+                replace(joins.join_left(left, right, on, self.analyser.context, self.analyser.counter), padded=True)
+            ]
             self._null_out([alias])
         elif right.private:
-            self.parts = [replace(joins.join_left(right, left, on, self.analyser.context, self.analyser.counter), padded=True)]
+            self.parts = [
+                replace(joins.join_left(right, left, on, self.analyser.context, self.analyser.counter), padded=True)
+            ]
             self._null_out([s.alias for s in self.sources[:-1]])
         else:
             raise unsupported("FULL JOIN of public tables below private rows", "Join them in an outer query.")
@@ -599,7 +609,10 @@ def contains_aggregate(node: exp.Expr | None) -> bool:
         return False
     if isinstance(node, exp.Window):
         inner = node.this
-        parts = [*inner.iter_expressions(), *(c for k, c in node.args.items() if k != "this" and isinstance(c, exp.Expr))]
+        parts = [
+            *inner.iter_expressions(),
+            *(c for k, c in node.args.items() if k != "this" and isinstance(c, exp.Expr)),
+        ]
         parts += [p for p in node.args.get("partition_by") or ()]
         return any(contains_aggregate(p) for p in parts)
     if is_aggregate(node):
@@ -607,4 +620,14 @@ def contains_aggregate(node: exp.Expr | None) -> bool:
     return any(contains_aggregate(child) for child in node.iter_expressions())
 
 
-__all__ = ["Analyser", "Item", "ReleasedResult", "Result", "RowsResult", "contains_aggregate", "is_aggregate", "nulled", "output_name"]
+__all__ = [
+    "Analyser",
+    "Item",
+    "ReleasedResult",
+    "Result",
+    "RowsResult",
+    "contains_aggregate",
+    "is_aggregate",
+    "nulled",
+    "output_name",
+]

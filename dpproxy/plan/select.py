@@ -17,7 +17,23 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
 from dpproxy.plan import joins
-from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, InList, InQuery, Lit, Ref, Taint, Win, references, walk
+from dpproxy.plan.expr import (
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expr,
+    InList,
+    InQuery,
+    Lit,
+    Ref,
+    Taint,
+    ValuesDomain,
+    Win,
+    references,
+    walk,
+)
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.hooks import QueryHooks
@@ -35,7 +51,10 @@ def finish_select(
     planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env
 ) -> Result:
     """The result of a SELECT whose FROM and WHERE are bound to `rows`."""
-    if any(select.args.get(k) for k in ("laterals", "connect", "match", "pivots", "cluster", "sort", "qualify", "into", "locks")):
+    if any(
+        select.args.get(k)
+        for k in ("laterals", "connect", "match", "pivots", "cluster", "sort", "qualify", "into", "locks")
+    ):
         raise unsupported("this clause")
     hooks = QueryHooks(planner, analyser, env, rows, aggregates=True)
     aggregated = bool(select.args.get("group")) or _has_aggregates(select)
@@ -98,6 +117,12 @@ def group_expressions(select: exp.Select) -> list[exp.Expr] | None:
     return [part for i in items for part in (i.expressions if isinstance(i, exp.Tuple) else [i])]
 
 
+def unaliased(node: exp.Expr) -> exp.Expr:
+    inner = node.this if isinstance(node, exp.Alias) else node
+    assert isinstance(inner, exp.Expr)
+    return inner
+
+
 def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
     """GROUP BY 1 and GROUP BY alias: PostgreSQL prefers a column of the input over an output alias."""
     item = item.unnest() if isinstance(item, exp.Paren) else item
@@ -105,7 +130,7 @@ def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.
         index = int(item.this)
         if not 1 <= index <= len(select.expressions):
             raise Refusal("42P10", f"GROUP BY position {index} is not in select list", position(item))
-        return select.expressions[index - 1].unalias()
+        return unaliased(select.expressions[index - 1])
     if isinstance(item, exp.Column) and not item.args.get("table"):
         name = ident(item.this)
         try:
@@ -115,7 +140,7 @@ def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.
                 raise
             for node in select.expressions:
                 if isinstance(node, exp.Alias) and output_name(node) == name:
-                    return node.this
+                    return unaliased(node)
             raise
     return item
 
@@ -274,17 +299,13 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
         columns.append(column)
         items.append((column, expr))
     if items:
-        node = Project(
-            (*(c for c, _ in items), *rows.node.columns), rows.node, tuple(e for _, e in items)
-        )
+        node = Project((*(c for c, _ in items), *rows.node.columns), rows.node, tuple(e for _, e in items))
         rows = replace(rows, node=node)
     return RowsResult(rows, tuple(columns))
 
 
-def _literal_domain(expr: Expr):  # type: ignore[no-untyped-def]
+def _literal_domain(expr: Expr) -> ValuesDomain | None:
     """Constants and CASEs of constants are their own declared domain."""
-    from dpproxy.plan.expr import ValuesDomain
-
     if isinstance(expr, Lit):
         return ValuesDomain((expr.text,))
     if isinstance(expr, Case):
@@ -305,7 +326,9 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
     conditions = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
     kept = frozenset(i for i in rows.determinants if i in known)
-    return RowsResult(replace(rows, node=node, one=one, conditions=conditions, determinants=kept, tables=()), result.columns)
+    return RowsResult(
+        replace(rows, node=node, one=one, conditions=conditions, determinants=kept, tables=()), result.columns
+    )
 
 
 def refuse_rows(planner: Planner, node: exp.Expr) -> Refusal:

@@ -15,11 +15,13 @@ from dpproxy.plan.expr import Call, Column, Domain, Ref, SeriesDomain, TableDoma
 from dpproxy.plan.interval import OPEN, Interval, interval, number
 from dpproxy.plan.relation import Join, Limits, PendingPath, Rows, Scan
 from dpproxy.plan.scope import Context, Counter
-from dpproxy.policy.catalog import CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import CatalogColumn, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS
 
-MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
+MAX_SERIES = (
+    1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
+)
 
 
 def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:

@@ -8,7 +8,7 @@ arguments as they stand; only the syntactic special forms (CAST, EXTRACT, TRIM, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
@@ -21,9 +21,9 @@ class FaithfulPostgres(Postgres):
     """PostgreSQL with every ordinary function kept as it was written."""
 
     class Tokenizer(Postgres.Tokenizer):
-        COMMANDS: set[Any] = set()  # noqa: RUF012 (the stock one swallows the rest of EXPLAIN as one string)
+        COMMANDS: ClassVar[set[Any]] = set()  # the stock one swallows the rest of EXPLAIN as one string
 
-    class Parser(Postgres.Parser):
+    class Parser(Postgres.Parser):  # type: ignore[valid-type, misc]
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 (sqlglot's own style of configuration)
         FUNCTION_PARSERS = {  # noqa: RUF012
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name not in _LOSSY_SYNTAX
@@ -32,7 +32,8 @@ class FaithfulPostgres(Postgres):
 
 def to_sql(tree: exp.Expr) -> str:
     """The tree as PostgreSQL text, without comments."""
-    return tree.sql(dialect=FaithfulPostgres, comments=False, normalize_functions=False, identify=False)
+    text: str = tree.sql(dialect=FaithfulPostgres, comments=False, normalize_functions=False, identify=False)
+    return text
 
 
 def ident(node: exp.Expr | None) -> str:

@@ -94,7 +94,11 @@ def _hazard(token: Token, text: str) -> None:
             position=token.start + 1,
             hint="Use the function instead: sqrt(x), cbrt(x), abs(x).",
         )
-    if source.lower() == "u" and text[token.end + 1 : token.end + 2] == "&" and text[token.end + 2 : token.end + 3] in "\"'":
+    if (
+        source.lower() == "u"
+        and text[token.end + 1 : token.end + 2] == "&"
+        and text[token.end + 2 : token.end + 3] in "\"'"
+    ):
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
             'U&"..." names and strings are not supported over private tables',

@@ -110,7 +110,8 @@ class Engine(ABC):
 
     def case(self, expr: Case, names: Names) -> str:
         body = " ".join(
-            f"WHEN {self.expr(test, names)} THEN {self.as_type(result, expr.type, names)}" for test, result in expr.whens
+            f"WHEN {self.expr(test, names)} THEN {self.as_type(result, expr.type, names)}"
+            for test, result in expr.whens
         )
         default = f" ELSE {self.as_type(expr.default, expr.type, names)}" if expr.default is not None else ""
         return f"(CASE {body}{default} END)"
