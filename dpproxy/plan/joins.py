@@ -119,9 +119,9 @@ def _same_key(parts: list[Rows], a: int, b: int, equal: list[tuple[Column, Colum
     for x, y in equal:
         if x.id in right and y.id in left:
             x, y = y, x
-        if x.id in left and y.id in right and x.id in parts[a].determinants and y.id in parts[b].determinants:
-            if x.id in origin and y.id in origin:
-                return canonical_key(*origin[x.id], context) == canonical_key(*origin[y.id], context)
+        keys = x.id in parts[a].determinants and y.id in parts[b].determinants
+        if x.id in left and y.id in right and keys and x.id in origin and y.id in origin:
+            return canonical_key(*origin[x.id], context) == canonical_key(*origin[y.id], context)
     return False
 
 

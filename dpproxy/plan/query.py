@@ -613,7 +613,7 @@ def contains_aggregate(node: exp.Expr | None) -> bool:
             *inner.iter_expressions(),
             *(c for k, c in node.args.items() if k != "this" and isinstance(c, exp.Expr)),
         ]
-        parts += [p for p in node.args.get("partition_by") or ()]
+        parts += list(node.args.get("partition_by") or ())
         return any(contains_aggregate(p) for p in parts)
     if is_aggregate(node):
         return True

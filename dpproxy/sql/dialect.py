@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
-_LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE", "OPENJSON", "DECODE", "PREDICT", "FLOOR", "CEIL",
-                 "CEILING", "GAP_FILL", "INITCAP", "CHAR", "CHR", "NORMALIZE", "LOG"}  # fmt: skip
+_LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE", "OPENJSON", "DECODE", "PREDICT",
+                 "FLOOR", "CEIL", "CEILING", "GAP_FILL", "INITCAP", "CHAR", "CHR", "NORMALIZE", "LOG"}  # fmt: skip
 
 
 class FaithfulPostgres(Postgres):

@@ -88,7 +88,7 @@ def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
         return _explain(words, last)
     if head == "COPY" and len(words) > 1 and words[1] == "(":
         close = _closing(words, 1)
-        if [w for w in words[close + 1 : close + 3]] == ["TO", "STDOUT"]:
+        if words[close + 1 : close + 3] == ["TO", "STDOUT"]:
             return "copy", 2, close - 1, ()
     if head == "DECLARE" and "FOR" in words and "CURSOR" in words:
         return "cursor", words.index("FOR") + 1, last, ()
