@@ -188,9 +188,7 @@ class AnswerStore:
 
     def _touch(self, stored: StoredRelease, now: dt.datetime) -> None:
         used = now.timestamp()
-        self._db.execute(
-            "UPDATE releases SET used = ? WHERE id = ? AND used < ?", (used, stored.id, used - TOUCH_SECONDS)
-        )
+        self._db.execute("UPDATE releases SET used = ? WHERE id = ? AND used < ?", (used, stored.id, used - TOUCH_SECONDS))
 
     def put(self, release: StoredRelease) -> None:
         """Keep a release; the least recently used ones make room. One too large for the store is not kept."""
@@ -211,9 +209,7 @@ class AnswerStore:
                 self._evict(keep=cursor.lastrowid)
 
     def _evict(self, keep: int | None) -> None:
-        old = self._db.execute(
-            "SELECT id, length(payload) FROM releases WHERE id <> ? ORDER BY used, id", (keep,)
-        ).fetchall()
+        old = self._db.execute("SELECT id, length(payload) FROM releases WHERE id <> ? ORDER BY used, id", (keep,)).fetchall()
         for id, size in old:
             if self._bytes <= self._max_bytes * EVICT_TO:
                 break

@@ -176,8 +176,7 @@ class Book:
             key: AccountKey = (charge.dataset, scope, name)  # type: ignore[assignment]
             account = self._accounts.get(key, Account())
             spendings = tuple(
-                (_spend(s, start, loss) if now else s)
-                for s, start, now in zip(account.windows, starts, current, strict=True)
+                (_spend(s, start, loss) if now else s) for s, start, now in zip(account.windows, starts, current, strict=True)
             )
             self._accounts[key] = Account(
                 spendings, account.epsilon + loss.epsilon, account.delta + loss.delta, account.charges + 1

@@ -141,9 +141,7 @@ def _entry(data: dict[str, Any]) -> Entry:
             whole = data["dataset_loss"]
             dataset_loss = (loss if whole else ZERO) if isinstance(whole, bool) else Loss.from_json(whole)
             names = (data["dataset"], data["role"], data["user"])
-            return Charge(
-                data["id"], int(data["sequence"]), *names, loss, dataset_loss, data["statement"], _at(data["at"])
-            )
+            return Charge(data["id"], int(data["sequence"]), *names, loss, dataset_loss, data["statement"], _at(data["at"]))
         case "grant":
             amounts = (int(data["epsilon"]), int(data["delta"]))
             return Grant(data["dataset"], data["scope"], data["name"], *amounts, data["reason"], _at(data["at"]))

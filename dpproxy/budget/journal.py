@@ -21,7 +21,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dpproxy.budget.accountant import Limit
@@ -71,8 +71,8 @@ class Store(Protocol):
         """(body, hash) of the entries after a sequence, in order."""
         ...
 
-    def find(self, chain: str, id: str) -> str | None:
-        """The body of the charge with this id."""
+    def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
+        """The bodies of the charges with these ids, by id."""
         ...
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None: ...
@@ -96,16 +96,13 @@ class StoreError(LedgerError):
 
 @dataclass
 class Transaction:
-    """One chain, locked and caught up: `book` is a copy that holds every row appended so far."""
+    """One chain, locked and caught up: `book` is a copy that holds every row appended so far; `charges` has those
+    that were asked for and exist."""
 
-    chain: str
-    store: Store
     book: Book
     digest: bytes
-
-    def __post_init__(self) -> None:
-        self.rows: list[Row] = []
-        self._charges: dict[str, Charge] = {}
+    charges: dict[str, Charge] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
 
     def append(self, entry: Entry) -> None:
         sequence = self.book.sequence + 1
@@ -116,18 +113,13 @@ class Transaction:
 
     def charge(self, request: ChargeRequest) -> Charge:
         """Raises BudgetExhausted; LedgerError for the clock, or for an id that stands for something else."""
-        earlier = self._charges.get(request.id) or self._stored(request.id)
+        earlier = self.charges.get(request.id)
         if earlier is not None:
             return _same(earlier, request)
         charge = self.book.decide(request)
         self.append(charge)
-        self._charges[request.id] = charge
+        self.charges[request.id] = charge
         return charge
-
-    def _stored(self, id: str) -> Charge | None:
-        body = self.store.find(self.chain, id)
-        entry = decode(body)[1] if body is not None else None
-        return entry if isinstance(entry, Charge) else None
 
 
 def _same(charge: Charge, request: ChargeRequest) -> Charge:
@@ -141,9 +133,12 @@ def _same(charge: Charge, request: ChargeRequest) -> Charge:
 
 @dataclass(frozen=True)
 class _Job:
+    """`id` is that of the charge it asks for."""
+
     chain: str
     work: Callable[[Transaction], Any]
     future: Future[Any]
+    id: str | None = None
 
 
 class Journal:
@@ -171,7 +166,7 @@ class Journal:
         opened.result()
 
     def submit(self, request: ChargeRequest) -> Future[Charge]:
-        return self._enqueue(self._chain_of(request.dataset), lambda tx: tx.charge(request))
+        return self._enqueue(self._chain_of(request.dataset), lambda tx: tx.charge(request), request.id)
 
     def grant(self, grant: Grant) -> None:
         if not grant.reason.strip() or grant.epsilon < 0 or grant.delta < 0:
@@ -184,15 +179,12 @@ class Journal:
 
         self._enqueue(self._chain_of(grant.dataset), work).result()
 
-    def accept_clock(self, at: dt.datetime, reason: str) -> None:
-        """For every chain that this process has read."""
-
+    def accept_clock(self, dataset: str, at: dt.datetime, reason: str) -> None:
         def work(tx: Transaction) -> None:
             if tx.book.clock is None or at > tx.book.clock:
                 tx.append(ClockWord(at, reason))
 
-        for chain in list(self._books) or [""]:
-            self._enqueue(chain, work).result()
+        self._enqueue(self._chain_of(dataset), work).result()
 
     def exhaust(self, dataset: str, at: dt.datetime, reason: str) -> None:
         """Close every current window of the dataset's chain: what `repair` does when entries may be lost."""
@@ -217,12 +209,12 @@ class Journal:
             self._queue.put(None)
         self._thread.join()
 
-    def _enqueue(self, chain: str, work: Callable[[Transaction], Any]) -> Future[Any]:
+    def _enqueue(self, chain: str, work: Callable[[Transaction], Any], id: str | None = None) -> Future[Any]:
         future: Future[Any] = Future()
         with self._closing:
             if self._closed:
                 raise LedgerError("the ledger is closed")
-            self._queue.put(_Job(chain, work, future))
+            self._queue.put(_Job(chain, work, future, id))
         return future
 
     def _run(self, open_store: Callable[[], Store], opened: Future[None]) -> None:
@@ -284,6 +276,7 @@ class Journal:
 
     def _transact(self, chain: str, jobs: list[_Job]) -> list[Any]:
         tx = self._caught_up(chain)
+        tx.charges.update(self._stored(chain, [job.id for job in jobs if job.id is not None]))
         outcomes = [_outcome(job, tx) for job in jobs]
         if tx.rows:
             last = tx.rows[-1]
@@ -294,6 +287,11 @@ class Journal:
             self._store.rollback()
         self._books[chain], self._digests[chain] = tx.book, tx.digest
         return outcomes
+
+    def _stored(self, chain: str, ids: Sequence[str]) -> dict[str, Charge]:
+        found = self._store.find(chain, ids) if ids else {}
+        entries = {id: decode(body)[1] for id, body in found.items()}
+        return {id: entry for id, entry in entries.items() if isinstance(entry, Charge)}
 
     def _caught_up(self, chain: str) -> Transaction:
         """Begin, and take up what this process has not seen. Raises LedgerCorrupt when it does not fit."""
@@ -307,7 +305,7 @@ class Journal:
             digest = replay(book, digest, self._store.rows(chain, book.sequence), horizon)
         if (book.sequence, digest) != (head.sequence, head.hash):
             raise LedgerCorrupt("the ledger's entries and its head do not agree: entries were changed or lost")
-        tx = Transaction(chain, self._store, book, digest)
+        tx = Transaction(book, digest)
         if not head.sequence:
             tx.append(Opened(str(uuid.uuid4())))
         return tx

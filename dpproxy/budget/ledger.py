@@ -165,8 +165,9 @@ class Ledger(Protocol):
 
     def grant(self, grant: Grant) -> None: ...
 
-    def accept_clock(self, at: dt.datetime, reason: str) -> None:
-        """The operator's word that it is `at` now, when charges are refused after a jump of the clock."""
+    def accept_clock(self, dataset: str, at: dt.datetime, reason: str) -> None:
+        """The operator's word that it is `at` now, when charges are refused after a jump of the clock. For every
+        dataset in the same record (all of a SQLite ledger's)."""
         ...
 
     def close(self) -> None: ...

@@ -128,9 +128,7 @@ class SqliteStore:
         """The record must hold the anchored entry. Raises LedgerCorrupt."""
         head, anchor = self._read_head(), self._anchor.read()
         if anchor is None and head.sequence:
-            raise LedgerCorrupt(
-                "the ledger's anchor is missing: the file may be an older copy (`dpproxy ledger repair`)"
-            )
+            raise LedgerCorrupt("the ledger's anchor is missing: the file may be an older copy (`dpproxy ledger repair`)")
         if anchor is not None and anchor.sequence:
             found = self._db.execute("SELECT hash FROM entries WHERE sequence = ?", (anchor.sequence,)).fetchone()
             if found is None or found[0] != anchor.hash or head.sequence < anchor.sequence:
@@ -173,16 +171,14 @@ class SqliteStore:
             yield from ((body, digest) for _, body, digest in page)
             after = page[-1][0]
 
-    def find(self, chain: str, id: str) -> str | None:
+    def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
+        query = f"SELECT id, body FROM entries WHERE id IN ({','.join('?' * len(ids))})"
         with self._store_errors():
-            row = self._db.execute("SELECT body FROM entries WHERE id = ?", (id,)).fetchone()
-        return row[0] if row else None
+            return dict(self._db.execute(query, ids).fetchall())
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
         with self._store_errors():
-            self._db.executemany(
-                "INSERT INTO entries VALUES (?, ?, ?, ?)", [(r.sequence, r.id, r.body, r.hash) for r in rows]
-            )
+            self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", [(r.sequence, r.id, r.body, r.hash) for r in rows])
             self._db.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?)", (head.sequence, head.hash, head.seal))
         self._head = head
 

@@ -16,9 +16,7 @@ from dpproxy.policy.model import ATTO
 
 TYPICAL = Limit(10 * MICRO, 10**12)  # (10, 1e-6)
 
-limits = st.builds(
-    Limit, st.integers(1000, 400 * MICRO), st.integers(0, 10**14), st.just("never"), st.sampled_from([None, 0])
-)
+limits = st.builds(Limit, st.integers(1000, 400 * MICRO), st.integers(0, 10**14), st.just("never"), st.sampled_from([None, 0]))
 queries = st.one_of(
     st.integers(0, 3 * MICRO).map(Loss.pure),
     st.tuples(st.integers(0, MICRO), st.integers(0, 10**12)).map(lambda t: Loss(*t)),

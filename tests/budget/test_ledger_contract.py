@@ -33,9 +33,7 @@ TIGHT = Limits(Limit(3 * MICRO, 0, "month"), Limit(5 * MICRO, 0, "year"), Limit(
 def test_a_charge_is_what_was_asked(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
     ledger, request = open_ledger(), request_of()
     done = charge(ledger, request)
-    assert done == Charge(
-        request.id, done.sequence, "shop", "analyst", "ada", request.loss, request.loss, "hash", request.at
-    )
+    assert done == Charge(request.id, done.sequence, "shop", "analyst", "ada", request.loss, request.loss, "hash", request.at)
 
 
 def test_limits_bind_in_turn_and_survive_a_restart(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
@@ -115,7 +113,7 @@ def test_a_jump_forward_needs_a_word(open_ledger: OpenLedger, request_of: MakeRe
     with pytest.raises(LedgerError, match="clock"):
         charge(ledger, request_of(at=later))
     charge(ledger, request_of(at=NOON + dt.timedelta(days=1)))
-    ledger.accept_clock(later, "the office was closed")
+    ledger.accept_clock("shop", later, "the office was closed")
     assert charge(ledger, request_of(at=later)).at == later
 
 

@@ -234,10 +234,8 @@ def test_a_full_disk_charges_nobody_until_there_is_room(
         full.setattr("dpproxy.budget.sqlite.connect", connect_full)
         ledger = SqliteLedger(path)
         done = 0
-        with pytest.raises(LedgerError, match="full"):
-            for _ in range(100):
-                charge(ledger, request_of())
-                done += 1
+        while ledger.submit(request_of()).exception() is None:
+            done += 1
         with pytest.raises(LedgerError, match="full"):
             charge(ledger, request_of())
     charge(ledger, request_of())
@@ -283,9 +281,7 @@ def _holds(path: Path, acknowledged: set[str]) -> int:
 
 def kill_while_charging(path: Path, acknowledged: set[str], threads: int, seconds: float) -> None:
     """Start the writer, kill it after `seconds` of charging, and add what it acknowledged."""
-    process = subprocess.Popen(
-        [sys.executable, str(WRITER), str(path), "1000000", str(threads)], stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, str(WRITER), str(path), "1000000", str(threads)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     time.sleep(seconds)
