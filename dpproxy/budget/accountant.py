@@ -100,8 +100,10 @@ class Filter:
     def admits(self, total: Loss) -> bool:
         if total.failure > self.failures:
             return False
-        if total.epsilon <= self.epsilon and total.delta <= self.failures:
-            return True
+        return (total.epsilon <= self.epsilon and total.delta <= self.failures) or self.converts(total)
+
+    def converts(self, total: Loss) -> bool:
+        """Whether the Gaussian certificate or a Renyi one holds, failures aside."""
         if self.variance is not None and total.gdp[self.reserve] <= self.variance:
             return True
         return any(spent <= most for spent, most in zip(total.rdp, self.rdp, strict=True))
@@ -188,9 +190,9 @@ def _gaussian_epsilon(v: float, delta: float) -> float:
 def remaining(spent: Loss, limit: Limit) -> tuple[int, int]:
     """(epsilon, delta): the largest micro-epsilon of one further statement, and the atto-delta left for thresholds."""
     bounds = filter_of(limit)
-    failures = max(0, bounds.failures - spent.failure)
     if spent.failure > bounds.failures:
         return 0, 0
+    failures = bounds.failures - (spent.failure if bounds.converts(spent) else min(spent.delta, bounds.failures))
     low = bounds.epsilon - spent.epsilon if spent.delta <= bounds.failures else 0
     low, high = max(0, low), max(0, bounds.epsilon)
     while low < high:
