@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ class Answer:
 def incident(error: BaseException, **context: object) -> str:
     """Log an unexpected error for the operator; returns the number by which a client may name it."""
     number = uuid.uuid4().hex[:12]
-    LOG.error("incident", incident=number, error=repr(error), exc_info=error, **context)
+    trace = "".join(traceback.format_exception(error))  # as text: a logger's own rendering might show variables
+    LOG.error("incident", incident=number, error=type(error).__name__, trace=trace, **context)
     return number
 
 

@@ -282,6 +282,10 @@ class ClientSession(asyncio.Protocol):
         self.link.close()
 
     def link_lost(self) -> None:
+        """PostgreSQL says why it ends a session, unless it died."""
+        if self.link.said_why:
+            self.close()
+            return
         self.fatal("57P01", "terminating connection due to administrator command")
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -63,9 +63,7 @@ class Dataset:
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def limits(self, asker: Asker) -> Limits:
-        return Limits(
-            limit(asker.role.budget), limit(self.policy.budget), per_query_epsilon=asker.role.query.max_epsilon
-        )
+        return Limits(limit(asker.role.budget), limit(self.policy.budget), per_query_epsilon=asker.role.query.max_epsilon)
 
 
 def limit(budget: Budget) -> Limit:

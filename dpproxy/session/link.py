@@ -93,6 +93,11 @@ class FacadeLink(asyncio.Protocol):
         if self._settling is not None and self.tracker.settled and not self._settling.done():
             self._settling.set_result(None)
 
+    @property
+    def said_why(self) -> bool:
+        """The last thing the client heard from the facade was an error."""
+        return not self._captured and self.tracker.failed
+
     # relay
 
     def write(self, data: bytes) -> None:

@@ -39,9 +39,7 @@ _TYPES: Final = {
     "jsonb": (3802, 3807),
 }
 
-_NAMES: Final = {oid: name for name, (oid, _) in _TYPES.items()} | {
-    array: f"{name}[]" for name, (_, array) in _TYPES.items()
-}
+_NAMES: Final = {oid: name for name, (oid, _) in _TYPES.items()} | {array: f"{name}[]" for name, (_, array) in _TYPES.items()}
 
 
 def type_name(oid: int) -> str:

@@ -84,20 +84,18 @@ def inner_text(statement: Statement) -> str:
     return " " * (statement.offset + len(statement.prefix)) + statement.query
 
 
-async def fit(
-    talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal_name: str
-) -> Private:
+async def fit(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal_name: str) -> Private:
     """Plan, and parse the outer query under `internal_name` with the original's columns. Raises Refusal."""
     check_explain(statement)
     plan = planned(dataset, asker, statement, look)
     arrays = len(look.oids) + 1
-    outer = (
-        f'SELECT pg_catalog.unnest(${arrays}::text[]) AS "QUERY PLAN"' if statement.kind == "explain" else plan.outer
-    )
+    outer = f'SELECT pg_catalog.unnest(${arrays}::text[]) AS "QUERY PLAN"' if statement.kind == "explain" else plan.outer
     private = Private(statement, look, plan, internal_name, outer)
     try:
         fields = await _parse_outer(talk, private, outer)
         if statement.kind != "explain" and look.fields is not None and not same_columns(look.fields, fields):
+            if len(fields) != len(look.fields):
+                raise RuntimeError("the outer query has another number of columns than the original")
             outer = wrapped(outer, look.fields, await _type_names(talk, look.fields))
             fields = await _parse_outer(talk, private, outer)
             if not same_columns(look.fields, fields):

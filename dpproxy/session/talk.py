@@ -15,7 +15,7 @@ from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 
 SCRATCH = "dpproxy_scratch"
-"""Statement and portal of questions that leave nothing behind. No client's name: those are refused where they clash."""
+"""Statement and portal of the proxy's own questions."""
 
 
 class Talk:
@@ -46,11 +46,11 @@ class Talk:
     ) -> tuple[tuple[bytes | None, ...], Replies]:
         """One row of text, and all replies. `before`: messages sent ahead, which take `completions`."""
         scratch = (
-            front.parse(SCRATCH, sql, oids)
+            front.close("S", SCRATCH)  # an error may have left it
+            + front.parse(SCRATCH, sql, oids)
             + front.bind(SCRATCH, SCRATCH, values, formats)
             + front.execute(SCRATCH)
             + front.close("P", SCRATCH)
-            + front.close("S", SCRATCH)
         )
         replies = await self.ask(before + scratch, completions + 5)
         return back.read_data_row(replies.payloads(b"D")[-1]), replies

@@ -28,9 +28,7 @@ def _budget(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     """The role's account alone: what others spent of the dataset's is not this role's business."""
     at = dt.datetime.now(dt.UTC)
     role = asker.role
-    yield _standing(
-        role.name, dataset.ledger.standing(dataset.policy.dataset, "role", role.name, limit(role.budget), at)
-    )
+    yield _standing(role.name, dataset.ledger.standing(dataset.policy.dataset, "role", role.name, limit(role.budget), at))
 
 
 def _standing(role: str, s: Standing) -> Row:

@@ -110,6 +110,8 @@ COST = Loss(MICRO // 10)
 def scripted_plan(statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
     """`FORBIDDEN` in the text is refused at its place, `STAGED` needs a second measurement, `WRONG` another type;
     else one measurement by region. The statement's parameters reach the engine."""
+    if statement.kind in ("other", "prepare"):
+        raise Refusal("0A000", "only queries")
     if "FORBIDDEN" in statement.query:
         raise Refusal("42501", "forbidden", statement.query.index("FORBIDDEN") + 1, hint="try something else")
     n = len(types)

@@ -1,0 +1,136 @@
+"""The door: who comes in, who does not, and that refusals look alike."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import psycopg
+import pytest
+
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
+
+from .conftest import PASSWORD, Stage, Wire, report, rows, tags
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_login_and_first_query(stage: Stage) -> None:
+    wire = await stage.connect(application_name="it's me")
+    assert tags(wire.startup).startswith(b"RRR")
+    assert tags(wire.startup).endswith(b"KZ")
+    assert rows(await wire.query("SELECT current_setting('application_name'), 1")) == [("it's me", "1")]
+    await wire.close()
+
+
+async def test_refusals_are_alike(stage: Stage) -> None:
+    """Unknown user, wrong password and unknown database cannot be told apart, but for the name asked for."""
+    seen = []
+    for user, database, password in (
+        ("ada", "shop", "wrong"),
+        ("eve", "shop", PASSWORD),
+        ("ada", "nowhere", PASSWORD),
+        ("ada", "postgres", PASSWORD),
+    ):
+        wire = await Wire.open(stage.port)
+        await wire.login(user, database, password)
+        error = dict(report(wire.startup))
+        assert error.pop("M") == f'password authentication failed for user "{user}"'
+        seen.append((tags(wire.startup), tuple(error.items())))
+        with pytest.raises(EOFError):
+            await wire.read()
+    assert len(set(seen)) == 1
+    assert seen[0][0] == b"RRE"
+    assert dict(seen[0][1])["C"] == "28P01"
+
+
+@pytest.mark.parametrize("packet", [front.ssl_request(), struct.pack("!II", 8, 80877104)], ids=["ssl", "gssenc"])
+async def test_encryption_requests_are_answered_no(stage: Stage, packet: bytes) -> None:
+    wire = await Wire.open(stage.port)
+    wire.send(packet)
+    assert await wire.reader.readexactly(1) == b"N"
+    await wire.login()
+    assert wire.startup[-1][0] == b"Z"
+    await wire.close()
+
+
+@pytest.mark.parametrize(("minor", "size"), [(0, 4), (2, 32)])
+async def test_cancel_keys_by_protocol_version(stage: Stage, minor: int, size: int) -> None:
+    wire = await Wire.open(stage.port)
+    await wire.login(minor=minor)
+    key = next(payload for tag, payload in wire.startup if tag == b"K")
+    assert len(read_backend_key_data(key)[1]) == size
+    assert wire.startup[0][0] == b"R", "nothing to negotiate"
+    await wire.close()
+
+
+async def test_newer_minor_version_is_negotiated(stage: Stage) -> None:
+    wire = await Wire.open(stage.port)
+    await wire.login(minor=9, **{"_pq_.magic": "1"})
+    assert read_negotiate_protocol_version(wire.startup[0][1]) == (2, ("_pq_.magic",))
+    assert wire.startup[-1][0] == b"Z"
+    await wire.close()
+
+
+@pytest.mark.parametrize(
+    ("packet", "sqlstate"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "08P01"),  # a TLS ClientHello
+        (struct.pack("!I", 4), "08P01"),
+        (struct.pack("!II", 8, 2 << 16), "0A000"),
+        (front.startup("", "shop", {}), "28000"),
+        (front.startup("ada", "shop", {"client_encoding": "LATIN1"}), "22023"),
+        (front.startup("ada", "shop", {"replication": "database"}), "0A000"),
+        (b"GET / HTTP/1.1\r\n\r\n", "08P01"),
+    ],
+)
+async def test_wrong_first_packets(stage: Stage, packet: bytes, sqlstate: str) -> None:
+    wire = await Wire.open(stage.port)
+    wire.send(packet)
+    messages = await wire.until(b"E")
+    assert read_report(messages[-1][1])["C"] == sqlstate
+    with pytest.raises(EOFError):
+        await wire.read()
+
+
+async def test_statements_before_login_are_refused(stage: Stage) -> None:
+    wire = await Wire.open(stage.port)
+    wire.send(front.startup("ada", "shop", {}))
+    assert (await wire.read())[0] == b"R"
+    wire.send(front.query("SELECT 1"))
+    assert (await wire.read())[0] == b"E"
+
+
+async def test_startup_options_reach_the_facade(stage: Stage) -> None:
+    wire = await stage.connect(options="-c geqo=off -c dpproxy.epsilon=0.7", TimeZone="Asia/Tokyo")
+    sql = "SELECT current_setting('geqo'), current_setting('dpproxy.epsilon'), current_setting('TimeZone')"
+    assert rows(await wire.query(sql)) == [("off", "0.7", "Asia/Tokyo")]
+    await wire.close()
+    wire = await stage.connect(nonsense="1")
+    assert report(wire.startup)["C"] == "42704"
+
+
+async def test_a_quoted_encoding_is_understood(stage: Stage) -> None:
+    wire = await stage.connect(client_encoding="'utf-8'")
+    assert wire.startup[-1][0] == b"Z"
+    await wire.close()
+
+
+async def test_too_many_connections(stage: Stage) -> None:
+    wires = [await stage.connect() for _ in range(50)]
+    over = await stage.connect()
+    assert report(over.startup)["C"] == "53300"
+    assert "too many connections" in report(over.startup)["M"]
+    await wires.pop().close()
+    await asyncio.sleep(0.1)
+    again = await stage.connect()
+    assert again.startup[-1][0] == b"Z"
+    for wire in (*wires, again):
+        await wire.close()
+    await asyncio.sleep(0.1)
+
+
+async def test_psycopg_says_the_usual_words(stage: Stage) -> None:
+    with pytest.raises(psycopg.OperationalError, match='password authentication failed for user "ada"'):
+        await psycopg.AsyncConnection.connect(f"host=127.0.0.1 port={stage.port} user=ada password=no dbname=shop sslmode=prefer")
