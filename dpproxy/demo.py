@@ -40,13 +40,17 @@ CONSOLE: Final = Console(highlight=False)
 
 @dataclass(frozen=True)
 class Step:
-    """`sql` is a psql script of one statement, after those of `before`; `refused`: it must end in an error."""
+    """`sql` is a psql script of one statement, after those of `before`; `refused`: it must end in an error.
+
+    `options` are psql's own.
+    """
 
     title: str
     sql: str
     remark: str
     before: str = ""
     refused: bool = False
+    options: tuple[str, ...] = ()
 
 
 TOUR: Final = (
@@ -60,19 +64,22 @@ TOUR: Final = (
         "SELECT to_char(date_trunc('month', ts), 'YYYY-MM') AS month, category,\n"
         "    round(sum(least(amount, 200))) AS sales\n"
         "FROM orders WHERE ts >= '2025-07-01' AND ts < '2026-01-01'\n"
-        "GROUP BY date_trunc('month', ts), category ORDER BY date_trunc('month', ts), category \\crosstabview",
-        "Garden tools in summer, toys in December. `least(amount, 200)` bounds what one order can add: less noise.",
+        "GROUP BY date_trunc('month', ts), category\n"
+        "HAVING date_trunc('month', ts) BETWEEN '2025-07-01' AND '2025-12-01'\n"
+        "ORDER BY date_trunc('month', ts), category \\crosstabview",
+        "Books and toys for Christmas, garden tools in summer. Every declared month is in the answer, hence HAVING;\n"
+        "`least(amount, 200)` bounds what one order can add: less noise.",
         before="SET dpproxy.epsilon = 1;",
     ),
     Step(
-        "What does an order cost, on average, in each region?",
-        "SELECT region, round(avg(amount), 2) AS average FROM orders JOIN customers USING (customer_id)\n"
-        "GROUP BY region ORDER BY average DESC;",
-        "A join along the foreign key: both tables belong to the same customer.",
+        "Who earns how much, by region?",
+        "SELECT region, count(*) AS customers, round(avg(income)) AS income\n"
+        "FROM customers GROUP BY region ORDER BY income DESC;",
+        "Count and average share one measurement, and one charge.",
     ),
     Step(
         "Show me the customers!",
-        "SELECT * FROM customers LIMIT 5;",
+        "SELECT * FROM customers;",
         "No: rows of people are never shown, and the message says what to ask instead.",
         refused=True,
     ),
@@ -80,6 +87,7 @@ TOUR: Final = (
         "What would a question cost, and how exact would the answer be?",
         "EXPLAIN SELECT category, count(*), sum(amount) FROM orders GROUP BY category;",
         "EXPLAIN touches no data and costs nothing.",
+        options=("-A", "-t"),
     ),
     Step(
         "What is left of the budget?",
@@ -108,20 +116,19 @@ def run_tour(proxy: Proxy) -> None:
     psql = find_binaries().program("psql")
     for number, step in enumerate(TOUR, 1):
         CONSOLE.print(f"\n[bold]{number}. {step.title}[/bold]")
-        CONSOLE.print(Syntax(f"{step.before}\n{step.sql}".strip(), "sql", background_color="default"))
-        script = f"{step.before}\n{step.sql}\n"
+        CONSOLE.print(Syntax(f"{step.before}\n{step.sql}".strip(), "sql", background_color="default"), soft_wrap=True)
         done = subprocess.run(
-            [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-P", "footer=off"],
-            input=script,
+            [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-P", "footer=off", *step.options],
+            input=f"{step.before}\n{step.sql}\n",
             capture_output=True,
             text=True,
             check=False,
             env={**os.environ, **connection(proxy)},
         )
-        CONSOLE.print((done.stdout + done.stderr).strip().removeprefix("psql:<stdin>:"), markup=False)
+        print(f"{done.stdout}{done.stderr}".strip("\n"), flush=True)
         if (done.returncode != 0) is not step.refused:
             raise DemoError(f"step {number} {'was answered' if step.refused else 'failed'}")
-        CONSOLE.print(f"[dim]{step.remark}[/dim]")
+        CONSOLE.print(f"[dim]{step.remark}[/dim]", soft_wrap=True)
 
 
 def connection(proxy: Proxy) -> dict[str, str]:
@@ -140,9 +147,9 @@ def serve(proxy: Proxy) -> None:
     """Say where to connect, and wait until Ctrl-C or the proxy's end."""
     psql = find_binaries().program("psql")
     url = f"postgresql://{USER}:{USER}@{proxy.host}:{proxy.port}/shop"
-    CONSOLE.print(f"\n[bold]Serving.[/bold] Connect with any PostgreSQL client:\n  psql {url}")
+    CONSOLE.print(f"\n[bold]Serving.[/bold] Connect with any PostgreSQL client:\n  psql {url}", soft_wrap=True)
     if shutil.which("psql") is None:
-        CONSOLE.print(f"  (psql is here: {psql})")
+        CONSOLE.print(f"  (psql is here: {psql})", soft_wrap=True)
     CONSOLE.print("Ctrl-C ends it.")
     if proxy.process.wait() != 0:
         raise DemoError("the proxy ended:\n" + "\n".join(list(proxy.said)[-20:]))
