@@ -15,7 +15,7 @@ from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss
 from dpproxy.plan.calibration import rho_for
 from dpproxy.plan.calibration import threshold as least_threshold
 from dpproxy.plan.loss import ZERO, Loss
-from dpproxy.plan.model import Basis, Measurement
+from dpproxy.plan.model import Basis, Measurement, Selection
 from dpproxy.policy.model import MICRO
 
 MAP_ROUNDING = 1 + Fraction(1, 2**40)
@@ -26,6 +26,8 @@ def check(measurement: Measurement, noise: Noise) -> None:
     """Raises MechanismError unless each part is charged at least what it costs, and the whole at least its parts."""
     for basis in measurement.bases:
         _check_basis(basis, measurement.l0, noise)
+    for selection in measurement.selections:
+        _check_selection(selection, measurement)
     _check_threshold(measurement)
     parts = [b.loss for b in measurement.bases] + [s.loss for s in measurement.selections]
     if measurement.threshold:
@@ -59,6 +61,27 @@ def _curves_cover(basis: Basis, l0: int) -> bool:
         return _covers(loss, Loss.gaussian(l0, linf, basis.scale, loss.epsilon, loss.conversion))
     own = Loss.laplace_vector(l0, basis.linf / basis.scale, linf)
     return _covers(loss, own) or _covers(loss, Loss.pure(loss.epsilon))
+
+
+def draw_epsilon(selection: Selection) -> int:
+    """Micro-epsilon of each draw: the fractions of one selection share its epsilon evenly."""
+    return selection.epsilon // _draws(selection)
+
+
+def _draws(selection: Selection) -> int:
+    return 1 if selection.kind == "mode" else len(selection.fractions)
+
+
+def _check_selection(selection: Selection, measurement: Measurement) -> None:
+    """A unit takes part in every draw of each of its l0 groups."""
+    draws, l0 = _draws(selection), measurement.l0
+    if not draws or draw_epsilon(selection) < 1 or selection.sensitivity < 1:
+        raise MechanismError("a selection without draws, epsilon or sensitivity")
+    if not 1 <= selection.query < len(measurement.queries):
+        raise MechanismError("a selection names no query of its measurement")
+    own = Loss.bounded_range(draw_epsilon(selection), draws * l0)
+    if not (_covers(selection.loss, own) or _covers(selection.loss, Loss.pure(selection.epsilon * l0))):
+        raise MechanismError("a charge is smaller than the loss of its selection")
 
 
 def _check_threshold(measurement: Measurement) -> None:

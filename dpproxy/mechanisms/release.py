@@ -2,30 +2,33 @@
 
 Knows: a plan's `Measurement`, Arrow tables, a source of noise. Must not know: SQL, sessions, budgets. Whatever is not
 as the plan says (columns, types, or the charge: `charges`) is a `MechanismError` with a fixed text; nothing is released
-then. Rule for changing it: every array that leaves this file went through `noise`, except keys, which are
-declared (dense) or passed the threshold.
+then. Rule for changing it: every array that leaves this file went through `noise` or `select`, except keys,
+which are declared (dense) or passed the threshold.
 """
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.mechanisms import charges
+from dpproxy.mechanisms import charges, select
+from dpproxy.mechanisms.charges import draw_epsilon
 from dpproxy.mechanisms.exact import Exact, Int64, Released
+from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate
-from dpproxy.plan.model import Basis, Measurement
+from dpproxy.plan.model import Basis, Measurement, Selection
+from dpproxy.policy.model import MICRO
 
 
 def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
-    """Add noise to every basis column and keep the groups that pass the threshold, in the backend's order.
+    """Add noise to every basis column, keep the groups that pass the threshold, select in each; in the backend's order.
 
     Raises MechanismError, with a text that does not depend on data.
     """
     charges.check(measurement, noise)
-    if measurement.selections:
-        raise MechanismError("selections are not released yet")
     tables = exact._open()
     if len(tables) != len(measurement.queries):
         raise MechanismError("the backend's answer has another number of tables than the plan")
@@ -34,8 +37,10 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
     noisy = [_noised(b, c, noise) for b, c in zip(measurement.bases, columns, strict=True)]
     kept = _kept(measurement, table.num_rows, columns, noisy)
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
-    values = tuple(v[kept] for v in noisy)
-    return Released(keys, values, int(kept.size))
+    values = [v[kept] for v in noisy]
+    for selection in measurement.selections:
+        values += _selected(measurement, selection, table, tables[selection.query], kept)
+    return Released(keys, tuple(values), int(kept.size))
 
 
 def _bases(measurement: Measurement, table: pa.Table) -> list[Int64]:
@@ -71,6 +76,31 @@ def _kept(measurement: Measurement, rows: int, exact: list[Int64], noisy: list[I
     if (exact[threshold.basis] < threshold.min_units).any():
         raise MechanismError("the backend returned a group below the least number of units")
     return np.flatnonzero(noisy[threshold.basis] >= threshold.tau).astype(np.int64)
+
+
+def _selected(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Table, kept: Int64) -> list[Int64]:
+    """A grid index for each released group: one column a fraction, or one for the mode."""
+    data = _counts(m, selection, table, rows, kept)
+    epsilon = Fraction(draw_epsilon(selection), MICRO)
+    if selection.kind == "mode":
+        return [select.mode(data, selection.size, selection.sensitivity, epsilon)]
+    return [select.quantile(data, selection.size, fraction, selection.sensitivity, epsilon) for fraction in selection.fractions]
+
+
+def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Table, kept: Int64) -> select.Counts:
+    """The contributions of the released groups, numbered as they are released."""
+    names = [f"k{i}" for i in range(len(m.keys))]
+    if rows.column_names != [*names, "bucket", "n"]:
+        raise MechanismError("the backend's answer has other columns than the plan")
+    bucket, n = int64(rows.column("bucket")), int64(rows.column("n"))
+    if (bucket < 0).any() or (bucket >= selection.size).any() or (n < 0).any():
+        raise MechanismError("the backend returned a point outside the grid")
+    group = positions(table.select(names).columns, table.num_rows, rows.select(names).columns, rows.num_rows)
+    renumbered = np.full(table.num_rows + 1, -1, dtype=np.int64)  # the last entry is for -1
+    renumbered[kept] = np.arange(kept.size)
+    group = renumbered[group]
+    some = group >= 0
+    return select.counts(group[some], bucket[some], n[some], int(kept.size))
 
 
 def _key(table: pa.Table, index: int, kept: Int64) -> pa.Array:

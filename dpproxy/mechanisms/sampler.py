@@ -38,16 +38,22 @@ _BROKEN = 512
 
 @dataclass(frozen=True)
 class Coin:
-    """Heads with probability e = exp(-x), or e / (1 + e) when `odds`; x > 0 rational, so p is never rational."""
+    """Heads with probability factor * e, e = exp(-x), or e / (1 + e) when `odds`; x > 0 rational, so p never is.
+
+    `factor` > 0 is for acceptance of proposals: factor * e <= 1.
+    """
 
     x: Fraction
     odds: bool = False
+    factor: Fraction = Fraction(1)
 
     def bits(self, count: int) -> int:
         """floor(p * 2**count), by bounds of p tightened until they agree."""
+        if self.x * 144 // 100 > count + max(0, floor_log2(self.factor) + 1):  # log2 e > 1.44
+            return 0
         digits = count // 3 + 10
         while True:
-            low, high = ((e / (1 + e) if self.odds else e) * 2**count for e in exp_bounds(-self.x, digits))
+            low, high = ((e / (1 + e) if self.odds else e * self.factor) * 2**count for e in exp_bounds(-self.x, digits))
             if low // 1 == high // 1:
                 return int(low // 1)
             digits *= 2
@@ -73,6 +79,11 @@ def _settle(coin: Coin, drawn: int, bits: int, entropy: Entropy) -> bool:
         drawn = drawn << WORD | int.from_bytes(entropy(WORD // 8), "little")
         bits += WORD
     return drawn < limit
+
+
+def toss(coin: Coin, entropy: Entropy = os.urandom) -> bool:
+    """One toss of a coin that is used once."""
+    return _settle(coin, int.from_bytes(entropy(WORD // 8), "little"), WORD, entropy)
 
 
 def flip(coin: Coin, count: int, entropy: Entropy = os.urandom) -> Bools:

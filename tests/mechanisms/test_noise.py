@@ -40,9 +40,7 @@ def test_no_scale_means_no_answer(source: Noise, scale: Fraction) -> None:
             draw(scale, np.zeros(3, dtype=np.int64))
 
 
-@pytest.mark.parametrize(
-    "scale", [MIN_SCALE, Fraction(1, 3), Fraction(10), Fraction(2**50 + 1, 7), Fraction(MAX_SCALE)]
-)
+@pytest.mark.parametrize("scale", [MIN_SCALE, Fraction(1, 3), Fraction(10), Fraction(2**50 + 1, 7), Fraction(MAX_SCALE)])
 def test_the_library_states_the_same_loss(scale: Fraction) -> None:
     for l0, linf in [(1, 1), (5, 3), (1000, 10**9), (1, 2**62)]:
         for mechanism in ("laplace", "gaussian"):

@@ -36,9 +36,7 @@ def test_values_saturate_before_the_noise(kit: SimpleNamespace) -> None:
 
 def with_threshold(kit: SimpleNamespace, units: object, min_units: int = 3, delta: int = 10**12) -> object:
     tau = calibration.threshold(units.scale, 2, delta, min_units, units.mechanism)
-    return kit.measurement(
-        kit.laplace_basis(9, l0=2), units, keys=1, l0=2, threshold=Threshold(1, tau, min_units, delta)
-    )
+    return kit.measurement(kit.laplace_basis(9, l0=2), units, keys=1, l0=2, threshold=Threshold(1, tau, min_units, delta))
 
 
 def test_the_threshold_is_held_against_noisy_units(kit: SimpleNamespace) -> None:

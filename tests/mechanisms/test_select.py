@@ -1,0 +1,302 @@
+"""The exponential mechanism on grids: which point is best, its exact law, and its epsilon by enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from dpproxy.mechanisms import select
+from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.noise import MechanismError, OwnNoise
+from dpproxy.mechanisms.release import release
+from dpproxy.plan.calibration import extreme_rank
+from dpproxy.plan.loss import Loss
+from dpproxy.plan.model import Measurement, Selection, Template, Threshold
+
+FRACTIONS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(9, 10), Fraction(1)]
+SEED = np.random.default_rng(11).bytes
+
+
+def counts(*groups: list[int]) -> select.Counts:
+    """Each group as the list of its contributions' grid points."""
+    pairs = [(g, p) for g, points in enumerate(groups) for p in points]
+    group, point = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
+    return select.counts(group, point, np.ones(len(pairs), dtype=np.int64), len(groups))
+
+
+def by_point(runs: select.Runs, group: int, size: int) -> list[int]:
+    """The gap of every grid point; fails unless the group's runs cover the grid once."""
+    gaps: list[int | None] = [None] * size
+    for g, start, length, gap in zip(runs.group, runs.start, runs.length, runs.gap, strict=True):
+        for point in range(start, start + length) if g == group else ():
+            assert gaps[point] is None
+            gaps[point] = int(gap)
+    assert None not in gaps
+    assert min(gaps) == 0
+    return gaps
+
+
+def databases(size: int, most: int) -> list[list[int]]:
+    return [list(d) for n in range(most + 1) for d in itertools.combinations_with_replacement(range(size), n)]
+
+
+def test_the_best_point_is_the_discrete_percentile() -> None:
+    """PERCENTILE_DISC: the first value whose cumulative share reaches the fraction; MIN and MAX with rank 1."""
+    for data in databases(5, 5):
+        for fraction in FRACTIONS:
+            gaps = by_point(select.quantile_runs(counts(data), 5, fraction, 1), 0, 5)
+            if not data:
+                assert gaps == [0] * 5
+                continue
+            rank = max(1, math.ceil(fraction * len(data)))
+            assert [p for p, gap in enumerate(gaps) if gap == 0] == [sorted(data)[rank - 1]]
+
+
+def test_the_best_point_of_the_mode_is_the_most_frequent() -> None:
+    for data in databases(4, 5):
+        gaps, seen = by_point(select.mode_runs(counts(data), 4), 0, 4), Counter(data)
+        assert gaps == [max(seen.values(), default=0) - seen[p] for p in range(4)]
+
+
+def test_ranks_of_extremes() -> None:
+    data = counts([10, 20, 30, 40, 50])
+    assert by_point(select.quantile_runs(data, 60, Fraction(0), 2), 0, 60)[20] == 0
+    assert by_point(select.quantile_runs(data, 60, Fraction(1), 2), 0, 60)[40] == 0
+    assert by_point(select.quantile_runs(data, 60, Fraction(0), 2), 0, 60)[5] == 2
+    assert extreme_rank(10**6, 1, Fraction(10**6)) == 1
+    assert extreme_rank(10**6, 10, Fraction(1)) == math.ceil((math.log(10**6) + 3) * 20)
+
+
+def law(runs: select.Runs, eta: Fraction, group: int, size: int) -> list[float]:
+    """The exact probability of every grid point by definition."""
+    weights = [math.exp(-float(eta) * gap) for gap in by_point(runs, group, size)]
+    return [w / math.fsum(weights) for w in weights]
+
+
+@pytest.mark.parametrize("fraction", [*FRACTIONS, None])
+@pytest.mark.parametrize("per_unit", [1, 2])
+def test_epsilon_by_enumeration(fraction: Fraction | None, per_unit: int) -> None:
+    """Every database of at most 4 contributions on 4 points, every unit added: the loss lies in an interval of length
+    epsilon around 0 (`Loss.bounded_range`), and with twice the eta it would not."""
+    size, epsilon = 4, Fraction(1)
+    rank = 2  # of extremes: any constant is sound
+
+    def losses(eta: Fraction, one: list[int], two: list[int]) -> tuple[float, float]:
+        runs = [
+            select.mode_runs(counts(d), size) if fraction is None else select.quantile_runs(counts(d), size, fraction, rank)
+            for d in (one, two)
+        ]
+        pairs = zip(*(law(r, eta, 0, size) for r in runs), strict=True)
+        logs = [math.log(p / q) for p, q in pairs]
+        return min(logs), max(logs)
+
+    if fraction is None:
+        eta = epsilon / per_unit
+    else:
+        eta = epsilon / (2 * per_unit * select.score_step(fraction))
+    worst = 0.0
+    for data in databases(size, 4):
+        for unit in databases(size, per_unit)[1:]:
+            low, high = losses(eta, data, data + unit)
+            assert high - low <= float(epsilon) * (1 + 1e-9)
+            assert low <= 1e-12
+            assert high >= -1e-12
+            worst = max(worst, high - low)
+    assert worst > float(epsilon) * 0.5 + 1e-9  # twice the eta would exceed epsilon
+
+
+def test_eta_of_the_mechanisms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`quantile` and `mode` use the eta that the enumeration above has shown to be right, and no more."""
+    seen: list[Fraction] = []
+    monkeypatch.setattr(select, "choose", lambda runs, eta, entropy: seen.append(eta) or runs.start)
+    for fraction, step in [(Fraction(0), 1), (Fraction(1, 2), 1), (Fraction(9, 10), 9), (Fraction(1, 4), 3)]:
+        select.quantile(counts([1]), 4, fraction, 5, Fraction(1, 10))
+        assert seen.pop() == Fraction(1, 10) / (2 * 5 * step)
+    select.mode(counts([1]), 4, 5, Fraction(1, 10))
+    assert seen.pop() == Fraction(1, 50)
+
+
+@pytest.mark.parametrize("eta", [Fraction(1, 10**6), Fraction(1, 7), Fraction(3), Fraction(10**5)])
+def test_the_law_of_proposal_and_acceptance(eta: Fraction) -> None:
+    """By computation: weight * acceptance is length * exp(-eta * gap), for every run, to 12 places."""
+    rng = np.random.default_rng(3)
+    data = counts([], *(rng.integers(0, 2**36, 40).tolist() for _ in range(5)), [7] * 1000 + [8] * 999, [0], [2**36 - 1])
+    for fraction in FRACTIONS:
+        runs = select.quantile_runs(data, 2**36, fraction, 3)
+        weight, top = select.proposals(runs, eta)
+        assert weight.min() > 0
+        assert weight.max() <= 2**40
+        for i in range(runs.group.size):
+            coin = select.acceptance(runs, eta, weight, top, i)
+            p = Fraction(1) if coin is None else Fraction(coin.bits(120), 2**120)
+            assert 0 <= p <= 1
+            wanted = float(runs.length[i]) * math.exp(-min(float(eta) * int(runs.gap[i]), 700))
+            if float(eta) * int(runs.gap[i]) < 40:
+                have = float(int(weight[i]) * p / Fraction(2) ** (40 - int(top[runs.group[i]])))
+                assert have == pytest.approx(wanted, rel=1e-12)
+            else:
+                assert p < Fraction(1, 10**6) or weight[i] < 2**10
+
+
+def test_acceptance_is_likely() -> None:
+    """Expected proposals stay below 2 whatever the shape: weights are at most twice what they should be."""
+    rng = np.random.default_rng(4)
+    data = counts(rng.normal(500, 80, 5000).astype(int).tolist())
+    for eta in (Fraction(1, 1000), Fraction(1, 10), Fraction(5)):
+        runs = select.quantile_runs(data, 10**6, Fraction(1, 2), 1)
+        weight, top = select.proposals(runs, eta)
+        coins = [select.acceptance(runs, eta, weight, top, i) for i in range(runs.group.size)]
+        likely = [1.0 if c is None else c.bits(60) / 2**60 for c in coins]
+        assert np.average(likely, weights=weight) > 0.5
+
+
+@pytest.mark.parametrize("fraction", [Fraction(1, 4), Fraction(1, 2), Fraction(0), None])
+def test_samples_follow_the_law(fraction: Fraction | None) -> None:
+    """4,000 groups of the same data at once, against the probabilities by definition."""
+    size, copies, data = 12, 4000, [3, 3, 4, 8, 8, 8, 10]
+    many = counts(*[data] * copies)
+    epsilon = Fraction(2)
+    if fraction is None:
+        chosen = select.mode(many, size, 1, epsilon, SEED)
+        expected = law(select.mode_runs(counts(data), size), epsilon, 0, size)
+    else:
+        chosen = select.quantile(many, size, fraction, 1, epsilon, SEED)
+        runs = select.quantile_runs(counts(data), size, fraction, extreme_rank(size, 1, epsilon))
+        expected = law(runs, epsilon / (2 * select.score_step(fraction)), 0, size)
+    seen = np.bincount(chosen, minlength=size)
+    assert stats.chisquare(seen, np.array(expected) * copies).pvalue > 1e-4
+    tilted = np.array(expected) ** 1.3
+    assert stats.chisquare(seen, tilted / tilted.sum() * copies).pvalue < 1e-4
+
+
+def test_groups_do_not_mix() -> None:
+    data = counts([1] * 500, [], [7] * 500, [3] * 500)
+    chosen = select.quantile(data, 10, Fraction(1, 2), 1, Fraction(100), SEED)
+    assert chosen[[0, 2, 3]].tolist() == [1, 7, 3]
+    assert 0 <= chosen[1] < 10
+    assert select.mode(counts(), 10, 1, Fraction(1)).size == 0
+    assert select.quantile(counts(), 10, Fraction(1, 2), 1, Fraction(1)).size == 0
+
+
+def test_rows_are_merged_and_held() -> None:
+    made = select.counts(np.array([1, 0, 1, 1, 0]), np.array([5, 2, 5, 4, 3]), np.array([1, 2, 3, 2**62, 0]), groups=3)
+    assert made.group.tolist() == [0, 1, 1]
+    assert made.point.tolist() == [2, 4, 5]
+    assert made.count.tolist() == [2, select.MAX_COUNT, 4]
+    # sums beyond the limit do not overflow, also against the largest denominator
+    huge = select.counts(np.zeros(50, dtype=np.int64), np.arange(50), np.full(50, 2**62), 1)
+    fraction = Fraction(select.MAX_DENOMINATOR - 1, select.MAX_DENOMINATOR)
+    assert min(by_point(select.quantile_runs(huge, 50, fraction, 1), 0, 50)) == 0
+
+
+def test_below_is_uniform() -> None:
+    for bound in (1, 2, 3, 7, 1000):
+        drawn = select.below(np.full(20_000, bound), SEED)
+        assert drawn.min() >= 0
+        assert drawn.max() < bound
+        if 1 < bound <= 7:
+            assert stats.chisquare(np.bincount(drawn, minlength=bound)).pvalue > 1e-4
+    assert (select.below(np.array([2**62] * 100), SEED) > 2**55).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "fraction"), [(0, Fraction(1, 2)), (2**41, Fraction(1, 2)), (4, Fraction(3, 2)), (4, Fraction(1, 2**21))]
+)
+def test_what_is_out_of_range_is_refused(size: int, fraction: Fraction) -> None:
+    with pytest.raises(ValueError, match="range"):
+        select.quantile(counts([1]), size, fraction, 1, Fraction(1))
+
+
+# ---- through the door
+
+
+def planned(kit: SimpleNamespace, epsilon: int, fractions: tuple[Fraction, ...], **changes: object) -> Measurement:
+    """Two keys, undeclared, units as the one basis, quantiles of a grid of 100 points."""
+    units = kit.laplace_basis(1, l0=2)
+    threshold = Threshold(0, 60, 2, 10**12)
+    kind = "quantile" if fractions else "mode"
+    loss = Loss.bounded_range(epsilon // max(1, len(fractions)), 2 * max(1, len(fractions)))
+    selection = Selection("q", kind, 1, 100, fractions, 1, epsilon, loss)
+    parts = units.loss + loss + Loss.delta_only(10**12)
+    given = {"selections": (selection,), "loss": parts, **changes}
+    query = Template("duckdb", ("SELECT",))
+    return Measurement((query, query), kit.measurement(units, keys=2).keys, (units,), 2, False, threshold, **given, canonical=())
+
+
+def tables() -> tuple[pa.Table, pa.Table]:
+    groups = pa.table({"k0": ["a", "a", None, "b"], "k1": [1, None, 1, 2], "b0": [1000, 1000, 1000, 3]})
+    rows = [("b", 2, 5, 9), (None, 1, 33, 900), ("a", None, 22, 900), ("a", 1, 11, 500), ("a", 1, 11, 400), ("z", 9, 1, 1)]
+    columns = dict(zip(("k0", "k1", "bucket", "n"), map(list, zip(*rows, strict=True)), strict=True))
+    return groups, pa.table(columns)
+
+
+def test_selections_go_with_their_groups(kit: SimpleNamespace) -> None:
+    """Rows in any order, NULL keys, split counts, groups below the threshold and unknown ones."""
+    m = planned(kit, 10**9, (Fraction(1, 2), Fraction(1)))
+    released = release(m, Exact(tables()), OwnNoise())
+    assert released.keys[0].to_pylist() == ["a", "a", None]
+    assert [v.tolist() for v in released.values[1:]] == [[11, 22, 33], [11, 22, 33]]
+    mode = release(planned(kit, 10**9, ()), Exact(tables()), OwnNoise())
+    assert mode.values[1].tolist() == [11, 22, 33]
+
+
+def test_a_group_without_contributions_still_gets_a_value(kit: SimpleNamespace) -> None:
+    groups, rows = tables()
+    released = release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((groups, rows.slice(0, 1))), OwnNoise())
+    assert released.rows == 3
+    assert all(0 <= x < 100 for x in released.values[1])
+
+
+def test_no_groups_at_all(kit: SimpleNamespace) -> None:
+    released = release(planned(kit, 10**6, (Fraction(1, 2),)), Exact(tuple(t.slice(0, 0) for t in tables())), OwnNoise())
+    assert released.rows == 0
+    assert released.values[1].size == 0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"k0": ["a"], "k1": [1], "bucket": [100], "n": [1]},
+        {"k0": ["a"], "k1": [1], "bucket": [-1], "n": [1]},
+        {"k0": ["a"], "k1": [1], "bucket": [1], "n": [-1]},
+        {"k0": ["a"], "k1": [1], "bucket": [1.5], "n": [1]},
+        {"k0": ["a"], "k1": ["1"], "bucket": [1], "n": [1]},
+        {"k0": ["a"], "k1": [1], "n": [1], "bucket": [1]},
+        {"k0": ["a"], "bucket": [1], "n": [1]},
+    ],
+)
+def test_rows_unlike_the_plan_are_refused(kit: SimpleNamespace, rows: dict[str, list[object]]) -> None:
+    with pytest.raises(MechanismError):
+        release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((tables()[0], pa.table(rows))), OwnNoise())
+
+
+def test_a_group_returned_twice_is_refused(kit: SimpleNamespace) -> None:
+    groups, rows = tables()
+    with pytest.raises(MechanismError):
+        release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((pa.concat_tables([groups, groups]), rows)), OwnNoise())
+
+
+def test_undercharged_selections_are_refused(kit: SimpleNamespace) -> None:
+    right = planned(kit, 10**6, (Fraction(1, 2), Fraction(1)))
+    selection, rest = right.selections[0], right.bases[0].loss + Loss.delta_only(10**12)
+    for loss in (Loss.bounded_range(5 * 10**5, 3), Loss.pure(2 * 10**6 - 1), Loss(0)):
+        cheap = Selection("q", "quantile", 1, 100, selection.fractions, 1, 10**6, loss)
+        with pytest.raises(MechanismError, match="charge"):
+            release(planned(kit, 10**6, selection.fractions, selections=(cheap,), loss=rest + loss), Exact(()), OwnNoise())
+    with pytest.raises(MechanismError, match="cost"):
+        release(planned(kit, 10**6, selection.fractions, loss=rest), Exact(()), OwnNoise())
+    for odd in (
+        Selection("q", "quantile", 0, 100, selection.fractions, 1, 10**6, selection.loss),
+        Selection("q", "quantile", 1, 100, (), 1, 10**6, selection.loss),
+        Selection("q", "quantile", 1, 100, selection.fractions, 0, 10**6, selection.loss),
+    ):
+        with pytest.raises(MechanismError, match="selection"):
+            release(planned(kit, 10**6, selection.fractions, selections=(odd,)), Exact(()), OwnNoise())
