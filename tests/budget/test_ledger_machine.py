@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from dpproxy.budget import record
 from dpproxy.budget.accountant import Limit
 from dpproxy.budget.answers import AnswerStore, StoredRelease
+from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, Grant, LedgerError, Limits, charge
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact import Released
@@ -163,7 +164,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def verify(self) -> None:
-        record.verify(self.folder / "ledger.sqlite")
+        record.verify(SqliteReader(self.folder / "ledger.sqlite"))
 
     @invariant()
     def standings_agree(self) -> None:

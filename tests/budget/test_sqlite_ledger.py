@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.budget import record
+from dpproxy.budget import files, record
 from dpproxy.budget.accountant import Limit
+from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.ledger import (
     BudgetExhausted,
     ChargeRequest,
@@ -91,7 +92,7 @@ def test_tampering_is_detected_and_repair_charges_more(written: Path, damage: st
 
 def _repaired_charges_more(path: Path, request_of: MakeRequest, at_least: int) -> None:
     """Every window is closed until granted, lifetimes keep what could be read, the tools find a whole record."""
-    if record.repair(path, at=LATER, reason="disk failure") is None:
+    if files.repair(path, at=LATER, reason="disk failure") is None:
         return
     ledger, limits = SqliteLedger(path), Limits(Limit(100 * MICRO, 0, "month"), Limit(100 * MICRO, 0, "year"))
     for role in ("r0", "new"):
@@ -109,8 +110,8 @@ def _repaired_charges_more(path: Path, request_of: MakeRequest, at_least: int) -
     standing = ledger.standing("shop", "role", "r0", limits.role, june)
     assert standing.left_epsilon == 100 * MICRO
     ledger.close()
-    assert record.verify(path).entries > at_least
-    assert record.repair(path, at=LATER, reason="again") is None
+    assert record.verify(SqliteReader(path)).entries > at_least
+    assert files.repair(path, at=LATER, reason="again") is None
     assert list(path.parent.glob("*.damaged-*"))
 
 
@@ -164,10 +165,10 @@ def test_repair_leaves_a_sealed_ledger_without_its_key_alone(path: Path, request
     ledger = SqliteLedger(path, key=b"k")
     charge(ledger, request_of())
     ledger.close()
-    before = record.verify(path, key=b"k")
+    before = record.verify(SqliteReader(path), key=b"k")
     with pytest.raises(LedgerError, match="key"):
-        record.repair(path, at=LATER, reason="no key")
-    assert record.verify(path, key=b"k") == before
+        files.repair(path, at=LATER, reason="no key")
+    assert record.verify(SqliteReader(path), key=b"k") == before
 
 
 def test_another_version_is_refused(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,9 +179,9 @@ def test_another_version_is_refused(written: Path, monkeypatch: pytest.MonkeyPat
 
 def test_export_verifies_and_tells_changes(written: Path) -> None:
     out = io.StringIO()
-    done = record.export(written, out)
+    done = record.export(SqliteReader(written), out)
     lines = out.getvalue().splitlines()
-    assert record.verify_export(lines) == done == record.verify(written)
+    assert record.verify_export(lines) == done == record.verify(SqliteReader(written))
     assert (done.entries, len(lines)) == (11, 12)
     for bad in (lines[:-1], lines[1:], lines[:5] + lines[6:], [*lines, lines[3]], ["{}", *lines]):
         with pytest.raises(LedgerCorrupt):
@@ -194,7 +195,7 @@ def test_a_signed_export(path: Path, request_of: MakeRequest) -> None:
     ledger = SqliteLedger(path, key=b"k")
     charge(ledger, request_of())
     out = io.StringIO()
-    record.export(path, out, key=b"k")  # while the ledger is open
+    record.export(SqliteReader(path), out, key=b"k")  # while the ledger is open
     ledger.close()
     record.verify_export(out.getvalue().splitlines(), key=b"k")
     with pytest.raises(LedgerCorrupt, match="signed"):
@@ -202,23 +203,23 @@ def test_a_signed_export(path: Path, request_of: MakeRequest) -> None:
 
 
 def test_show_filters(written: Path) -> None:
-    assert len(list(record.show(written))) == 10
-    assert [s for s, _ in record.show(written, role="r1")] == [3, 5, 7, 9, 11]
-    assert len(list(record.show(written, since=NOON + dt.timedelta(minutes=8)))) == 2
-    assert not list(record.show(written, dataset="other"))
+    assert len(list(record.show(SqliteReader(written)))) == 10
+    assert [s for s, _ in record.show(SqliteReader(written), role="r1")] == [3, 5, 7, 9, 11]
+    assert len(list(record.show(SqliteReader(written), since=NOON + dt.timedelta(minutes=8)))) == 2
+    assert not list(record.show(SqliteReader(written), dataset="other"))
 
 
 def test_a_backup_while_running_is_whole_but_needs_repair(path: Path, request_of: MakeRequest, tmp_path: Path) -> None:
     ledger = SqliteLedger(path)
     charge(ledger, request_of())
     copy = tmp_path / "copy.sqlite"
-    record.backup(path, copy)
+    files.backup(path, copy)
     charge(ledger, request_of())
-    assert record.verify(copy).entries == 2
+    assert record.verify(SqliteReader(copy)).entries == 2
     with pytest.raises(LedgerCorrupt, match="older copy"):
         SqliteLedger(copy)
     with pytest.raises(LedgerError, match="exists"):
-        record.backup(path, copy)
+        files.backup(path, copy)
     ledger.close()
 
 
@@ -241,7 +242,7 @@ def test_a_full_disk_charges_nobody_until_there_is_room(
     charge(ledger, request_of())
     assert ledger.standing("shop", "role", "analyst", Limit(10**9), NOON).charges == done + 1
     ledger.close()
-    assert record.verify(path).entries == done + 2
+    assert record.verify(SqliteReader(path)).entries == done + 2
 
 
 def test_a_read_only_ledger_is_refused_at_start(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +275,7 @@ def test_a_file_size_limit_charges_nobody(path: Path) -> None:
 def _holds(path: Path, acknowledged: set[str]) -> int:
     """Opens what a crash left; every acknowledged charge is there. Returns how many charges there are."""
     SqliteLedger(path).close()
-    charged = {entry.id for _, entry in record.show(path)}  # type: ignore[union-attr]
+    charged = {entry.id for _, entry in record.show(SqliteReader(path))}  # type: ignore[union-attr]
     assert acknowledged <= charged
     return len(charged)
 

@@ -1,0 +1,123 @@
+"""An operator's tools on a SQLite ledger's files: read, back up, repair.
+
+Knows: files, SQLite. Must not know: what entries mean (`record` does). Reading and backup work while the proxy runs
+(SQLite's WAL gives readers a snapshot); `repair` needs it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpproxy.budget.entries import Entry, Head, Row
+from dpproxy.budget.journal import StoreError
+from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
+from dpproxy.budget.record import Stored, Verified, readable, rechained, sealed, verify
+from dpproxy.budget.sqlite import SCHEMA_SQL, Anchor, FileLock, SqliteStore, connect
+
+_BACKUP_PAGES = 1000  # a step of the online backup: 4 MB, between which the writer may go on
+
+
+@dataclass(frozen=True)
+class SqliteReader:
+    """A `record.Reader` of a ledger file."""
+
+    path: Path
+    chain: str = ""
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[tuple[Head, Iterator[Stored]]]:
+        if not self.path.exists():
+            raise LedgerError(f"there is no ledger at {self.path}")
+        try:
+            with contextlib.closing(connect(self.path, read_only=True)) as db:
+                db.execute("BEGIN")  # one snapshot, whatever the proxy writes meanwhile
+                row = db.execute("SELECT sequence, hash, seal FROM head").fetchone()
+                yield Head(*row) if row else Head(), db.execute("SELECT body, hash FROM entries ORDER BY sequence")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path.name}: {error}") from error
+
+
+def backup(path: Path, target: Path) -> None:
+    """Copy the record as it is now, while the proxy runs. `target` must not exist. Raises LedgerError.
+
+    A copy has no anchor: charges made after it would be lost with it, so a proxy starts on it only after `repair`.
+    """
+    if target.exists():
+        raise LedgerError(f"{target} exists already")
+    try:
+        with contextlib.closing(connect(path, read_only=True)) as db, contextlib.closing(sqlite3.connect(target)) as copy:
+            db.backup(copy, pages=_BACKUP_PAGES)
+        os.chmod(target, 0o600)
+    except (sqlite3.Error, OSError) as error:
+        raise LedgerError(f"cannot back up {path.name}: {error}") from error
+
+
+def repair(path: Path, *, at: dt.datetime, reason: str, key: bytes | None = None) -> Verified | None:
+    """Make a damaged record whole again by charging more (`record.rechained`); None when there was nothing to do.
+
+    The damaged files are kept beside it, named `.damaged-<time>`. Raises LedgerError when the file is in use, or
+    cannot be written.
+    """
+    if not any(name.exists() for name in _files(path)):
+        raise LedgerError(f"there is no ledger at {path}")
+    if _is_whole(path, key):
+        return None
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    try:
+        entries = _salvage(path)
+        for name in _files(path):
+            if name.exists():
+                shutil.copy2(name, name.with_name(f"{name.name}.damaged-{at:%Y%m%dT%H%M%S}"))
+        _replace(path, rechained(entries, at, reason), key)
+    except (sqlite3.Error, OSError) as error:
+        raise LedgerError(f"cannot repair {path.name}: {error}") from error
+    finally:
+        lock.release()
+    return verify(SqliteReader(path), key=key)
+
+
+def _is_whole(path: Path, key: bytes | None) -> bool:
+    """By the checks of a start."""
+    try:
+        SqliteStore(path).close()
+        verify(SqliteReader(path), key=key)
+    except (LedgerCorrupt, StoreError):  # any other LedgerError is no damage: in use, another key or version
+        return False
+    return True
+
+
+def _files(path: Path) -> tuple[Path, ...]:
+    return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", ".anchor"))
+
+
+def _salvage(path: Path) -> list[Entry]:
+    """What can be read, up to where the file itself is broken."""
+    found: list[Stored] = []
+    with contextlib.suppress(LedgerError, sqlite3.Error), SqliteReader(path).snapshot() as (_, rows):
+        for row in rows:
+            found.append(row)
+    return readable(found)
+
+
+def _replace(path: Path, rows: list[Row], key: bytes | None) -> None:
+    """Anchor first: a crash at any point leaves a record that does not fit its anchor, hence another repair."""
+    fresh, head = path.with_name(path.name + ".repaired"), sealed(rows, "", key)
+    fresh.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+        db.executescript(SCHEMA_SQL)
+        db.execute("BEGIN")
+        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", [(r.sequence, r.id, r.body, r.hash) for r in rows])
+        db.execute("INSERT INTO head VALUES (1, ?, ?, ?)", (head.sequence, head.hash, head.seal))
+        db.execute("COMMIT")
+    os.chmod(fresh, 0o600)
+    Anchor(path.with_name(path.name + ".anchor")).write(head, durable=True)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    os.replace(fresh, path)

@@ -1,0 +1,223 @@
+"""A ledger in PostgreSQL, for several proxies, on one machine or many.
+
+Knows: asyncpg, tables, row locks. Must not know: what entries mean. One chain per dataset: a transaction locks its
+dataset's head row, so charges to one dataset are serial (they must be: each is checked against all before it) and
+datasets do not wait for each other. Each proxy batches what waits (`journal`), so the lock is taken once per commit.
+
+A proxy that dies releases its lock with its connection; one that hangs is cut off by the server after
+LOCK_SECONDS. A commit whose acknowledgement is lost is asked for again by the charges' ids, after the lock has been
+taken anew, that is, after the server has ended the old transaction one way or the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import asyncpg
+
+from dpproxy.budget.entries import Head, Row
+from dpproxy.budget.journal import MAX_JUMP, Journal, StoreError
+from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
+from dpproxy.budget.record import Stored, Verified, readable, rechained, sealed, verify
+
+CONNECT_SECONDS = 10.0
+COMMAND_SECONDS = 60.0  # a statement of ours takes milliseconds; reading a long record at start takes seconds
+LOCK_SECONDS = 20  # longer than any commit, shorter than an analyst's patience
+
+_SETTINGS = {
+    "application_name": "dpproxy ledger",
+    "synchronous_commit": "on",  # whatever the server's default: a commit is durable when it returns
+    "lock_timeout": f"{LOCK_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",
+    "search_path": "dpproxy_ledger",
+}
+
+_SCHEMA_LOCK = 0x6470_7072  # an advisory lock of our own: two proxies may start at once
+_SCHEMA = """
+CREATE SCHEMA IF NOT EXISTS dpproxy_ledger;
+CREATE TABLE IF NOT EXISTS dpproxy_ledger.entries (
+    chain text NOT NULL, sequence bigint NOT NULL, id text, body text NOT NULL, hash bytea NOT NULL,
+    PRIMARY KEY (chain, sequence), UNIQUE (chain, id)
+);
+CREATE TABLE IF NOT EXISTS dpproxy_ledger.head (
+    chain text PRIMARY KEY, sequence bigint NOT NULL, hash bytea NOT NULL, seal bytea
+);
+CREATE TABLE IF NOT EXISTS dpproxy_ledger.damaged (
+    repaired timestamptz NOT NULL DEFAULT now(), chain text NOT NULL, sequence bigint NOT NULL, body text, hash bytea
+);
+"""
+
+_LOCK_HEAD = "SELECT sequence, hash, seal FROM head WHERE chain = $1 FOR UPDATE"
+_APPEND = """
+WITH added AS (
+    INSERT INTO entries SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bytea[])
+)
+UPDATE head SET sequence = $6, hash = $7, seal = $8 WHERE chain = $1
+"""
+_ROWS = "SELECT sequence, body, hash FROM entries WHERE chain = $1 AND sequence > $2 ORDER BY sequence LIMIT $3"
+_PAGE = 5000
+
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """A `journal.Store`. Its connection lives in an event loop of the ledger's own thread."""
+
+    def __init__(self, dsn: str) -> None:
+        """Connect and create what is missing. Raises LedgerError."""
+        self._dsn = dsn
+        self._loop = asyncio.new_event_loop()
+        self._connection: asyncpg.Connection[Any] | None = None
+        try:
+            self._do(self._open())
+        except BaseException:
+            self._loop.close()
+            raise
+
+    async def _open(self) -> None:
+        self._connection = await connect(self._dsn)
+        async with self._connection.transaction():
+            await self._connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
+            if await self._connection.fetchval("SELECT to_regclass('dpproxy_ledger.damaged')") is None:
+                await self._connection.execute(_SCHEMA)
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.run_until_complete(work)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise StoreError(f"the ledger's PostgreSQL: {error or type(error).__name__}") from error
+
+    @property
+    def _db(self) -> asyncpg.Connection[Any]:
+        if self._connection is None:
+            raise StoreError("the ledger's PostgreSQL is not connected")
+        return self._connection
+
+    def begin(self, chain: str) -> Head:
+        return self._do(self._begin(self._db, chain))
+
+    async def _begin(self, db: asyncpg.Connection[Any], chain: str) -> Head:
+        await db.execute("BEGIN")
+        row = await db.fetchrow(_LOCK_HEAD, chain)
+        if row is None:
+            await db.execute("INSERT INTO head VALUES ($1, 0, $2) ON CONFLICT DO NOTHING", chain, Head().hash)
+            row = await db.fetchrow(_LOCK_HEAD, chain)
+            assert row is not None
+        return Head(*row)
+
+    def rows(self, chain: str, after: int) -> Iterator[Stored]:
+        while True:
+            page = self._do(self._db.fetch(_ROWS, chain, after, _PAGE))
+            yield from ((row["body"], row["hash"]) for row in page)
+            if len(page) < _PAGE:
+                return
+            after = page[-1]["sequence"]
+
+    def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
+        query = "SELECT id, body FROM entries WHERE chain = $1 AND id = ANY($2::text[])"
+        return {row["id"]: row["body"] for row in self._do(self._db.fetch(query, chain, list(ids)))}
+
+    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
+        columns = ([r.sequence for r in rows], [r.id for r in rows], [r.body for r in rows], [r.hash for r in rows])
+        self._do(self._db.execute(_APPEND, chain, *columns, head.sequence, head.hash, head.seal))
+
+    def commit(self) -> None:
+        if self._do(self._db.execute("COMMIT")) != "COMMIT":  # a failed transaction answers ROLLBACK
+            raise StoreError("the ledger's PostgreSQL rolled the transaction back")
+
+    def rollback(self) -> None:
+        self._do(self._db.execute("ROLLBACK"))
+
+    def recover(self) -> None:
+        """A new connection: whether the old one's commit went through is for the ids to say."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+        self._do(self._open())
+
+    def close(self) -> None:
+        with contextlib.suppress(LedgerError):
+            if self._connection is not None:
+                self._do(self._connection.close(timeout=CONNECT_SECONDS))
+        self._loop.close()
+
+
+async def connect(dsn: str) -> asyncpg.Connection[Any]:
+    """Raises asyncpg.PostgresError, OSError, TimeoutError."""
+    return await asyncpg.connect(dsn, timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS, server_settings=_SETTINGS)
+
+
+class PostgresLedger(Journal):
+    """The ledger for several proxies. See `ledger.Ledger` for the contract."""
+
+    def __init__(self, dsn: str, *, key: bytes | None = None, max_jump_days: int = MAX_JUMP.days) -> None:
+        """Connects; a dataset's record is checked when it is first used. Raises LedgerError."""
+        jump = dt.timedelta(days=max_jump_days)
+        super().__init__(lambda: PostgresStore(dsn), key=key, max_jump=jump, shared=True, chain_of=lambda dataset: dataset)
+
+
+@dataclass(frozen=True)
+class PostgresReader:
+    """A `record.Reader` of one dataset's record."""
+
+    dsn: str
+    chain: str
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[tuple[Head, Iterator[Stored]]]:
+        head, rows = _run(_read(self.dsn, self.chain))
+        yield head, iter(rows)
+
+
+async def _read(dsn: str, chain: str) -> tuple[Head, list[Stored]]:
+    db = await connect(dsn)
+    try:
+        async with db.transaction(isolation="repeatable_read", readonly=True):
+            row = await db.fetchrow(_LOCK_HEAD.removesuffix(" FOR UPDATE"), chain)
+            rows = await db.fetch("SELECT body, hash FROM entries WHERE chain = $1 ORDER BY sequence", chain)
+    finally:
+        await db.close()
+    return Head(*row) if row else Head(), [(r["body"], r["hash"]) for r in rows]
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run(work)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        raise LedgerError(f"the ledger's PostgreSQL: {error or type(error).__name__}") from error
+
+
+def repair(dsn: str, dataset: str, *, at: dt.datetime, reason: str, key: bytes | None = None) -> Verified | None:
+    """Make a damaged record whole again by charging more (`record.rechained`); None when there was nothing to do.
+
+    The damaged rows are kept in `dpproxy_ledger.damaged`. Proxies that run must be restarted. Raises LedgerError.
+    """
+    reader = PostgresReader(dsn, dataset)
+    try:
+        verify(reader, key=key)
+    except LedgerCorrupt:
+        _run(_repair(dsn, dataset, at, reason, key))
+        return verify(reader, key=key)
+    return None
+
+
+async def _repair(dsn: str, chain: str, at: dt.datetime, reason: str, key: bytes | None) -> None:
+    db = await connect(dsn)
+    try:
+        async with db.transaction():
+            await db.execute("LOCK TABLE head IN EXCLUSIVE MODE")
+            found = await db.fetch("SELECT body, hash FROM entries WHERE chain = $1 ORDER BY sequence", chain)
+            rows = rechained(readable((r["body"], r["hash"]) for r in found), at, reason)
+            moved = "INSERT INTO damaged (chain, sequence, body, hash) SELECT chain, sequence, body, hash FROM gone"
+            await db.execute(f"WITH gone AS (DELETE FROM entries WHERE chain = $1 RETURNING *) {moved}", chain)
+            await db.execute("INSERT INTO head VALUES ($1, 0, $2) ON CONFLICT DO NOTHING", chain, Head().hash)
+            head = sealed(rows, chain, key)
+            columns = ([r.sequence for r in rows], [r.id for r in rows], [r.body for r in rows], [r.hash for r in rows])
+            await db.execute(_APPEND, chain, *columns, head.sequence, head.hash, head.seal)
+    finally:
+        await db.close()
