@@ -96,9 +96,7 @@ async def _serve(policies: list[Path], host: str, port: int, state: Path, postgr
 
 @commands.command(context_settings={"ignore_unknown_options": True})
 def psql(
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="passed to psql, for example a connection string")
-    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="passed to psql, for example a connection string")] = None,
 ) -> None:
     """Run the psql that comes with the facade; by default it connects to 127.0.0.1:6432."""
     program = find_binaries().program("psql")

@@ -89,16 +89,12 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     budget = read_budget(reader, keys["budget"], "dataset") if "budget" in keys else None
     roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views))
     users = read_users(reader, keys.get("users"), _keys_of(keys.get("roles")))
-    mechanism = (
-        reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"
-    )
+    mechanism = reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"
     reuse = _reuse(reader, keys.get("reuse_answers"))
     quantum = _quantum(reader, keys.get("timing"))
     if dataset is None or backend is None or unit is None or budget is None:
         return None
-    return Policy(
-        dataset, backend, *unit, budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, quantum
-    )
+    return Policy(dataset, backend, *unit, budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, quantum)
 
 
 def _keys_of(node: Node | None) -> frozenset[str]:
@@ -150,9 +146,7 @@ def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str] | None:
     return (name, *key) if name is not None and key is not None else None
 
 
-def _unit_table(
-    reader: Reader, node: Node, unit: tuple[TableName, str], tables: Mapping[TableName, TablePolicy]
-) -> None:
+def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str], tables: Mapping[TableName, TablePolicy]) -> None:
     """The unit's key must be the unit column of a private table."""
     table = tables.get(unit[0])
     if table is None:
@@ -203,8 +197,6 @@ def _duration(reader: Reader, node: Node, what: str, least: int) -> int | None:
     """Milliseconds."""
     time = scalars.milliseconds(node.text) if isinstance(node, Scalar) else None
     if time is None or time < least:
-        reader.problem(
-            node.at, f"`{what}` cannot be {kind(node)}", "write a duration, as in 50ms, 10s, 30m, 12h, 1d, 1w"
-        )
+        reader.problem(node.at, f"`{what}` cannot be {kind(node)}", "write a duration, as in 50ms, 10s, 30m, 12h, 1d, 1w")
         return None
     return time

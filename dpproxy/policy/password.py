@@ -41,9 +41,7 @@ def make_verifier(password: str, iterations: int = ITERATIONS, salt: bytes | Non
     try:
         made = ScramMechanism(MECHANISM).make_auth_info(password, iteration_count=iterations, salt=salt)
     except ScramException as error:
-        raise ValueError(
-            "the password holds a character that SASLprep forbids, or iterations are below 4096"
-        ) from error
+        raise ValueError("the password holds a character that SASLprep forbids, or iterations are below 4096") from error
     salt_, stored, server, count = made
     text = [base64.b64encode(part).decode() for part in (salt_, stored, server)]
     return f"{MECHANISM}${count}:{text[0]}${text[1]}:{text[2]}"

@@ -60,9 +60,7 @@ def delta_of(reader: Reader, node: Node, what: str) -> int | None:
     return atto
 
 
-def read_roles(
-    reader: Reader, node: Node | None, total: Budget | None, tables: frozenset[TableName]
-) -> dict[str, Role]:
+def read_roles(reader: Reader, node: Node | None, total: Budget | None, tables: frozenset[TableName]) -> dict[str, Role]:
     listed = reader.named(node, "`roles`")
     roles: dict[str, Role] = {}
     for name, declared in listed.entries.items() if listed else ():

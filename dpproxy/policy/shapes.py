@@ -133,6 +133,4 @@ REUSE = Shape(
     },
     ("for",),
 )
-TIMING = Shape(
-    "a timing mapping", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",)
-)
+TIMING = Shape("a timing mapping", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",))

@@ -114,9 +114,7 @@ def _bounds(reader: Reader, node: Node) -> Bounds | None:
     return Bounds(rows, groups) if rows is not None and groups is not None else None
 
 
-def _finish(
-    reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None
-) -> TablePolicy:
+def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None) -> TablePolicy:
     if draft.public:
         return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns)
     path = _path(reader, draft, drafts)

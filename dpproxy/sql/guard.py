@@ -58,9 +58,7 @@ def check(tokens: list[Token], text: str) -> None:
             depth -= 1
         elif kind == TokenType.JOIN:
             joins += 1
-            natural_or_cross = any(
-                t.token_type in (TokenType.CROSS, TokenType.NATURAL) for t in tokens[max(0, i - 3) : i]
-            )
+            natural_or_cross = any(t.token_type in (TokenType.CROSS, TokenType.NATURAL) for t in tokens[max(0, i - 3) : i])
             bare += not natural_or_cross
         elif kind in (TokenType.ON, TokenType.USING):
             bare = max(0, bare - 1)
@@ -94,11 +92,7 @@ def _hazard(token: Token, text: str) -> None:
             position=token.start + 1,
             hint="Use the function instead: sqrt(x), cbrt(x), abs(x).",
         )
-    if (
-        source.lower() == "u"
-        and text[token.end + 1 : token.end + 2] == "&"
-        and text[token.end + 2 : token.end + 3] in "\"'"
-    ):
+    if source.lower() == "u" and text[token.end + 1 : token.end + 2] == "&" and text[token.end + 2 : token.end + 3] in "\"'":
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
             'U&"..." names and strings are not supported over private tables',

@@ -94,13 +94,7 @@ def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
         return "cursor", words.index("FOR") + 1, last, ()
     if head == "PREPARE" and "AS" in words:
         return "prepare", words.index("AS") + 1, last, ()
-    if (
-        head == "CREATE"
-        and len(words) > 3
-        and words[1] in ("TEMP", "TEMPORARY")
-        and words[2] == "TABLE"
-        and "AS" in words
-    ):
+    if head == "CREATE" and len(words) > 3 and words[1] in ("TEMP", "TEMPORARY") and words[2] == "TABLE" and "AS" in words:
         return "create_table_as", words.index("AS") + 1, last, ()
     return "other", 0, last, ()
 
@@ -150,10 +144,7 @@ def _reads(query: str, names: frozenset[str]) -> bool:
         tree = parse(query)
     except Refusal:
         return True
-    return any(
-        ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA
-        for table in tree.find_all(exp.Table)
-    )
+    return any(ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in tree.find_all(exp.Table))
 
 
 def parse(query: str) -> exp.Expr:

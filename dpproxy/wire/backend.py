@@ -112,15 +112,11 @@ def error_response(
     return message(b"E", _report(severity, sqlstate, text, detail, hint, position))
 
 
-def notice_response(
-    severity: Severity, sqlstate: str, text: str, detail: str | None = None, hint: str | None = None
-) -> bytes:
+def notice_response(severity: Severity, sqlstate: str, text: str, detail: str | None = None, hint: str | None = None) -> bytes:
     return message(b"N", _report(severity, sqlstate, text, detail, hint, None))
 
 
-def _report(
-    severity: str, sqlstate: str, text: str, detail: str | None, hint: str | None, position: int | None
-) -> bytes:
+def _report(severity: str, sqlstate: str, text: str, detail: str | None, hint: str | None, position: int | None) -> bytes:
     fields = {"S": severity, "V": severity, "C": sqlstate, "M": text, "D": detail, "H": hint}
     if position is not None:
         fields["P"] = str(position)

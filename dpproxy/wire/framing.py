@@ -98,9 +98,7 @@ class FrontendFramer(_Framer):
     the clear (CVE-2021-23214).
     """
 
-    def __init__(
-        self, max_startup: int = MAX_STARTUP, max_message: int = MAX_MESSAGE, max_password: int = MAX_PASSWORD
-    ) -> None:
+    def __init__(self, max_startup: int = MAX_STARTUP, max_message: int = MAX_MESSAGE, max_password: int = MAX_PASSWORD) -> None:
         super().__init__()
         self._max_startup = max_startup
         self._max_password = max_password
