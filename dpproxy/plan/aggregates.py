@@ -8,13 +8,15 @@ computes it, in exact numeric where PostgreSQL would. What has no sound mechanis
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan import moments
 from dpproxy.plan.expr import Agg, Column, Expr, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.decimals import decimal
 from dpproxy.plan.measure import BasisSpec, grid_of
 from dpproxy.sql.types import FLOATS, NUMBERS
 
@@ -36,6 +38,11 @@ def measured(agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], boo
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", "Aggregate over a subquery grouped by the unit.")
         return _sum(agg, label) if agg.name == "sum" else _avg(agg, label)
+    if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
+        if agg.distinct:
+            raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
+        arguments = [_bounded(replace(agg, args=(a,))) for a in agg.args]
+        return Measured(*moments.moments(agg.name, arguments, agg.where, label))
     raise _refused(agg.name, unit_name)
 
 
@@ -52,9 +59,7 @@ _INSTEAD = {
 
 def _refused(name: str, unit_name: str) -> Refusal:
     hint = _INSTEAD.get(name, "Use count, sum, avg or count(DISTINCT ...).")
-    return Refusal(
-        FEATURE_NOT_SUPPORTED, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint
-    )
+    return Refusal(FEATURE_NOT_SUPPORTED, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint)
 
 
 def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
@@ -106,20 +111,6 @@ def _sum(agg: Agg, label: str) -> Measured:
     lo, hi, grid = grid_of(value)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
     return Measured((spec,), _scaled("{0}", grid, sum_type(value.type)), sum_type(value.type))
-
-
-def decimal(value: Fraction) -> str:
-    """A rational with a power-of-ten denominator as a decimal literal."""
-    if value.denominator == 1:
-        return str(value.numerator)
-    digits = 0
-    while (value * 10**digits).denominator != 1:
-        digits += 1
-        if digits > 40:
-            return repr(float(value))
-    whole = abs(value.numerator * 10**digits // value.denominator)
-    text = str(whole).rjust(digits + 1, "0")
-    return f"{'-' if value < 0 else ''}{text[:-digits]}.{text[-digits:]}"
 
 
 def _scaled(text: str, grid: Fraction, type_: str) -> str:

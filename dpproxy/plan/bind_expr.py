@@ -136,9 +136,7 @@ class ExprBinder:
             raise unsupported(f"`{op} {type(right).__name__.upper()}`", "Use IN (...) or NOT IN (...).")
         value = self._bind(node.this, scope)
         if isinstance(inner, exp.Select | exp.Subquery | exp.SetOperation):
-            return self._hooks.in_subquery(
-                (value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, negated, scope
-            )
+            return self._hooks.in_subquery((value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, negated, scope)
         if isinstance(inner, exp.Array):
             return self._list(value, inner.expressions, negated, scope)
         array = self._bind(inner, scope)

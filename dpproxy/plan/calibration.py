@@ -201,6 +201,31 @@ def threshold(scale: Fraction, l0: int, delta_atto: int, min_units: int, mechani
 
 
 @lru_cache(maxsize=4096)
+def truncated_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: int) -> tuple[int, int]:
+    """(tau, reach): as `threshold`, lower, when the Laplace noise X on the units is drawn within +-reach.
+
+    Per group, with q = exp(-1/scale), epsilon = 1/scale and delta' = delta / l0: P(X = x) = c q**|x| for |x| <= k, c =
+    (1 - q)/(1 + q - 2 q**(k+1)); a group of n units is released, as n + X, when n + X > k. That is (epsilon,
+    delta')-DP when P(X = k) <= delta'. Take n and n + 1. A released v has both probabilities or is the end of one
+    support: v = n + 1 + k, only from n + 1, or v = n - k > k, only from n; each has probability c q**k. Not released:
+    P(X <= k - n) = P(X = -k) + P(-k < X <= k - n) <= delta' + e**epsilon P(X <= k - n - 1), and this uses the lower end,
+    which is then no released v. P(X = k) <= delta' is q**-k >= (1 - q + 2 delta' q) / (delta' (1 + q)). (Desfontaines,
+    Voss, Gipson, Mandayam 2022, "Differentially private partition selection", theorem 3: it reaches the best
+    possible probability of release for every n, up to rounding k.) Groups of fewer than min_units units are dropped,
+    which is the same on n - (min_units - 1), of sensitivity 1 too. Over l0 groups both amounts add up.
+
+    `reach` is k and tau = min_units + k. At epsilon' = 0.1 and delta' = 1e-6: 109 units instead of 132; at 0.01,
+    853 instead of 1313. Raises ValueError for amounts that are not positive.
+    """
+    if l0 < 1 or delta_atto < 1 or min_units < 1:
+        raise ValueError("l0, delta and min_units must be positive")
+    delta = min(Fraction(delta_atto, ATTO * l0), Fraction(1, 4))
+    q = exp_bounds(-1 / scale)[0]  # the lower bound: the quotient falls as q grows
+    reach = max(1, math.ceil(scale * ln_bounds((1 - q + 2 * delta * q) / (delta * (1 + q)))[1]))
+    return min_units + reach, reach
+
+
+@lru_cache(maxsize=4096)
 def interval(mechanism: MechanismName, scale: Fraction, confidence: Fraction) -> int:
     """The smallest half-width h, in grid units, certified to satisfy P(|X| <= h) >= confidence, for 0 < confidence < 1.
 

@@ -168,9 +168,7 @@ def _linked_scans(rows: Rows, owner: dict[int, int]) -> dict[int, set[int]]:
     return links
 
 
-def _part(
-    numbers: set[int], columns: set[Column], keys: list[tuple[int, Expr]], rows: Rows, scans: dict[int, Scan]
-) -> Part:
+def _part(numbers: set[int], columns: set[Column], keys: list[tuple[int, Expr]], rows: Rows, scans: dict[int, Scan]) -> Part:
     members = tuple(scans[n] for n in sorted(numbers))
     known = {c.id for s in members for c in s.columns} | {c.id for c in columns}
     conditions = tuple(

@@ -151,9 +151,7 @@ def _cast(expr: Cast, inner: Facts) -> Facts:
     elif _family(source) != _family(target) and source != "bool":
         bound, grid = OPEN, None
     span = SPANS.get(target, inner.span if _family(source) == _family(target) else OPEN)
-    return Facts(
-        bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True
-    )
+    return Facts(bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True)
 
 
 def _family(type_: str) -> str:
@@ -208,6 +206,10 @@ def _non_negative(_: list[Interval]) -> Interval:
     return Interval(Fraction(0), None)
 
 
+def _square(parts: list[Interval]) -> Interval:
+    return Interval(Fraction(0), parts[0].magnitude ** 2) if parts[0].closed else Interval(Fraction(0), None)
+
+
 def _monotone_root(parts: list[Interval]) -> Interval:
     """sqrt: bounded by the integer root above."""
     hi = parts[0].hi
@@ -231,6 +233,7 @@ RULES: dict[str, _Rule] = {
     "+": lambda p: iv.add(p[0], p[1]),
     "-": lambda p: iv.subtract(p[0], p[1]),
     "*": _product,
+    "square": _square,
     "/": lambda p: iv.divide(p[0], p[1]),
     "int/": lambda p: iv.outward(iv.divide(p[0], p[1], whole=True)),
     "%": _modulo,

@@ -22,9 +22,7 @@ EXTRACT_UNITS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "wee
 EXTRACT_UNITS |= {"isoyear"}
 MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
 # Regular expressions both PostgreSQL and RE2 read alike, in linear time: no look-around, no back references.
-_SAFE_REGEX = re.compile(
-    r"^(?:[^\\()*+?{}|\[\]]|\\[.dws$^()\[\]{}|*+?/\\-]|[()|*+?]|\[\^?[^\[\]\\]+\]|\{\d{1,2}(,\d{0,2})?\})*$"
-)
+_SAFE_REGEX = re.compile(r"^(?:[^\\()*+?{}|\[\]]|\\[.dws$^()\[\]{}|*+?/\\-]|[()|*+?]|\[\^?[^\[\]\\]+\]|\{\d{1,2}(,\d{0,2})?\})*$")
 
 
 def unsupported(what: str, hint: str | None = None) -> Refusal:

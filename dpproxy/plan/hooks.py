@@ -57,9 +57,7 @@ _FRAMES = {
 class QueryHooks:
     """`rows` are those the expression is evaluated over; None where no unit is in scope yet (ON conditions)."""
 
-    def __init__(
-        self, planner: Planner, analyser: Analyser, env: Env, rows: Rows | None, aggregates: bool = False
-    ) -> None:
+    def __init__(self, planner: Planner, analyser: Analyser, env: Env, rows: Rows | None, aggregates: bool = False) -> None:
         self.planner, self.analyser, self.env, self.rows = planner, analyser, env, rows
         self._aggregates = aggregates
         self._binder = ExprBinder(self)
@@ -148,11 +146,7 @@ class QueryHooks:
                 continue
             outer_keys = outer.determinants | {outer.unit.id} | self._equal_ids(outer)
             inner_keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
-            if (
-                a.column.id in outer_keys
-                and b.column.id in inner_keys
-                and self._same_key(a.column, b.column, outer, inner)
-            ):
+            if a.column.id in outer_keys and b.column.id in inner_keys and self._same_key(a.column, b.column, outer, inner):
                 return True
         return False
 

@@ -85,9 +85,7 @@ class _Group:
     members: set[int]
 
 
-def _relate(
-    parts: list[Rows], conditions: list[Expr], context: Context, counter: Counter
-) -> tuple[list[Rows], list[Expr]]:
+def _relate(parts: list[Rows], conditions: list[Expr], context: Context, counter: Counter) -> tuple[list[Rows], list[Expr]]:
     """Give every private part its unit and check that all units are made equal."""
     parts = list(parts)
     equal = _equalities(conditions)

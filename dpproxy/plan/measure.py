@@ -75,7 +75,11 @@ def grid_of(expr: Expr) -> tuple[int, int, Fraction]:
     """(lo, hi, grid) of a bounded numeric expression in whole grid units, rounded outwards."""
     known = facts(expr)
     lo, hi = known.bound.ends
-    grid = known.grid
+    return on_grid(lo, hi, known.grid)
+
+
+def on_grid(lo: Fraction, hi: Fraction, grid: Fraction | None) -> tuple[int, int, Fraction]:
+    """The interval in whole units of `grid`, or of one chosen from its width when none is known or it is too fine."""
     limit = MAX_MAGNITUDE >> 20
     if grid is None or max(abs(lo), abs(hi)) / grid > limit:
         grid = _auto_grid(max(hi - lo, Fraction(1, 10**12)))
@@ -236,9 +240,7 @@ class _Writer:
         inner = f"SELECT {', '.join(items) or '1 AS one'} FROM {block.source}{block.where_text}"
         return [], sums, f"({inner}) AS r"
 
-    def _bounded(
-        self, block: Block, unit: str, key_items: list[str], key_names: list[str]
-    ) -> tuple[list[str], list[str], str]:
+    def _bounded(self, block: Block, unit: str, key_items: list[str], key_names: list[str]) -> tuple[list[str], list[str], str]:
         items = [f"{unit} AS u", *key_items, *self._row_items(block)]
         rows = f"r AS (SELECT {', '.join(items)} FROM {block.source}{block.where_text})"
         group = ", ".join(["u", *key_names])
@@ -260,9 +262,7 @@ class _Writer:
     def _partial(self, spec: BasisSpec, i: int) -> str:
         """A unit's contribution to a group, clamped (the Linf bound)."""
         if spec.kind == "units":
-            return (
-                "1" if spec.where is None and spec.value is None else f"max(CASE WHEN x{i} IS NULL THEN 0 ELSE 1 END)"
-            )
+            return "1" if spec.where is None and spec.value is None else f"max(CASE WHEN x{i} IS NULL THEN 0 ELSE 1 END)"
         if spec.kind == "count":
             return f"least(count(x{i}), {self.shape.rows})"
         low, high = self.shape.rows * min(spec.lo, 0), self.shape.rows * max(spec.hi, 0)
@@ -283,14 +283,10 @@ class _Writer:
         )
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.x{i} FROM r{join} WHERE r.x{i} IS NOT NULL"
         order = f"{self.engine.pick_hash(['u', f'x{i}'])}, x{i}"
-        ranked = (
-            f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
-        )
+        ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
         keys = "".join(f"{k}, " for k in key_names)
         by = f" GROUP BY {', '.join(key_names)}" if key_names else ""
-        return (
-            f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.shape.rows}{by})"
-        )
+        return f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.shape.rows}{by})"
 
     def _join_distinct(self, source: str, distinct: list[int], key_names: list[str]) -> str:
         if not distinct:

@@ -70,12 +70,14 @@ class Threshold:
     """Groups are kept when the *noisy* `bases[basis]` (distinct units) is at least `tau`.
 
     The backend has already dropped groups of fewer than `min_units` units; `tau` accounts for it.
+    With `reach` the noise on that basis is discrete Laplace held within +-reach (`calibration.truncated_threshold`).
     """
 
     basis: int
     tau: int
     min_units: int
     delta: int  # atto, for all L0 groups of a unit together
+    reach: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,10 @@ class Selection:
     """A value chosen per group by a mechanism on scores; `query` is the index in `Measurement.queries`.
 
     quantile: the query returns (k0.., bucket BIGINT, n BIGINT): how many contributions fall in each bucket of
-    the grid `0..size-1`; released is a grid index. `sensitivity`: most one unit changes any one score.
-    `epsilon` (micro) is spent in each group; a unit reaches `l0` groups.
+    the grid `0..size-1`; released is a grid index, one column a fraction (0 is MIN, 1 is MAX).
+    mode: the same, over the positions of declared values; `fractions` is empty, released is one position.
+    `sensitivity`: most contributions of one unit in one group. `epsilon` (micro) is spent in each group, the fractions
+    sharing it; a unit reaches `l0` groups. `loss` is `Loss.bounded_range(epsilon // draws, draws * l0)`.
     """
 
     label: str

@@ -48,9 +48,7 @@ class _MeasureHooks(QueryHooks):
 class MeasuredSelect:
     """Collects keys and bases of one SELECT while rewriting it."""
 
-    def __init__(
-        self, planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env
-    ) -> None:
+    def __init__(self, planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> None:
         self.planner, self.analyser, self.select = planner, analyser, select
         self.rows, self.scope, self.env = rows, scope, env
         self.hooks = _MeasureHooks(planner, analyser, env, rows)
@@ -78,9 +76,7 @@ class MeasuredSelect:
                 self._add_group_key(node.unalias())
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
-        projections = [
-            self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)
-        ]
+        projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None
         order = self._order(select.args.get("order"), outputs)
@@ -111,9 +107,7 @@ class MeasuredSelect:
             table = "" if isinstance(node, exp.Star) else ident(node.args.get("table"))
             for source in self.scope.sources:
                 if not table or source.alias == table:
-                    expanded += [
-                        exp.column(exp.to_identifier(c.name, quoted=True), source.alias) for c in source.columns
-                    ]
+                    expanded += [exp.column(exp.to_identifier(c.name, quoted=True), source.alias) for c in source.columns]
         self.select.set("expressions", expanded)
 
     @staticmethod
@@ -192,9 +186,7 @@ class MeasuredSelect:
         return node
 
     def _matched_key(self, node: exp.Expr) -> exp.Expr | None:
-        if not self.keys or isinstance(
-            node, exp.Literal | exp.Star | exp.Null | exp.Boolean | exp.DataType | exp.Identifier
-        ):
+        if not self.keys or isinstance(node, exp.Literal | exp.Star | exp.Null | exp.Boolean | exp.DataType | exp.Identifier):
             return None
         if node.find(exp.Column) is None or any(is_aggregate(n) for n in node.walk()):
             return None

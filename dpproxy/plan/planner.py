@@ -96,9 +96,7 @@ class Planner:
         return arrays, tuple(sorted(m for m in measurements if m is not None))
 
     def released_rows(self, analyser: Analyser, item: Item, query: exp.Expr, env: Env) -> Item:
-        raise unsupported(
-            "joining released rows with private rows", "Join the two released results in an outer query instead."
-        )
+        raise unsupported("joining released rows with private rows", "Join the two released results in an outer query instead.")
 
     def released_in(self, analyser: Analyser, query: exp.Expr, env: Env) -> RowsResult:
         raise unsupported("IN (released rows) below an aggregate", "Filter the released result in an outer query.")

@@ -208,9 +208,7 @@ class Analyser:
         return RowsResult(rows, outputs)
 
     def _intersect(self, node: exp.SetOperation, left: RowsResult, right: RowsResult, distinct: bool) -> RowsResult:
-        raise unsupported(
-            f"{type(node).__name__.upper()} of private rows", "Use [NOT] EXISTS correlated on the unit id."
-        )
+        raise unsupported(f"{type(node).__name__.upper()} of private rows", "Use [NOT] EXISTS correlated on the unit id.")
 
     def _distinct_unit(self, node: exp.Expr) -> Refusal:
         return Refusal(
@@ -365,11 +363,7 @@ class Analyser:
             policy = self.context.find(schema, name)
             if policy is not None:
                 rows, columns = scan_table(policy, self.context, self.counter)
-                names = (
-                    tuple(ident(c) for c in node.args["alias"].args.get("columns") or ())
-                    if node.args.get("alias")
-                    else ()
-                )
+                names = tuple(ident(c) for c in node.args["alias"].args.get("columns") or ()) if node.args.get("alias") else ()
                 return self._renamed(replace(item, rows=rows, columns=columns), names)
         if isinstance(node, exp.Subquery):
             if node.meta.get("dpproxy_measured"):
@@ -413,11 +407,7 @@ class Analyser:
         parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
         for part in parts:
             part = part.unnest()
-            if (
-                isinstance(part, exp.EQ)
-                and isinstance(part.this, exp.Column)
-                and isinstance(part.expression, exp.Column)
-            ):
+            if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Column):
                 try:
                     found.append(binder.bind(part, scope))
                 except Refusal:
@@ -481,14 +471,10 @@ class _JoinState:
         if left.private and right.private:
             raise unsupported("FULL JOIN of private tables", "Use LEFT JOIN, or UNION ALL of two LEFT JOINs.")
         if left.private:
-            self.parts = [
-                replace(joins.join_left(left, right, on, self.analyser.context, self.analyser.counter), padded=True)
-            ]
+            self.parts = [replace(joins.join_left(left, right, on, self.analyser.context, self.analyser.counter), padded=True)]
             self._null_out([alias])
         elif right.private:
-            self.parts = [
-                replace(joins.join_left(right, left, on, self.analyser.context, self.analyser.counter), padded=True)
-            ]
+            self.parts = [replace(joins.join_left(right, left, on, self.analyser.context, self.analyser.counter), padded=True)]
             self._null_out([s.alias for s in self.sources[:-1]])
         else:
             raise unsupported("FULL JOIN of public tables below private rows", "Join them in an outer query.")

@@ -47,14 +47,9 @@ if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
 
 
-def finish_select(
-    planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env
-) -> Result:
+def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> Result:
     """The result of a SELECT whose FROM and WHERE are bound to `rows`."""
-    if any(
-        select.args.get(k)
-        for k in ("laterals", "connect", "match", "pivots", "cluster", "sort", "qualify", "into", "locks")
-    ):
+    if any(select.args.get(k) for k in ("laterals", "connect", "match", "pivots", "cluster", "sort", "qualify", "into", "locks")):
         raise unsupported("this clause")
     hooks = QueryHooks(planner, analyser, env, rows, aggregates=True)
     aggregated = bool(select.args.get("group")) or _has_aggregates(select)
@@ -167,9 +162,7 @@ def _fixes_unit(keys: Sequence[Expr], rows: Rows) -> bool:
 # --- per-unit preparation
 
 
-def _prepared(
-    planner: Planner, select: exp.Select, rows: Rows, scope: Scope, hooks: QueryHooks, keys: list[Expr]
-) -> RowsResult:
+def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, hooks: QueryHooks, keys: list[Expr]) -> RowsResult:
     """GROUP BY that includes the unit (or over public rows): one relation of groups, then projections over it."""
     items = [(output_name(n), hooks._binder.bind(n.unalias(), scope)) for n in select.expressions]
     having = select.args.get("having")
@@ -220,9 +213,7 @@ def _dependent(exprs: list[Expr], aggs: list[tuple[Column, Agg]], keys: list[Col
 def computed(planner: Planner, name: str, expr: Expr) -> Column:
     """A column for the value of an expression, with all that is known of it."""
     known = facts(expr)
-    return Column(
-        planner.counter.column(), name, expr.type, known.bound, known.grid, known.taint, known.constant, known.nullable
-    )
+    return Column(planner.counter.column(), name, expr.type, known.bound, known.grid, known.taint, known.constant, known.nullable)
 
 
 def lift_aggregates(
@@ -326,9 +317,7 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
     conditions = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
     kept = frozenset(i for i in rows.determinants if i in known)
-    return RowsResult(
-        replace(rows, node=node, one=one, conditions=conditions, determinants=kept, tables=()), result.columns
-    )
+    return RowsResult(replace(rows, node=node, one=one, conditions=conditions, determinants=kept, tables=()), result.columns)
 
 
 def refuse_rows(planner: Planner, node: exp.Expr) -> Refusal:

@@ -19,9 +19,7 @@ from dpproxy.policy.catalog import CatalogColumn, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS
 
-MAX_SERIES = (
-    1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
-)
+MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
 
 
 def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:
@@ -93,9 +91,7 @@ def canonical_key(table: TableName, column: str, context: Context) -> tuple[Tabl
     return table, column
 
 
-def _column(
-    table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColumn, scan: int, counter: Counter
-) -> Column:
+def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColumn, scan: int, counter: Counter) -> Column:
     role = policy.role if policy is not None else ColumnRole.PLAIN
     if table.unit is not None and not table.unit.steps and entry.name == table.unit.column:
         role = ColumnRole.UNIT

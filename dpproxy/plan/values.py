@@ -36,8 +36,7 @@ def values_item(planner: Planner, analyser: Analyser, node: exp.Values) -> Item:
     alias = node.args.get("alias")
     names = [ident(c) for c in alias.args.get("columns") or ()] if alias is not None else []
     columns = tuple(
-        Column(planner.counter.column(), names[i] if i < len(names) else f"column{i + 1}", t)
-        for i, t in enumerate(types)
+        Column(planner.counter.column(), names[i] if i < len(names) else f"column{i + 1}", t) for i, t in enumerate(types)
     )
     bound = tuple(tuple(coerce(e, t) for e, t in zip(row, types, strict=True)) for row in rows)
     return Item(ident(alias.this) if alias is not None else "", Rows(Values(columns, bound)), columns, node)

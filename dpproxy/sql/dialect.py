@@ -41,7 +41,8 @@ def ident(node: exp.Expr | None) -> str:
     if node is None:
         return ""
     if isinstance(node, exp.Identifier):
-        return node.this if node.args.get("quoted") else node.this.lower()
+        text = str(node.this)
+        return text if node.args.get("quoted") else text.lower()
     return node.name
 
 

@@ -110,8 +110,7 @@ class Engine(ABC):
 
     def case(self, expr: Case, names: Names) -> str:
         body = " ".join(
-            f"WHEN {self.expr(test, names)} THEN {self.as_type(result, expr.type, names)}"
-            for test, result in expr.whens
+            f"WHEN {self.expr(test, names)} THEN {self.as_type(result, expr.type, names)}" for test, result in expr.whens
         )
         default = f" ELSE {self.as_type(expr.default, expr.type, names)}" if expr.default is not None else ""
         return f"(CASE {body}{default} END)"
@@ -123,8 +122,7 @@ class Engine(ABC):
 
     def order(self, order: tuple[tuple[Expr, bool, bool], ...], names: Names) -> str:
         terms = (
-            f"{self.expr(e, names)} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
-            for e, desc, first in order
+            f"{self.expr(e, names)} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}" for e, desc, first in order
         )
         return ", ".join(terms)
 

@@ -148,6 +148,10 @@ class DuckDB(Engine):
         scale = f"CAST(1e{int(self.expr(args[1], names))} AS DOUBLE)"
         return f"(trunc({value} * {scale}) / {scale})"
 
+    def _op_square(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, "DOUBLE")
+        return f"({value} * {value})"
+
     def _op_sign(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return f"CAST(sign({self.number(args[0], names, 'DOUBLE')}) AS BIGINT)"
 

@@ -1,0 +1,115 @@
+"""How one statement's epsilon is divided over the columns it measures, and which noise they get.
+
+Knows: how much each column's noise weighs in each output. Must not know: data, SQL. Any division is sound: the parts add up
+to the whole, in integers. Floats only decide which division; it is deterministic, and depends on the plan alone.
+
+An output's error is a function of several columns' noise (AVG: a centred sum and a count). To first order its variance
+is the sum over columns of (weight / share)**2 for Laplace noise and weight**2 / share for Gaussian noise, where weight
+is the relative error that the column's noise would bring at the whole budget. The division minimises the largest
+output error, by multiplicative weights over outputs (Arora, Hazan, Kale 2012): for fixed importances the best shares
+are proportional to a root of the weighted squares (Lagrange), then outputs that are worse off gain importance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dpproxy.plan.calibration import MechanismName, rho_for
+from dpproxy.policy.model import MICRO
+
+Weights = tuple[tuple[float, ...], ...]
+"""weights[output][column] >= 0: relative standard error of the output by the column's noise, were the column alone."""
+
+ROUNDS = 200
+STEPS = 1000
+"""Shares are rounded to thousandths, so that plans are stable and readable; the error changes by less than 1 %."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """`parts` of the whole, positive integers that add up to it; `error`: the largest output error, in the unit of the
+    weights, relative to a column alone with the whole."""
+
+    parts: tuple[int, ...]
+    error: float
+
+
+def allocate(weights: Sequence[Sequence[float]], whole: int, mechanism: MechanismName = "laplace") -> Allocation:
+    """Divide `whole` (micro-epsilon, or any integer measure of rho for Gaussian noise) over the columns of `weights`.
+
+    Columns that no output uses get the least share. Raises ValueError when `whole` is less than one a column, or
+    there is no column.
+    """
+    return _allocate(tuple(tuple(map(float, row)) for row in weights), whole, mechanism)
+
+
+@lru_cache(maxsize=1024)
+def _allocate(weights: Weights, whole: int, mechanism: MechanismName) -> Allocation:
+    columns = len(weights[0]) if weights else 0
+    if not columns or whole < columns or any(len(row) != columns for row in weights):
+        raise ValueError("a whole of at least one for each column, and rows of equal length")
+    shares = _minimax(weights, mechanism)
+    steps = [max(1, round(share * STEPS)) for share in shares]
+    total = sum(steps)
+    parts = [max(1, whole * step // total) for step in steps]
+    largest = max(range(columns), key=parts.__getitem__)
+    parts[largest] += whole - sum(parts)
+    return Allocation(tuple(parts), max(_error(row, [p / whole for p in parts], mechanism) for row in weights))
+
+
+def _error(row: Sequence[float], shares: Sequence[float], mechanism: MechanismName) -> float:
+    power = 2 if mechanism == "laplace" else 1
+    return math.sqrt(math.fsum(w * w / s**power for w, s in zip(row, shares, strict=True)))
+
+
+def _minimax(weights: Weights, mechanism: MechanismName) -> list[float]:
+    """Shares that (nearly) minimise the largest error; the best found is kept."""
+    importance = [1.0] * len(weights)
+    best, least = _shares(weights, importance, mechanism), math.inf
+    for k in range(ROUNDS):
+        shares = _shares(weights, importance, mechanism)
+        errors = [_error(row, shares, mechanism) for row in weights]
+        worst = max(errors)
+        if worst < least:
+            best, least = shares, worst
+        if worst == 0:
+            break
+        rate = 2.0 / math.sqrt(1 + k / 10)
+        importance = [i * math.exp(rate * (e / worst - 1)) for i, e in zip(importance, errors, strict=True)]
+    return best
+
+
+def _shares(weights: Weights, importance: Sequence[float], mechanism: MechanismName) -> list[float]:
+    """For fixed importances: minimise sum_i a_i / s_i**2 (or a_i / s_i) with sum_i s_i = 1: s_i ~ a_i**(1/3) (1/2)."""
+    root = 1 / 3 if mechanism == "laplace" else 1 / 2
+    loads = [
+        math.fsum(i * row[c] ** 2 for i, row in zip(importance, weights, strict=True)) ** root for c in range(len(weights[0]))
+    ]
+    total = math.fsum(loads)
+    if total == 0:
+        return [1 / len(loads)] * len(loads)
+    floor = total / STEPS  # an unused column still has to be divided by something
+    return [max(load, floor) / math.fsum(max(x, floor) for x in loads) for load in loads]
+
+
+def deviations(weights: Sequence[Sequence[float]], l0: int, epsilon_micro: int, delta_atto: int) -> tuple[float, float]:
+    """Largest output error under Laplace and under Gaussian noise of the same (epsilon, delta).
+
+    `weights` as in `allocate`, for noise of standard deviation 1 a column. Laplace: sqrt 2 * l0 / epsilon; Gaussian:
+    sqrt(l0 / (2 rho)), infinite when delta is 0 or so small that no rho is proven.
+    """
+    laplace = math.sqrt(2) * l0 * MICRO / epsilon_micro * allocate(weights, epsilon_micro).error
+    try:
+        rho = float(rho_for(epsilon_micro, delta_atto))
+    except ValueError:
+        return laplace, math.inf
+    return laplace, math.sqrt(l0 / (2 * rho)) * allocate(weights, epsilon_micro, "gaussian").error
+
+
+def better(weights: Sequence[Sequence[float]], l0: int, epsilon_micro: int, delta_atto: int) -> MechanismName:
+    """`mechanism: auto`: the noise with the smaller largest error for the same charge; Laplace when equal."""
+    laplace, gaussian = deviations(weights, l0, epsilon_micro, delta_atto)
+    return "gaussian" if gaussian < laplace else "laplace"
