@@ -15,9 +15,10 @@ from pathlib import Path
 import duckdb
 
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.plan.engines import literal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend, Role
-from dpproxy.session.planning import Planner, literal, planner_for
+from dpproxy.session.planning import Planner, planner_for
 
 ROWS = 10_000_000
 UNITS = 500_000
@@ -105,9 +106,7 @@ def planning(policy: Path) -> None:
     cold = sorted(plan(constant) for constant in range(100, 300))
     cached = statistics.median(plan(200) for _ in range(1000))
     print("planning: three tables joined, grouped by two keys, milliseconds\nfirst\tmedian\tp99\tcached")
-    print(
-        f"{first * 1e3:.1f}\t{statistics.median(cold) * 1e3:.2f}\t{cold[-2] * 1e3:.2f}\t{cached * 1e3:.3f}", flush=True
-    )
+    print(f"{first * 1e3:.1f}\t{statistics.median(cold) * 1e3:.2f}\t{cold[-2] * 1e3:.2f}\t{cached * 1e3:.3f}", flush=True)
 
 
 def aggregate(work: Path, rounds: int) -> None:
