@@ -41,7 +41,7 @@ BEGIN
   FOR f IN
     SELECT oid FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND (
       proname ~ '^lo_' OR proname IN ('loread', 'lowrite')            -- storage nothing bounds
-      OR proname ~ '^pg_(try_)?advisory'                              -- a channel between sessions
+      OR proname ~ '^pg_(try_)?advisory_(xact_)?lock'                 -- a channel between sessions; unlocking is none
       OR proname IN ('pg_notify', 'pg_export_snapshot', 'pg_logical_emit_message')
       OR proname IN ('pg_cancel_backend', 'pg_terminate_backend'))    -- another analyst's session
   LOOP

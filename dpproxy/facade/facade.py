@@ -53,9 +53,7 @@ class Applied:
 class Facade:
     """One embedded PostgreSQL with a database per dataset. `await start(state)`, `apply(...)`, `stop()`."""
 
-    def __init__(
-        self, *, folder: str | Path | None = None, connections: int = 520, public_cap: int = PUBLIC_CAP
-    ) -> None:
+    def __init__(self, *, folder: str | Path | None = None, connections: int = 520, public_cap: int = PUBLIC_CAP) -> None:
         """`folder`: the bin folder of an installed PostgreSQL instead of the wheel's."""
         self._folder = folder
         self._connections = connections

@@ -200,7 +200,10 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 
 @pytest.fixture(autouse=True)
-def open_gate(stage: Stage) -> None:
+def open_gate(request: pytest.FixtureRequest) -> None:
+    if "stage" not in request.fixturenames:
+        return
+    stage: Stage = request.getfixturevalue("stage")
     stage.engine.gate.set()
     stage.engine.started.clear()
     stage.engine.failure = None

@@ -1,0 +1,123 @@
+"""psql 18 as people use it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+Psql = Callable[..., subprocess.CompletedProcess[str]]
+BY_REGION = "SELECT region, count(*) FROM people GROUP BY region ORDER BY region"
+LINES = ["east|250", "north|250", "south|250", "west|250"]
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return done.stdout.splitlines()
+
+
+def test_an_answer_with_its_price(psql: Psql) -> None:
+    done = psql(BY_REGION + ";")
+    assert lines(done) == LINES
+    assert "NOTICE:  charged epsilon 1000; role analyst has epsilon" in done.stderr
+
+
+def test_the_d_family(psql: Psql) -> None:
+    assert "public|people|table|postgres" in lines(psql("\\dt"))
+    described = psql("\\d people").stdout
+    assert "id|integer||not null|" in described
+    assert "email" not in described
+    assert "Foreign-key constraints" in psql("\\t off\n\\d visits").stdout
+    for command in ("\\d", "\\dn", "\\l", "\\du", "\\df", "\\d+ people", "\\dp people", "\\dT", "\\conninfo"):
+        done = psql(command)
+        assert done.returncode == 0
+        assert "ERROR" not in done.stderr, done.stderr
+
+
+def test_refusals_point_at_their_place(psql: Psql) -> None:
+    done = psql("SELECT 1\nFROM people;")
+    assert "ERROR:  answers are aggregates over many persons" in done.stderr
+    assert "LINE 1: SELECT 1\n" in done.stderr
+    assert "HINT:" in done.stderr
+    assert 'column "email" does not exist' in psql("SELECT count(email) FROM people;").stderr
+
+
+def test_explain_spends_nothing(psql: Psql) -> None:
+    spent = "SELECT epsilon_spent FROM dpproxy.budget;"
+    before = lines(psql(spent))
+    done = psql(f"EXPLAIN {BY_REGION};")
+    assert "charge epsilon=1000" in done.stdout
+    assert lines(psql(spent)) == before
+
+
+def test_fetch_count(psql: Psql) -> None:
+    assert lines(psql(f"\\set FETCH_COUNT 3\n{BY_REGION};")) == LINES
+
+
+def test_bind(psql: Psql) -> None:
+    sql = "SELECT region, count(*) FROM people WHERE income < $1 AND region >= $2 GROUP BY region ORDER BY 1"
+    assert lines(psql(f"{sql} \\bind 5000 a \\g")) == LINES
+    done = psql(f"{sql} \\parse one\n\\bind_named one 5000 a \\g\n\\bind_named one 5000 a \\g\n\\close_prepared one")
+    assert lines(done) == LINES * 2
+
+
+def test_pipeline(psql: Psql) -> None:
+    script = f"\\startpipeline\nSELECT 1 \\bind \\sendpipeline\n{BY_REGION} \\bind \\sendpipeline\nSELECT 2 \\bind "
+    assert lines(psql(script + "\\sendpipeline\n\\endpipeline")) == ["1", *LINES, "2"]
+
+
+def test_copy(psql: Psql) -> None:
+    assert lines(psql(f"\\copy ({BY_REGION}) to stdout csv")) == [line.replace("|", ",") for line in LINES]
+    assert lines(psql(f"COPY ({BY_REGION}) TO STDOUT;")) == [line.replace("|", "\t") for line in LINES]
+
+
+def test_gexec_gset_and_watch(psql: Psql) -> None:
+    assert lines(psql("SELECT 'SELECT count(*) FROM people' \\gexec")) == ["1000"]
+    assert lines(psql("SELECT count(*) AS n FROM people \\gset\n\\echo :n")) == ["1000"]
+    assert lines(psql(f"{BY_REGION} LIMIT 1 \\watch c=2 i=0.1")).count(LINES[0]) == 2
+    assert lines(psql(f"{BY_REGION} \\gdesc")) == ["region|text", "count|bigint"]
+
+
+def test_cursors_and_transactions(psql: Psql) -> None:
+    script = f"BEGIN; DECLARE c SCROLL CURSOR FOR {BY_REGION};\nFETCH 2 FROM c;\nFETCH BACKWARD 1 FROM c;\nCOMMIT;"
+    assert lines(psql(script)) == [LINES[0], LINES[1], LINES[0]]
+    script = "BEGIN;\nSELECT * FROM people;\nSELECT count(*) FROM people;\nROLLBACK;\nSELECT count(*) FROM people;"
+    done = psql(script)
+    assert "current transaction is aborted" in done.stderr
+    assert lines(done) == ["1000"]
+
+
+def test_temp_table_as(psql: Psql) -> None:
+    script = f"CREATE TEMP TABLE t AS {BY_REGION};\nSELECT sum(count) FROM t;"
+    assert lines(psql(script)) == ["1000"]
+
+
+def test_virtual_tables(psql: Psql) -> None:
+    assert lines(psql("SELECT role, scope, epsilon_limit FROM dpproxy.budget;")) == ["analyst|role|100000000"]
+    assert "people|region|plain|text|||east, north, south, west|" in lines(psql("TABLE dpproxy.policy;"))
+    assert "visits|private|3|3|" in lines(psql("SELECT * FROM dpproxy.tables;"))
+    assert "f" in psql(f"{BY_REGION}; SELECT reused FROM dpproxy.answers LIMIT 1;").stdout
+    assert not [line for line in lines(psql("TABLE dpproxy.policy;")) if "email" in line]
+
+
+def test_public_tables_are_plain(psql: Psql) -> None:
+    assert lines(psql("SELECT * FROM shops ORDER BY id;")) == ["1|Łódź|2001-01-01", "2|b's|", "3|c|2003-03-03"]
+    joined = "SELECT s.name, count(*) FROM visits v JOIN shops s ON s.id = v.shop GROUP BY s.name ORDER BY s.id;"
+    assert psql(joined.replace(" ORDER BY s.id", "")).returncode == 0
+
+
+def test_settings(psql: Psql) -> None:
+    script = f"SET dpproxy.epsilon = 500;\nSHOW dpproxy.epsilon;\n{BY_REGION};\nRESET dpproxy.epsilon;\nSHOW dpproxy.epsilon;"
+    done = psql(script)
+    assert lines(done) == ["500", *LINES, "1000"]
+    assert "charged epsilon 500;" in done.stderr
+    assert "NOTICE" not in psql(f"SET dpproxy.notices = off;\n{BY_REGION};").stderr
+    for wrong in ("nonsense", "-1", "1e9", "NaN"):
+        assert "ERROR" in psql(f"SET dpproxy.epsilon = '{wrong}';\n{BY_REGION};").stderr
+
+
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM people", "SELECT lo_create(1)", "CREATE TABLE x (y int)", "PREPARE p AS TABLE people"]
+)
+def test_nothing_else_is_allowed(psql: Psql, sql: str) -> None:
+    assert "ERROR" in psql(f"{sql};").stderr

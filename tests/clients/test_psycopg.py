@@ -1,0 +1,205 @@
+"""psycopg 3: text and binary, server-side cursors, pipelines, prepared statements, cancel."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+
+import psycopg
+import pytest
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+from .conftest import REGIONS, Town
+
+BY_REGION = "SELECT region, count(*) AS n FROM people GROUP BY region ORDER BY region"
+
+
+@pytest.fixture
+def connection(town: Town) -> Iterator[Connection]:
+    with psycopg.connect(town.dsn, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_results(connection: Connection, binary: bool) -> None:
+    cursor = connection.execute(BY_REGION, binary=binary)
+    assert cursor.fetchall() == REGIONS
+    assert [(c.name, c.type_code) for c in cursor.description or ()] == [("region", 25), ("n", 20)]
+    assert cursor.statusmessage == "SELECT 4"
+    row = connection.execute("SELECT avg(income) AS a, sum(income) AS s, count(*) / 3.0 AS q FROM people", binary=binary)
+    average, total, quotient = row.fetchone() or ()
+    assert isinstance(average, Decimal)
+    assert abs(average - 2450) < 1
+    assert abs(total - 2_450_000) < 1000
+    assert round(quotient, 2) == Decimal("333.33")
+
+
+PARAMETERS = [
+    ("income < %s", 2500, 500),
+    ("income < %s", 2500.0, 500),
+    ("income < %s", Decimal("2500.00"), 500),
+    ("height >= %s", 175.0, 500),
+    ("height >= %s", 175, 500),
+    ("region = %s", "east", 250),
+    ("region = %s", 'it\'s \\ "odd" é', 0),
+    ("region = ANY(%s)", ["east", "west"], 500),
+    ("member = %s", True, 500),
+    ("born < %s", dt.date(1950, 1, 21), 1),
+    ("joined < %s", dt.datetime(2020, 1, 2), 3),
+    ("income < %s", None, 0),
+]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize(("where", "value", "expected"), PARAMETERS)
+def test_parameters(connection: Connection, where: str, value: object, expected: int, binary: bool) -> None:
+    condition = where.replace("%s", "%b" if binary and value is not None and not isinstance(value, str) else "%s")
+    cursor = connection.execute(f"SELECT count(*) FROM people WHERE {condition}", (value,))
+    (count,) = cursor.fetchone() or (None,)
+    assert abs(count - expected) <= 1
+
+
+def test_a_parameter_above_the_measurement(connection: Connection) -> None:
+    sql = "SELECT region, count(*) + %s AS n, %s::uuid AS u FROM people GROUP BY region HAVING count(*) > %s ORDER BY 1"
+    given = uuid.uuid4()
+    assert connection.execute(sql, (10, given, 5)).fetchone() == ("east", 260, given)
+
+
+def test_prepared_statements_pay_at_each_execution(connection: Connection) -> None:
+    def spent() -> Decimal:
+        (value,) = connection.execute("SELECT epsilon_spent FROM dpproxy.budget").fetchone() or (None,)
+        return Decimal(value)
+
+    before = spent()
+    for _ in range(8):
+        assert connection.execute(BY_REGION, prepare=True).fetchall() == REGIONS
+    assert 0 < spent() - before <= 8000
+
+
+def test_transactions(connection: Connection) -> None:
+    with connection.transaction():
+        connection.execute("SET LOCAL dpproxy.epsilon = 700")
+        assert connection.execute("SHOW dpproxy.epsilon").fetchone() == ("700",)
+        assert connection.execute(BY_REGION).fetchall() == REGIONS
+        with pytest.raises(psycopg.errors.UndefinedColumn), connection.transaction():
+            connection.execute("SELECT nope FROM people")
+        assert connection.execute(BY_REGION).fetchall() == REGIONS
+        with pytest.raises(psycopg.Error), connection.transaction():
+            connection.execute("SELECT * FROM people")
+        assert connection.execute(BY_REGION).fetchall() == REGIONS
+    assert connection.execute("SHOW dpproxy.epsilon").fetchone() == ("1000",)
+
+
+def test_the_status_is_told(connection: Connection) -> None:
+    connection.autocommit = False
+    connection.execute(BY_REGION)
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+    with pytest.raises(psycopg.Error):
+        connection.execute("SELECT * FROM people")
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        connection.execute(BY_REGION)
+    connection.rollback()
+    assert connection.execute(BY_REGION).fetchall() == REGIONS
+
+
+@pytest.mark.parametrize("parameters", [(), (5000,)])
+def test_server_side_cursors(connection: Connection, parameters: tuple[int, ...]) -> None:
+    sql = BY_REGION.replace("GROUP", "WHERE income < %s GROUP") if parameters else BY_REGION
+    with connection.transaction(), connection.cursor("named") as cursor:
+        cursor.itersize = 2
+        cursor.execute(sql, parameters)
+        assert list(cursor) == REGIONS
+
+
+def test_pipeline(connection: Connection) -> None:
+    with connection.pipeline():
+        one = connection.execute("SELECT 1")
+        two = connection.execute(BY_REGION)
+        three = connection.execute("SELECT name FROM shops WHERE id = %s", (2,))
+    assert (one.fetchone(), two.fetchall(), three.fetchone()) == ((1,), REGIONS, ("b's",))
+    with pytest.raises(psycopg.errors.UndefinedColumn), connection.pipeline():
+        [connection.execute(sql) for sql in ("SELECT 1", "SELECT nope FROM people", BY_REGION)]
+    assert connection.execute(BY_REGION).fetchall() == REGIONS
+
+
+def test_copy_out(connection: Connection) -> None:
+    with connection.cursor() as cursor, cursor.copy(f"COPY ({BY_REGION}) TO STDOUT") as copy:
+        assert list(copy.rows()) == [(region, str(n)) for region, n in REGIONS]
+
+
+def test_copy_into_a_temp_table(connection: Connection) -> None:
+    connection.execute("CREATE TEMP TABLE mine (x int)")
+    with connection.cursor() as cursor, cursor.copy("COPY mine FROM STDIN") as copy:
+        for i in range(5):
+            copy.write_row((i,))
+    assert connection.execute("SELECT count(*) FROM mine").fetchone() == (5,)
+    assert connection.execute(BY_REGION).fetchall() == REGIONS
+
+
+def test_executemany_and_row_factories(connection: Connection) -> None:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        sql = "SELECT count(*) AS n FROM people WHERE region = %s"
+        cursor.executemany(sql, [("east",), ("west",)], returning=True)
+        assert cursor.fetchone() == {"n": 250}
+        cursor.nextset()
+        assert cursor.fetchone() == {"n": 250}
+
+
+def test_notices_reach_the_client(connection: Connection) -> None:
+    heard: list[str] = []
+    connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    connection.execute(BY_REGION)
+    assert len(heard) == 1
+    assert heard[0].startswith("charged epsilon 1000;")
+
+
+def test_errors_are_classes(connection: Connection) -> None:
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        connection.execute("SELECT * FROM nowhere")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        connection.execute("SELECT 1/0")
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+        connection.execute("SELECT count(*) FROM people WHERE id = %s::int", ("five",))
+
+
+def test_budget_of_a_poor_role(town: Town) -> None:
+    with psycopg.connect(town.dsn.replace("user=ada", "user=poor"), autocommit=True) as poor:
+        poor.execute("SELECT count(*) FROM people")
+        with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
+            poor.execute("SELECT count(*) FROM people WHERE member")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            poor.execute("SELECT * FROM shops")
+        with pytest.raises(psycopg.Error):
+            poor.execute("SELECT count(*) FROM visits")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            poor.execute("CREATE TEMP TABLE t (x int)")
+        assert poor.execute("SELECT epsilon_spent FROM dpproxy.budget").fetchone() == (Decimal("0.6"),)
+
+
+def test_cancel(connection: Connection) -> None:
+    timer = threading.Timer(0.3, connection.cancel)
+    timer.start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute("SELECT pg_sleep(30)")
+    assert connection.execute(BY_REGION).fetchall() == REGIONS
+
+
+def test_many_sessions_at_once(town: Town) -> None:
+    found: list[object] = []
+
+    def work() -> None:
+        with psycopg.connect(town.dsn, autocommit=True) as mine:
+            for _ in range(3):
+                found.append(mine.execute(BY_REGION).fetchall())
+
+    threads = [threading.Thread(target=work) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [REGIONS] * 30
