@@ -13,10 +13,10 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import moments
+from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Agg, Column, Expr, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.decimals import decimal
 from dpproxy.plan.measure import BasisSpec, grid_of
 from dpproxy.sql.types import FLOATS, NUMBERS
 
