@@ -72,13 +72,18 @@ class Store(Protocol):
         ...
 
     def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
-        """The bodies of the charges with these ids, by id."""
+        """The bodies of the charges with these ids, by id; outside a transaction, to keep those short. `append`
+        fails for an id that was added since."""
         ...
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None: ...
 
     def commit(self) -> None:
         """Durable when it returns."""
+        ...
+
+    def settle(self) -> None:
+        """Every row that could be read is durable when it returns; outside a transaction."""
         ...
 
     def rollback(self) -> None: ...
@@ -275,8 +280,9 @@ class Journal:
             log.error("the ledger's store did not recover: %s", error)
 
     def _transact(self, chain: str, jobs: list[_Job]) -> list[Any]:
-        tx = self._caught_up(chain)
-        tx.charges.update(self._stored(chain, [job.id for job in jobs if job.id is not None]))
+        charges = self._stored(chain, [job.id for job in jobs if job.id is not None])
+        tx, seen = self._caught_up(chain), self._books.get(chain)
+        tx.charges.update(charges)
         outcomes = [_outcome(job, tx) for job in jobs]
         if tx.rows:
             last = tx.rows[-1]
@@ -285,6 +291,8 @@ class Journal:
             self._store.commit()
         else:
             self._store.rollback()
+            if seen is None or seen.sequence < tx.book.sequence:
+                self._store.settle()  # never remember what a failing server could still forget
         self._books[chain], self._digests[chain] = tx.book, tx.digest
         return outcomes
 

@@ -4,6 +4,11 @@ Knows: asyncpg, tables, row locks. Must not know: what entries mean. One chain p
 dataset's head row, so charges to one dataset are serial (they must be: each is checked against all before it) and
 datasets do not wait for each other. Each proxy batches what waits (`journal`), so the lock is taken once per commit.
 
+The lock is not held while the disk works: a charge's transaction commits with synchronous_commit off, which ends it
+at once, and a second, synchronous one (`settle`) then waits until the log is on disk at least that far. Concurrent
+proxies' waits share one flush of the server. Nothing is acknowledged or remembered before it; what builds on a charge
+comes after it in the log, so a crash forgets both or neither.
+
 A proxy that dies releases its lock with its connection; one that hangs is cut off by the server after
 LOCK_SECONDS. A commit whose acknowledgement is lost is asked for again by the charges' ids, after the lock has been
 taken anew, that is, after the server has ended the old transaction one way or the other.
@@ -31,7 +36,7 @@ LOCK_SECONDS = 20  # longer than any commit, shorter than an analyst's patience
 
 _SETTINGS = {
     "application_name": "dpproxy ledger",
-    "synchronous_commit": "on",  # whatever the server's default: a commit is durable when it returns
+    "synchronous_commit": "on",  # whatever the server's default; `begin` takes it back for one transaction
     "lock_timeout": f"{LOCK_SECONDS}s",
     "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",
     "search_path": "dpproxy_ledger",
@@ -61,6 +66,8 @@ UPDATE head SET sequence = $6, hash = $7, seal = $8 WHERE chain = $1
 """
 _ROWS = "SELECT sequence, body, hash FROM entries WHERE chain = $1 AND sequence > $2 ORDER BY sequence LIMIT $3"
 _PAGE = 5000
+_FLUSH = "SELECT pg_logical_emit_message(true, 'dpproxy', '')"
+"""The least transaction that has something to flush: an empty message in the log, which nobody reads."""
 
 T = TypeVar("T")
 
@@ -102,7 +109,7 @@ class PostgresStore:
         return self._do(self._begin(self._db, chain))
 
     async def _begin(self, db: asyncpg.Connection[Any], chain: str) -> Head:
-        await db.execute("BEGIN")
+        await db.execute("BEGIN; SET LOCAL synchronous_commit = off")
         row = await db.fetchrow(_LOCK_HEAD, chain)
         if row is None:
             await db.execute("INSERT INTO head VALUES ($1, 0, $2) ON CONFLICT DO NOTHING", chain, Head().hash)
@@ -129,6 +136,10 @@ class PostgresStore:
     def commit(self) -> None:
         if self._do(self._db.execute("COMMIT")) != "COMMIT":  # a failed transaction answers ROLLBACK
             raise StoreError("the ledger's PostgreSQL rolled the transaction back")
+        self.settle()
+
+    def settle(self) -> None:
+        self._do(self._db.execute(_FLUSH))
 
     def rollback(self) -> None:
         self._do(self._db.execute("ROLLBACK"))

@@ -188,6 +188,9 @@ class SqliteStore:
         with contextlib.suppress(OSError):  # the charge is durable; an anchor that lags only detects less
             self._anchor.write(self._head)
 
+    def settle(self) -> None:
+        """Nobody else writes, and our own commits are durable."""
+
     def rollback(self) -> None:
         with self._store_errors():
             self._db.execute("ROLLBACK")
