@@ -12,20 +12,20 @@ from functools import reduce
 from operator import add, ge
 
 from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss
-from dpproxy.plan.calibration import rho_for
-from dpproxy.plan.calibration import threshold as least_threshold
+from dpproxy.plan import calibration
 from dpproxy.plan.loss import ZERO, Loss
-from dpproxy.plan.model import Basis, Measurement, Selection
+from dpproxy.plan.model import Basis, Measurement, Selection, Threshold
 from dpproxy.policy.model import MICRO
 
 MAP_ROUNDING = 1 + Fraction(1, 2**40)
-"""A library states its loss as a double rounded up; the exact rational is held against the charge without this."""
+"""A library states its loss as a double rounded up; it must be the formula's, and that is held against the charge."""
 
 
 def check(measurement: Measurement, noise: Noise) -> None:
     """Raises MechanismError unless each part is charged at least what it costs, and the whole at least its parts."""
     for basis in measurement.bases:
         _check_basis(basis, measurement.l0, noise)
+    _check_gaussians(measurement)
     for selection in measurement.selections:
         _check_selection(selection, measurement)
     _check_threshold(measurement)
@@ -37,21 +37,29 @@ def check(measurement: Measurement, noise: Noise) -> None:
 
 
 def _check_basis(basis: Basis, l0: int, noise: Noise) -> None:
-    charged = _charged(basis)
     by_formula = exact_loss(basis.mechanism, basis.scale, l0, basis.linf)
     by_source = noise.loss(basis.mechanism, basis.scale, l0, basis.linf)
-    if by_formula > charged or by_source > charged * MAP_ROUNDING or not _curves_cover(basis, l0):
+    short = basis.mechanism == "laplace" and by_formula > Fraction(basis.loss.epsilon, MICRO)
+    if short or by_source > by_formula * MAP_ROUNDING or not _curves_cover(basis, l0):
         raise MechanismError("a charge is smaller than the loss of its noise")
 
 
-def _charged(basis: Basis) -> Fraction:
-    """Epsilon (Laplace) or rho (Gaussian) that the basis' basic charge allows."""
-    if basis.mechanism == "laplace":
-        return Fraction(basis.loss.epsilon, MICRO)
+def _check_gaussians(measurement: Measurement) -> None:
+    """Gaussian columns are one mechanism: their rhos add up to one rho, and that has the (epsilon, delta) they share.
+
+    The single column's share of epsilon is a label: taken alone it would not be a proven reading.
+    """
+    columns = [b for b in measurement.bases if b.mechanism == "gaussian"]
+    if not columns:
+        return
+    epsilon, delta = sum(b.loss.epsilon for b in columns), sum(b.loss.conversion for b in columns)
+    rho = sum((exact_loss("gaussian", b.scale, measurement.l0, b.linf) for b in columns), Fraction(0))
     try:
-        return rho_for(basis.loss.epsilon, basis.loss.conversion)
+        allowed = calibration.rho_for(epsilon, delta)
     except ValueError:
         raise MechanismError("the charge of Gaussian noise needs an epsilon and a delta") from None
+    if rho > allowed:
+        raise MechanismError("a charge is smaller than the loss of its noise")
 
 
 def _curves_cover(basis: Basis, l0: int) -> bool:
@@ -92,9 +100,17 @@ def _check_threshold(measurement: Measurement) -> None:
             raise MechanismError("undeclared keys need a threshold")
         return
     units = measurement.bases[threshold.basis]
-    least = least_threshold(units.scale, measurement.l0, threshold.delta, threshold.min_units, units.mechanism)
-    if threshold.tau < least:
+    if threshold.tau < _least_tau(threshold, units, measurement.l0):
         raise MechanismError("a threshold is lower than its delta allows")
+
+
+def _least_tau(threshold: Threshold, units: Basis, l0: int) -> int:
+    if threshold.reach is None:
+        return calibration.threshold(units.scale, l0, threshold.delta, threshold.min_units, units.mechanism)
+    _, reach = calibration.truncated_threshold(units.scale, l0, threshold.delta, threshold.min_units)
+    if units.mechanism != "laplace" or threshold.reach < reach:
+        raise MechanismError("a threshold with less noise than its delta allows")
+    return threshold.min_units + threshold.reach
 
 
 def _covers(charge: Loss, cost: Loss) -> bool:

@@ -18,8 +18,8 @@ from dpproxy.mechanisms import charges, select
 from dpproxy.mechanisms.charges import draw_epsilon
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.groups import positions
-from dpproxy.mechanisms.noise import MechanismError, Noise, saturate
-from dpproxy.plan.model import Basis, Measurement, Selection
+from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
+from dpproxy.plan.model import Measurement, Selection
 from dpproxy.policy.model import MICRO
 
 
@@ -34,7 +34,7 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
         raise MechanismError("the backend's answer has another number of tables than the plan")
     table = tables[0]
     columns = _bases(measurement, table)
-    noisy = [_noised(b, c, noise) for b, c in zip(measurement.bases, columns, strict=True)]
+    noisy = [_noised(measurement, i, values, noise) for i, values in enumerate(columns)]
     kept = _kept(measurement, table.num_rows, columns, noisy)
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
     values = [v[kept] for v in noisy]
@@ -60,9 +60,12 @@ def int64(column: pa.ChunkedArray) -> Int64:
     return np.asarray(column.to_numpy(), dtype=np.int64)
 
 
-def _noised(basis: Basis, values: Int64, noise: Noise) -> Int64:
-    draw = noise.laplace if basis.mechanism == "laplace" else noise.gaussian
-    noisy = draw(basis.scale, saturate(values))
+def _noised(measurement: Measurement, index: int, values: Int64, noise: Noise) -> Int64:
+    basis, threshold = measurement.bases[index], measurement.threshold
+    if threshold is not None and threshold.basis == index and threshold.reach is not None:
+        noisy = truncated(noise, basis.scale, values, threshold.reach)
+    else:
+        noisy = (noise.laplace if basis.mechanism == "laplace" else noise.gaussian)(basis.scale, saturate(values))
     if noisy.dtype != np.int64 or noisy.shape != values.shape:
         raise MechanismError("a source of noise returned another shape")
     return noisy

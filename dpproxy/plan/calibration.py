@@ -214,8 +214,8 @@ def truncated_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: in
     possible probability of release for every n, up to rounding k.) Groups of fewer than min_units units are dropped,
     which is the same on n - (min_units - 1), of sensitivity 1 too. Over l0 groups both amounts add up.
 
-    `reach` is k and tau = min_units + k. At epsilon' = 0.1 and delta' = 1e-6: 109 units instead of 132; at 0.01,
-    853 instead of 1313. Raises ValueError for amounts that are not positive.
+    `reach` is k and tau = min_units + k. At epsilon' = 0.1 and delta' = 1e-6: 110 units instead of 133; at 0.01,
+    853 instead of 1314. Raises ValueError for amounts that are not positive.
     """
     if l0 < 1 or delta_atto < 1 or min_units < 1:
         raise ValueError("l0, delta and min_units must be positive")

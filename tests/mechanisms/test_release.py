@@ -191,3 +191,68 @@ def test_ratio_of_neighbours_by_enumeration(kit: SimpleNamespace) -> None:
         assert max(ratios) <= bound * (1 + 1e-9)
         assert max(ratios) == pytest.approx(bound, rel=1e-6)
         assert min(ratios) == pytest.approx(1 / bound, rel=1e-6)
+
+
+def held(kit: SimpleNamespace, reach_more: int = 0, min_units: int = 3, delta: int = 10**16) -> object:
+    """Undeclared keys whose units get noise within +-reach."""
+    units = kit.laplace_basis(1, l0=2)
+    tau, reach = calibration.truncated_threshold(units.scale, 2, delta, min_units)
+    threshold = Threshold(0, tau + reach_more, min_units, delta, reach + reach_more)
+    return kit.measurement(units, kit.laplace_basis(9, l0=2), keys=1, l0=2, threshold=threshold)
+
+
+def test_noise_within_reach_has_the_truncated_law(kit: SimpleNamespace) -> None:
+    m = held(kit)
+    reach, cells, scale = m.threshold.reach, 100_000, float(m.bases[0].scale)
+    released = release(m, kit.exact([np.arange(cells)], [[1000] * cells, [0] * cells]), OwnNoise())
+    moved = released.values[0] - 1000
+    assert np.abs(moved).max() <= reach
+    inside = sum(kit.laplace_pmf(scale, x) for x in range(-reach, reach + 1))
+    assert kit.p_value(moved, lambda x: kit.laplace_pmf(scale, x) / inside if abs(x) <= reach else 0.0, 50) > 1e-9
+    assert np.abs(released.values[1]).max() > reach  # the other columns' noise is not held
+
+
+def test_a_lone_group_within_reach_appears_with_probability_delta(kit: SimpleNamespace) -> None:
+    m, tries = held(kit), 200_000
+    shown = release(m, kit.exact([np.arange(tries)], [[3] * tries, [7] * tries]), OwnNoise()).rows / tries
+    wanted = 0.01 / 2
+    assert wanted / np.e < shown < wanted + 5 * (wanted / tries) ** 0.5
+
+
+def test_dice_move_groups_within_reach_too(kit: SimpleNamespace) -> None:
+    m = held(kit)
+    tau, reach = m.threshold.tau, m.threshold.reach
+    exact = kit.exact([["low", "high"]], [[tau - 1, tau + 9], [5, 6]])
+    for by in (-reach, 0, 1, reach):
+        released = release(m, exact, kit.Dice(by))
+        assert released.values[0].tolist() == [n + by for n in (tau - 1, tau + 9) if n + by >= tau]
+    with pytest.raises(MechanismError, match="reach"):
+        release(m, exact, kit.Dice(reach + 1))
+
+
+def test_too_little_reach_is_refused(kit: SimpleNamespace) -> None:
+    m = held(kit)
+    release(held(kit, reach_more=5), kit.exact([["a"]], [[50], [1]]), OwnNoise())  # more noise than needed is fine
+    t = m.threshold
+    gauss = kit.measurement(kit.gaussian_basis(1, l0=2), keys=1, l0=2, threshold=t)
+    for fault in (
+        replace(m, threshold=replace(t, reach=t.reach - 1, tau=t.tau - 1)),
+        replace(m, threshold=replace(t, tau=t.tau - 1)),
+        replace(m, threshold=replace(t, reach=t.reach + 1)),  # tau has to follow
+        replace(m, threshold=replace(t, delta=t.delta // 2)),
+        gauss,
+    ):
+        with pytest.raises(MechanismError, match=r"threshold"):
+            release(fault, Exact(()), OwnNoise())
+
+
+def test_gaussian_columns_share_one_rho(kit: SimpleNamespace) -> None:
+    """Two columns at half of rho each are within (epsilon, delta) together, though not column by column."""
+    epsilon, delta, l0 = 10**6, 10**12, 3
+    rho = calibration.rho_for(epsilon, delta)
+    sigma = calibration.gaussian_sigma(l0, 5, rho / 2)
+    basis = replace(kit.gaussian_basis(5, l0), scale=sigma, loss=Loss.gaussian(l0, 5, sigma, epsilon // 2, delta // 2))
+    release(kit.measurement(basis, basis, l0=l0), kit.exact([], [[1], [2]]), DefaultNoise())
+    for bases in ((basis,), (basis, basis, replace(basis, loss=replace(basis.loss, epsilon=0, delta=0, conversion=0)))):
+        with pytest.raises(MechanismError, match="charge"):
+            release(kit.measurement(*bases, l0=l0), Exact(()), DefaultNoise())

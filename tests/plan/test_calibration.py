@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -21,6 +22,7 @@ from dpproxy.plan.calibration import (
     rho_for,
     tail_point,
     threshold,
+    truncated_threshold,
 )
 from dpproxy.plan.rigorous import (
     exp_bounds,
@@ -182,3 +184,58 @@ def test_rounding_keeps_the_side() -> None:
         assert round_down(x) <= x <= round_up(x) < x * (1 + Fraction(1, 2**38))
         assert 2 ** floor_log2(x) <= x < 2 ** (floor_log2(x) + 1)
     assert round_up(Fraction(8)) == round_down(Fraction(8)) == 8
+
+
+def truncated_law(n: int, scale: float, reach: int) -> dict[int | None, float]:
+    """What a group of n units shows: its noisy units when above `reach`, else nothing (None). By definition."""
+    if n == 0:
+        return {None: 1.0}
+    weights = {x: math.exp(-abs(x) / scale) for x in range(-reach, reach + 1)}
+    total, law = math.fsum(weights.values()), {None: 0.0}
+    for x, w in weights.items():
+        shown = n + x if n + x > reach else None
+        law[shown] = law.get(shown, 0.0) + w / total
+    return law
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(2), Fraction(10), Fraction(321, 10)])
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_truncated_threshold_by_enumeration(scale: Fraction, delta: float) -> None:
+    """(1/scale, delta)-DP for every n and n + 1, both ways, over all sets of outcomes; and not with reach - 1."""
+    tau, reach = truncated_threshold(scale, 1, round(delta * ATTO), 1)
+    assert tau == 1 + reach
+
+    def worst(reach: int) -> float:
+        e = math.exp(1 / float(scale)) * (1 + 1e-12)
+        laws = [truncated_law(n, float(scale), reach) for n in range(2 * reach + 4)]
+        return max(
+            math.fsum(max(0.0, p - e * other.get(shown, 0.0)) for shown, p in one.items())
+            for low, high in itertools.pairwise(laws)
+            for one, other in ((low, high), (high, low))
+        )
+
+    assert worst(reach) <= delta * (1 + 1e-6)
+    assert reach == 1 or worst(reach - 1) > delta
+
+
+def test_truncated_threshold_is_the_lowest() -> None:
+    """Against the best possible probability of release, pi(n + 1) = min(e**eps pi(n) + delta, 1 - e**-eps (1 - pi(n) -
+    delta), 1) (Desfontaines et al. 2022, theorem 1): half is reached at the same n but for rounding."""
+    for scale, delta in [(10, 1e-6), (100, 1e-6), (1, 1e-8)]:
+        epsilon, pi, n = 1 / scale, 0.0, 0
+        while pi < 0.5:
+            pi, n = min(math.exp(epsilon) * pi + delta, 1 - math.exp(-epsilon) * (1 - pi - delta), 1), n + 1
+        tau, _ = truncated_threshold(Fraction(scale), 1, round(delta * ATTO), 1)
+        assert n <= tau <= n + 1
+        assert tau <= threshold(Fraction(scale), 1, round(delta * ATTO), 1)
+    assert truncated_threshold(Fraction(10), 1, ATTO // 10**6, 1)[0] == 110
+    assert truncated_threshold(Fraction(100), 1, ATTO // 10**6, 1)[0] == 853
+    assert threshold(Fraction(100), 1, ATTO // 10**6, 1) == 1314
+
+
+def test_truncated_threshold_of_many_groups_and_least_units() -> None:
+    assert truncated_threshold(Fraction(10), 5, ATTO // 10**6, 1) == truncated_threshold(Fraction(10), 1, ATTO // 10**6 // 5, 1)
+    tau, reach = truncated_threshold(Fraction(10), 5, ATTO // 10**6, 20)
+    assert tau == 20 + reach
+    with pytest.raises(ValueError, match="positive"):
+        truncated_threshold(Fraction(1), 0, 1, 1)
