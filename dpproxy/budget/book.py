@@ -37,33 +37,39 @@ AccountKey = tuple[str, Scope, str]
 
 
 @dataclass(frozen=True)
-class Spending:
-    """What one account spent, and was granted beyond its limit, since `start` of a window."""
+class Opening:
+    """A window of one account: its `start`, the account's total then, and what was granted beyond the limit since."""
 
     start: dt.datetime
-    loss: Loss = ZERO
+    total: Loss = ZERO
     granted_epsilon: int = 0
     granted_delta: int = 0
 
 
 @dataclass(frozen=True)
 class Account:
-    """`windows[i]` is for the window WINDOWS[i]. Lifetime sums are by basic composition."""
+    """`total` is of all time: a charge is one addition, whatever windows there are; a window's spending is the total
+    since its opening. `openings[i]` is for WINDOWS[i], as of `day`."""
 
-    windows: tuple[Spending, ...] = tuple(Spending(windows.EPOCH) for _ in windows.WINDOWS)
-    epsilon: int = 0
-    delta: int = 0
+    total: Loss = ZERO
     charges: int = 0
+    day: dt.date | None = None
+    openings: tuple[Opening, ...] = tuple(Opening(windows.EPOCH) for _ in windows.WINDOWS)
+
+    def on(self, at: dt.datetime) -> Account:
+        """The same account with the windows that hold `at`."""
+        day = at.astimezone(dt.UTC).date()
+        if day == self.day:
+            return self
+        pairs = zip(self.openings, _starts(day), strict=True)
+        openings = tuple(o if o.start == start else Opening(start, self.total) for o, start in pairs)
+        return replace(self, day=day, openings=openings)
 
 
 @lru_cache(maxsize=256)
-def _starts_of_day(day: dt.date) -> tuple[dt.datetime, ...]:
+def _starts(day: dt.date) -> tuple[dt.datetime, ...]:
     at = dt.datetime.combine(day, dt.time(), dt.UTC)
     return tuple(windows.start(w, at) for w in windows.WINDOWS)
-
-
-def _starts(at: dt.datetime) -> tuple[dt.datetime, ...]:
-    return _starts_of_day(at.astimezone(dt.UTC).date())
 
 
 class Book:
@@ -132,22 +138,16 @@ class Book:
 
     def _position(self, key: AccountKey, limit: Limit, at: dt.datetime) -> tuple[Loss, Limit]:
         """What counts as spent in the current window, and the limit with grants; nothing but grants if exhausted."""
-        spending = self._spending(key, limit.window, at)
+        account = self._accounts.get(key, Account()).on(at)
+        opening = account.openings[windows.WINDOWS.index(limit.window)]
         base = replace(limit, epsilon=0, delta=0, conversion=None) if self._is_exhausted(limit.window, at) else limit
-        return spending.loss, base.plus(spending.granted_epsilon, spending.granted_delta)
-
-    def _spending(self, key: AccountKey, window: Window, at: dt.datetime) -> Spending:
-        begin = windows.start(window, at)
-        account = self._accounts.get(key, Account())
-        spending = account.windows[windows.WINDOWS.index(window)]
-        return spending if spending.start == begin else Spending(begin)
+        return account.total.since(opening.total), base.plus(opening.granted_epsilon, opening.granted_delta)
 
     def _is_exhausted(self, window: Window, at: dt.datetime) -> bool:
         return self._exhausted is not None and windows.start(window, self._exhausted) == windows.start(window, at)
 
-    def apply(self, sequence: int, entry: Entry, horizon: dt.datetime | None = None) -> None:
-        """Take up the next entry. `horizon`: the record's last time, when many old entries are taken up: windows
-        that are over by then are not summed. Raises LedgerCorrupt when the entry cannot follow."""
+    def apply(self, sequence: int, entry: Entry) -> None:
+        """Take up the next entry. Raises LedgerCorrupt when it cannot follow."""
         if sequence != self.sequence + 1 or isinstance(entry, Opened) != (sequence == 1):
             raise LedgerCorrupt("the ledger's entries are not in sequence")
         if not isinstance(entry, Opened):
@@ -157,7 +157,7 @@ class Book:
         self.sequence = sequence
         match entry:
             case Charge():
-                self._charge(entry, horizon)
+                self._charge(entry)
             case Grant():
                 self._grant(entry)
             case Exhausted():
@@ -165,37 +165,32 @@ class Book:
             case Opened() | ClockWord():
                 pass
 
-    def _charge(self, charge: Charge, horizon: dt.datetime | None) -> None:
-        starts = _starts(charge.at)
-        current = [horizon is None or a == b for a, b in zip(starts, _starts(horizon or charge.at), strict=True)]
-        for scope, name, loss in (
+    def _charge(self, charge: Charge) -> None:
+        losses: tuple[tuple[Scope, str, Loss], ...] = (
             ("dataset", charge.dataset, charge.dataset_loss),
             ("role", charge.role, charge.loss),
             ("user", charge.user, charge.loss),
-        ):
-            key: AccountKey = (charge.dataset, scope, name)  # type: ignore[assignment]
-            account = self._accounts.get(key, Account())
-            spendings = tuple(
-                (_spend(s, start, loss) if now else s) for s, start, now in zip(account.windows, starts, current, strict=True)
-            )
-            self._accounts[key] = Account(
-                spendings, account.epsilon + loss.epsilon, account.delta + loss.delta, account.charges + 1
-            )
+        )
+        for scope, name, loss in losses:
+            key = (charge.dataset, scope, name)
+            account = self._accounts.get(key, Account()).on(charge.at)
+            self._accounts[key] = Account(account.total + loss, account.charges + 1, account.day, account.openings)
 
     def _grant(self, grant: Grant) -> None:
-        key: AccountKey = (grant.dataset, grant.scope, grant.name)
-        account = self._accounts.get(key, Account())
-        spendings = []
-        for s, start in zip(account.windows, _starts(grant.at), strict=True):
-            s = s if s.start == start else Spending(start)
-            more = (s.granted_epsilon + grant.epsilon, s.granted_delta + grant.delta)
-            spendings.append(Spending(start, s.loss, *more))
-        self._accounts[key] = replace(account, windows=tuple(spendings))
+        key = (grant.dataset, grant.scope, grant.name)
+        account = self._accounts.get(key, Account()).on(grant.at)
+        openings = tuple(
+            Opening(o.start, o.total, o.granted_epsilon + grant.epsilon, o.granted_delta + grant.delta) for o in account.openings
+        )
+        self._accounts[key] = replace(account, openings=openings)
 
     def _exhaust(self, entry: Exhausted) -> None:
+        """Spending begins anew beside a limit of nothing: only what is granted from now on counts."""
         self._exhausted = entry.at
-        empty = tuple(Spending(start) for start in _starts(entry.at))
-        self._accounts = {k: replace(a, windows=empty) for k, a in self._accounts.items()}
+        for key, account in self._accounts.items():
+            account = account.on(entry.at)
+            openings = tuple(Opening(o.start, account.total) for o in account.openings)
+            self._accounts[key] = replace(account, openings=openings)
 
     def standing(self, key: AccountKey, limit: Limit, at: dt.datetime) -> Standing:
         """Where an account stands at `at`, or at the record's time if that is later."""
@@ -212,14 +207,8 @@ class Book:
             limit.epsilon if exhausted else effective_epsilon(spent, bound),
             limit.delta if exhausted else spent.failure,
             *left,
-            account.epsilon,
-            account.delta,
+            account.total.epsilon,
+            account.total.delta,
             account.charges,
             windows.end(limit.window, at),
         )
-
-
-def _spend(spending: Spending, start: dt.datetime, loss: Loss) -> Spending:
-    if spending.start != start:
-        return Spending(start, loss)
-    return replace(spending, loss=spending.loss + loss) if loss else spending

@@ -309,8 +309,7 @@ class Journal:
         book = known.copy() if known else Book(self._max_jump)
         digest = self._digests.get(chain, Head().hash)
         if head.sequence > book.sequence:
-            horizon = _horizon(self._store.rows(chain, head.sequence - 1))
-            digest = replay(book, digest, self._store.rows(chain, book.sequence), horizon)
+            digest = replay(book, digest, self._store.rows(chain, book.sequence))
         if (book.sequence, digest) != (head.sequence, head.hash):
             raise LedgerCorrupt("the ledger's entries and its head do not agree: entries were changed or lost")
         tx = Transaction(book, digest)
@@ -319,22 +318,14 @@ class Journal:
         return tx
 
 
-def replay(book: Book, digest: bytes, rows: Iterable[tuple[str, bytes]], horizon: dt.datetime | None = None) -> bytes:
+def replay(book: Book, digest: bytes, rows: Iterable[tuple[str, bytes]]) -> bytes:
     """Check rows against the chain and take them up. Returns the last hash. Raises LedgerCorrupt."""
     for body, stored in rows:
         digest = link(digest, body)
         if digest != stored:
             raise LedgerCorrupt(f"entry {book.sequence + 1} of the ledger was changed, or one before it was lost")
-        book.apply(*decode(body), horizon)
+        book.apply(*decode(body))
     return digest
-
-
-def _horizon(last: Iterable[tuple[str, bytes]]) -> dt.datetime | None:
-    """The time of the record's last entry; its hash is checked when its turn comes."""
-    for body, _ in last:
-        entry = decode(body)[1]
-        return None if isinstance(entry, Opened) else entry.at
-    return None
 
 
 def _start(future: Future[Any]) -> bool:

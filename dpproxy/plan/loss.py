@@ -34,7 +34,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from operator import add
+from operator import add, sub
 from statistics import NormalDist
 from typing import Any
 
@@ -96,6 +96,16 @@ class Loss:
             tuple(map(add, self.rdp, other.rdp)),
             tuple(map(add, self.gdp, other.gdp)),
             self.conversion + other.conversion,
+        )
+
+    def since(self, earlier: Loss) -> Loss:
+        """What was added after `earlier`, when this sum went on from there. Exact: losses are integers."""
+        return Loss(
+            self.epsilon - earlier.epsilon,
+            self.delta - earlier.delta,
+            tuple(map(sub, self.rdp, earlier.rdp)),
+            tuple(map(sub, self.gdp, earlier.gdp)),
+            self.conversion - earlier.conversion,
         )
 
     def __bool__(self) -> bool:
