@@ -40,7 +40,7 @@ _BROKEN = 512
 class Coin:
     """Heads with probability factor * e, e = exp(-x), or e / (1 + e) when `odds`; x > 0 rational, so p never is.
 
-    `factor` > 0 is for acceptance of proposals: factor * e <= 1.
+    `factor` > 0 is for acceptance of proposals: factor * e <= 1, and x may be 0 there.
     """
 
     x: Fraction

@@ -32,16 +32,13 @@ from dpproxy.plan.rigorous import ln_bounds
 UInt64 = npt.NDArray[np.uint64]
 
 MAX_SIZE = 2**40
-"""Points of a grid: proposal weights have 40 bits."""
-
-MAX_RUNS = 2**22
-"""Runs of a group: so many weights of 40 bits add up within 62."""
+"""Points of a grid: lengths of runs, times a factor of the weights, stay within 64 bits."""
 
 MAX_COUNT = 2**40
 """Counts are held here: beyond any table, and products with denominators stay within 64 bits."""
 
 MAX_DENOMINATOR = 2**20
-_WEIGHT_BITS = 40
+_WEIGHT_BITS = 40  # of proposals: tails that round up to 1 are then proposed next to never
 _FAR = 2**12  # runs whose weight is below 2**-4096 of the best are all alike to a proposal; their coin is exact still
 
 
@@ -189,19 +186,47 @@ def mode(data: Counts, size: int, per_unit: int, epsilon: Fraction, entropy: Ent
     return choose(mode_runs(data, size), epsilon / per_unit, entropy)
 
 
+def top(scores: Int64, k: int, eta: Fraction, absent: int | None = None, entropy: Entropy = os.urandom) -> Int64:
+    """Positions of (nearly) the k highest scores, highest first, each chosen by the exponential mechanism from the rest.
+
+    Undeclared keys: `absent` is the score of "no further one" (`calibration.top_threshold`); when that is chosen the list
+    ends. Each choice costs eta * (most that one unit raises any score), whatever the number of groups a unit reaches.
+    """
+    here = np.arange(scores.size, dtype=np.int64)
+    if absent is not None:
+        scores, here = np.r_[scores, absent].astype(np.int64), np.r_[here, -1].astype(np.int64)
+    found: list[int] = []
+    while len(found) < k and here.size:
+        zeros, ones = np.zeros_like(here), np.ones_like(here)
+        at = int(choose(Runs(zeros, np.arange(here.size), ones, scores.max() - scores, 1), eta, entropy)[0])
+        if here[at] < 0:
+            break
+        found.append(int(here[at]))
+        scores, here = np.delete(scores, at), np.delete(here, at)
+    return np.array(found, dtype=np.int64)
+
+
 def choose(runs: Runs, eta: Fraction, entropy: Entropy = os.urandom) -> Int64:
     """One grid point for each group, P(point) ~ exp(-eta * gap of its run)."""
-    weight, top = proposals(runs, eta)
+    made = proposals(runs, eta)
     firsts = np.searchsorted(runs.group, np.arange(runs.groups + 1))
     chosen = np.full(runs.groups, -1, dtype=np.int64)
     pending = np.arange(runs.groups)
     while pending.size:
-        proposed = _propose(weight, firsts, pending, entropy)
-        accepted = [toss(x, entropy) if (x := acceptance(runs, eta, weight, top, i)) else True for i in proposed.tolist()]
-        done = np.asarray(accepted, dtype=np.bool_)
-        chosen[pending[done]] = proposed[done]
-        pending = pending[~done]
+        proposed = _propose(made.weight, firsts, pending, entropy)
+        coins = (acceptance(runs, eta, made, run) for run in proposed.tolist())
+        accepted = np.array([coin is None or toss(coin, entropy) for coin in coins], dtype=np.bool_)
+        chosen[pending[accepted]] = proposed[accepted]
+        pending = pending[~accepted]
     return runs.start[chosen] + below(runs.length[chosen], entropy)
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """weight of a run >= length * exp(-eta * gap) * 2**shift of its group; weights are at most 2**40."""
+
+    weight: Int64
+    shift: Int64
 
 
 @lru_cache(maxsize=4096)
@@ -210,27 +235,25 @@ def _doublings(eta: Fraction) -> Fraction:
     return eta / ln_bounds(Fraction(2))[1]
 
 
-def proposals(runs: Runs, eta: Fraction) -> tuple[Int64, Int64]:
-    """(weight of each run, top of each group): weight >= length * exp(-eta * gap) * 2**(40 - top), at most 2**40."""
+def proposals(runs: Runs, eta: Fraction) -> Proposals:
+    """Integer weights, at most twice what they stand for, but for those that round up to 1."""
     kappa = min(_doublings(eta), Fraction(_FAR))
     gap = np.minimum(runs.gap, int(_FAR / kappa) + 1)
     halvings = gap * int(kappa * 2**48) >> 48  # at most (2**12 + 2**12) * 2**48: within 62 bits
-    bits = _bit_length(runs.length) - halvings
     firsts = np.searchsorted(runs.group, np.arange(runs.groups))
-    top = np.maximum.reduceat(bits, firsts)
-    shift = _WEIGHT_BITS - top[runs.group] - halvings
-    up, down = np.clip(shift, 0, 62), np.clip(-shift, 0, 62)
-    return np.where(shift >= 0, runs.length << up, -(-runs.length >> down)), top
+    top_bits = np.maximum.reduceat(_bit_length(runs.length) - halvings, firsts)
+    most = int(np.diff(np.r_[firsts, runs.group.size]).max(initial=1))  # weights of a group add up within 62 bits
+    shift = min(_WEIGHT_BITS, 62 - most.bit_length()) - top_bits
+    by = shift[runs.group] - halvings
+    weight = np.where(by >= 0, runs.length << np.clip(by, 0, 62), -(-runs.length >> np.clip(-by, 0, 62)))
+    return Proposals(weight, shift)
 
 
-def acceptance(runs: Runs, eta: Fraction, weight: Int64, top: Int64, run: int) -> Coin | None:
-    """The coin that brings a proposed run from its weight down to what it should have; None for certainty."""
-    gap = int(runs.gap[run])
-    if gap == 0:
-        return None  # its weight is exact: length << (40 - top)
-    shift = _WEIGHT_BITS - int(top[runs.group[run]])
-    factor = Fraction(int(runs.length[run])) * Fraction(2) ** shift / int(weight[run])
-    return Coin(eta * gap, factor=factor)
+def acceptance(runs: Runs, eta: Fraction, made: Proposals, run: int) -> Coin | None:
+    """The coin that brings a proposed run from its weight down to what it stands for; None for certainty."""
+    gap, shift = int(runs.gap[run]), int(made.shift[runs.group[run]])
+    factor = Fraction(int(runs.length[run])) * Fraction(2) ** shift / int(made.weight[run])
+    return None if gap == 0 and factor == 1 else Coin(eta * gap, factor=factor)
 
 
 def _bit_length(values: Int64) -> Int64:

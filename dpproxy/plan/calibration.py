@@ -245,3 +245,21 @@ def extreme_rank(size: int, per_unit: int, epsilon: Fraction) -> int:
     """
     wanted = (ln_bounds(Fraction(size))[1] + 3) * 2 * per_unit / epsilon
     return max(1, math.ceil(wanted))
+
+
+@lru_cache(maxsize=4096)
+def top_threshold(k: int, l0: int, per_unit: int, epsilon_micro: int, delta_atto: int, min_units: int) -> int:
+    """The score of "no further one" beside undeclared keys, for k choices of `epsilon_micro` each.
+
+    A choice is the exponential mechanism with eta = epsilon / per_unit on scores that a unit raises by at most per_unit
+    and never lowers. Groups of fewer than min_units units are dropped, so that groups in D and not in D' (one unit
+    less) have exactly min_units units and a score of at most s = min_units * per_unit; there are at most l0. One of
+    them is chosen with probability at most l0 exp(-eta (tau - s)) each time, in k times at most delta = k l0
+    exp(-eta (tau - s)). Given that none is, the choices are those among the groups common to both, k mechanisms of
+    epsilon each; and all l0 absent, every sequence of choices keeps at least 1 - delta of its probability, so that both
+    directions hold as in `threshold`. (The idea is Durfee & Rogers 2019, with a threshold that is a constant.)
+    """
+    if min(k, l0, per_unit, epsilon_micro, delta_atto, min_units) < 1:
+        raise ValueError("amounts must be positive")
+    log = ln_bounds(Fraction(ATTO * k * l0, min(delta_atto, ATTO // 2)))[1]
+    return min_units * per_unit + math.ceil(log * per_unit * MICRO / epsilon_micro)

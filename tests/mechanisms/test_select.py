@@ -17,7 +17,7 @@ from dpproxy.mechanisms import select
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.mechanisms.noise import MechanismError, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.calibration import extreme_rank
+from dpproxy.plan.calibration import ATTO, extreme_rank, top_threshold
 from dpproxy.plan.loss import Loss
 from dpproxy.plan.model import Measurement, Selection, Template, Threshold
 
@@ -131,19 +131,19 @@ def test_the_law_of_proposal_and_acceptance(eta: Fraction) -> None:
     data = counts([], *(rng.integers(0, 2**36, 40).tolist() for _ in range(5)), [7] * 1000 + [8] * 999, [0], [2**36 - 1])
     for fraction in FRACTIONS:
         runs = select.quantile_runs(data, 2**36, fraction, 3)
-        weight, top = select.proposals(runs, eta)
-        assert weight.min() > 0
-        assert weight.max() <= 2**40
+        made = select.proposals(runs, eta)
+        assert made.weight.min() > 0
+        assert made.weight.max() <= 2**40
         for i in range(runs.group.size):
-            coin = select.acceptance(runs, eta, weight, top, i)
+            coin = select.acceptance(runs, eta, made, i)
             p = Fraction(1) if coin is None else Fraction(coin.bits(120), 2**120)
             assert 0 <= p <= 1
             wanted = float(runs.length[i]) * math.exp(-min(float(eta) * int(runs.gap[i]), 700))
             if float(eta) * int(runs.gap[i]) < 40:
-                have = float(int(weight[i]) * p / Fraction(2) ** (40 - int(top[runs.group[i]])))
+                have = float(int(made.weight[i]) * p / Fraction(2) ** int(made.shift[runs.group[i]]))
                 assert have == pytest.approx(wanted, rel=1e-12)
             else:
-                assert p < Fraction(1, 10**6) or weight[i] < 2**10
+                assert p < Fraction(1, 10**6) or made.weight[i] < 2**10
 
 
 def test_acceptance_is_likely() -> None:
@@ -152,10 +152,10 @@ def test_acceptance_is_likely() -> None:
     data = counts(rng.normal(500, 80, 5000).astype(int).tolist())
     for eta in (Fraction(1, 1000), Fraction(1, 10), Fraction(5)):
         runs = select.quantile_runs(data, 10**6, Fraction(1, 2), 1)
-        weight, top = select.proposals(runs, eta)
-        coins = [select.acceptance(runs, eta, weight, top, i) for i in range(runs.group.size)]
+        made = select.proposals(runs, eta)
+        coins = [select.acceptance(runs, eta, made, i) for i in range(runs.group.size)]
         likely = [1.0 if c is None else c.bits(60) / 2**60 for c in coins]
-        assert np.average(likely, weights=weight) > 0.5
+        assert np.average(likely, weights=made.weight) > 0.5
 
 
 @pytest.mark.parametrize("fraction", [Fraction(1, 4), Fraction(1, 2), Fraction(0), None])
@@ -213,6 +213,76 @@ def test_below_is_uniform() -> None:
 def test_what_is_out_of_range_is_refused(size: int, fraction: Fraction) -> None:
     with pytest.raises(ValueError, match="range"):
         select.quantile(counts([1]), size, fraction, 1, Fraction(1))
+
+
+def sequences(scores: dict[str, int], k: int, eta: float, absent: int | None) -> dict[tuple[str, ...], float]:
+    """The exact law of `top` by definition: every list of keys, "" for the end."""
+    law: dict[tuple[str, ...], float] = {}
+
+    def extend(done: tuple[str, ...], p: float) -> None:
+        rest = {key: s for key, s in scores.items() if key not in done}
+        if absent is not None:
+            rest[""] = absent
+        if len(done) == k or not rest or (done and done[-1] == ""):
+            law[done] = law.get(done, 0.0) + p
+            return
+        weights = {key: math.exp(eta * (s - max(rest.values()))) for key, s in rest.items()}
+        for key, w in weights.items():
+            extend((*done, key), p * w / math.fsum(weights.values()))
+
+    extend((), 1.0)
+    return law
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_top_of_undeclared_keys_by_enumeration(k: int) -> None:
+    """A unit in two groups, at least 2 units a group: (k epsilon, delta)-DP both ways, over all sets of lists."""
+    epsilon, delta, min_units = 0.5, 1e-3, 2
+    absent = top_threshold(k, 2, 1, 500_000, ATTO // 1000, min_units)
+    bound = math.exp(k * epsilon) * (1 + 1e-12)
+    worst = 0.0
+    for others in itertools.product([0, 1, 2, 9, absent - 1, absent + 3], repeat=3):
+        for unit in ((1, 1, 0), (1, 0, 1), (1, 0, 0)):
+            with_unit = [a + b for a, b in zip(others, unit, strict=True)]
+            laws = [
+                sequences({f"key {i}": s for i, s in enumerate(d) if s >= min_units}, k, epsilon, absent)
+                for d in (others, with_unit)
+            ]
+            for one, two in (laws, laws[::-1]):
+                worst = max(worst, math.fsum(max(0.0, p - bound * two.get(o, 0.0)) for o, p in one.items()))
+    assert delta / 20 < worst <= delta
+
+
+@pytest.mark.parametrize("absent", [None, 9])
+def test_top_follows_its_law(absent: int | None) -> None:
+    scores, eta, copies = [7, 10, 3, 9], Fraction(1, 2), 2500
+    law = sequences({str(i): s for i, s in enumerate(scores)}, 2, float(eta), absent)
+    named = Counter(tuple(map(str, select.top(np.array(scores), 2, eta, absent, SEED))) for _ in range(copies))
+    merged: Counter[tuple[str, ...]] = Counter()
+    for names, p in law.items():
+        merged[tuple(n for n in names if n)] += p
+    assert set(named) <= set(merged)
+    order = sorted(merged)
+    seen, expected = [named[o] for o in order], [merged[o] * copies for o in order]
+    assert stats.chisquare(seen, expected).pvalue > 1e-4
+
+
+def test_top_of_a_clear_case() -> None:
+    scores = np.array([5, 10**6, 3 * 10**6, 2 * 10**6])
+    assert select.top(scores, 3, Fraction(1)).tolist() == [2, 3, 1]
+    assert select.top(scores, 9, Fraction(1), absent=5 * 10**5).tolist() == [2, 3, 1]
+    assert select.top(scores, 9, Fraction(1)).size == 4
+    assert select.top(scores[:0], 3, Fraction(1)).size == 0
+    assert select.top(scores[:0], 3, Fraction(1), absent=5).size == 0
+
+
+def test_many_runs_in_a_group_still_add_up() -> None:
+    """Weights get fewer bits, and nothing overflows."""
+    n = 2**22 + 5
+    flat = select.Runs(np.zeros(n, dtype=np.int64), np.arange(n), np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64), 1)
+    made = select.proposals(flat, Fraction(1))
+    assert 0 < sum(int(x) for x in made.weight[:10]) * n // 10 < 2**62
+    assert 0 <= int(select.choose(flat, Fraction(1), SEED)[0]) < n
 
 
 # ---- through the door
