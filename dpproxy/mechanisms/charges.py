@@ -96,7 +96,7 @@ def _check_threshold(measurement: Measurement) -> None:
     """Undeclared keys have a threshold on the distinct units, no lower than the noise on those units asks for."""
     threshold = measurement.threshold
     if threshold is None:
-        if not measurement.dense:
+        if measurement.keys and not measurement.dense:  # without keys there is one group, whatever the data
             raise MechanismError("undeclared keys need a threshold")
         return
     units = measurement.bases[threshold.basis]

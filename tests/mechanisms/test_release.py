@@ -98,6 +98,11 @@ def test_errors_say_nothing_about_data(kit: SimpleNamespace) -> None:
     assert len(texts) == 1
 
 
+def test_without_keys_there_is_one_group_and_no_threshold(kit: SimpleNamespace) -> None:
+    m = replace(kit.measurement(kit.laplace_basis()), dense=False)
+    assert release(m, kit.exact([], [[5]]), kit.Dice(1)).values[0].tolist() == [6]
+
+
 def undercharged(kit: SimpleNamespace) -> list[tuple[str, object]]:
     """Plans with one planted bug each, in the numbers alone."""
     basis, gauss = kit.laplace_basis(5, l0=3), kit.gaussian_basis(5, l0=3)
