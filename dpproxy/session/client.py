@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import struct
 from collections import deque
 from typing import Final, Protocol
 
@@ -29,9 +30,14 @@ from dpproxy.wire.protocol import ProtocolError
 QUEUE_LIMIT = 1 << 20  # bytes a client may have waiting behind a private statement before it is not read any more
 CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
 SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
-VERDICTS = 4096  # texts whose verdict a session's dataset remembers
+REMEMBERED = 4096  # texts of no concern that a dataset remembers
 LONG_TEXT = 4096  # bytes; longer texts are not remembered
 
+_LENGTH: Final = struct.Struct("!I").unpack_from
+_QUERY, _SYNC = b"QS"
+_TEXTS: Final = frozenset(b"QP")
+_EXTENDED: Final = frozenset(b"BDES")
+"""What a client of prepared statements sends, beside Parse."""
 _HARMLESS: Final = frozenset((b"S", b"E", b"D", b"H", b"d", b"c", b"f"))
 """Messages that never need the proxy: a portal of a private answer lives in the facade under the client's name."""
 
@@ -140,7 +146,41 @@ class ClientSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._busy:
             self._enqueue(data)
-            return
+        elif self._framer.pending or self.private or not self._glance(data):
+            self._look(data)
+
+    def _glance(self, data: bytes) -> bool:
+        """Pass on whole messages of the usual kinds that concern nobody, as fast as Python can; False: not such."""
+        position, size = 0, len(data)
+        queries = syncs = extended = 0
+        unconcerned = self.dataset.unconcerned
+        while size - position >= 5:
+            tag = data[position]
+            end = position + 1 + _LENGTH(data, position + 1)[0]
+            if end > size or end < position + 5:
+                return False
+            if tag in _TEXTS:
+                if data[position + 5 : end] not in unconcerned:
+                    return False
+            elif tag not in _EXTENDED:
+                return False
+            if tag == _SYNC:
+                syncs += 1
+                extended = 0
+            elif tag == _QUERY:
+                queries += 1
+                extended = 0
+            else:
+                extended += 1
+            position = end
+        if position != size or (queries and syncs):
+            return False
+        self.link.tracker.passed(queries, syncs, extended)
+        self.link.write(data)
+        return True
+
+    def _look(self, data: bytes) -> None:
+        """Message by message, up to the first that needs the proxy itself."""
         buffer, spans, error = self._framer.batch(data)
         tracker = self.link.tracker
         for i, (tag, start, end) in enumerate(spans):
@@ -173,17 +213,18 @@ class ClientSession(asyncio.Protocol):
         return True
 
     def mentions(self, text: bytes) -> bool:
-        """Whether a text holds a word for which it must be read. Remembered by text, for all sessions of a dataset."""
-        verdicts = self.dataset.verdicts
-        found = verdicts.get(text)
-        if found is None:
-            lower = text.lower()
-            found = any(word in lower for word in self.dataset.words)
-            if len(text) <= LONG_TEXT:
-                if len(verdicts) >= VERDICTS:
-                    verdicts.clear()
-                verdicts[text] = found
-        return found
+        """Whether a text holds a word for which it must be read. Those that do not are remembered, for all sessions."""
+        unconcerned = self.dataset.unconcerned
+        if text in unconcerned:
+            return False
+        lower = text.lower()
+        if any(word in lower for word in self.dataset.words):
+            return True
+        if len(text) <= LONG_TEXT:
+            if len(unconcerned) >= REMEMBERED:
+                unconcerned.clear()
+            unconcerned.add(text)
+        return False
 
     def _take_over(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
         self._busy = True

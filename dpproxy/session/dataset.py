@@ -15,7 +15,7 @@ from dpproxy.budget.accountant import Limit
 from dpproxy.budget.ledger import Ledger, Limits
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.plan.model import Dialect
-from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Budget, Policy, Role, User
 from dpproxy.session.planning import Planner
 
@@ -49,7 +49,7 @@ class Asker:
 @dataclass(frozen=True)
 class Dataset:
     """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely;
-    `verdicts` remembers which texts do."""
+    `unconcerned` remembers texts that do not. `withheld`: public tables too large for the facade."""
 
     policy: Policy
     catalog: Catalog
@@ -59,7 +59,8 @@ class Dataset:
     noise: Noise
     literal: Literal_
     words: tuple[bytes, ...]
-    verdicts: dict[bytes, bool] = field(default_factory=dict)
+    withheld: frozenset[TableName] = frozenset()
+    unconcerned: set[bytes] = field(default_factory=set)
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def limits(self, asker: Asker) -> Limits:

@@ -69,4 +69,5 @@ async def open_dataset(path: Path, facade: Facade, ledger: Ledger) -> Dataset:
         await backend.close()
         raise
     noise, words = DefaultNoise(), words_of(planner.names)
-    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words)
+    withheld = facade.withheld(loaded.policy.dataset)
+    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld)

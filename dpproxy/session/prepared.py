@@ -7,6 +7,7 @@ The outer query is executed in its place, with the same columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,6 +89,7 @@ async def fit(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, 
     """Plan, and parse the outer query under `internal_name` with the original's columns. Raises Refusal."""
     check_explain(statement)
     plan = planned(dataset, asker, statement, look)
+    check_withheld(plan, dataset)
     arrays = len(look.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[]) AS "QUERY PLAN"' if statement.kind == "explain" else plan.outer
     private = Private(statement, look, plan, internal_name, outer)
@@ -127,6 +129,17 @@ def check_explain(statement: Statement) -> None:
             position=statement.offset + 1,
             hint="Write EXPLAIN SELECT ... without ANALYZE and FORMAT.",
         )
+
+
+def check_withheld(plan: Plan, dataset: Dataset) -> None:
+    """A public table too large for the facade has no rows there: what the facade would answer is wrong. Raises Refusal."""
+    for table in dataset.withheld:
+        if re.search(rf'(?i)\b(from|join)\s+("?{re.escape(table.schema)}"?\.)?"?{re.escape(table.name)}"?(?![\w"])', plan.outer):
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED,
+                f"public table `{table}` is too large to be read outside of a query over private tables",
+                hint=f"Join `{table}` inside the aggregate, with the private rows.",
+            )
 
 
 async def _parse_outer(talk: Talk, private: Private, outer: str) -> tuple[Field, ...]:

@@ -68,6 +68,17 @@ class Tracker:
         elif tag in b"cf":
             self.copy_in = False
 
+    def passed(self, queries: int, syncs: int, extended: int) -> None:
+        """Several messages at once: queries or syncs, then `extended` messages behind them."""
+        if queries or syncs:
+            if syncs and self.copy_in:
+                return
+            self.outstanding += queries + syncs
+            self.sent = extended
+            self._query_last = queries > 0
+        else:
+            self.sent += extended
+
     # from the facade
 
     @property

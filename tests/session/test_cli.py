@@ -1,0 +1,102 @@
+"""The command line: what operators type, and how a proxy ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import psycopg
+import pytest
+
+from dpproxy.launch import launched
+from dpproxy.policy.password import parse_verifier
+
+POLICY = """
+version: 1
+dataset: town
+backend: { duckdb: town.duckdb }
+privacy_unit: { name: person, key: people.id }
+budget: { epsilon: 10, delta: 0, every: never }
+tables:
+  people: { unit: id, columns: { id: unit, region: { values: [east, west] } } }
+roles:
+  analyst: { budget: { epsilon: 5, delta: 0, every: year }, query: { epsilon: 0.5, max_epsilon: 1 } }
+users:
+  ada: { role: analyst, password: "VERIFIER" }
+"""
+
+
+def dpproxy(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("dpproxy")
+    return subprocess.run([program, *arguments], input=input, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "town.duckdb")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT i AS id, 'east' AS region FROM range(100) AS t(i)")
+    done = dpproxy("policy", "password", input="sesame\n")
+    assert parse_verifier(done.stdout.strip())
+    (tmp_path / "town.yaml").write_text(POLICY.replace("VERIFIER", done.stdout.strip()))
+    return tmp_path / "town.yaml"
+
+
+def test_a_life(policy: Path) -> None:
+    """Serve, ask, SIGTERM, look at the budget: charges are on the record, nothing is left running."""
+    state = policy.parent / "state"
+    with launched([policy], state) as proxy:
+        dsn = f"host={proxy.host} port={proxy.port} user=ada password=sesame dbname=town"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("SELECT count(*) FROM people")
+            home = Path((state / "facade.path").read_text())
+            proxy.process.send_signal(signal.SIGTERM)
+            assert proxy.process.wait(20) == 0
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("SELECT 1")
+    assert not (home / "data").exists()
+    assert not [p for p in Path("/proc").glob("[0-9]*/cwd") if os.path.realpath(p) == str(home / "data")]
+    assert not [line for line in proxy.said if "SELECT" in line or "sesame" in line]
+    done = dpproxy("budget", str(policy), "--state", str(state))
+    _, role, dataset = (line.split("\t") for line in done.stdout.splitlines())
+    assert role[:6] == ["role", "analyst", "year", "0.5", "5", "4.5"]
+    assert dataset[:6] == ["dataset", "town", "never", "0.5", "10", "9.5"]
+
+
+def test_policy_check(policy: Path) -> None:
+    done = dpproxy("policy", "check", str(policy))
+    assert (done.returncode, done.stdout) == (0, f"{policy}: ok\n")
+    policy.write_text(policy.read_text().replace("region", "nowhere").replace("version: 1", "version: 1\ntypo: 2"))
+    done = dpproxy("policy", "check", str(policy))
+    assert done.returncode == 1
+    assert f"{policy}:3:1: " in done.stderr
+
+
+def test_serving_refuses_what_does_not_fit(policy: Path) -> None:
+    policy.write_text(policy.read_text().replace("region:", "nowhere:"))
+    done = dpproxy("serve", str(policy), "--listen", "127.0.0.1:0", "--state", str(policy.parent / "state"))
+    assert done.returncode == 1
+    assert "town.yaml:8:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_unit_with_two_rows_stops_the_start(policy: Path) -> None:
+    with duckdb.connect(str(policy.parent / "town.duckdb")) as connection:
+        connection.execute("INSERT INTO people VALUES (7, 'west')")
+    done = dpproxy("serve", str(policy), "--listen", "127.0.0.1:0", "--state", str(policy.parent / "state"))
+    assert done.returncode == 1
+    assert "more than one row" in done.stderr
+
+
+def test_psql_and_schema() -> None:
+    assert "psql (PostgreSQL)" in dpproxy("psql", "--", "--version").stdout
+    assert '"$schema"' in dpproxy("policy", "schema").stdout
+
+
+def test_a_listen_address_is_read_before_anything_starts(policy: Path) -> None:
+    done = dpproxy("serve", str(policy), "--listen", "nonsense")
+    assert done.returncode == 1
+    assert done.stderr == "dpproxy: `nonsense` is not HOST:PORT\n"
