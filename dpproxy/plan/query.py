@@ -512,7 +512,7 @@ class _JoinState:
 
 
 def nulled(column: Column) -> Column:
-    """A column on the optional side of an outer join."""
+    """A column on the optional side of an outer join: NULL in the rows that ON did not match, so not constant either."""
     domain = column.domain
     if isinstance(domain, ValuesDomain):
         domain = domain if None in domain.values else ValuesDomain((*domain.values, None))
@@ -520,7 +520,7 @@ def nulled(column: Column) -> Column:
         domain = replace(domain, nulls=True)
     else:
         domain = None
-    return replace(column, nullable=True, domain=domain)
+    return replace(column, nullable=True, domain=domain, constant=False)
 
 
 def _columns(expr: Expr) -> tuple[Column, ...]:

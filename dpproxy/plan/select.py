@@ -174,7 +174,8 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     exprs = [e for _, e in items] + ([condition] if condition is not None else [])
     key_columns = [_key_column(planner, k) for k in keys]
     mapping = dict(zip(keys, key_columns, strict=True))
-    aggs, lifted = lift_aggregates(exprs, rows, planner, mapping)
+    constant = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
+    aggs, lifted = lift_aggregates(exprs, rows, planner, mapping, constant)
     extra = _dependent(lifted, aggs, key_columns)
     for column in extra:  # functionally dependent on the keys, as PostgreSQL has already checked
         keys.append(Ref(column.type, column))
@@ -217,9 +218,12 @@ def computed(planner: Planner, name: str, expr: Expr) -> Column:
 
 
 def lift_aggregates(
-    exprs: Sequence[Expr], rows: Rows, planner: Planner, keys: dict[Expr, Column] | None = None
+    exprs: Sequence[Expr], rows: Rows, planner: Planner, keys: dict[Expr, Column] | None = None, constant: bool = False
 ) -> tuple[list[tuple[Column, Agg]], list[Expr]]:
-    """Replace aggregate calls and key expressions by columns of an `Aggregate` relation."""
+    """Replace aggregate calls and key expressions by columns of an `Aggregate` relation.
+
+    `constant`: each unit has one group, so that the aggregates are the same in all rows of a unit.
+    """
     found: dict[Agg, Column] = {}
     keys = keys or {}
 
@@ -229,7 +233,7 @@ def lift_aggregates(
             return Ref(column.type, column)
         if isinstance(expr, Agg):
             if expr not in found:
-                found[expr] = _agg_column(planner, expr, rows)
+                found[expr] = _agg_column(planner, expr, rows, constant)
             return Ref(expr.type, found[expr])
         return rebuilt(expr, lift)
 
@@ -237,7 +241,7 @@ def lift_aggregates(
     return [(c, a) for a, c in found.items()], lifted
 
 
-def _agg_column(planner: Planner, agg: Agg, rows: Rows) -> Column:
+def _agg_column(planner: Planner, agg: Agg, rows: Rows, constant: bool) -> Column:
     """Bounds of one unit's aggregate from the row bound of the relation (PRIVACY.md: bounds flow through)."""
     known = facts(agg)
     bound = known.bound
@@ -251,7 +255,7 @@ def _agg_column(planner: Planner, agg: Agg, rows: Rows) -> Column:
             bound = iv.Interval(min(lo, Fraction(0)) * limit, max(hi, Fraction(0)) * limit)
     nullable = agg.name != "count"
     taint = Taint.NONE if agg.name in ("count",) else known.taint
-    return Column(planner.counter.column(), agg.name, agg.type, bound, known.grid, taint, rows.private, nullable)
+    return Column(planner.counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable)
 
 
 def rebuilt(expr: Expr, f: object) -> Expr:

@@ -194,12 +194,12 @@ class DuckDB(Engine):
         return self._ts_shift("-", args, names)
 
     def _ts_shift(self, sign: str, args: tuple[Expr, ...], names: Names) -> str:
-        ts = f"CAST({self.expr(args[0], names)} AS TIMESTAMP)"
+        ts = f"TRY_CAST({self.expr(args[0], names)} AS TIMESTAMP)"
         guard = f"{ts} BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31'"
         return f"(CASE WHEN {guard} THEN {ts} {sign} {self.expr(args[1], names)} END)"
 
     def _op_ts_diff(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        a, b = (f"CAST({self.expr(x, names)} AS TIMESTAMP)" for x in args)
+        a, b = (f"TRY_CAST({self.expr(x, names)} AS TIMESTAMP)" for x in args)
         guard = " AND ".join(f"{t} BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31'" for t in (a, b))
         return f"(CASE WHEN {guard} THEN {a} - {b} END)"
 
@@ -227,7 +227,7 @@ class DuckDB(Engine):
             return self.number(expr, names, "DOUBLE")
         times = ("date", "timestamp", "timestamptz")
         if expr.type in times and other.type in times and expr.type != other.type:
-            return f"CAST({text} AS TIMESTAMP)"
+            return f"TRY_CAST({text} AS TIMESTAMP)"
         return text
 
     def as_type(self, expr: Expr, type_: str, names: Names) -> str:
@@ -238,7 +238,7 @@ class DuckDB(Engine):
         if type_ in ("numeric", *FLOATS):
             return self.number(expr, names, "DOUBLE")
         if type_ in ("timestamp", "timestamptz"):
-            return f"CAST({self.expr(expr, names)} AS TIMESTAMP)"
+            return f"TRY_CAST({self.expr(expr, names)} AS TIMESTAMP)"
         if type_ in TEXTS and expr.type not in (*TEXTS, "unknown"):
             return self.cast(Cast(type_, expr), names)
         return self.expr(expr, names)
@@ -323,7 +323,8 @@ class DuckDB(Engine):
         return f"hash({', '.join(columns)})"
 
     def wide_sum(self, text: str) -> str:
-        return f"CAST(coalesce(least(greatest(sum({text}), {-LIMIT}), {LIMIT}), 0) AS BIGINT)"
+        # NULL out first: least and greatest skip NULLs, so that an empty sum would come out as -LIMIT
+        return f"CAST(least(greatest(coalesce(sum({text}), 0), {-LIMIT}), {LIMIT}) AS BIGINT)"
 
     def series(self, lo: int, hi: int, kind: str) -> str:
         numbers = f"range({lo}, {hi + 1}) AS s(n)"
