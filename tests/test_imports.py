@@ -86,10 +86,7 @@ def test_every_room_has_a_rank() -> None:
 
 def test_imports_point_down() -> None:
     complaints = [
-        f"{room}.{name}: {why}"
-        for room, name, tree in modules()
-        for module in imported(tree)
-        if (why := complaint(room, module))
+        f"{room}.{name}: {why}" for room, name, tree in modules() for module in imported(tree) if (why := complaint(room, module))
     ]
     assert complaints == []
 

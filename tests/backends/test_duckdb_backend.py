@@ -98,9 +98,7 @@ async def test_ranges_of_public_tables_only(backend: DuckDB) -> None:
 async def test_public_rows_keep_every_digit(backend: DuckDB) -> None:
     foo = (await backend.introspect()).tables[TableName("public", "foo")]
     rows = await backend.public_rows(foo, ["id", "Weird Name", "e", "l", "n", "o"], 10)
-    assert rows.to_pylist() == [
-        {"id": 1, "Weird Name": "victim", "e": str(2**100), "l": "3 days", "n": "x", "o": "[1, 2]"}
-    ]
+    assert rows.to_pylist() == [{"id": 1, "Weird Name": "victim", "e": str(2**100), "l": "3 days", "n": "x", "o": "[1, 2]"}]
 
 
 async def test_public_rows_are_capped(backend: DuckDB) -> None:
