@@ -10,6 +10,7 @@ comes out on standard output. With --exact the answers are compared with DuckDB'
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from exact import compare
+from exact import compare, generous
 
 from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
 
@@ -75,10 +76,11 @@ def main() -> int:
     policies = [POLICIES / f"{name}.yaml" for name in data_sets]
     say(f"starting a proxy over {', '.join(data_sets)}")
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="dpproxy-accept-") as state,
-            launched(policies, Path(state), env={"DPPROXY_CORPUS": str(corpus)}) as proxy,
-        ):
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpproxy-accept-")))
+            if options.exact:
+                policies = [generous(policy, folder) for policy in policies]
+            proxy = stack.enter_context(launched(policies, folder / "state", env={"DPPROXY_CORPUS": str(corpus)}))
             say(f"running {options.file.name} on {proxy.host}:{proxy.port}")
             status = compare(options, data_sets, proxy, corpus) if options.exact else run(options, data_sets, proxy)
             if proxy.process.poll() is not None:

@@ -1,9 +1,14 @@
-"""Exactness without noise: with epsilon 1e6 an answer must equal what DuckDB says to the same SQL.
+"""Exactness without noise: with an enormous epsilon an answer must equal what DuckDB says to the same SQL.
 
-Knows: the corpus file, both servers as a client. Must not know: plans. Silently wrong is worse than refused, so that
-every statement the proxy answers is compared, and only statements refused by the proxy, or that DuckDB itself cannot
-run, are left out. Rows are compared as multisets, numbers to `RELATIVE` (what noise of so large an epsilon may do,
-and the last digits of floating point), instants and dates as instants.
+Knows: the corpus file, both servers as a client, what EXPLAIN says of groups. Must not know: plans. Silently wrong is
+worse than refused, so every statement the proxy answers is compared; only those it refuses, or that DuckDB itself
+cannot run, are left out.
+
+Rows are compared as multisets, numbers to `RELATIVE`, instants and dates as instants. Two things differ by design and
+are no errors: declared groups are in the answer even when empty (rows of ours with a zero), and undeclared groups of
+very few units are not (rows of theirs only), as EXPLAIN says in each case. Where the bounds of a
+policy cut data, or such groups go on into LIMIT or another aggregate, a difference is listed: it is for a person to
+judge.
 """
 
 from __future__ import annotations
@@ -14,20 +19,39 @@ import decimal
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import psycopg
+from ruamel.yaml import YAML
 
 from dpproxy.launch import Proxy
 
-RELATIVE = 1e-3
-"""Noise of scale bound / 1e6 on sums of at least thousands of bounds, and ratios of two such."""
-ABSOLUTE = 1e-3
-EPSILON = 1_000_000
+EPSILON = 10**9
+"""The largest a session may ask for: noise of scale bound / 1e9 leaves every number of the corpus as it is."""
+BUDGET = 10**12
+"""The largest a policy may give: enough for a thousand statements a data set."""
+RELATIVE = 5e-3
+"""Sums of DOUBLE in DuckDB, ratios of fixed-point sums here, a grid unit of noise where bounds are enormous."""
+ABSOLUTE = 1e-6
 
 Row = tuple[Any, ...]
+
+
+def generous(policy: Path, folder: Path) -> Path:
+    """A copy of the policy in `folder` whose budgets never run out; the rest is as it was."""
+    yaml = YAML()
+    rules = yaml.load(policy.read_text())
+    for limits in (rules["budget"], *(role["budget"] for role in rules["roles"].values())):
+        limits["epsilon"] = BUDGET
+    for role in rules["roles"].values():
+        role["query"]["max_epsilon"] = EPSILON
+    target = folder / policy.name
+    with target.open("w") as file:
+        yaml.dump(rules, file)
+    return target
 
 
 def compare(options: argparse.Namespace, data_sets: list[str], proxy: Proxy, corpus: Path) -> int:
@@ -80,7 +104,19 @@ class Pair:
             theirs = self._direct.execute(sql).fetchall()
         except duckdb.Error:
             return None
-        return difference([tuple(map(plain, row)) for row in ours], [tuple(map(plain, row)) for row in theirs])
+        plan = self._explain(sql)
+        return difference(
+            [tuple(map(plain, row)) for row in ours],
+            [tuple(map(plain, row)) for row in theirs],
+            empty_groups="Groups: all declared" in plan,
+            lost_groups="Groups: those whose" in plan,
+        )
+
+    def _explain(self, sql: str) -> str:
+        try:
+            return "\n".join(row[0] for row in self._proxied.execute(f"EXPLAIN {sql}").fetchall())
+        except psycopg.Error:
+            return ""
 
 
 def plain(value: Any) -> Any:
@@ -96,20 +132,33 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool) else str(value).rstrip()
 
 
-def difference(ours: list[Row], theirs: list[Row]) -> str:
-    """What differs between two multisets of rows; empty when nothing does."""
-    if len(ours) != len(theirs):
-        return f"{len(ours)} rows for {len(theirs)}"
+def difference(ours: Sequence[Row], theirs: Sequence[Row], *, empty_groups: bool, lost_groups: bool) -> str:
+    """What differs between two multisets of rows; empty when nothing does that should not."""
     left = sorted(theirs, key=order)
-    for mine in sorted(ours, key=order):
-        if len(mine) != len(left[0]):
-            return f"{len(mine)} columns for {len(left[0])}"
-        # nearly always the first: only rows whose exact cells are equal can change places, by noise in their numbers
-        found = next((at for at, other in enumerate(left) if all(map(same, mine, other))), None)
-        if found is None:
-            return f"{mine} for {left[0]}"
-        del left[found]
+    extra = [mine for mine in sorted(ours, key=order) if not _taken(mine, left)]
+    if empty_groups:
+        extra = [row for row in extra if not _empty(row)]
+    if not extra and lost_groups:
+        return ""
+    if extra and left:
+        return f"{len(ours)} rows for {len(theirs)}, first {extra[0]} for {left[0]}"
+    if extra or left:
+        return f"{len(ours)} rows for {len(theirs)}, first {'extra' if extra else 'lost'} {(extra or left)[0]}"
     return ""
+
+
+def _taken(row: Row, left: list[Row]) -> bool:
+    """Whether an equal row is in `left`, which loses it. Nearly always it is the first."""
+    for at, other in enumerate(left):
+        if len(row) == len(other) and all(map(same, row, other)):
+            del left[at]
+            return True
+    return False
+
+
+def _empty(row: Row) -> bool:
+    """What an empty declared group looks like: a number that is zero, and whatever was computed from it."""
+    return any(isinstance(cell, float) and not cell for cell in row)
 
 
 def order(row: Row) -> tuple[object, ...]:

@@ -88,9 +88,7 @@ def test_there_is_something_to_see(shop: duckdb.DuckDBPyConnection) -> None:
     incomes = dict(shop.execute("SELECT region, avg(income) FROM customers GROUP BY region").fetchall())
     assert incomes["west"] > 1.3 * incomes["south"]
     amounts = dict(
-        shop.execute(
-            "SELECT region, avg(amount) FROM orders JOIN customers USING (customer_id) GROUP BY region"
-        ).fetchall()
+        shop.execute("SELECT region, avg(amount) FROM orders JOIN customers USING (customer_id) GROUP BY region").fetchall()
     )
     assert amounts["west"] > 1.2 * amounts["south"]
 

@@ -15,8 +15,8 @@ from dpproxy import launch
 SERVES = """
 import sys, time
 print("noise" * 30_000, file=sys.stderr)
+print(sys.argv[1:], file=sys.stderr)
 print("listening on 127.0.0.1:4711", file=sys.stderr, flush=True)
-print(sys.argv[1:], file=sys.stderr, flush=True)
 print("noise" * 30_000, file=sys.stderr, flush=True)
 time.sleep(60)
 """
