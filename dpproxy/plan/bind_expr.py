@@ -17,7 +17,7 @@ from dpproxy.plan import functions as fn
 from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, InList, Lit, Ref
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
-from dpproxy.sql.dialect import ident, position, to_sql
+from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
 from dpproxy.sql.types import TEXTS, common, type_length, type_name
 
 MAX_EXPRESSION = 4_000  # nodes of one expression
@@ -74,9 +74,21 @@ class ExprBinder:
         try:
             return handler(self, node, scope)
         except NotPlain as constant:
+            return self._asked(node, constant, scope)
+
+    def _asked(self, node: exp.Expr, constant: NotPlain, scope: Scope) -> Expr:
+        """A constant that only PostgreSQL can read. It is `node` itself, or an operand that `node` gave its type."""
+        if isinstance(node, exp.Cast | exp.Interval):
             quoted = constant.text.replace("'", "''")
             local = "timestamp" if constant.type == "timestamptz" else constant.type
             return self._hooks.facade_constant(f"('{quoted}'::{constant.type})::{local}", constant.type)
+        typed = node.copy()
+        bare = [x for x in typed.find_all(exp.Literal) if x.is_string and x.this == constant.text and not _is_cast(x.parent)]
+        if not bare:
+            raise self._unknown(node)
+        for found in bare:
+            found.replace(exp.cast(found.copy(), constant.type, dialect=FaithfulPostgres))
+        return self._bind(typed, scope)
 
     @staticmethod
     def _unknown(node: exp.Expr) -> Refusal:
@@ -356,6 +368,10 @@ class ExprBinder:
         if ident(node.this) == "pg_catalog" and isinstance(node.expression, exp.Anonymous):
             return self._function(node.expression, scope)
         raise self._unknown(node)
+
+
+def _is_cast(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Cast | exp.Interval)
 
 
 _KNOWN_UNSAFE = {"random", "setseed", "gen_random_uuid", "clock_timestamp", "pg_sleep", "nextval", "row_to_json"}
