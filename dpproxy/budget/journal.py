@@ -14,6 +14,7 @@ twice and nothing is shown uncharged. If it fails again, everybody in the batch 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 import queue
@@ -229,10 +230,23 @@ class Journal:
             opened.set_exception(error)
             return
         opened.set_result(None)
-        while (jobs := self._next_batch()) is not None:
-            for chain in dict.fromkeys(job.chain for job in jobs):
-                self._batch(chain, [job for job in jobs if job.chain == chain and _start(job.future)])
-        self._store.close()
+        try:
+            while (jobs := self._next_batch()) is not None:
+                for chain in dict.fromkeys(job.chain for job in jobs):
+                    self._batch(chain, [job for job in jobs if job.chain == chain and _start(job.future)])
+        finally:
+            self._turn_away()
+            self._store.close()
+
+    def _turn_away(self) -> None:
+        """Nobody waits for a thread that has ended, however it ended."""
+        with self._closing:
+            self._closed = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._queue.get_nowait()
+                if job is not None and _start(job.future):
+                    job.future.set_exception(LedgerError("the ledger is closed"))
 
     def _next_batch(self) -> list[_Job] | None:
         """Whatever waits, at least one job; None after `close`."""
@@ -253,6 +267,8 @@ class Journal:
 
     def _batch(self, chain: str, jobs: list[_Job]) -> None:
         """Run the jobs in one transaction, twice if the store fails, and tell everybody."""
+        if not jobs:
+            return
         outcomes: list[Any] = []
         for attempt in (1, 2):
             try:

@@ -298,7 +298,7 @@ def _kill_loop(path: Path, kills: int) -> tuple[int, int]:
     random_source = random.Random(7)
     charged = 0
     for _ in range(kills):
-        kill_while_charging(path, acknowledged, random_source.choice([1, 8]), random_source.uniform(0.005, 0.1))
+        kill_while_charging(path, acknowledged, random_source.choice([1, 8]), random_source.uniform(0.005, 0.06))
         charged = _holds(path, acknowledged)
     return len(acknowledged), charged
 
