@@ -40,9 +40,7 @@ def test_parse(name: str, sql: str, types: tuple[int, ...]) -> None:
 
 
 @given(texts, texts, values, st.data(), formats)
-def test_bind(
-    portal: str, statement: str, row: tuple[bytes | None, ...], data: st.DataObject, results: tuple[int, ...]
-) -> None:
+def test_bind(portal: str, statement: str, row: tuple[bytes | None, ...], data: st.DataObject, results: tuple[int, ...]) -> None:
     count = data.draw(st.sampled_from([0, 1, len(row)]))
     codes = tuple(data.draw(st.lists(st.sampled_from([0, 1]), min_size=count, max_size=count)))
     raw = build.bind(portal, statement, row, codes, results)
