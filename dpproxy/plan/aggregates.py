@@ -12,22 +12,24 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan import moments
+from dpproxy.plan import moments, selections
+from dpproxy.plan.bounded import bounded_argument
 from dpproxy.plan.decimals import decimal
-from dpproxy.plan.expr import Agg, Column, Expr, Ref, Taint, references
+from dpproxy.plan.expr import Agg, Expr, Ref
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.measure import BasisSpec, grid_of
-from dpproxy.sql.types import FLOATS, NUMBERS
+from dpproxy.plan.measure import BasisSpec, SelectionSpec, grid_of
+from dpproxy.sql.types import FLOATS
 
 
 @dataclass(frozen=True)
 class Measured:
-    """`formula` over the bases, `{0}`.. numbering `bases`; `type` is what PostgreSQL gives the aggregate."""
+    """`formula` over the bases, `{0}`.. numbering `bases`, then the columns of `selection`; `type` is PostgreSQL's."""
 
     bases: tuple[BasisSpec, ...]
     formula: str
     type: str
+    selection: SelectionSpec | None = None
 
 
 def measured(agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], bool]) -> Measured:
@@ -41,14 +43,15 @@ def measured(agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], boo
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
-        arguments = [_bounded(replace(agg, args=(a,))) for a in agg.args]
+        arguments = [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
         return Measured(*moments.moments(agg.name, arguments, agg.where, label))
+    if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
+        selection, formula, type_ = selections.selected(agg, label)
+        return Measured((), formula, type_, selection)
     raise _refused(agg.name, unit_name)
 
 
 _INSTEAD = {
-    "min": "Use percentile_cont(0.01) once it is available, or bound it by a WHERE clause and count.",
-    "max": "Use percentile_cont(0.99) once it is available, or bound it by a WHERE clause and count.",
     "string_agg": "Group by the column instead: each value that enough people share becomes a row.",
     "array_agg": "Group by the column instead: each value that enough people share becomes a row.",
     "bool_or": "Use count(*) FILTER (WHERE ...) > 0.",
@@ -68,7 +71,8 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
         if value is None:
             raise unsupported("count(DISTINCT *)")
         if is_unit(value):
-            spec = BasisSpec("units", None, agg.where, label)
+            optional = isinstance(value, Ref) and value.column.optional
+            spec = BasisSpec("units", value if optional else None, agg.where, label)
         else:
             spec = BasisSpec("distinct", value, agg.where, label)
         return Measured((spec,), "GREATEST({0}, 0)", "int8")
@@ -77,37 +81,12 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
     return Measured((BasisSpec("count", value, agg.where, label),), "GREATEST({0}, 0)", "int8")
 
 
-def _bounded(agg: Agg) -> Expr:
-    """The argument of a numeric aggregate, with a closed bound. Raises Refusal naming the column and the remedies."""
-    (value,) = agg.args
-    if value.type not in NUMBERS:
-        raise unsupported(f"{agg.name}() of {value.type}")
-    known = facts(value)
-    if known.taint != Taint.NONE and isinstance(value, Ref):
-        raise unsupported(f"{agg.name}() of an identifier")
-    if not known.bound.closed:
-        columns = ", ".join(f'"{c.name}"' for c in _open_columns(value))
-        what = f"column {columns}" if columns else "this expression"
-        raise Refusal(
-            FEATURE_NOT_SUPPORTED,
-            f"{agg.name}() needs bounds, and {what} has none",
-            hint=f"Clamp it in SQL, `{agg.name}(LEAST(GREATEST(x, 0), 100))`, or ask the policy's author for "
-            "a `range` of the column.",
-        )
-    return value
-
-
-def _open_columns(value: Expr) -> list[Column]:
-    """The columns to name in the refusal."""
-    return [c for c in references(value) if not facts(Ref(c.type, c)).bound.closed]
-
-
 def sum_type(type_: str) -> str:
     return {"int2": "int8", "int4": "int8", "int8": "numeric"}.get(type_, type_)
 
 
 def _sum(agg: Agg, label: str) -> Measured:
-    value = _bounded(agg)
+    value = bounded_argument(agg)
     lo, hi, grid = grid_of(value)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
     return Measured((spec,), _scaled("{0}", grid, sum_type(value.type)), sum_type(value.type))
@@ -121,7 +100,7 @@ def _scaled(text: str, grid: Fraction, type_: str) -> str:
 
 def _avg(agg: Agg, label: str) -> Measured:
     """Count and centred sum: centring halves the sensitivity and keeps the ratio stable when the count is small."""
-    value = _bounded(agg)
+    value = bounded_argument(agg)
     lo, hi, grid = grid_of(value)
     middle = (lo + hi) // 2
     center = middle * grid

@@ -18,6 +18,7 @@ from dpproxy.plan.expr import (
     Column,
     Domain,
     Expr,
+    Hole,
     Lit,
     Ref,
     SeriesDomain,
@@ -195,7 +196,39 @@ def _condition_fits(condition: Expr, column: Column) -> bool:
     """A condition on instants must not be tried on the days that stand for them, unless it looks at days only."""
     if not isinstance(column.domain, SeriesDomain) or column.type in (*INTEGERS, "date"):
         return True
+    if _comparison_with_constant(condition) is not None:
+        return True
     return _granularity(condition, column) == "day"
+
+
+def _comparison_with_constant(condition: Expr) -> tuple[str, Expr, Expr] | None:
+    """(operator, instant, constant) of `column < constant` and its like, the column on the left."""
+    if not (isinstance(condition, Call) and condition.op in _FLIPPED and len(condition.args) == 2):
+        return None
+    a, b = condition.args
+    if isinstance(a, Ref) and isinstance(b, Lit | Hole):
+        return condition.op, a, b
+    if isinstance(b, Ref) and isinstance(a, Lit | Hole):
+        return _FLIPPED[condition.op], b, a
+    return None
+
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _on_days(condition: Expr) -> Expr:
+    """A condition on instants, tried on the day (or hour) they fall in: kept when some instant of it may satisfy it.
+
+    Some instant of the hour from h on is >= x when h >= the hour x falls in; some is < x when h < x. Days likewise.
+    """
+    found = _comparison_with_constant(condition)
+    if found is None or not isinstance(found[1], Ref) or not isinstance(found[1].column.domain, SeriesDomain):
+        return condition
+    op, instant, constant = found
+    if instant.type not in ("timestamp", "timestamptz") or op not in (">", ">="):
+        return condition
+    stamp = constant if constant.type in ("timestamp", "timestamptz") else Cast("timestamp", constant)
+    return Call("bool", ">=", (instant, Call("timestamp", "trunc_time", (Lit("text", "day"), stamp))))
 
 
 def _size(part: Part) -> int | None:
@@ -243,7 +276,7 @@ def _part_text(part: Part, renderer: Renderer) -> str:
     for i, (column, domain) in enumerate(part.columns):
         sources.append(f"({_values_text(column, domain, renderer)}) AS v{i}")
         names[column.id] = f"v{i}.v"
-    where = [renderer.expr(c, names) for c in part.conditions]
+    where = [renderer.expr(_on_days(c), names) for c in part.conditions]
     keys = ", ".join(f"{renderer.expr(key, names)} AS k{index}" for index, key in part.keys)
     text = f"SELECT DISTINCT {keys}"
     if sources:

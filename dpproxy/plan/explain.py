@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from dpproxy.plan import calibration
 from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Basis, Measurement
+from dpproxy.plan.model import Basis, Measurement, Selection
 from dpproxy.plan.scope import Context
 from dpproxy.policy.model import ATTO, MICRO
 
@@ -50,7 +50,16 @@ def _measurement(number: int, m: Measurement, confidence: Decimal) -> list[str]:
             f"(delta={float(Fraction(m.threshold.delta, ATTO)):.3g}, at least {m.threshold.min_units} units)"
         )
     lines += [f"     {_basis(b, m.l0, confidence)}" for b in m.bases]
+    lines += [f"     {_selection(s, m.l0)}" for s in m.selections]
     return lines
+
+
+def _selection(selection: Selection, l0: int) -> str:
+    what = "on rank" if selection.kind == "quantile" else "on counts"
+    return (
+        f"{selection.label}: exponential mechanism {what} over {selection.size} values "
+        f"(epsilon={amount(selection.loss.epsilon)}, sensitivity {selection.sensitivity} x {l0} groups)"
+    )
 
 
 def _basis(basis: Basis, l0: int, confidence: Decimal) -> str:

@@ -62,7 +62,8 @@ class Column:
     """A column of a relation.
 
     `bound`: what the policy (or arithmetic) says of its values; `span`: what its type guarantees, for overflow.
-    `grid`: its values are multiples of this. `constant`: the same in all rows of one unit. `whole`: integers.
+    `grid`: its values are multiples of this. `constant`: the same in all rows of one unit. `optional`: NULL in rows an
+    outer join did not match, so that the rows where it is NULL are not all one unit's even when it names units.
     """
 
     id: int
@@ -74,6 +75,7 @@ class Column:
     constant: bool = False
     nullable: bool = True
     usable: bool = True  # False: an engine type the product can't compute with
+    optional: bool = False
     domain: Domain | None = field(default=None, compare=False)
 
 

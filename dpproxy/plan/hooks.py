@@ -8,6 +8,7 @@ scalar subquery is one unit's own aggregate, a public one, or a released one (st
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,6 +19,7 @@ from dpproxy.plan import joins
 from dpproxy.plan.aggregates import per_unit_type
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import (
+    NULL,
     Agg,
     Call,
     Column,
@@ -295,13 +297,35 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         arguments = []
     if any(isinstance(a, exp.Order) for a in arguments):
         raise unsupported(f"ORDER BY inside {name}()")
+    fractions: tuple[Fraction, ...] = ()
+    if name in ("percentile_cont", "percentile_disc") and order:
+        fractions, is_array = _fractions(arguments)
+        args: tuple[Expr, ...] = (NULL,) if is_array else ()
+        return Agg("float8", name, args, distinct, where, order, fractions)
     args = tuple(fn.coerce(binder.bind(a, scope), "text") for a in arguments)
     if per_unit and name not in _PER_UNIT_AGGREGATES:
         raise unsupported(f"{name}() within one unit")
     if per_unit:
         name = _ENGINE_NAMES.get(name, name)
-    type_ = per_unit_type(name, args)
+    type_ = per_unit_type(name, args) if name != "mode" else "text"
     return Agg(type_, name, args, distinct, where, order)
+
+
+def _fractions(arguments: list[exp.Expr]) -> tuple[tuple[Fraction, ...], bool]:
+    """The constant fraction(s) of a percentile, and whether they were an array."""
+    if len(arguments) != 1:
+        raise unsupported("a percentile of this form")
+    node = arguments[0]
+    parts = node.expressions if isinstance(node, exp.Array) else [node]
+    found = []
+    for part in parts:
+        part = part.unnest() if isinstance(part, exp.Paren) else part
+        if not isinstance(part, exp.Literal) or part.is_string:
+            raise unsupported("a percentile fraction that is not a constant")
+        found.append(Fraction(part.this))
+    if not found:
+        raise unsupported("a percentile of this form")
+    return tuple(found), isinstance(node, exp.Array)
 
 
 def _scalar(rows: Rows, value: Expr, planner: Planner) -> Expr:

@@ -197,7 +197,10 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     """`left LEFT JOIN right ON ...` by the privacy types of both sides."""
     if not left.private and right.private:
         inner = join_inner([left, right], on, context, counter)
-        return replace(inner, padded=True)
+        # ON does not decide which of the left rows there are: it must not narrow the declared groups
+        mine = _ids(left)
+        narrowing = {c for c in on if all(r.id in mine for r in references(c))}
+        return replace(inner, conditions=tuple(c for c in inner.conditions if c not in narrowing), padded=True)
     if left.private and right.private:
         return _left_private(left, right, on, context, counter)
     # outer row kept, columns of the public right side may be NULL: they are no key domain any more

@@ -16,11 +16,12 @@ from dpproxy.plan.domains import Dense, dense_domain
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Call, Expr, Ref
 from dpproxy.plan.facts import facts
-from dpproxy.plan.relation import Filter, Rows
+from dpproxy.plan.relation import Filter, Relation, Rows
 from dpproxy.plan.render import Block, Renderer
 from dpproxy.plan.scope import Context
 
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
+MAX_STEPS = 2**32  # grid units of one value: with any sane row and group bounds, noise stays within 64 bits
 AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cut into about this many steps
 
 
@@ -48,6 +49,31 @@ class BasisSpec:
 
 
 @dataclass(frozen=True)
+class SelectionSpec:
+    """A value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
+
+    `fractions` of PERCENTILE (0 is MIN, 1 is MAX); empty for MODE, whose candidates are `values`.
+    """
+
+    value: Expr
+    where: Expr | None
+    label: str
+    lo: int
+    hi: int
+    grid: Fraction
+    fractions: tuple[Fraction, ...]
+    values: tuple[str | None, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.values) if self.values else self.hi - self.lo + 1
+
+    @property
+    def columns(self) -> int:
+        return max(len(self.fractions), 1)
+
+
+@dataclass(frozen=True)
 class Shape:
     """How contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each unit."""
 
@@ -66,6 +92,8 @@ class Compiled:
     sql: str
     keys: tuple[tuple[str, str], ...]  # label, type
     specs: tuple[BasisSpec, ...]
+    selections: tuple[SelectionSpec, ...]
+    side: tuple[str, ...]  # the query of each selection
     shape: Shape
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int
@@ -80,7 +108,7 @@ def grid_of(expr: Expr) -> tuple[int, int, Fraction]:
 
 def on_grid(lo: Fraction, hi: Fraction, grid: Fraction | None) -> tuple[int, int, Fraction]:
     """The interval in whole units of `grid`, or of one chosen from its width when none is known or it is too fine."""
-    limit = MAX_MAGNITUDE >> 20
+    limit = MAX_STEPS
     if grid is None or max(abs(lo), abs(hi)) / grid > limit:
         grid = _auto_grid(max(hi - lo, Fraction(1, 10**12)))
         while max(abs(lo), abs(hi)) / grid > limit:
@@ -103,6 +131,7 @@ def compile_measurement(
     specs: Sequence[BasisSpec],
     context: Context,
     engine: Engine,
+    selections: Sequence[SelectionSpec] = (),
 ) -> Compiled:
     """The backend query of a measurement. `rows.unit` must be known."""
     assert rows.unit is not None
@@ -110,7 +139,7 @@ def compile_measurement(
     specs = list(specs)
     threshold = None
     if keys and shape.dense is None:
-        threshold = next((i for i, s in enumerate(specs) if s.kind == "units" and s.where is None), None)
+        threshold = next((i for i, s in enumerate(specs) if s.kind == "units" and s.where is None and s.value is None), None)
         if threshold is None and shape.rows == 1:
             # one row per unit in a group: the number of rows is the number of units
             threshold = next((i for i, s in enumerate(specs) if _counts_rows(s)), None)
@@ -122,10 +151,12 @@ def compile_measurement(
             raise ValueError("a contribution is too large for 64-bit sums")
     present = Call("bool", "is_not_null", (Ref(rows.unit.type, rows.unit),))
     node = Filter(rows.node.columns, rows.node, present) if rows.unit.nullable else rows.node
+    plain = [k for _, k in keys]
     writer = _Writer(Renderer(engine), engine, shape, tuple(specs))
-    sql = writer.write(node, rows, [k for _, k in keys], context.role.min_units if threshold is not None else 1)
+    sql = writer.write(node, rows, plain, context.role.min_units if threshold is not None else 1)
+    side = tuple(_Writer(Renderer(engine), engine, shape, ()).buckets(node, rows, plain, s) for s in selections)
     labels = tuple((label, k.type) for label, k in keys)
-    return Compiled(sql, labels, tuple(specs), shape, threshold, context.role.min_units)
+    return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, context.role.min_units)
 
 
 def _counts_rows(spec: BasisSpec) -> bool:
@@ -175,10 +206,7 @@ class _Writer:
     shape: Shape
     specs: tuple[BasisSpec, ...]
 
-    def write(self, node: object, rows: Rows, keys: list[Expr], min_units: int) -> str:
-        from dpproxy.plan.relation import Relation
-
-        assert isinstance(node, Relation)
+    def write(self, node: Relation, rows: Rows, keys: list[Expr], min_units: int) -> str:
         assert rows.unit is not None
         block = self.renderer.block(node)
         unit = block.names[rows.unit.id]
@@ -190,11 +218,53 @@ class _Writer:
             ctes, sums, source = self._direct(block, key_items)
         group = f" GROUP BY {', '.join(key_names)}" if keys else ""
         having = f" HAVING count(*) >= {min_units}" if min_units > 1 and keys else ""
-        body = f"SELECT {', '.join([*key_names, *sums]) or '1'} FROM {source}{group}{having}"
+        body = f"SELECT {', '.join([*key_names, *sums]) or 'count(*) * 0 AS one'} FROM {source}{group}{having}"
         if self.shape.dense is None:
             order = f" ORDER BY {', '.join(key_names)}" if keys else ""
             return f"{self._with(ctes)}{body}{order}"
         return self._fill(ctes, body, key_names)
+
+    def buckets(self, node: Relation, rows: Rows, keys: list[Expr], spec: SelectionSpec) -> str:
+        """`k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and group."""
+        assert rows.unit is not None
+        block = self.renderer.block(node)
+        key_names = [f"k{i}" for i in range(len(keys))]
+        items = [f"{self.renderer.expr(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        items.append(f"{self._bucket(spec, block)} AS bucket")
+        unit = block.names[rows.unit.id]
+        ctes = [f"r AS (SELECT {', '.join([f'{unit} AS u', *items])} FROM {block.source}{block.where_text})"]
+        source = "r"
+        if self.shape.per_unit:
+            group = ["u", *key_names]
+            if self.shape.pick:
+                order = f"{self.engine.pick_hash(group)}, {', '.join(key_names)}"
+                ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
+                ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
+                ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
+                on = " AND ".join(f"r.{g} IS NOT DISTINCT FROM q.{g}" for g in group)
+                ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {on})")
+                source = "s"
+            order = f"{self.engine.pick_hash(['u', 'bucket'])}, bucket"
+            window = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS turn"
+            ranked = f"SELECT *, {window} FROM {source} WHERE bucket IS NOT NULL"
+            source = f"(SELECT * FROM ({ranked}) AS turns WHERE turn <= {self.shape.rows}) AS kept"
+        by = ", ".join([*key_names, "bucket"])
+        body = f"SELECT {by}, CAST(count(*) AS BIGINT) AS n FROM {source} WHERE bucket IS NOT NULL GROUP BY {by}"
+        return f"{self._with(ctes)}{body}"
+
+    def _bucket(self, spec: SelectionSpec, block: Block) -> str:
+        if spec.values:
+            value = self.renderer.expr(spec.value, block.names)
+            arms = " ".join(
+                f"WHEN {value} = {self.engine.literal(spec.value.type, v)} THEN {i}" for i, v in enumerate(spec.values)
+            )
+            text = f"CAST(CASE {arms} END AS BIGINT)"
+        else:
+            text = self.engine.fixed(spec.value, spec.lo, spec.hi, spec.grid, Fraction(0), block.names)
+            text = f"({text}) - ({spec.lo})"
+        if spec.where is not None:
+            text = f"CASE WHEN {self.renderer.expr(spec.where, block.names)} THEN ({text}) END"
+        return text
 
     def _with(self, ctes: list[str]) -> str:
         return f"WITH {', '.join(ctes)} " if ctes else ""
@@ -266,7 +336,7 @@ class _Writer:
         if spec.kind == "count":
             return f"least(count(x{i}), {self.shape.rows})"
         low, high = self.shape.rows * min(spec.lo, 0), self.shape.rows * max(spec.hi, 0)
-        return f"CAST(least(greatest(sum(x{i}), {low}), {high}) AS BIGINT)"
+        return f"CAST(least(greatest(coalesce(sum(x{i}), 0), {low}), {high}) AS BIGINT)"
 
     def _total(self, i: int, spec: BasisSpec) -> str:
         if spec.kind == "distinct":

@@ -20,7 +20,7 @@ from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.hooks import QueryHooks, bind_aggregate
-from dpproxy.plan.measure import BasisSpec
+from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.names import output_name
 from dpproxy.plan.query import Analyser, RowsResult, is_aggregate
 from dpproxy.plan.relation import Rows
@@ -56,6 +56,7 @@ class MeasuredSelect:
         self.alias = planner.next_alias()
         self.keys: list[tuple[str, Expr]] = []
         self.specs: list[BasisSpec] = []
+        self.selections: list[SelectionSpec] = []
         self.grouped = False
 
     # --- rewriting
@@ -247,6 +248,8 @@ class MeasuredSelect:
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
             ) from refusal
         columns = [f"{self.alias}.b{self._basis(spec)}" for spec in result.bases]
+        if result.selection is not None:
+            columns += [f"{self.alias}.{name}" for name in self._selection(result.selection)]
         return parse_expression(f"({result.formula.format(*columns)})")
 
     def _check_padded(self, agg: Agg, node: exp.Expr) -> None:
@@ -266,6 +269,13 @@ class MeasuredSelect:
                 return i
         self.specs.append(spec)
         return len(self.specs) - 1
+
+    def _selection(self, spec: SelectionSpec) -> list[str]:
+        """The names of a selection's columns: s{selection}_{fraction}."""
+        if spec not in self.selections:
+            self.selections.append(spec)
+        index = self.selections.index(spec)
+        return [f"s{index}_{i}" for i in range(spec.columns)]
 
     def _order(self, order: exp.Expr | None, outputs: set[str]) -> exp.Expr | None:
         """ORDER BY a bare output name or number stays; expressions are over the released columns."""

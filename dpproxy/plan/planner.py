@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Literal
 
 from sqlglot import exp
 
@@ -24,8 +25,8 @@ from dpproxy.plan.expr import Expr, Hole
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO, Loss
-from dpproxy.plan.measure import Compiled, compile_measurement
-from dpproxy.plan.model import Array, Basis, Dialect, Input, Key, Measurement, Plan, Threshold
+from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, Shape, compile_measurement
+from dpproxy.plan.model import Array, Basis, Dialect, Input, Key, Measurement, Plan, Selection, Threshold
 from dpproxy.plan.outer import MeasuredSelect, array_source
 from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.relation import Rows, Values
@@ -132,10 +133,13 @@ class Planner:
         assert isinstance(scope, Scope)
         measured = MeasuredSelect(self, analyser, select, rows, scope, env)
         tree = measured.rewrite()
-        compiled = compile_measurement(rows, measured.keys, measured.specs, self.context, engine(self.context.dialect))
+        spelled = engine(self.context.dialect)
+        compiled = compile_measurement(rows, measured.keys, measured.specs, self.context, spelled, measured.selections)
         index = self._register(compiled)
         types = [(f"k{i}", key.type) for i, (_, key) in enumerate(measured.keys)]
-        types += [(f"b{i}", "int8") for i in range(len(measured.specs))]
+        # the compiled measurement may have a column more than was asked for: the units behind its threshold
+        types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
+        types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
         if not types:
             raise unsupported("a query with neither keys nor aggregates")
         first = len(self.context.parameters) + 1 + self._first_array[index]
@@ -144,7 +148,7 @@ class Planner:
 
     def _register(self, compiled: Compiled) -> int:
         for i, known in enumerate(self.compiled):
-            if known.sql == compiled.sql and known.specs == compiled.specs:
+            if (known.sql, known.specs, known.selections) == (compiled.sql, compiled.specs, compiled.selections):
                 return i
         if len(self.compiled) >= MAX_MEASUREMENTS:
             raise Refusal("54001", f"statement needs more than {MAX_MEASUREMENTS} measurements")
@@ -152,7 +156,8 @@ class Planner:
         self.compiled.append(compiled)
         self._first_array.append(len(self.arrays))
         self.arrays += [Array(_wire(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
-        self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(len(compiled.specs))]
+        width = len(compiled.specs) + sum(s.columns for s in compiled.selections)
+        self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(width)]
         return index
 
 
@@ -230,44 +235,76 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
 
 def finish(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
     """Noise scales for all measurements of a statement: the charge is divided evenly over those that need any."""
-    paying = [c for c in compiled if c.specs]
+    paying = [c for c in compiled if _parts(c)]
     if not paying:
         return [_finish_one(c, 0, 0, context) for c in compiled]
-    total = charge_of(context)
-    share = total // len(paying)
+    share = charge_of(context) // len(paying)
     thresholds = sum(c.threshold is not None for c in paying)
     delta = context.role.query.delta // thresholds if thresholds else 0
     if thresholds and delta <= 0:
         raise Refusal(FEATURE_NOT_SUPPORTED, "groups without declared keys need a delta, and the policy allots none")
-    if share < sum(1 for c in paying for _ in c.specs) or share < 1:
+    if share < sum(_parts(c) for c in paying):
         raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon is too small for this statement")
-    return [_finish_one(c, share if c.specs else 0, delta if c.threshold is not None else 0, context) for c in compiled]
+    return [_finish_one(c, share if _parts(c) else 0, delta if c.threshold is not None else 0, context) for c in compiled]
+
+
+def _parts(compiled: Compiled) -> int:
+    """How many columns share a measurement's epsilon."""
+    return len(compiled.specs) + sum(s.columns for s in compiled.selections)
 
 
 def _finish_one(compiled: Compiled, epsilon: int, delta: int, context: Context) -> Measurement:
     shape = compiled.shape
-    bases = []
-    for spec, part in zip(compiled.specs, _split(epsilon, len(compiled.specs)), strict=True):
-        linf = spec.linf(shape.rows)
-        # a column that no row can move still gets noise of one unit: its sensitivity is stated as 1, never 0
-        linf = max(linf, 1)
-        scale = calibration.laplace_scale(shape.l0, linf, part)
-        loss = Loss.laplace_vector(shape.l0, Fraction(linf) / scale, linf)
-        bases.append(Basis(spec.label, linf, spec.grid, "laplace", scale, loss))
+    shares = _split(epsilon, _parts(compiled))
+    bases = [_basis(spec, shape, part) for spec, part in zip(compiled.specs, shares, strict=False)]
+    selections = []
+    at = len(bases)
+    for i, chosen in enumerate(compiled.selections):
+        part = sum(shares[at : at + chosen.columns])
+        at += chosen.columns
+        selections.append(_selection(chosen, i, shape, part))
     threshold = None
-    loss = sum((b.loss for b in bases), ZERO)
+    loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
     if compiled.threshold is not None:
         basis = bases[compiled.threshold]
         tau = calibration.threshold(basis.scale, shape.l0, delta, compiled.min_units, "laplace")
         threshold = Threshold(compiled.threshold, tau, compiled.min_units, delta)
         loss = loss + Loss.delta_only(delta)
-    sql = compiled.sql
-    dialect = context.dialect
-    canonical = (*template_parts(sql), f" -- l0={shape.l0} linf={[b.linf for b in bases]} min={compiled.min_units}")
+    texts = (compiled.sql, *compiled.side)
+    bounds = f" -- l0={shape.l0} linf={[b.linf for b in bases]} min={compiled.min_units}"
+    chosen_bounds = [(s.kind, s.size, [str(f) for f in s.fractions], s.sensitivity) for s in selections]
+    canonical = (*(part for text in texts for part in (*template_parts(text), "; ")), bounds, str(chosen_bounds))
     return Measurement(
-        (template(dialect, sql),), tuple(Key(label, t) for label, t in compiled.keys), tuple(bases), shape.l0,
-        shape.dense is not None or not compiled.keys, threshold, loss, canonical, notes=shape.notes,
-    )  # fmt: skip
+        tuple(template(context.dialect, text) for text in texts),
+        tuple(Key(label, t) for label, t in compiled.keys),
+        tuple(bases),
+        shape.l0,
+        shape.dense is not None or not compiled.keys,  # without keys there is one group, always
+        threshold,
+        loss,
+        canonical,
+        tuple(selections),
+        shape.notes,
+    )
+
+
+def _basis(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
+    # a column that no row can move still gets noise of one unit: its sensitivity is stated as 1, never 0
+    linf = max(spec.linf(shape.rows), 1)
+    scale = calibration.laplace_scale(shape.l0, linf, epsilon)
+    loss = Loss.laplace_vector(shape.l0, Fraction(linf) / scale, linf)
+    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss)
+
+
+def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> Selection:
+    """One mechanism a group, and a unit reaches L0 groups: each runs at epsilon / L0 (PRIVACY.md section 3)."""
+    per_group = epsilon // shape.l0
+    draw = per_group // spec.columns
+    if draw < 1:
+        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon is too small for this statement")
+    loss = Loss.bounded_range(draw, spec.columns * shape.l0)
+    kind: Literal["quantile", "mode"] = "mode" if spec.values else "quantile"
+    return Selection(spec.label, kind, index + 1, spec.size, spec.fractions, shape.rows, per_group, loss)
 
 
 def _split(epsilon: int, columns: int) -> list[int]:

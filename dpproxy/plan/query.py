@@ -520,7 +520,7 @@ def nulled(column: Column) -> Column:
         domain = replace(domain, nulls=True)
     else:
         domain = None
-    return replace(column, nullable=True, domain=domain, constant=False)
+    return replace(column, nullable=True, domain=domain, constant=False, optional=True)
 
 
 def _columns(expr: Expr) -> tuple[Column, ...]:

@@ -156,7 +156,7 @@ def unit_ids(rows: Rows) -> set[int]:
 
 def _fixes_unit(keys: Sequence[Expr], rows: Rows) -> bool:
     ids = unit_ids(rows)
-    return any(isinstance(k, Ref) and k.column.id in ids for k in keys)
+    return any(isinstance(k, Ref) and k.column.id in ids and not k.column.optional for k in keys)
 
 
 # --- per-unit preparation
