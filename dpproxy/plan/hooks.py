@@ -228,7 +228,7 @@ class QueryHooks:
         args = tuple(self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
         partition = tuple(self._binder.bind(p, scope) for p in node.args.get("partition_by") or ())
         keys = rows.determinants | self._equal_ids(rows) | {rows.unit.id}
-        if not any(isinstance(p, Ref) and p.column.id in keys for p in partition):
+        if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
                 f"a window over private rows must be PARTITION BY the {self.planner.context.policy.unit_name} id",

@@ -8,25 +8,21 @@ measurements, and in each over its basis columns, so that a price is known befor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Literal
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import calibration
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.base import parts as template_parts
-from dpproxy.plan.engines.base import template
 from dpproxy.plan.explain import explain_lines
 from dpproxy.plan.expr import Expr, Hole
+from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.hooks import QueryHooks
-from dpproxy.plan.loss import ZERO, Loss
-from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, Shape, compile_measurement
-from dpproxy.plan.model import Array, Basis, Dialect, Input, Key, Measurement, Plan, Selection, Threshold
+from dpproxy.plan.loss import ZERO
+from dpproxy.plan.measure import Compiled, compile_measurement
+from dpproxy.plan.model import Array, Dialect, Input, Plan
 from dpproxy.plan.outer import MeasuredSelect, array_source
 from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.relation import Rows, Values
@@ -35,7 +31,7 @@ from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import MICRO, Policy, Role
+from dpproxy.policy.model import Policy, Role
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.statements import Statement, parse
 
@@ -172,19 +168,6 @@ def _scalar_type(tree: exp.Expr) -> str:
     return scalar_type(tree)
 
 
-def charge_of(context: Context) -> int:
-    """The statement's epsilon in micro. Raises Refusal 22023 outside the role's limits."""
-    limits = context.role.query
-    epsilon = context.settings.epsilon if context.settings.epsilon is not None else limits.epsilon
-    if epsilon <= 0 or epsilon > limits.max_epsilon:
-        raise Refusal(
-            INVALID_PARAMETER_VALUE,
-            f"dpproxy.epsilon must be above 0 and at most {limits.max_epsilon / MICRO:g} for role {context.role.name}",
-            hint="SET dpproxy.epsilon = ... within the policy's max_epsilon.",
-        )
-    return epsilon
-
-
 def plan(statement: Statement, context: Context) -> Plan:
     """The plan of a statement. Raises Refusal; its position counts characters of `statement.query`."""
     if statement.kind not in _KINDS:
@@ -231,85 +214,3 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
         loss,
         explain_lines(measurements, loss, context, outer),
     )
-
-
-def finish(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
-    """Noise scales for all measurements of a statement: the charge is divided evenly over those that need any."""
-    paying = [c for c in compiled if _parts(c)]
-    if not paying:
-        return [_finish_one(c, 0, 0, context) for c in compiled]
-    share = charge_of(context) // len(paying)
-    thresholds = sum(c.threshold is not None for c in paying)
-    delta = context.role.query.delta // thresholds if thresholds else 0
-    if thresholds and delta <= 0:
-        raise Refusal(FEATURE_NOT_SUPPORTED, "groups without declared keys need a delta, and the policy allots none")
-    if share < sum(_parts(c) for c in paying):
-        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon is too small for this statement")
-    return [_finish_one(c, share if _parts(c) else 0, delta if c.threshold is not None else 0, context) for c in compiled]
-
-
-def _parts(compiled: Compiled) -> int:
-    """How many columns share a measurement's epsilon."""
-    return len(compiled.specs) + sum(s.columns for s in compiled.selections)
-
-
-def _finish_one(compiled: Compiled, epsilon: int, delta: int, context: Context) -> Measurement:
-    shape = compiled.shape
-    shares = _split(epsilon, _parts(compiled))
-    bases = [_basis(spec, shape, part) for spec, part in zip(compiled.specs, shares, strict=False)]
-    selections = []
-    at = len(bases)
-    for i, chosen in enumerate(compiled.selections):
-        part = sum(shares[at : at + chosen.columns])
-        at += chosen.columns
-        selections.append(_selection(chosen, i, shape, part))
-    threshold = None
-    loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
-    if compiled.threshold is not None:
-        basis = bases[compiled.threshold]
-        tau = calibration.threshold(basis.scale, shape.l0, delta, compiled.min_units, "laplace")
-        threshold = Threshold(compiled.threshold, tau, compiled.min_units, delta)
-        loss = loss + Loss.delta_only(delta)
-    texts = (compiled.sql, *compiled.side)
-    bounds = f" -- l0={shape.l0} linf={[b.linf for b in bases]} min={compiled.min_units}"
-    chosen_bounds = [(s.kind, s.size, [str(f) for f in s.fractions], s.sensitivity) for s in selections]
-    canonical = (*(part for text in texts for part in (*template_parts(text), "; ")), bounds, str(chosen_bounds))
-    return Measurement(
-        tuple(template(context.dialect, text) for text in texts),
-        tuple(Key(label, t) for label, t in compiled.keys),
-        tuple(bases),
-        shape.l0,
-        shape.dense is not None or not compiled.keys,  # without keys there is one group, always
-        threshold,
-        loss,
-        canonical,
-        tuple(selections),
-        shape.notes,
-    )
-
-
-def _basis(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
-    # a column that no row can move still gets noise of one unit: its sensitivity is stated as 1, never 0
-    linf = max(spec.linf(shape.rows), 1)
-    scale = calibration.laplace_scale(shape.l0, linf, epsilon)
-    loss = Loss.laplace_vector(shape.l0, Fraction(linf) / scale, linf)
-    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss)
-
-
-def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> Selection:
-    """One mechanism a group, and a unit reaches L0 groups: each runs at epsilon / L0 (PRIVACY.md section 3)."""
-    per_group = epsilon // shape.l0
-    draw = per_group // spec.columns
-    if draw < 1:
-        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon is too small for this statement")
-    loss = Loss.bounded_range(draw, spec.columns * shape.l0)
-    kind: Literal["quantile", "mode"] = "mode" if spec.values else "quantile"
-    return Selection(spec.label, kind, index + 1, spec.size, spec.fractions, shape.rows, per_group, loss)
-
-
-def _split(epsilon: int, columns: int) -> list[int]:
-    """Even division of micro-epsilon, the remainder to the first."""
-    if not columns:
-        return []
-    part = epsilon // columns
-    return [part + (epsilon - part * columns if i == 0 else 0) for i in range(columns)]
