@@ -75,8 +75,8 @@ class Column:
     constant: bool = False
     nullable: bool = True
     usable: bool = True  # False: an engine type the product can't compute with
-    optional: bool = False
     domain: Domain | None = field(default=None, compare=False)
+    optional: bool = False
 
 
 @dataclass(frozen=True)
