@@ -22,7 +22,7 @@ from dpproxy.backends.base import BackendError
 from dpproxy.budget.ledger import LedgerError, Standing, decimal
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.binaries import FacadeError, find_binaries
-from dpproxy.facade.facade import Facade
+from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.policy.password import make_verifier
@@ -59,23 +59,27 @@ def serve(
     listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 picks a free one")] = "127.0.0.1:6432",
     state: State = STATE,
     postgres: Annotated[Path | None, typer.Option(help="bin folder of an installed PostgreSQL for the facade")] = None,
+    facade_dsn: Annotated[
+        str | None,
+        typer.Option(envvar="DPPROXY_FACADE_DSN", show_envvar=True, help="a superuser's DSN of a server for the facade alone"),
+    ] = None,
 ) -> None:
     """Serve one database per policy file until SIGTERM or Ctrl-C."""
     _log_json()
     host, port = _address(listen)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(policies, host, port, state, postgres))
+        runner.run(_serve(policies, host, port, state, postgres, facade_dsn))
 
 
-async def _serve(policies: list[Path], host: str, port: int, state: Path, postgres: Path | None) -> None:
+async def _serve(policies: list[Path], host: str, port: int, state: Path, postgres: Path | None, dsn: str | None) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     ledger = SqliteLedger(state / "ledger.sqlite")
-    facade = Facade(folder=postgres)
+    facade = RemoteFacade(dsn) if dsn else Facade(folder=postgres)
     datasets: dict[str, Dataset] = {}
-    server = Server(datasets, lambda: facade.socket)
+    server = Server(datasets, lambda: facade.endpoint)
     try:
         await facade.start(state)
         for path in policies:

@@ -118,13 +118,15 @@ def tables_of(policy: Policy, catalog: Catalog) -> Iterator[tuple[TablePolicy, C
         yield table, shape
 
 
-def roles_script(policy: Policy) -> Iterator[str]:
+def roles_script(policy: Policy, verifier: str | None = None) -> Iterator[str]:
     """Roles of the policy, without attributes and without membership; settings of an earlier life are forgotten."""
+    password = "NULL" if verifier is None else literal(verifier)
     for role in policy.roles.values():
         name = role_name(role.name, policy.dataset)
         yield f"DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {literal(name)}) THEN "
         yield f"CREATE ROLE {quoted(name)}; END IF; END $$;"
-        yield f"ALTER ROLE {quoted(name)} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;"
+        attributes = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
+        yield f"ALTER ROLE {quoted(name)} {attributes} PASSWORD {password};"
         yield f"ALTER ROLE {quoted(name)} RESET ALL;"
 
 

@@ -12,12 +12,14 @@ import asyncio
 import secrets
 import struct
 from collections import deque
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from dpproxy.facade.ddl import role_name
+from dpproxy.facade.facade import Endpoint
 from dpproxy.session.answer import internal
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.facade_login import FacadeLogin, open_link
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.login import Greeting
 from dpproxy.session.prepared import Private
@@ -46,7 +48,7 @@ class Site(Protocol):
     """What a session needs of the server."""
 
     @property
-    def facade_socket(self) -> str: ...
+    def facade(self) -> Endpoint: ...
 
     def opened(self, session: ClientSession) -> None: ...
 
@@ -101,9 +103,8 @@ class ClientSession(asyncio.Protocol):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 await self._connect()
-            if await self._greet():
-                await self.link.release()
-                await self._conductor.run()
+            await self.link.release()
+            await self._conductor.run()
         except (TimeoutError, LinkLost):
             self.fatal("57P03", "the database system is starting up")
         except Exception as error:
@@ -112,34 +113,38 @@ class ClientSession(asyncio.Protocol):
             self._busy = False
 
     async def _connect(self) -> None:
-        """Again and again while the facade is being restarted."""
-        loop = asyncio.get_running_loop()
+        """Again and again while the facade is being restarted. Raises LinkLost."""
         while True:
             try:
-                await loop.create_unix_connection(lambda: self.link, self._site.facade_socket)
+                await open_link(self._site.facade, self.link)
+                await self._greet()
                 return
             except OSError:
-                await asyncio.sleep(0.1)
+                pass
+            except LinkLost:
+                if not self.link.too_early:
+                    raise
+                self.link = FacadeLink(self)
+            await asyncio.sleep(0.1)
 
-    async def _greet(self) -> bool:
-        """Start-up on the facade; False when it refused, with its reason passed on."""
+    async def _greet(self) -> None:
+        """Start-up on the facade. Raises LinkLost when it refused: the client has heard its reason."""
         dataset = self.dataset.policy.dataset
         role = role_name(self.asker.role.name, dataset)
+        login = FacadeLogin(role, self._site.facade.password)
         self.link.write(front.startup(role, dataset, self._greeting.settings))
         while True:
             tag, raw = await self.link.read()
-            if tag == b"E":
-                self.write(raw)
-                self.close()
-                return False
-            if tag == b"K":
+            if tag == b"R":
+                self.link.write(login.answer(raw[5:]))
+            elif tag == b"K":
                 self._facade_key = back.read_backend_key_data(raw[5:])
                 self.write(back.backend_key_data(*self.key))
             elif tag == b"N":
                 self.write(raw)
             elif tag == b"Z":
                 self.write(raw)
-                return True
+                return
 
     # the client's bytes
 
@@ -303,9 +308,8 @@ class ClientSession(asyncio.Protocol):
             self._cancelling = asyncio.ensure_future(self._cancel_on_facade())
 
     async def _cancel_on_facade(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            transport, _ = await loop.create_unix_connection(asyncio.Protocol, self._site.facade_socket)
+            transport = cast("asyncio.Transport", await open_link(self._site.facade, asyncio.Protocol()))
         except OSError:
             return
         transport.write(front.cancel_request(*self._facade_key))

@@ -65,6 +65,8 @@ class FacadeLink(asyncio.Protocol):
         self._lost = False
         self._client_slow = False
         self._inbox_full = False
+        self._farewell = False
+        self.too_early = False  # the facade was still starting: try again on another link
 
     # asyncio.Protocol
 
@@ -76,7 +78,8 @@ class FacadeLink(asyncio.Protocol):
         for future in (self._waiter, self._settling):
             if future is not None and not future.done():
                 future.set_exception(LinkLost())
-        self._peer.link_lost()
+        if not self.too_early:
+            self._peer.link_lost()
 
     def pause_writing(self) -> None:
         self._peer.pause_client()
@@ -96,7 +99,7 @@ class FacadeLink(asyncio.Protocol):
     @property
     def said_why(self) -> bool:
         """The last thing the client heard from the facade was an error."""
-        return not self._captured and self.tracker.failed
+        return self._farewell or (not self._captured and self.tracker.failed)
 
     # relay
 
@@ -187,12 +190,20 @@ class FacadeLink(asyncio.Protocol):
                 seen += tag in COMPLETIONS
         return replies
 
+    def _leave(self, raw: bytes) -> None:
+        self.too_early = b"\0C57P03\0" in raw
+        if not self.too_early:
+            self._farewell = True
+            self._peer.write(raw)
+
     def _collect(self, data: bytes) -> None:
         buffer, spans, error = self._framer.batch(data)
         for tag, start, end in spans:
             raw = buffer[start:end]
             if tag in (b"S", b"A"):
                 self._peer.write(raw)
+            elif tag == b"E" and b"\0VFATAL\0" in raw:  # the end of the session, whatever was asked
+                self._leave(raw)
             else:
                 self._inbox.append((tag, raw))
                 self._inbox_bytes += len(raw)

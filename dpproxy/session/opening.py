@@ -12,7 +12,7 @@ from pathlib import Path
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.budget.ledger import Ledger
-from dpproxy.facade.facade import Facade
+from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.mechanisms.noise import DefaultNoise
 from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog
@@ -57,7 +57,7 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
         raise PolicyError(Problem(loaded.file, m.line, m.column, f"`{n}`: {what}", fix) for n, m in marks.items())
 
 
-async def open_dataset(path: Path, facade: Facade, ledger: Ledger) -> Dataset:
+async def open_dataset(path: Path, facade: Facade | RemoteFacade, ledger: Ledger) -> Dataset:
     """One policy file, served. Raises PolicyError, BackendError, FacadeError."""
     loaded = load_file(path)
     backend = open_backend(loaded.policy)

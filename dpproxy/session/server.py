@@ -12,6 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from dpproxy.facade.facade import Endpoint
 from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.door import Door
@@ -22,19 +23,19 @@ DRAIN_SECONDS = 5.0  # for statements that run when the server is told to stop
 
 
 class Server:
-    """`facade_socket` is asked at each connection: a facade that was rebuilt may have moved."""
+    """`facade` is asked at each connection: a facade that was rebuilt may have moved."""
 
     def __init__(
         self,
         datasets: Mapping[str, Dataset],
-        facade_socket: Callable[[], str],
+        facade: Callable[[], Endpoint],
         *,
         connections: int = CONNECTIONS,
         per_user: int = CONNECTIONS_PER_USER,
     ) -> None:
         self.secret = secrets.token_bytes(32)
         self._datasets = datasets
-        self._socket = facade_socket
+        self._facade = facade
         self._connections = connections
         self._per_user = per_user
         self._doors: set[Door] = set()
@@ -66,8 +67,8 @@ class Server:
         await asyncio.sleep(0)
 
     @property
-    def facade_socket(self) -> str:
-        return self._socket()
+    def facade(self) -> Endpoint:
+        return self._facade()
 
     def dataset(self, name: str) -> Dataset | None:
         return self._datasets.get(name)

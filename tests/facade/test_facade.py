@@ -157,8 +157,7 @@ async def test_tables_as_the_policy_shows_them(facade: Facade) -> None:
     ]
     assert await connection.fetchval("SELECT obj_description('people'::regclass)") == "it's people"
     keys = await connection.fetch(
-        "SELECT conrelid::regclass::text, contype FROM pg_constraint "
-        "WHERE contype IN ('p','f','u') AND conrelid > 16383"
+        "SELECT conrelid::regclass::text, contype FROM pg_constraint WHERE contype IN ('p','f','u') AND conrelid > 16383"
     )
     assert sorted((r[0], r[1]) for r in keys) == [("people", b"p"), ("shops", b"p"), ("visits", b"f"), ("visits", b"f")]
     with pytest.raises(asyncpg.UndefinedColumnError):

@@ -191,7 +191,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     planner = CachedPlanner(private_names(rules), scripted_plan)
     noise, words = NoNoise(), words_of(planner.names)
     dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
-    server = Server({"shop": dataset}, lambda: facade.socket, connections=60, per_user=50)
+    server = Server({"shop": dataset}, lambda: facade.endpoint, connections=60, per_user=50)
     port = await server.listen("127.0.0.1", 0)
     yield Stage(server, facade, dataset, engine, port)
     await server.stop(drain=0)

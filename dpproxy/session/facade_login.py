@@ -1,0 +1,57 @@
+"""The proxy as a client of the facade: where to connect, and how to answer when a password is asked for.
+
+Knows: endpoints, authentication requests. Must not know: statements. The embedded facade asks for none; a remote one for
+SCRAM-SHA-256, which is all that is answered: a password is never sent in the clear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import scramp
+
+from dpproxy.facade.facade import Endpoint
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.backend import read_authentication
+from dpproxy.wire.protocol import PROTOCOL_VIOLATION, ProtocolError
+
+SCRAM = "SCRAM-SHA-256"
+
+
+async def open_link(endpoint: Endpoint, link: asyncio.Protocol) -> asyncio.BaseTransport:
+    """Raises OSError."""
+    loop = asyncio.get_running_loop()
+    if endpoint.path is not None:
+        transport, _ = await loop.create_unix_connection(lambda: link, endpoint.path)
+        return transport
+    remote, _ = await loop.create_connection(lambda: link, endpoint.host, endpoint.port)
+    return remote
+
+
+class FacadeLogin:
+    """Answers the facade's authentication requests, one after the other."""
+
+    def __init__(self, user: str, password: str | None) -> None:
+        self._user = user
+        self._password = password
+        self._client: Any = None
+
+    def answer(self, payload: bytes) -> bytes:
+        """What to send; nothing when the facade is content. Raises ProtocolError, also when the server is an impostor."""
+        request = read_authentication(payload)
+        try:
+            if request.code == 10 and self._password is not None and SCRAM in request.mechanisms:
+                self._client = scramp.ScramClient([SCRAM], self._user, self._password)
+                return front.sasl_initial(SCRAM, self._client.get_client_first().encode())
+            if request.code == 11 and self._client is not None:
+                self._client.set_server_first(request.data.decode())
+                return front.sasl_response(self._client.get_client_final().encode())
+            if request.code == 12 and self._client is not None:
+                self._client.set_server_final(request.data.decode())
+                return b""
+        except (scramp.ScramException, UnicodeDecodeError) as error:
+            raise ProtocolError(PROTOCOL_VIOLATION, "the facade's login failed", fatal=True) from error
+        if request.code == 0:
+            return b""
+        raise ProtocolError(PROTOCOL_VIOLATION, "the facade asks for a login that is not supported", fatal=True)

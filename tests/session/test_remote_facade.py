@@ -1,0 +1,69 @@
+"""A facade that somebody else runs, given by DSN: roles log in with SCRAM."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.facade import Facade, RemoteFacade
+from dpproxy.session.facade_login import FacadeLogin
+from dpproxy.session.server import Server
+from dpproxy.wire.protocol import ProtocolError
+
+from .conftest import ScriptedEngine, Stage, Wire, catalog, policy, report, rows
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def dsn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """A PostgreSQL on a TCP port that asks for passwords."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    owner = Facade()
+    await owner.start(tmp_path_factory.mktemp("elsewhere"))
+    async with owner._connected() as connection:
+        await connection.execute("ALTER ROLE postgres PASSWORD 'root'")
+    assert owner._server is not None
+    data: Path = owner._server.place.data
+    await owner._server.stop()
+    with (data / "postgresql.conf").open("a") as conf:
+        conf.write(f"listen_addresses = '127.0.0.1'\nport = {port}\n")
+    (data / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+    await owner._server.start()
+    yield f"postgresql://postgres:root@127.0.0.1:{port}/postgres"
+    await owner.stop()
+
+
+async def test_sessions_on_a_remote_facade(stage: Stage, dsn: str, tmp_path: Path) -> None:
+    facade = RemoteFacade(dsn)
+    await facade.start(tmp_path)
+    await facade.apply(policy(), catalog(), ScriptedEngine().public_rows)
+    server = Server({"shop": stage.dataset}, lambda: facade.endpoint)
+    wire = await Wire.open(await server.listen("127.0.0.1", 0))
+    await wire.login()
+    assert rows(await wire.query("SELECT region, count(*) AS n FROM people GROUP BY 1"))[0] == ("e", "1")
+    assert rows(await wire.query("SELECT current_user, count(*) FROM shops")) == [("analyst@shop", "2")]
+    assert report(await wire.query("CREATE TABLE t (x int)"))["C"] == "42501"
+    await wire.close()
+    await server.stop(drain=0)
+    await facade.stop()
+
+
+async def test_a_dsn_that_does_not_work(dsn: str, tmp_path: Path) -> None:
+    with pytest.raises(FacadeError, match="cannot be used"):
+        await RemoteFacade(dsn.replace("root@", "wrong@")).start(tmp_path)
+
+
+async def test_only_scram_is_answered() -> None:
+    with pytest.raises(ProtocolError, match="not supported"):
+        FacadeLogin("x", "secret").answer(b"\0\0\0\3")
+    with pytest.raises(ProtocolError, match="not supported"):
+        FacadeLogin("x", None).answer(b"\0\0\0\nSCRAM-SHA-256\0\0")
+    assert FacadeLogin("x", None).answer(b"\0\0\0\0") == b""
