@@ -95,13 +95,9 @@ class Answering:
         return Answer(self._complete(), self._note(charge))
 
     def cancel(self) -> bool:
-        """The client's cancel request: stops the engine, or what would come next. False when all is measured."""
-        if len(self._released) == len(self._plan.measurements):
-            return False
+        """The client's cancel request: what would come next is not begun. True when the engine was at work, and stops."""
         self._cancelled = True
-        if self._running is not None:
-            self._running.cancel()
-        return True
+        return self._running is not None and self._running.cancel()
 
     def _check_cancelled(self) -> None:
         if self._cancelled:

@@ -72,7 +72,7 @@ class Conductor:
                 await self._refuse(tag, Refusal(error.sqlstate, error.message))
 
     def cancel(self) -> bool:
-        """Cancel the answer in the making; False when there is none."""
+        """Cancel the answer in the making; False when the facade may be at work for it, or for the client itself."""
         return self._answering is not None and self._answering.cancel()
 
     async def _handle(self, tag: bytes, raw: bytes) -> None:

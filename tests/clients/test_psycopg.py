@@ -80,6 +80,11 @@ def test_prepared_statements_pay_at_each_execution(connection: Connection) -> No
     assert 0 < spent() - before <= 8000
 
 
+def test_explain(connection: Connection) -> None:
+    lines = connection.execute("EXPLAIN " + BY_REGION.replace("GROUP", "WHERE income < %s GROUP"), (9,)).fetchall()
+    assert "charge epsilon=1000" in lines[0][0]
+
+
 def test_transactions(connection: Connection) -> None:
     with connection.transaction():
         connection.execute("SET LOCAL dpproxy.epsilon = 700")
