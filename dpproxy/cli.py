@@ -19,7 +19,12 @@ import structlog
 import typer
 
 from dpproxy.backends.base import BackendError
+from dpproxy.budget.book import Book
+from dpproxy.budget.entries import NO_HASH
+from dpproxy.budget.files import SqliteReader
+from dpproxy.budget.journal import MAX_JUMP, replay
 from dpproxy.budget.ledger import LedgerError, Standing, decimal
+from dpproxy.budget.record import show
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.binaries import FacadeError, find_binaries
 from dpproxy.facade.facade import Facade, RemoteFacade
@@ -37,6 +42,7 @@ policy_app = typer.Typer(no_args_is_help=True, help="Check policies, make passwo
 commands.add_typer(policy_app, name="policy")
 
 STATE = Path("dpproxy-state")
+LEDGER = "ledger.sqlite"
 Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
 State = Annotated[Path, typer.Option(help="folder of the ledger and the facade")]
 
@@ -76,7 +82,7 @@ async def _serve(policies: list[Path], host: str, port: int, state: Path, postgr
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    ledger = SqliteLedger(state / "ledger.sqlite")
+    ledger = SqliteLedger(state / LEDGER)
     facade = RemoteFacade(dsn) if dsn else Facade(folder=postgres)
     datasets: dict[str, Dataset] = {}
     server = Server(datasets, lambda: facade.endpoint)
@@ -87,6 +93,7 @@ async def _serve(policies: list[Path], host: str, port: int, state: Path, postgr
             if dataset.policy.dataset in datasets:
                 raise Stop(f"two policies are for dataset `{dataset.policy.dataset}`")
             datasets[dataset.policy.dataset] = dataset
+            dataset.remember(show(SqliteReader(state / LEDGER), dataset=dataset.policy.dataset))
         bound = await server.listen(host, port)
         print(f"listening on {host}:{bound}", file=sys.stderr, flush=True)
         await stopping.wait()
@@ -112,17 +119,16 @@ def psql(
 
 @commands.command()
 def budget(policy: Annotated[Path, typer.Argument(help="the policy file of a dataset")], state: State = STATE) -> None:
-    """What each role, and all together, have spent and have left. The proxy must not be running."""
+    """What each role, and all together, have spent and have left; also while the proxy runs."""
     rules = load_file(policy).policy
-    ledger = SqliteLedger(state / "ledger.sqlite")
-    try:
-        at = dt.datetime.now(dt.UTC)
-        rows = [ledger.standing(rules.dataset, "role", r.name, limit(r.budget), at) for r in rules.roles.values()]
-        rows.append(ledger.standing(rules.dataset, "dataset", rules.dataset, limit(rules.budget), at))
-    finally:
-        ledger.close()
+    book = Book(MAX_JUMP)
+    with SqliteReader(state / LEDGER).snapshot() as (_, rows):
+        replay(book, NO_HASH, rows)
+    at = dt.datetime.now(dt.UTC)
+    standings = [book.standing((rules.dataset, "role", r.name), limit(r.budget), at) for r in rules.roles.values()]
+    standings.append(book.standing((rules.dataset, "dataset", rules.dataset), limit(rules.budget), at))
     print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets")))
-    for row in rows:
+    for row in standings:
         print("\t".join(_standing(row)))
 
 

@@ -80,10 +80,7 @@ class Answering:
     async def run(self, parameters: Sequence[str | None]) -> Answer:
         """`parameters`: text forms of the client's. Raises Refusal, StatementFailed, LinkLost, CancelledError."""
         began = asyncio.get_running_loop().time()
-        try:
-            self._fill_virtual()
-        except Exception as error:
-            raise internal(error, statement=self._statement) from error
+        await self._fill_virtual()
         await self._evaluate_ready()
         if not self._plan.measurements:
             return Answer(self._complete(), None)
@@ -92,7 +89,7 @@ class Answering:
             await self._evaluate_ready()
             await self._measure(i, measurement, parameters)
         await self._hold(began)
-        return Answer(self._complete(), self._note(charge))
+        return Answer(self._complete(), await self._note(charge))
 
     def cancel(self) -> bool:
         """The client's cancel request: what would come next is not begun. True when the engine was at work, and stops."""
@@ -109,9 +106,13 @@ class Answering:
             raise internal(RuntimeError("an array of the outer query was not released"), statement=self._statement)
         return complete
 
-    def _fill_virtual(self) -> None:
+    async def _fill_virtual(self) -> None:
+        """In a thread: a ledger that several proxies share has to be asked. Raises Refusal."""
         tables = {a.virtual for a in self._plan.arrays if a.virtual is not None}
-        columns = {t: virtual_columns(t, self._dataset, self._asker) for t in tables}
+        try:
+            columns = {t: await asyncio.to_thread(virtual_columns, t, self._dataset, self._asker) for t in tables}
+        except Exception as error:
+            raise internal(error, statement=self._statement) from error
         for i, array in enumerate(self._plan.arrays):
             if array.virtual is not None:
                 self._literals[i] = text_literal(columns[array.virtual][array.column])
@@ -183,10 +184,11 @@ class Answering:
             elapsed = asyncio.get_running_loop().time() - began
             await asyncio.sleep(-elapsed % (quantum / 1000))
 
-    def _note(self, charge: Charge) -> str | None:
+    async def _note(self, charge: Charge) -> str | None:
         role = self._asker.role
         try:
-            standing = self._dataset.ledger.standing(charge.dataset, "role", role.name, limit(role.budget), charge.at)
+            ask = self._dataset.ledger.standing  # in a thread, for the same reason
+            standing = await asyncio.to_thread(ask, charge.dataset, "role", role.name, limit(role.budget), charge.at)
         except Exception as error:
             incident(error, statement=self._statement)
             return None

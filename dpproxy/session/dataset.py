@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from dpproxy.backends.base import Backend
 from dpproxy.budget.accountant import Limit
-from dpproxy.budget.ledger import Ledger, Limits
+from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, TableName
@@ -33,7 +33,7 @@ class Answered:
     asked: dt.datetime
     epsilon: int
     delta: int
-    measurements: int
+    measurements: int | None  # None: answered before the proxy was started last
     reused: bool
     statement: str
 
@@ -62,6 +62,13 @@ class Dataset:
     withheld: frozenset[TableName] = frozenset()
     unconcerned: set[bytes] = field(default_factory=set)
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def remember(self, record: Iterable[tuple[int, object]]) -> None:
+        """Earlier charges, from the ledger's record, in order."""
+        for _, entry in record:
+            if isinstance(entry, Charge):
+                loss = entry.loss
+                self.answered.append(Answered(entry.role, entry.at, loss.epsilon, loss.delta, None, False, entry.statement))
 
     def limits(self, asker: Asker) -> Limits:
         return Limits(limit(asker.role.budget), limit(self.policy.budget), per_query_epsilon=asker.role.query.max_epsilon)

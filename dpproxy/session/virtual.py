@@ -41,7 +41,8 @@ def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     for a in reversed(dataset.answered):
         if a.role == asker.role.name:
             amounts = (decimal(a.epsilon, MICRO), decimal(a.delta, ATTO))
-            yield (a.asked.isoformat(), *amounts, str(a.measurements), "t" if a.reused else "f", a.statement)
+            count = None if a.measurements is None else str(a.measurements)
+            yield (a.asked.isoformat(), *amounts, count, "t" if a.reused else "f", a.statement)
 
 
 def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:

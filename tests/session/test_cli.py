@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -52,6 +53,7 @@ def test_a_life(policy: Path) -> None:
         dsn = f"host={proxy.host} port={proxy.port} user=ada password=sesame dbname=town"
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("SELECT count(*) FROM people")
+            assert "role\tanalyst\tyear\t0.5\t5\t4.5" in dpproxy("budget", str(policy), "--state", str(state)).stdout
             home = Path((state / "facade.path").read_text())
             proxy.process.send_signal(signal.SIGTERM)
             assert proxy.process.wait(20) == 0
@@ -64,6 +66,11 @@ def test_a_life(policy: Path) -> None:
     _, role, dataset = (line.split("\t") for line in done.stdout.splitlines())
     assert role[:6] == ["role", "analyst", "year", "0.5", "5", "4.5"]
     assert dataset[:6] == ["dataset", "town", "never", "0.5", "10", "9.5"]
+    with launched([policy], state) as again:
+        dsn = f"host={again.host} port={again.port} user=ada password=sesame dbname=town"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            answers = connection.execute("SELECT epsilon, measurements FROM dpproxy.answers").fetchall()
+    assert answers == [(Decimal("0.5"), None)], "remembered from the ledger"
 
 
 def test_policy_check(policy: Path) -> None:
