@@ -19,13 +19,14 @@ from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.grouping import grouping_sets
 from dpproxy.plan.hooks import QueryHooks, bind_aggregate
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.names import output_name
 from dpproxy.plan.query import Analyser, RowsResult, is_aggregate
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.scope import Env, Scope
-from dpproxy.plan.select import group_expressions, resolve_group_item, unit_ids
+from dpproxy.plan.select import resolve_group_item, unit_ids
 from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
 from dpproxy.sql.types import TIMES
 
@@ -57,6 +58,7 @@ class MeasuredSelect:
         self.keys: list[tuple[str, Expr]] = []
         self.specs: list[BasisSpec] = []
         self.selections: list[SelectionSpec] = []
+        self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
 
     # --- rewriting
@@ -64,17 +66,14 @@ class MeasuredSelect:
     def rewrite(self) -> exp.Select:
         select = self.select
         distinct = select.args.get("distinct")
-        items = group_expressions(select)
-        if items is None:
-            raise unsupported("grouping sets")
+        sets = grouping_sets(select)
         aggregated = bool(select.args.get("group")) or self._aggregates()
-        self.grouped = bool(items) or not aggregated
-        for item in items:
-            self._add_group_key(resolve_group_item(item, select, self.scope))
+        self.grouped = any(sets) or not aggregated
+        indexes = [[self._add_group_key(resolve_group_item(i, select, self.scope)) for i in keys] for keys in sets]
         if not aggregated:
             self._expand_stars()
-            for node in select.expressions:
-                self._add_group_key(node.unalias())
+            indexes = [[self._add_group_key(node.unalias()) for node in select.expressions]]
+        self.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
@@ -115,10 +114,10 @@ class MeasuredSelect:
     def _named(node: exp.Expr, name: str) -> exp.Expr:
         return exp.alias_(node, exp.to_identifier(name, quoted=True))
 
-    def _add_group_key(self, node: exp.Expr) -> None:
+    def _add_group_key(self, node: exp.Expr) -> int | None:
         if isinstance(node, exp.Literal) and node.is_string:
-            return
-        self._key(self.binder.bind(node, self.scope), node)
+            return None
+        return self._key(self.binder.bind(node, self.scope), node)
 
     def _key(self, expr: Expr, node: exp.Expr) -> int:
         for i, (_, key) in enumerate(self.keys):
@@ -221,12 +220,14 @@ class MeasuredSelect:
                 f'column "{to_sql(node)}" must appear in the GROUP BY clause or be used in an aggregate function',
                 position(node),
             )
-        return self._key_column(self._key(bound, node))
+        index = self._key(bound, node)
+        self.sets = [s if index in s else (*s, index) for s in self.sets] if len(self.sets) == 1 else self.sets
+        return self._key_column(index)
 
     def _aggregate(self, node: exp.Expr) -> exp.Expr:
         name = _function_name(node)
         if name == "grouping":
-            return exp.Literal.number(0)
+            return self._grouping(node)
         agg = bind_aggregate(self.binder, node, self.scope, per_unit=False)
         self._check_padded(agg, node)
         ids = unit_ids(self.rows)
@@ -251,6 +252,15 @@ class MeasuredSelect:
         if result.selection is not None:
             columns += [f"{self.alias}.{name}" for name in self._selection(result.selection)]
         return parse_expression(f"({result.formula.format(*columns)})")
+
+    def _grouping(self, node: exp.Expr) -> exp.Expr:
+        """GROUPING(a, b): a bit for each argument, the last the lowest, set when the row's set leaves it out."""
+        terms = []
+        for i, argument in enumerate(reversed(node.expressions)):
+            bound = self.binder.bind(resolve_group_item(argument, self.select, self.scope), self.scope)
+            index = self._key(bound, argument)
+            terms.append(f"(({self.alias}.g >> {index}) & 1) * {1 << i}")
+        return parse_expression(f"CAST({' + '.join(terms)} AS int4)")
 
     def _check_padded(self, agg: Agg, node: exp.Expr) -> None:
         if self.rows.padded and agg.name == "count" and not agg.args:
@@ -295,6 +305,29 @@ class MeasuredSelect:
 
 def _function_name(node: exp.Expr) -> str:
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+
+
+def sets_source(
+    alias: str, branches: list[tuple[exp.Expr, tuple[int, ...], bool]], keys: list[str], values: list[str]
+) -> exp.Expr:
+    """The grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
+
+    A branch is (its source, the keys of its set, whether the source is the finest set and must be added up).
+    `g` has bit i set where key i is left out.
+    """
+    texts = []
+    for source, members, summed in branches:
+        missing = sum(1 << i for i in range(len(keys)) if i not in members)
+        items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
+        items += [f"CAST(COALESCE(SUM({v}), 0) AS int8) AS {v}" if summed else v for v in values]
+        text = f"SELECT {', '.join([*items, f'{missing} AS g'])} FROM {to_sql(source)}"
+        if summed and members:
+            text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
+        texts.append(text)
+    tree = parse_expression(f"SELECT 1 FROM ({' UNION ALL '.join(texts)}) AS {alias}")
+    found = tree.args["from_"].this
+    assert isinstance(found, exp.Expr)
+    return found
 
 
 def array_source(alias: str, first: int, types: list[tuple[str, str]]) -> exp.Expr:

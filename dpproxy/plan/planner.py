@@ -23,7 +23,7 @@ from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, compile_measurement
 from dpproxy.plan.model import Array, Dialect, Input, Plan
-from dpproxy.plan.outer import MeasuredSelect, array_source
+from dpproxy.plan.outer import MeasuredSelect, array_source, sets_source
 from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.relation import Rows, Values
 from dpproxy.plan.scope import Context, Counter, Env
@@ -129,18 +129,40 @@ class Planner:
         assert isinstance(scope, Scope)
         measured = MeasuredSelect(self, analyser, select, rows, scope, env)
         tree = measured.rewrite()
+        if not (measured.keys or measured.specs or measured.selections):
+            raise unsupported("a query with neither keys nor aggregates")
+        select.set("from_", exp.From(this=self._source(measured, rows)))
+        return ReleasedResult(tree, True)
+
+    def _source(self, measured: MeasuredSelect, rows: Rows) -> exp.Expr:
+        """The released arrays as a source: one measurement, or one for each grouping set, or the finest added up."""
+        compiled = [self._compile(measured, rows, members) for members in measured.sets]
+        if len(compiled) == 1:
+            return self._set_source(measured.alias, compiled[0], measured.sets[0])
+        finest = _addable(measured, compiled)
+        branches = []
+        for i, members in enumerate(measured.sets):
+            chosen, keys = (compiled[finest], measured.sets[finest]) if finest is not None else (compiled[i], members)
+            source = self._set_source(f"{measured.alias}_{i}", chosen, keys)
+            branches.append((source, members, finest is not None and members != keys))
+        values = [f"b{i}" for i in range(len(measured.specs))]
+        values += [f"s{i}_{j}" for i, s in enumerate(measured.selections) for j in range(s.columns)]
+        return sets_source(measured.alias, branches, [_wire(k.type) for _, k in measured.keys], values)
+
+    def _compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
+        keys = [measured.keys[i] for i in members]
         spelled = engine(self.context.dialect)
-        compiled = compile_measurement(rows, measured.keys, measured.specs, self.context, spelled, measured.selections)
+        return compile_measurement(rows, keys, measured.specs, self.context, spelled, measured.selections)
+
+    def _set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
+        """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
         index = self._register(compiled)
-        types = [(f"k{i}", key.type) for i, (_, key) in enumerate(measured.keys)]
+        types = [(f"k{i}", type_) for i, (_, type_) in zip(members, compiled.keys, strict=True)]
         # the compiled measurement may have a column more than was asked for: the units behind its threshold
         types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
         types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
-        if not types:
-            raise unsupported("a query with neither keys nor aggregates")
         first = len(self.context.parameters) + 1 + self._first_array[index]
-        select.set("from_", exp.From(this=array_source(measured.alias, first, types)))
-        return ReleasedResult(tree, True)
+        return array_source(alias, first, types)
 
     def _register(self, compiled: Compiled) -> int:
         for i, known in enumerate(self.compiled):
@@ -159,6 +181,28 @@ class Planner:
 
 def _wire(type_: str) -> str:
     return "timestamp" if type_ == "timestamptz" else type_
+
+
+def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
+    """The grouping set whose released cells shall be added up to all others, None to measure each set by itself.
+
+    Adding up needs a set of all keys with declared groups, and additive bases. With S sets measured apart each has 1/S
+    of the epsilon: noise S * L0 a cell. Added up, a cell of set s is a sum of n_f / n_s cells of noise L0 of the finest. The
+    sum of variances over the sets decides; both roads cost the same charge.
+    """
+    everything = set(range(len(measured.keys)))
+    finest = next((i for i, s in enumerate(measured.sets) if set(s) == everything), None)
+    additive = all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
+    if finest is None or not additive:
+        return None
+    sizes = [1 if not s else (c.shape.dense.size if c.shape.dense is not None else None)
+             for s, c in zip(measured.sets, compiled, strict=True)]  # fmt: skip
+    if any(size is None for size in sizes):
+        return None
+    known = [size or 1 for size in sizes]
+    apart = sum((len(compiled) * c.shape.l0) ** 2 for c in compiled)
+    together = sum(compiled[finest].shape.l0 ** 2 * known[finest] / size for size in known)
+    return finest if together <= apart else None
 
 
 def _scalar_type(tree: exp.Expr) -> str:

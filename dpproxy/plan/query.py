@@ -586,7 +586,7 @@ def is_aggregate(node: exp.Expr) -> bool:
         return True
     if isinstance(node, exp.Dot) and ident(node.this) == "pg_catalog":
         return is_aggregate(node.expression)
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in (*AGGREGATES, "grouping")
 
 
 def contains_aggregate(node: exp.Expr | None) -> bool:

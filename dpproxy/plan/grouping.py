@@ -1,0 +1,57 @@
+"""GROUP BY with ROLLUP, CUBE and GROUPING SETS as the list of sets PostgreSQL expands it to.
+
+Knows: sqlglot's grouping nodes. Must not know: measurements. The elements of GROUP BY multiply: `a, ROLLUP (b, c)` is
+(a, b, c), (a, b), (a).
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+from sqlglot import exp
+
+from dpproxy.errors import Refusal
+from dpproxy.sql.dialect import position
+
+MAX_SETS = 64  # each may be a measurement of its own; CUBE of 6 keys
+GroupingSet = tuple[exp.Expr, ...]
+
+
+def grouping_sets(select: exp.Select) -> list[GroupingSet]:
+    """The sets of key expressions, in PostgreSQL's order. Without GROUP BY: one empty set."""
+    group = select.args.get("group")
+    if group is None:
+        return [()]
+    elements = [_element(item) for item in _items(group)]
+    sets = [tuple(key for part in parts for key in part) for parts in product(*elements)]
+    if len(sets) > MAX_SETS:
+        raise Refusal("54001", f"GROUP BY has more than {MAX_SETS} grouping sets", position(group))
+    return sets
+
+
+def _items(group: exp.Expr) -> list[exp.Expr]:
+    items = list(group.expressions)
+    for key in ("rollup", "cube", "grouping_sets"):
+        value = group.args.get(key)
+        items += value if isinstance(value, list) else []
+    return items
+
+
+def _element(item: exp.Expr) -> list[GroupingSet]:
+    if isinstance(item, exp.Rollup):
+        parts = [_composite(e) for e in item.expressions]
+        return [tuple(k for part in parts[:n] for k in part) for n in range(len(parts), -1, -1)]
+    if isinstance(item, exp.Cube):
+        parts = [_composite(e) for e in item.expressions]
+        return [tuple(k for part in chosen for k in part) for n in range(len(parts), -1, -1) for chosen in combinations(parts, n)]
+    if isinstance(item, exp.GroupingSets):
+        return [found for e in item.expressions for found in _element(e)]
+    return [_composite(item)]
+
+
+def _composite(item: exp.Expr) -> GroupingSet:
+    if isinstance(item, exp.Tuple):
+        return tuple(item.expressions)
+    if isinstance(item, exp.Paren):
+        return _composite(item.this)
+    return (item,)
