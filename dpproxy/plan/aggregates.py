@@ -12,23 +12,29 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan import moments, selections
+from dpproxy.plan import moments, nominal, selections
 from dpproxy.plan.bounded import bounded_argument
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Agg, Expr, Ref
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.measure import BasisSpec, SelectionSpec, grid_of
+from dpproxy.plan.nominal import Kind, Output
 from dpproxy.sql.types import FLOATS
 
 
 @dataclass(frozen=True)
 class Measured:
-    """`formula` over the bases, `{0}`.. numbering `bases`, then the columns of `selection`; `type` is PostgreSQL's."""
+    """`formula` over the bases, `{0}`.. numbering `bases`, then the columns of `selection`; `type` is PostgreSQL's.
+
+    `kind` and `weights`: as `nominal.Output`.
+    """
 
     bases: tuple[BasisSpec, ...]
     formula: str
     type: str
+    kind: Kind
+    weights: tuple[float, ...]
     selection: SelectionSpec | None = None
 
 
@@ -44,11 +50,26 @@ def measured(agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], boo
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
         arguments = [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
-        return Measured(*moments.moments(agg.name, arguments, agg.where, label))
+        bases, formula, type_, weights = moments.moments(agg.name, arguments, agg.where, label)
+        return Measured(bases, formula, type_, "derived", weights)
     if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
         selection, formula, type_ = selections.selected(agg, label)
-        return Measured((), formula, type_, selection)
+        return Measured((), formula, type_, "selected", (_selection_weight(selection),), selection)
     raise _refused(agg.name, unit_name)
+
+
+def output(measured: Measured, label: str, bases: tuple[int, ...], selection: int | None, filtered: bool) -> Output:
+    """What EXPLAIN and the division of epsilon know of it."""
+    factor = nominal.FILTERED if filtered else 1.0
+    return Output(label, measured.kind, tuple(w * factor for w in measured.weights), bases, selection)
+
+
+def _selection_weight(spec: SelectionSpec) -> float:
+    """The fractions of one selection share its epsilon: each has a share of it."""
+    if spec.values:
+        return nominal.MODE
+    extreme = any(f in (0, 1) for f in spec.fractions)
+    return (nominal.EXTREME if extreme else nominal.QUANTILE) * spec.columns
 
 
 _INSTEAD = {
@@ -75,10 +96,10 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
             spec = BasisSpec("units", value if optional else None, agg.where, label)
         else:
             spec = BasisSpec("distinct", value, agg.where, label)
-        return Measured((spec,), "GREATEST({0}, 0)", "int8")
+        return Measured((spec,), "GREATEST({0}, 0)", "int8", "linear", (1.0,))
     if value is not None and not facts(value).nullable:
         value = None
-    return Measured((BasisSpec("count", value, agg.where, label),), "GREATEST({0}, 0)", "int8")
+    return Measured((BasisSpec("count", value, agg.where, label),), "GREATEST({0}, 0)", "int8", "linear", (1.0,))
 
 
 def sum_type(type_: str) -> str:
@@ -89,7 +110,8 @@ def _sum(agg: Agg, label: str) -> Measured:
     value = bounded_argument(agg)
     lo, hi, grid = grid_of(value)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
-    return Measured((spec,), _scaled("{0}", grid, sum_type(value.type)), sum_type(value.type))
+    type_ = sum_type(value.type)
+    return Measured((spec,), _scaled("{0}", grid, type_), type_, "linear", (nominal.total(lo, hi),))
 
 
 def _scaled(text: str, grid: Fraction, type_: str) -> str:
@@ -110,7 +132,7 @@ def _avg(agg: Agg, label: str) -> Measured:
     step = decimal(grid)
     ratio = f"{decimal(center)}::numeric + {{1}} * {step}::numeric / GREATEST({{0}}, 1)"
     formula = f"CAST(LEAST(GREATEST({ratio}, {decimal(lo * grid)}), {decimal(hi * grid)}) AS {type_})"
-    return Measured((rows, total), formula, type_)
+    return Measured((rows, total), formula, type_, "mean", nominal.mean(lo, hi))
 
 
 def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:

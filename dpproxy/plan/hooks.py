@@ -87,7 +87,7 @@ class QueryHooks:
                 position(query),
                 hint="Aggregate in it: (SELECT avg(x) FROM ...), or correlate it by the unit id.",
             )
-        return self.planner.released_scalar(result)
+        return self.planner.released_scalar(result, self.env)
 
     def _single_aggregate(self, query: exp.Expr, scope: Scope) -> Expr | None:
         """`(SELECT aggregate FROM ...)` of public rows, or of private rows of the same unit; None for other queries."""

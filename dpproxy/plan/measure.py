@@ -16,6 +16,7 @@ from dpproxy.plan.domains import Dense, dense_domain
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Call, Expr, Ref
 from dpproxy.plan.facts import facts
+from dpproxy.plan.nominal import Output
 from dpproxy.plan.relation import Filter, Relation, Rows
 from dpproxy.plan.render import Block, Renderer
 from dpproxy.plan.scope import Context
@@ -97,6 +98,7 @@ class Compiled:
     shape: Shape
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int
+    outputs: tuple[Output, ...] = ()  # what is made of the columns
 
 
 def grid_of(expr: Expr) -> tuple[int, int, Fraction]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpproxy.plan import nominal
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Call, Expr, Lit, conjunction
 from dpproxy.plan.facts import facts
@@ -49,8 +50,11 @@ def _literal_type(value: Expr) -> str:
     return value.type if value.type not in FLOATS else "numeric"
 
 
-def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str) -> tuple[tuple[BasisSpec, ...], str, str]:
-    """Bases, formula and PostgreSQL type of a statistic. Raises Refusal for wrong arguments."""
+Found = tuple[tuple[BasisSpec, ...], str, str, tuple[float, ...]]
+
+
+def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str) -> Found:
+    """Bases, formula, PostgreSQL type of a statistic, and the weights of its bases. Raises Refusal for wrong arguments."""
     wanted = 1 if name in SINGLE else 2
     if len(arguments) != wanted:
         raise unsupported(f"{name}() with {len(arguments)} arguments")
@@ -62,7 +66,8 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
     sums = [_first(i, condition, f"centred sum for {label}") for i in inputs]
     if wanted == 1:
         squares = _square(inputs[0], condition, f"centred squares for {label}")
-        return (count, sums[0], squares), *_single(name, inputs[0], squares)
+        weights = nominal.DEVIATION if name.startswith("stddev") else nominal.VARIANCE
+        return (count, sums[0], squares), *_single(name, inputs[0], squares), weights
     y, x = inputs
     bases = [count, *sums]
     if name not in ("regr_count", "regr_avgx", "regr_avgy"):
@@ -71,7 +76,19 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
         bases.append(_square(x, condition, f"centred squares of x for {label}"))
     used, formula = _paired(name, y, x, bases)
     type_ = "int8" if name == "regr_count" else "float8"
-    return tuple(bases[i] for i in used), formula, type_
+    return tuple(bases[i] for i in used), formula, type_, tuple(_weight(name, i) for i in used)
+
+
+def _weight(name: str, index: int) -> float:
+    """Of basis `index` of the paired ones, in the statistic `name`."""
+    if name == "regr_count":
+        return 1.0
+    if name in ("regr_avgx", "regr_avgy"):
+        return 0.5 if index == 0 else 1.0
+    if name in ("regr_sxx", "regr_syy"):
+        return nominal.VARIANCE[min(index, 1)]
+    squares = nominal.SQUARES if name in ("corr", "regr_r2") else 2 * nominal.SQUARES
+    return squares if index > 3 else nominal.COVARIANCE[index]
 
 
 def _first(i: _Input, where: Expr | None, label: str) -> BasisSpec:

@@ -1,49 +1,144 @@
-"""The PostgreSQL type of a released scalar subquery, from the casts its formulas carry.
+"""Types of released queries, read off the trees the facade will run: a staged value must be typed before it exists.
 
-Knows: sqlglot trees made by `outer`. Must not know: data. Only enough types to enter a predicate: numbers, text, times.
+Knows: sqlglot trees made by `outer`, the types of released columns and public tables. Must not know: data. Only what can
+enter a predicate or a join below a measurement is typed: numbers, text, times, booleans. The rest is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.names import output_name
+from dpproxy.plan.scope import Context
+from dpproxy.sql.dialect import ident
 from dpproxy.sql.types import NUMBERS, arithmetic, common, type_name
 
-
-def scalar_type(tree: exp.Expr) -> str:
-    """The type of the only column of a query."""
-    select = tree.unnest() if isinstance(tree, exp.Subquery) else tree
-    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-        raise unsupported("a scalar subquery of this form")
-    return _type(select.expressions[0].unalias())
+Columns = dict[str, str]  # name -> type, in order
 
 
-def _type(node: exp.Expr) -> str:
-    if isinstance(node, exp.Cast):
-        found = type_name(node.to)
-        if found is not None:
-            return found
-    if isinstance(node, exp.Paren | exp.Neg):
-        return _type(node.this)
-    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
-        a, b = _type(node.this), _type(node.expression)
-        if a in NUMBERS and b in NUMBERS:
-            return arithmetic(a, b)
-    if isinstance(node, exp.Literal):
-        return "unknown" if node.is_string else ("int4" if node.this.isdigit() else "numeric")
-    if isinstance(node, exp.Anonymous):
-        return _function(node)
-    if isinstance(node, exp.Column) and node.name.startswith("b") and node.table.startswith("dpproxy_m"):
-        return "int8"
-    raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
+class TreeTypes:
+    """`ctes`: trees of released CTEs by name."""
 
+    def __init__(self, context: Context, ctes: Mapping[str, exp.Expr]) -> None:
+        self._context, self._ctes = context, ctes
 
-def _function(node: exp.Anonymous) -> str:
-    name = str(node.this).lower()
-    if name in ("greatest", "least", "coalesce"):
-        return common([_type(a) for a in node.expressions])
-    if name in ("round", "trunc", "floor", "ceil", "abs"):
-        inner = _type(node.expressions[0])
-        return "numeric" if len(node.expressions) > 1 else inner
-    raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
+    def scalar(self, tree: exp.Expr) -> str:
+        """The type of the only column of a query. Raises Refusal."""
+        columns = self.columns(tree)
+        if len(columns) != 1:
+            raise unsupported("a scalar subquery of this form")
+        return next(iter(columns.values()))
+
+    def columns(self, tree: exp.Expr) -> Columns:
+        """Output columns of a released query with their types; "" for a type not known."""
+        inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
+        if isinstance(inner, exp.SetOperation):
+            left = self.columns(inner.this)
+            right = list(self.columns(inner.expression).values())
+            return {n: common([t, r]) if t and r else "" for (n, t), r in zip(left.items(), right, strict=False)}
+        if not isinstance(inner, exp.Select):
+            raise unsupported("a released query of this form")
+        local = dict(self._ctes)
+        for cte in inner.args["with_"].expressions if inner.args.get("with_") is not None else ():
+            local[ident(cte.args["alias"].this)] = cte.this
+        scoped = TreeTypes(self._context, local)
+        sources = scoped._sources(inner)
+        found: Columns = {}
+        for node in inner.expressions:
+            if isinstance(node, exp.Star):
+                for columns in sources.values():
+                    found.update(columns)
+            elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+                found.update(sources.get(ident(node.args.get("table")), {}))
+            else:
+                found[output_name(node)] = scoped._type(node.unalias(), sources)
+        return found
+
+    def _sources(self, select: exp.Select) -> dict[str, Columns]:
+        clause = select.args.get("from_")
+        nodes = [clause.this] if clause is not None else []
+        nodes += [join.this for join in select.args.get("joins") or ()]
+        return dict(self._source(node) for node in nodes)
+
+    def _source(self, node: exp.Expr) -> tuple[str, Columns]:
+        alias_node = node.args.get("alias")
+        alias = ident(alias_node.this) if alias_node is not None else ""
+        names = [ident(c) for c in alias_node.args.get("columns") or ()] if alias_node is not None else []
+        columns = self._source_columns(node)
+        if names:
+            types = list(columns.values())
+            columns = {n: types[i] if i < len(types) else "" for i, n in enumerate(names)}
+        return alias or (ident(node.this) if isinstance(node, exp.Table) else ""), columns
+
+    def _source_columns(self, node: exp.Expr) -> Columns:
+        if isinstance(node, exp.Subquery):
+            return self.columns(node.this)
+        arrays = node.find_all(exp.Cast) if isinstance(node, exp.Unnest) else ()
+        if isinstance(node, exp.Unnest):
+            return {f"c{i}": (type_name(a.to) or "").removesuffix("[]") for i, a in enumerate(arrays)}
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            name = ident(node.this)
+            if name in self._ctes and not node.args.get("db"):
+                return TreeTypes(self._context, {k: v for k, v in self._ctes.items() if k != name}).columns(self._ctes[name])
+            policy = self._context.find(ident(node.args.get("db")), name)
+            if policy is not None and policy.public:
+                return {c.name: c.type for c in self._context.catalog.tables[policy.name].columns}
+        return {}
+
+    def _type(self, node: exp.Expr, sources: dict[str, Columns]) -> str:
+        """PostgreSQL's type of an expression, "" when not known."""
+        if isinstance(node, exp.Cast):
+            return type_name(node.to) or ""
+        if isinstance(node, exp.Paren | exp.Neg):
+            return self._type(node.this, sources)
+        if isinstance(node, exp.Column):
+            table, name = ident(node.args.get("table")), ident(node.this)
+            places = [sources.get(table, {})] if table else list(sources.values())
+            return next((c[name] for c in places if name in c), "")
+        if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
+            a, b = self._type(node.this, sources), self._type(node.expression, sources)
+            return arithmetic(a, b) if a in NUMBERS and b in NUMBERS else ""
+        if isinstance(node, exp.Literal):
+            return "text" if node.is_string else ("int4" if node.this.isdigit() else "numeric")
+        if isinstance(node, exp.Boolean):
+            return "bool"
+        if isinstance(node, exp.Subquery):
+            return self.scalar(node)
+        if isinstance(node, exp.Filter | exp.WithinGroup):
+            return self._type(node.this, sources)
+        if isinstance(node, exp.Window):
+            return self._type(node.this, sources)
+        if isinstance(node, exp.Case):
+            parts = [branch.args["true"] for branch in node.args["ifs"]]
+            parts += [node.args["default"]] if node.args.get("default") is not None else []
+            types = [self._type(p, sources) for p in parts if not isinstance(p, exp.Null)]
+            return common(types) if types and all(types) else ""
+        if isinstance(node, exp.Anonymous):
+            return self._function(node, sources)
+        return ""
+
+    def _function(self, node: exp.Anonymous, sources: dict[str, Columns]) -> str:
+        name = str(node.this).lower()
+        types = [self._type(a, sources) for a in node.expressions]
+        first = types[0] if types else ""
+        if name in ("greatest", "least", "coalesce"):
+            return common(types) if all(types) else ""
+        if name in ("count", "row_number", "rank", "dense_rank"):
+            return "int8"
+        if name in ("min", "max", "abs", "first_value", "last_value", "lag", "lead", "nullif"):
+            return first
+        if name in ("sum", "avg"):
+            wide = (
+                {"int2": "int8", "int4": "int8", "int8": "numeric"}
+                if name == "sum"
+                else dict.fromkeys(("int2", "int4", "int8"), "numeric")
+            )
+            return wide.get(first, first)
+        if name in ("round", "trunc", "floor", "ceil", "trim_scale"):
+            return "numeric" if len(types) > 1 or first == "numeric" else "float8"
+        if name in ("lower", "upper", "concat", "to_char"):
+            return "text"
+        return {"sqrt": "float8", "power": "float8"}.get(name, "")

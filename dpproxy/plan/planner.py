@@ -16,23 +16,24 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import explain_lines
-from dpproxy.plan.expr import Expr, Hole
+from dpproxy.plan.expr import Column, Expr, Hole
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, compile_measurement
 from dpproxy.plan.model import Array, Dialect, Input, Plan
-from dpproxy.plan.outer import MeasuredSelect, array_source, sets_source
+from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression, sets_source
+from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
-from dpproxy.plan.relation import Rows, Values
+from dpproxy.plan.relation import Given, Rows, Values
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
-from dpproxy.sql.dialect import position, to_sql
+from dpproxy.sql.dialect import ident, position, to_sql
 from dpproxy.sql.statements import Statement, parse
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
@@ -77,10 +78,26 @@ class Planner:
             self.inputs.append(wanted)
         return Hole(type_, len(self.context.parameters) + self.inputs.index(wanted))
 
-    def released_scalar(self, result: ReleasedResult) -> Expr:
+    def released_scalar(self, result: ReleasedResult, env: Env) -> Expr:
         """A released scalar subquery below a measurement: evaluated by the facade first, then a constant."""
-        sql = f"({to_sql(result.tree)})"
-        type_ = _scalar_type(result.tree)
+        ctes = self._released_trees(env)
+        type_ = TreeTypes(self.context, ctes).scalar(result.tree)
+        if not type_:
+            raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
+        local = "timestamp" if type_ == "timestamptz" else type_
+        return self._input(f"(SELECT ({_with_ctes(result.tree, ctes)})::{local})", type_)
+
+    def _released_trees(self, env: Env) -> dict[str, exp.Expr]:
+        """The rewritten trees of the released CTEs in scope, in order."""
+        found = {}
+        for name, cte in env.items():
+            result = self.released_ctes.get(id(cte.query))
+            if result is not None:
+                tree = result.tree.copy()
+                found[name] = tree if not cte.columns else _renamed(tree, cte.columns)
+        return found
+
+    def _input(self, sql: str, type_: str) -> Hole:
         arrays, measurements = self._used(sql)
         self.inputs.append(Input(sql, type_, arrays, measurements))
         return Hole(type_, len(self.context.parameters) + len(self.inputs) - 1)
@@ -93,10 +110,31 @@ class Planner:
         return arrays, tuple(sorted(m for m in measurements if m is not None))
 
     def released_rows(self, analyser: Analyser, item: Item, query: exp.Expr, env: Env) -> Item:
-        raise unsupported("joining released rows with private rows", "Join the two released results in an outer query instead.")
+        """Released rows joined with private ones: the facade computes them first, then they are constants."""
+        ctes = self._released_trees(env)
+        types = TreeTypes(self.context, ctes).columns(query)
+        if not types or not all(types.values()):
+            raise unsupported("joining these released rows with private rows", "Cast their columns: x::text, n::numeric.")
+        names = [f"c{i}" for i in range(len(types))]
+        cells = ", ".join(f"{_local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
+        sql = (
+            f"(SELECT coalesce(json_agg(json_build_array({cells})), '[]') FROM ({_with_ctes(query, ctes)}) "
+            f"AS dpproxy_rows({', '.join(names)}))"
+        )
+        hole = self._input(sql, f"rows({','.join(types.values())})")
+        columns = tuple(Column(self.counter.column(), n, t) for n, t in types.items())
+        alias = item.node.args.get("alias")
+        given = Item(item.alias, Rows(Given(columns, hole.index)), columns, item.node)
+        return analyser._renamed(given, [ident(c) for c in alias.args.get("columns") or ()] if alias is not None else ())
 
     def released_in(self, analyser: Analyser, query: exp.Expr, env: Env) -> RowsResult:
-        raise unsupported("IN (released rows) below an aggregate", "Filter the released result in an outer query.")
+        """`x IN (released query)`."""
+        result = analyser.analyse(query.copy(), env)
+        if isinstance(result, RowsResult):
+            raise unsupported("IN (subquery) of this form")
+        item = self.released_rows(analyser, Item("", None, (), exp.Subquery(this=result.tree)), result.tree, env)
+        assert item.rows is not None
+        return RowsResult(item.rows, item.columns)
 
     def values_item(self, analyser: Analyser, node: exp.Values) -> Item:
         from dpproxy.plan.values import values_item
@@ -205,11 +243,23 @@ def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
     return finest if together <= apart else None
 
 
-def _scalar_type(tree: exp.Expr) -> str:
-    """The type a released scalar enters a predicate with: what it is compared as."""
-    from dpproxy.plan.outer_types import scalar_type
+def _local(name: str, type_: str) -> str:
+    """Instants travel as the session's local timestamps."""
+    return f"({name})::timestamp" if type_ == "timestamptz" else name
 
-    return scalar_type(tree)
+
+def _renamed(tree: exp.Expr, columns: tuple[str, ...]) -> exp.Expr:
+    """A CTE's query under the column names of its WITH clause."""
+    names = ", ".join(f'"{c}"' for c in columns)
+    return parse_expression(f"SELECT * FROM ({to_sql(tree)}) AS dpproxy_cte({names})")
+
+
+def _with_ctes(tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
+    """A released query with the CTEs it may refer to in front of it."""
+    if not ctes:
+        return to_sql(tree)
+    bodies = ", ".join(f'"{name}" AS ({to_sql(body)})' for name, body in ctes.items())
+    return f"WITH {bodies} SELECT * FROM ({to_sql(tree)}) AS dpproxy_staged"
 
 
 def plan(statement: Statement, context: Context) -> Plan:

@@ -37,6 +37,13 @@ class Values(Relation):
 
 
 @dataclass(frozen=True)
+class Given(Relation):
+    """Rows the facade computes before the measurement runs (released or public ones): hole `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True)
 class Join(Relation):
     kind: str  # inner | left | cross
     left: Relation

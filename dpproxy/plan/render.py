@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpproxy.plan.engines.base import Engine, quote_name
+from dpproxy.plan.engines.base import Engine, hole, quote_name
 from dpproxy.plan.expr import Expr, Win, walk
 from dpproxy.plan.relation import (
     Aggregate,
     Distinct,
     Filter,
+    Given,
     Join,
     Project,
     Relation,
@@ -78,6 +79,12 @@ class Renderer:
                 return self._scan(relation)
             case Values():
                 return self._values(relation)
+            case Given(columns=columns, index=index):
+                alias = self.alias()
+                types = ",".join(c.type for c in columns)
+                names = [f"c{i}" for i in range(len(columns))]
+                source = f"{hole(index, f'rows({types})')} AS {alias}({', '.join(names)})"
+                return Block(source, {c.id: f"{alias}.{n}" for c, n in zip(columns, names, strict=True)})
             case Join():
                 return self._join(relation)
             case Filter(child=child, condition=condition):
@@ -118,7 +125,7 @@ class Renderer:
 
     def _join(self, join: Join) -> Block:
         left, right = self.block(join.left), self.block(join.right)
-        if join.kind == "left" and not isinstance(join.right, Scan | Aggregate | Distinct | Union | Values):
+        if join.kind == "left" and not isinstance(join.right, Scan | Aggregate | Distinct | Union | Values | Given):
             right = self._wrap(right, join.right)  # NULLs of unmatched rows must reach computed columns too
         elif " JOIN " in right.source:
             right = Block(f"({right.source})", right.names, right.where)

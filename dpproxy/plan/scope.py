@@ -47,7 +47,7 @@ class Context:
         table = self.policy.tables.get(name)
         if table is None:
             return False
-        return self.role.tables is None or name in self.role.tables or table.public
+        return self.role.tables is None or name in self.role.tables
 
     def find(self, schema: str, name: str) -> TablePolicy | None:
         """The policy of a table as the analyst names it; None when it is not one of the dataset's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from dpproxy.plan.engines.base import Engine
@@ -21,6 +22,8 @@ def engine(dialect: Dialect) -> Engine:
 def literal(dialect: Dialect, type_: str, text: str | None) -> str:
     """A parameter's value, in PostgreSQL's text form, as a literal of the engine. Raises ValueError for what it can't take."""
     spelled = engine(dialect)
+    if type_.startswith("rows("):
+        return _rows(spelled, type_[5:-1].split(","), text)
     if type_.endswith("[]"):
         element = type_[:-2]
         items = array_items(text) if text is not None else [None]
@@ -35,6 +38,21 @@ def literal(dialect: Dialect, type_: str, text: str | None) -> str:
         raise ValueError(f"a value of type {type_} cannot be passed to the data backend") from error
     assert isinstance(value, Lit)
     return spelled.literal(type_, value.text)
+
+
+MAX_GIVEN_ROWS = 20_000  # rows the facade may hand to a measurement: they become constants of its text
+
+
+def _rows(spelled: Engine, types: list[str], text: str | None) -> str:
+    """A JSON array of arrays of texts as a FROM item without alias. Raises ValueError when there are too many rows."""
+    rows = json.loads(text) if text is not None else []
+    if len(rows) > MAX_GIVEN_ROWS:
+        raise ValueError("too many rows are to be joined with private ones")
+    if not rows:
+        nulls = ", ".join(spelled.literal(t, None) for t in types)
+        return f"(SELECT {nulls} WHERE FALSE)"
+    cells = ("(" + ", ".join(literal(spelled.dialect, t, v) for t, v in zip(types, row, strict=True)) + ")" for row in rows)
+    return f"(VALUES {', '.join(cells)})"
 
 
 def array_items(text: str) -> list[str | None]:

@@ -34,7 +34,7 @@ from dpproxy.plan.relation import Relation
 Names = Mapping[int, str]  # column id -> SQL text in scope
 Subquery = Callable[[Relation, tuple[Expr, ...], Names], str]
 
-_HOLE = re.compile("\x00(\\d+):([a-z0-9\\[\\]]+)\x00")
+_HOLE = re.compile("\x00(\\d+):([a-z0-9\\[\\](),]+)\x00")
 
 
 def hole(index: int, type_: str) -> str:
