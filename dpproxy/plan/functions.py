@@ -402,6 +402,13 @@ def _substring(args: Sequence[Expr]) -> Expr:
     return Call("text", "substring", (value, Lit("int4", str(start)), Lit("int4", str(length))))
 
 
+def _as_text(name: str, value: Expr) -> Expr:
+    value = coerce(value, "text")
+    if value.type not in TEXTS:
+        raise unsupported(f"`{name}` of {value.type}")
+    return value
+
+
 def _pad(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) not in (2, 3):
@@ -412,15 +419,17 @@ def _pad(name: str) -> Builder:
         fill = coerce(args[2], "text") if len(args) == 3 else Lit("text", " ")
         if not literal_text(fill, f"the fill of `{name}`"):
             raise unsupported(f"`{name}` with an empty fill")
-        return Call("text", name, (coerce(args[0], "text"), Lit("int4", str(size)), fill))
+        return Call("text", name, (_as_text(name, args[0]), Lit("int4", str(size)), fill))
 
     return build
 
 
 def _trim(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
-        chars = coerce(args[1], "text") if len(args) > 1 else Lit("text", " ")
-        return Call("text", name, (coerce(args[0], "text"), chars))
+        if len(args) not in (1, 2):
+            raise unsupported(f"`{name}` with {len(args)} arguments")
+        chars = _as_text(name, args[1]) if len(args) > 1 else Lit("text", " ")
+        return Call("text", name, (_as_text(name, args[0]), chars))
 
     return build
 
@@ -431,7 +440,7 @@ def _split_part(args: Sequence[Expr]) -> Expr:
     if int(index) == 0:
         raise Refusal("22023", "field position must not be zero")
     literal_text(coerce(mark, "text"), "the delimiter of `split_part`")
-    return Call("text", "split_part", (coerce(value, "text"), coerce(mark, "text"), Lit("int4", index)))
+    return Call("text", "split_part", (_as_text("split_part", value), coerce(mark, "text"), Lit("int4", index)))
 
 
 def _power(args: Sequence[Expr]) -> Expr:
