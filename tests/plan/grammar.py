@@ -1,0 +1,300 @@
+"""Random SQL over the troubled shop: joins, keys, predicates, aggregates, nesting. Most of it is accepted.
+
+Knows: SQL and the shop's columns. Must not know: the planner. Every text is made by draws of hypothesis, so that a failing
+one is shrunk to its smallest. What PostgreSQL itself would refuse may occur; the planner must then refuse, never crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+Draw = Callable[[st.SearchStrategy[str]], str]
+
+COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
+    "customers": {"num": ("birth_year", "income", "score", "wealth", "phone"), "text": ("region", "sex", "name"),
+                  "date": ("signup",), "bool": ("vip",)},
+    "orders": {"num": ("amount", "weight", "qty", "big"), "text": ("status", "category", "coupon", "note"),
+               "date": ("due",), "ts": ("ts",), "bool": ("paid",), "id": ("order_id",)},
+    "order_items": {"num": ("quantity", "price", "product_id"), "id": ("order_id",)},
+    "visits": {"num": ("secs",), "text": ("page",), "date": ("day",)},
+    "products": {"num": ("list_price", "product_id"), "text": ("title", "kind"), "date": ("added",)},
+    "regions": {"num": ("lat",), "text": ("region", "country")},
+}  # fmt: skip
+LITERALS = {
+    "num": ("0", "1", "-1", "7", "2.5", "1000", "0.01", "9223372036854775807", "100000"),
+    "text": ("'north'", "'toys'", "''", "'SAVE10'", "'12'", "'2024-02-30'", "'%'", "'a'", "NULL"),
+    "date": ("DATE '2024-03-01'", "DATE '1999-12-31'", "'2024-01-15'::date", "CURRENT_DATE"),
+    "ts": ("TIMESTAMP '2024-03-01 10:30:00'", "LOCALTIMESTAMP", "'2024-01-15 00:00:00'::timestamp"),
+    "bool": ("true", "false"),
+}
+_UNITS = ("year", "month", "day", "quarter", "week", "dow", "doy", "isodow")
+_TRUNC = ("year", "quarter", "month", "week", "day", "hour")
+_INTERVALS = ("1 day", "3 months", "1 year", "36 hours", "2 years 3 days")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Columns in scope by kind, already qualified. `unit` is the text of the customer id, '' when there is none."""
+
+    columns: dict[str, tuple[str, ...]]
+    unit: str
+    orders: str = ""  # alias of orders, for correlated subqueries
+
+
+def _one(draw: Draw, options: Sequence[str]) -> str:
+    return draw(st.sampled_from(list(options)))
+
+
+def _chance(draw: Draw, times: int = 1, of: int = 2) -> bool:
+    return draw(st.sampled_from(["yes"] * times + ["no"] * (of - times))) == "yes"
+
+
+class Expressions:
+    """Expressions of each kind over a source; `depth` bounds their nesting."""
+
+    def __init__(self, draw: Draw, source: Source) -> None:
+        self.draw, self.source = draw, source
+
+    def make(self, kind: str, depth: int = 2) -> str:
+        leaf = self.source.columns.get(kind, ())
+        if depth <= 0 or _chance(self.draw):
+            options = leaf if leaf and not _chance(self.draw, 1, 4) else LITERALS[kind]
+            return _one(self.draw, options)
+        return str(getattr(self, f"_{kind}")(depth - 1))
+
+    def _num(self, d: int) -> str:
+        form = _one(self.draw, ("op", "op", "unary", "fn", "round", "extract", "length", "case", "pick", "cast", "days"))
+        if form == "op":
+            return f"({self.make('num', d)} {_one(self.draw, ('+', '-', '*', '/'))} {self.make('num', d)})"
+        if form == "unary":
+            return f"(- {self.make('num', d)})"
+        if form == "fn":
+            name = _one(self.draw, ("abs", "floor", "ceil", "sqrt", "ln", "exp", "sign", "log"))
+            return f"{name}({self.make('num', d)})"
+        if form == "round":
+            return f"{_one(self.draw, ('round', 'trunc'))}({self.make('num', d)}::numeric, {_one(self.draw, ('0', '1', '-2'))})"
+        if form == "extract":
+            return f"EXTRACT({_one(self.draw, _UNITS)} FROM {self.make(_one(self.draw, ('date', 'ts')), d)})"
+        if form == "length":
+            return f"length({self.make('text', d)})"
+        if form == "case":
+            return f"CASE WHEN {self.make('bool', d)} THEN {self.make('num', d)} ELSE {self.make('num', d)} END"
+        if form == "pick":
+            name = _one(self.draw, ("coalesce", "least", "greatest", "nullif"))
+            return f"{name}({self.make('num', d)}, {self.make('num', d)})"
+        if form == "days":
+            return f"({self.make('date', d)} - {self.make('date', d)})"
+        kind = _one(self.draw, ("num", "text", "num"))
+        return f"({self.make(kind, d)})::{_one(self.draw, ('int', 'bigint', 'numeric', 'double precision', 'numeric(10,2)', 'smallint'))}"
+
+    def _text(self, d: int) -> str:
+        form = _one(self.draw, ("fn", "sub", "concat", "case", "pick", "char", "cast"))
+        if form == "fn":
+            return f"{_one(self.draw, ('lower', 'upper', 'trim', 'reverse'))}({self.make('text', d)})"
+        if form == "sub":
+            call = _one(self.draw, ("left({0}, 2)", "right({0}, 1)", "substring({0}, 2, 3)", "split_part({0}, '-', 1)",
+                                    "replace({0}, 'a', 'b')", "lpad({0}, 5, '*')"))  # fmt: skip
+            return call.format(self.make("text", d))
+        if form == "concat":
+            return f"({self.make('text', d)} || {self.make('text', d)})"
+        if form == "case":
+            return f"CASE WHEN {self.make('bool', d)} THEN {self.make('text', d)} WHEN {self.make('bool', d)} THEN 'x' END"
+        if form == "pick":
+            return f"{_one(self.draw, ('coalesce', 'nullif'))}({self.make('text', d)}, {self.make('text', d)})"
+        if form == "char":
+            return f"to_char({self.make(_one(self.draw, ('ts', 'date')), d)}, {_one(self.draw, ('YYYY-MM', 'YYYY', 'Mon')).__repr__()})"
+        return f"({self.make(_one(self.draw, ('date', 'bool', 'text')), d)})::text"
+
+    def _date(self, d: int) -> str:
+        form = _one(self.draw, ("cast", "shift", "case", "pick"))
+        if form == "cast":
+            return f"({self.make(_one(self.draw, ('ts', 'text')), d)})::date"
+        if form == "shift":
+            return f"({self.make('date', d)} {_one(self.draw, ('+', '-'))} {_one(self.draw, ('1', '30', '100000', '2147483647'))})"
+        if form == "case":
+            return f"CASE WHEN {self.make('bool', d)} THEN {self.make('date', d)} END"
+        return f"coalesce({self.make('date', d)}, {self.make('date', d)})"
+
+    def _ts(self, d: int) -> str:
+        form = _one(self.draw, ("cast", "shift", "trunc", "pick"))
+        if form == "cast":
+            return f"({self.make('date', d)})::timestamp"
+        if form == "shift":
+            return f"({self.make('ts', d)} {_one(self.draw, ('+', '-'))} INTERVAL '{_one(self.draw, _INTERVALS)}')"
+        if form == "trunc":
+            return f"date_trunc('{_one(self.draw, _TRUNC)}', {self.make(_one(self.draw, ('ts', 'date')), d)})"
+        return f"greatest({self.make('ts', d)}, {self.make('ts', d)})"
+
+    def _bool(self, d: int) -> str:
+        form = _one(self.draw, ("compare", "compare", "and", "not", "null", "in", "like", "between", "sub"))
+        if form == "compare":
+            kind = _one(self.draw, ("num", "num", "text", "date", "ts"))
+            op = _one(self.draw, ("=", "<>", "<", ">=", "IS DISTINCT FROM"))
+            return f"({self.make(kind, d)} {op} {self.make(kind, d)})"
+        if form == "and":
+            return f"({self.make('bool', d)} {_one(self.draw, ('AND', 'OR'))} {self.make('bool', d)})"
+        if form == "not":
+            return f"(NOT {self.make('bool', d)})"
+        if form == "null":
+            kind = _one(self.draw, ("num", "text", "date", "ts", "bool"))
+            return f"({self.make(kind, d)} IS {_one(self.draw, ('NULL', 'NOT NULL'))})"
+        if form == "in":
+            kind = _one(self.draw, ("num", "text"))
+            items = ", ".join(_one(self.draw, LITERALS[kind]) for _ in range(2))
+            return f"({self.make(kind, d)} {_one(self.draw, ('IN', 'NOT IN'))} ({items}))"
+        if form == "like":
+            return f"({self.make('text', d)} {_one(self.draw, ('LIKE', 'ILIKE', 'NOT LIKE'))} {_one(self.draw, ('%a%', 'S_VE%', '')).__repr__()})"
+        if form == "between":
+            return f"({self.make('num', d)} BETWEEN {self.make('num', d)} AND {self.make('num', d)})"
+        return self._subquery()
+
+    def _subquery(self) -> str:
+        unit, order = self.source.unit, self.source.orders
+        options = ["(1 IN (SELECT product_id FROM products))"]
+        if unit:
+            options += [
+                f"EXISTS (SELECT 1 FROM orders x WHERE x.customer_id = {unit} AND x.qty > 3)",
+                f"NOT EXISTS (SELECT 1 FROM visits x WHERE x.customer_id = {unit} AND x.page = 'cart')",
+                f"{unit} IN (SELECT customer_id FROM orders WHERE category = 'toys')",
+                f"{unit} NOT IN (SELECT customer_id FROM visits WHERE secs > 100)",
+                f"((SELECT count(*) FROM orders x WHERE x.customer_id = {unit}) > 2)",
+                f"((SELECT avg(x.amount) FROM orders x WHERE x.customer_id = {unit}) > 100)",
+            ]
+        if order:
+            options += [
+                f"EXISTS (SELECT 1 FROM order_items x WHERE x.order_id = {order}.order_id AND x.quantity > 2)",
+                f"{order}.order_id IN (SELECT order_id FROM order_items WHERE price > 10)",
+            ]
+        return _one(self.draw, options)
+
+
+_TABLES = {"c": "customers", "o": "orders", "i": "order_items", "v": "visits", "p": "products", "r": "regions", "x": "orders"}
+_LINKS = {
+    ("c", "o"): "c.customer_id = o.customer_id", ("o", "c"): "c.customer_id = o.customer_id",
+    ("c", "v"): "v.customer_id = c.customer_id", ("o", "v"): "o.customer_id = v.customer_id",
+    ("o", "x"): "x.customer_id = o.customer_id", ("o", "i"): "i.order_id = o.order_id",
+    ("i", "o"): "i.order_id = o.order_id", ("i", "p"): "i.product_id = p.product_id",
+    ("c", "r"): "r.region = c.region", ("o", "p"): "o.qty = p.product_id",
+}  # fmt: skip
+_STARTS = ("c", "o", "o", "i", "v")
+
+
+def _columns(aliases: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for alias in aliases:
+        for kind, names in COLUMNS[_TABLES[alias]].items():
+            found.setdefault(kind, []).extend(f"{alias}.{name}" for name in names)
+    return {kind: tuple(names) for kind, names in found.items()}
+
+
+def _joined(draw: Draw) -> tuple[str, Source, list[str]]:
+    """A chain of joins: FROM text, what is in scope, conditions for WHERE (comma joins)."""
+    start = _one(draw, _STARTS)
+    if _chance(draw, 1, 8):
+        return _public_first(draw)
+    aliases, text, where = [start], f"{_TABLES[start]} {start}", []
+    for _ in range(draw(st.integers(0, 2))):
+        nexts = [b for a, b in _LINKS if a in aliases and b not in aliases]
+        if not nexts:
+            break
+        alias = _one(draw, nexts)
+        condition = next(c for (a, b), c in _LINKS.items() if b == alias and a in aliases)
+        source = Source(_columns([*aliases, alias]), "")
+        if _chance(draw, 1, 5):
+            text, where = f"{text} CROSS JOIN {_TABLES[alias]} {alias}", [*where, condition]
+        else:
+            extra = f" AND {Expressions(draw, source).make('bool', 1)}" if _chance(draw, 1, 3) else ""
+            kind = _one(draw, ("JOIN", "JOIN", "LEFT JOIN"))
+            text = f"{text} {kind} {_TABLES[alias]} {alias} ON {condition}{extra}"
+        aliases.append(alias)
+    unit = next((f"{a}.customer_id" for a in aliases if a in ("c", "o", "v")), "")
+    return text, Source(_columns(aliases), unit, "o" if "o" in aliases else ""), where
+
+
+def _public_first(draw: Draw) -> tuple[str, Source, list[str]]:
+    first, second = _one(draw, ("p i", "r c")).split()
+    condition = _LINKS[second, first]
+    extra = f" AND {Expressions(draw, Source(_columns([first, second]), '')).make('bool', 1)}" if _chance(draw) else ""
+    text = f"{_TABLES[first]} {first} LEFT JOIN {_TABLES[second]} {second} ON {condition}{extra}"
+    return text, Source(_columns([first, second]), ""), []
+
+
+def _where(draw: Draw, source: Source, conditions: Sequence[str]) -> str:
+    parts = list(conditions)
+    if _chance(draw):
+        parts.append(Expressions(draw, source).make("bool", 2))
+    return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+
+def _per_unit(draw: Draw) -> tuple[str, Source]:
+    """A derived table of prepared rows: grouped by unit, windowed, distinct, or a union."""
+    text, source, conditions = _joined(draw)
+    if not source.unit:
+        text, source, conditions = "orders o", Source(_columns(["o"]), "o.customer_id", "o"), []
+    make = Expressions(draw, source).make
+    where = _where(draw, source, conditions)
+    form = _one(draw, ("group", "group", "keyed", "window", "distinct", "union"))
+    key, kind = make(_one(draw, ("text", "text", "date")), 1), _one(draw, ("num", "date"))
+    unit = f"{source.unit} AS u"
+    if form == "group":
+        n = _one(draw, ("count(*)", f"sum({make('num', 1)})", f"max({make('num', 1)})", f"count(DISTINCT {make('text', 1)})"))
+        having = f" HAVING {n} > 1" if _chance(draw, 1, 4) else ""
+        body = f"SELECT {unit}, {n} AS n, min({make(kind, 1)}) AS m FROM {text}{where} GROUP BY {source.unit}{having}"
+        columns = {"num": ("t.n", "t.m") if kind == "num" else ("t.n",), "date": ("t.m",) if kind == "date" else ()}
+    elif form == "keyed":
+        body = f"SELECT {unit}, {key} AS k, count(*) AS n FROM {text}{where} GROUP BY 1, 2"
+        columns = {"num": ("t.n",), "text": ("t.k",)}
+    elif form == "window":
+        order = f"ORDER BY {make(_one(draw, ('ts', 'num', 'date')), 1)}"
+        name = _one(draw, ("row_number()", "rank()", "count(*)", f"lag({make('num', 1)})", f"sum({make('num', 1)})"))
+        body = f"SELECT {unit}, {name} OVER (PARTITION BY {source.unit} {order}) AS n, {key} AS k FROM {text}{where}"
+        columns = {"num": ("t.n",), "text": ("t.k",)}
+    elif form == "distinct":
+        body = f"SELECT DISTINCT {unit}, {key} AS k FROM {text}{where}"
+        columns = {"text": ("t.k",)}
+    else:
+        body = (
+            f"SELECT {unit}, {make('num', 1)} AS n, {make('text', 1)} AS k FROM {text}{where} UNION ALL "
+            "SELECT customer_id, score, region FROM customers"
+        )
+        columns = {"num": ("t.n",), "text": ("t.k",)}
+    return f"({body}) t", Source(columns, "t.u")
+
+
+def _aggregate(draw: Draw, source: Source) -> str:
+    make = Expressions(draw, source).make
+    form = _one(draw, ("count", "rows", "distinct", "unit", "sum", "sum", "avg", "case", "clamp"))
+    if form == "count" or (form == "unit" and not source.unit):
+        text = f"count({make(_one(draw, ('num', 'text', 'date', 'bool')), 1)})"
+    elif form == "rows":
+        text = "count(*)"
+    elif form == "distinct":
+        text = f"count(DISTINCT {make(_one(draw, ('num', 'text', 'date')), 1)})"
+    elif form == "unit":
+        text = f"count(DISTINCT {source.unit})"
+    elif form == "clamp":
+        text = f"{_one(draw, ('sum', 'avg'))}(LEAST(GREATEST({make('num', 2)}, -10), {_one(draw, ('100', '2.5'))}))"
+    elif form == "case":
+        text = f"sum(CASE WHEN {make('bool', 1)} THEN {_one(draw, ('1', '-2.5', '0'))} ELSE {_one(draw, ('0', '7', 'NULL'))} END)"
+    else:
+        text = f"{form}({_one(draw, source.columns.get('num', ()) or ('1',))})"
+    return f"{text} FILTER (WHERE {make('bool', 1)})" if _chance(draw, 1, 5) else text
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> str:
+    """One aggregate query."""
+    if _chance(draw, 1, 3):
+        text, source = _per_unit(draw)
+        conditions: list[str] = []
+    else:
+        text, source, conditions = _joined(draw)
+    where = _where(draw, source, conditions)
+    kinds = st.lists(st.sampled_from(["text", "text", "num", "date", "ts", "bool"]), max_size=2)
+    keys = [Expressions(draw, source).make(kind, 1) for kind in draw(kinds)]
+    aggregates = [_aggregate(draw, source) for _ in range(draw(st.integers(1, 3)))]
+    group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
+    return f"SELECT {', '.join([*keys, *aggregates])} FROM {text}{where}{group}"

@@ -1,0 +1,257 @@
+"""Plans made and judged without a proxy: what the generated SQL says when nothing is hidden.
+
+Knows: the planner's one function, DuckDB, the shop of `shop_world`. `Shop` holds a database and, beside it, the same
+database without each unit in turn, as schemas of one in-memory DuckDB: a generated statement reads another neighbour
+when its schema's name is replaced. `Sensitivity.problems` is the one judge of privacy numbers; planted bugs must not
+pass it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import shop_world
+
+from dpproxy.backends.duckdb import DuckDB
+from dpproxy.plan.engines import literal
+from dpproxy.plan.model import Measurement, Plan
+from dpproxy.plan.planner import planning
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.check import check
+from dpproxy.policy.load import load_file
+from dpproxy.policy.model import Bounds, DuckDBBackend, Policy, TablePolicy
+from dpproxy.session.planning import private_names
+from dpproxy.sql.statements import Statement, split
+
+FIXTURES = Path(__file__).parent / "fixtures"
+LIMIT = 2**62  # basis columns stay within it (plan.model.Basis)
+
+STAND_INS = {
+    "date": "2024-03-15", "timestamp": "2024-03-15 12:00:00", "timestamptz": "2024-03-15 12:00:00", "int4": "3",
+    "int8": "3", "numeric": "17.5", "float8": "17.5", "text": "toys", "varchar": "toys", "bool": "true",
+}  # fmt: skip
+"""What the facade might answer to an `Input`, by type: any constant must be as private as any other."""
+
+Row = tuple[Any, ...]
+
+
+@lru_cache
+def policy(name: str = "shop") -> Policy:
+    return load_file(FIXTURES / f"{name}.policy.yaml").policy
+
+
+def wide(given: Policy, rows: int = 200) -> Policy:
+    """The same policy with bounds that no unit of the tame shop reaches."""
+
+    def widened(table: TablePolicy) -> TablePolicy:
+        return table if table.one or table.public else replace(table, bounds=Bounds(rows, rows))
+
+    return replace(given, tables={name: widened(table) for name, table in given.tables.items()})
+
+
+@lru_cache
+def catalog(folder: Path) -> Catalog:
+    """The shop's catalog as the backend itself reports it. The policy must fit it."""
+    path = folder / "catalog.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        shop_world.fill(connection, 0, trouble=False)
+
+    async def introspected() -> Catalog:
+        backend = DuckDB(DuckDBBackend(str(path)))
+        public = frozenset(t.name for t in policy().tables.values() if t.public)
+        found = await backend.with_public_ranges(await backend.introspect(), public)
+        await backend.close()
+        return found
+
+    found = asyncio.run(introspected())
+    assert not check(policy(), found), "the fixtures' policy does not fit the shop's tables"
+    return found
+
+
+def statement(sql: str, given: Policy) -> Statement:
+    (only,) = split(sql, private_names(given))
+    return only
+
+
+def plan(
+    sql: str, found: Catalog, given: Policy | None = None, role: str = "analyst", types: Sequence[str] = (), **settings: str
+) -> Plan:
+    """The plan of one statement for DuckDB. Raises Refusal."""
+    chosen = given or policy()
+    values = {"search_path": '"$user", public', **{name.replace("__", "."): value for name, value in settings.items()}}
+    return planning(chosen, found, "duckdb")(statement(sql, chosen), chosen.roles[role], values, tuple(types))
+
+
+def values_of(made: Plan, parameters: Sequence[str | None] = ()) -> list[str | None]:
+    """The client's values, then stand-ins for what the facade would be asked."""
+    return [*parameters, *(STAND_INS[given.type] for given in made.inputs)]
+
+
+def queries(measurement: Measurement, values: Sequence[str | None]) -> list[str]:
+    return [query.render(values, literal) for query in measurement.queries]
+
+
+class Shop:
+    """A database and its neighbours. `units` are those whose deletion is tried."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._connection = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": False})
+        self._connection.execute("SET TimeZone = 'UTC'")
+        shop_world.fill(self._connection, seed)
+        found = self._connection.execute(
+            "SELECT customer_id FROM customers UNION SELECT customer_id FROM orders UNION SELECT customer_id FROM visits"
+        )
+        self.units = tuple(sorted(u for (u,) in found.fetchall() if u is not None))
+        for unit in self.units:
+            self._neighbour(unit)
+
+    def _neighbour(self, unit: int) -> None:
+        mine = f"SELECT order_id FROM main.orders WHERE customer_id = {unit} AND order_id IS NOT NULL"
+        kept = {"products": "true", "regions": "true", "order_items": f"order_id IS NULL OR order_id NOT IN ({mine})"}
+        self._connection.execute(f"CREATE SCHEMA without_{unit}")
+        for table in shop_world.TABLES:
+            condition = kept.get(table, f"customer_id IS DISTINCT FROM {unit}")
+            self._connection.execute(f"CREATE TABLE without_{unit}.{table} AS FROM main.{table} WHERE {condition}")
+
+    def run(self, sql: str, unit: int | None = None) -> pa.Table:
+        """A generated statement on the database, or on the one without `unit`. Raises duckdb.Error."""
+        text = sql if unit is None else sql.replace('"main".', f'"without_{unit}".')
+        return self._connection.sql(text).to_arrow_table()
+
+
+def cells(table: pa.Table) -> list[Row]:
+    """Rows that compare by value: NaN equals NaN, times as numbers (no Python time holds all of DuckDB's)."""
+    columns = []
+    for column in table.columns:
+        if pa.types.is_temporal(column.type) and not pa.types.is_interval(column.type):
+            column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+        columns.append([_plain(v) for v in column.to_pylist()])
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _plain(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a backend says to `queries[0]`: rows by key, in order."""
+
+    order: tuple[Row, ...]
+    bases: Mapping[Row, Row]
+
+
+class Sensitivity:
+    """Deletes each unit in turn and compares with what the plan claims."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+
+    def problems(self, made: Plan, parameters: Sequence[str | None] = ()) -> list[str]:
+        """What the plan claims and the data refute; empty when nothing is wrong."""
+        values = values_of(made, parameters)
+        found: list[str] = []
+        for number, measurement in enumerate(made.measurements):
+            found += (f"measurement {number}: {p}" for p in self._measurement(measurement, queries(measurement, values)))
+        return found
+
+    def _measurement(self, m: Measurement, sql: Sequence[str]) -> Iterator[str]:
+        try:
+            whole = self._shop.run(sql[0])
+            yield from _malformed(m, whole)
+            before = _answer(m, whole)
+            for unit in self._shop.units:
+                after = _answer(m, self._shop.run(sql[0], unit))
+                for problem in _compared(m, before, after):
+                    yield f"without unit {unit}: {problem}"
+            for selection in m.selections:
+                counted = [self._shop.run(sql[selection.query], unit) for unit in (None, *self._shop.units)]
+                for unit, table in zip(self._shop.units, counted[1:], strict=True):
+                    for problem in _counts_moved(m, selection.sensitivity, selection.size, counted[0], table):
+                        yield f"without unit {unit}: {selection.label}: {problem}"
+        except (duckdb.Error, pa.ArrowException, ValueError) as error:
+            yield f"the generated SQL failed: {type(error).__name__}: {str(error)[:300]}"
+
+
+def _malformed(m: Measurement, table: pa.Table) -> Iterator[str]:
+    wanted = [f"k{i}" for i in range(len(m.keys))] + [f"b{i}" for i in range(len(m.bases))]
+    if table.column_names != wanted:
+        yield f"columns {table.column_names} instead of {wanted}"
+    for name in table.column_names:
+        column = table.column(name)
+        if name.startswith("b") and (column.type != pa.int64() or column.null_count):
+            yield f"{name} is {column.type} with {column.null_count} NULLs"
+    if not m.keys and table.num_rows != 1:
+        yield f"{table.num_rows} rows without keys"
+
+
+def _answer(m: Measurement, table: pa.Table) -> Answer:
+    rows = cells(table)
+    keys = [row[: len(m.keys)] for row in rows]
+    repeated = [key for key, times in Counter(keys).items() if times > 1]
+    if repeated:
+        raise ValueError(f"group {repeated[0]} is returned twice")
+    return Answer(tuple(keys), {row[: len(m.keys)]: row[len(m.keys) :] for row in rows})
+
+
+def _compared(m: Measurement, before: Answer, after: Answer) -> Iterator[str]:
+    if m.dense and before.order != after.order:
+        yield "a declared group appeared, vanished or moved"
+    shared = set(before.order) & set(after.order)
+    if [k for k in before.order if k in shared] != [k for k in after.order if k in shared]:
+        yield "the order of groups depends on data"
+    changed = [k for k in {**before.bases, **after.bases} if before.bases.get(k) != after.bases.get(k)]
+    if len(changed) > m.l0:
+        yield f"{len(changed)} groups changed, l0 is {m.l0}: {changed[:4]}"
+    for key in changed:
+        yield from _moved(m, key, before.bases.get(key), after.bases.get(key))
+
+
+def _moved(m: Measurement, key: Row, before: Row | None, after: Row | None) -> Iterator[str]:
+    """One group. An undeclared one may appear or vanish at exactly min_units units; zeros stand for it then."""
+    if (before is None or after is None) and m.threshold is not None:
+        units = (before or after or ())[m.threshold.basis]
+        if units != m.threshold.min_units:
+            yield f"group {key} appeared or vanished at {units} units"
+        if m.threshold.min_units > 1:
+            return  # what it counts below min_units is not returned, and not released
+    zeros = (0,) * len(m.bases)
+    for basis, old, new in zip(m.bases, before or zeros, after or zeros, strict=True):
+        if abs(old - new) > basis.linf:
+            yield f"{basis.label} of group {key} moved from {old} to {new}, linf is {basis.linf}"
+        if abs(old) > LIMIT or abs(new) > LIMIT:
+            yield f"{basis.label} of group {key} is beyond 2**62"
+    if m.threshold is not None and any(
+        side is not None and side[m.threshold.basis] < m.threshold.min_units for side in (before, after)
+    ):
+        yield f"group {key} has fewer than {m.threshold.min_units} units"
+
+
+def _counts_moved(m: Measurement, most: int, size: int, before: pa.Table, after: pa.Table) -> Iterator[str]:
+    """A selection's counts: in at most l0 groups, one unit adds at most `most` contributions, all on the grid."""
+    width = len(m.keys)
+    old, new = (Counter({row[: width + 1]: row[width + 1] for row in cells(t)}) for t in (before, after))
+    if any(not 0 <= row[width] < size for row in (*old, *new)):
+        yield "a bucket is off the grid"
+    moved: Counter[Row] = Counter()
+    for row in {*old, *new}:
+        moved[row[:width]] += abs(old[row] - new[row])
+    groups = {key: n for key, n in moved.items() if n}
+    if len(groups) > m.l0:
+        yield f"{len(groups)} groups changed, l0 is {m.l0}"
+    for key, n in groups.items():
+        if n > most:
+            yield f"group {key} lost {n} contributions, sensitivity is {most}"
+
+
+Judge = Callable[[Plan], list[str]]
