@@ -1,17 +1,25 @@
 """Compiled measurements given their noise: the charge of a statement divided, scales, thresholds, losses.
 
-Knows: calibration, the role's limits. Must not know: SQL trees, engines, entropy. Everything a mechanism will draw with is
-fixed here, before any data is touched; `mechanisms.charges` recomputes it by another road before it draws.
+Knows: calibration, allocation, the role's limits. Must not know: SQL trees, engines, entropy. Everything a mechanism will draw
+with is fixed here, before any data is touched; `mechanisms.charges` recomputes it by another road before it draws.
+
+The statement's epsilon is divided twice so that its largest relative error is least: over its measurements in
+proportion to the error each would have alone, then in each over its columns (`allocation.allocate`, weights of
+`nominal`). The statement's delta is divided evenly over thresholds and Gaussian parts. All parts are integers that
+add up to no more than the charge.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
-from dpproxy.plan import calibration
+from dpproxy.plan import allocation, calibration, nominal
+from dpproxy.plan.calibration import MechanismName
 from dpproxy.plan.engines.base import parts as template_parts
 from dpproxy.plan.engines.base import template
 from dpproxy.plan.loss import ZERO, Loss
@@ -19,6 +27,22 @@ from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, Shape
 from dpproxy.plan.model import Basis, Key, Measurement, Selection, Threshold
 from dpproxy.plan.scope import Context
 from dpproxy.policy.model import MICRO
+
+UNKNOWN_GROUPS = 100
+"""How many groups undeclared keys are taken to have: only to weigh such a measurement against others of the statement."""
+
+MOST_GROUPS = 100
+"""Beyond, a measurement weighs no more: a total beside a value for each of 10,000 groups keeps a tenth of the charge."""
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one measurement may spend. `delta_noise` is for Gaussian noise, `delta_keys` for the threshold; atto."""
+
+    epsilon: int
+    mechanism: MechanismName
+    delta_noise: int
+    delta_keys: int
 
 
 def charge_of(context: Context) -> int:
@@ -35,42 +59,115 @@ def charge_of(context: Context) -> int:
 
 
 def finish(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
-    """Noise scales for all measurements of a statement: the charge is divided evenly over those that need any."""
-    paying = [c for c in compiled if _parts(c)]
+    """Noise for all measurements of a statement. Raises Refusal when the charge or the policy's delta cannot carry it."""
+    paying = [c for c in compiled if _columns(c)]
     if not paying:
-        return [_finish_one(c, 0, 0, context) for c in compiled]
-    share = charge_of(context) // len(paying)
+        return [_finish_one(c, _Share(0, "laplace", 0, 0), context) for c in compiled]
+    shares = iter(_shares(paying, charge_of(context), context))
+    return [_finish_one(c, next(shares) if _columns(c) else _Share(0, "laplace", 0, 0), context) for c in compiled]
+
+
+def _columns(compiled: Compiled) -> int:
+    """How many columns share a measurement's epsilon: bases, and selections each as one."""
+    return len(compiled.specs) + len(compiled.selections)
+
+
+# --- division
+
+
+def _shares(paying: Sequence[Compiled], whole: int, context: Context) -> list[_Share]:
+    epsilons = _proportional([_burden(c) for c in paying], whole)
+    if any(epsilon < _columns(c) for c, epsilon in zip(paying, epsilons, strict=True)):
+        raise _too_small()
     thresholds = sum(c.threshold is not None for c in paying)
-    delta = context.role.query.delta // thresholds if thresholds else 0
+    least = context.role.query.delta // max(thresholds + sum(bool(c.specs) for c in paying), 1)
+    mechanisms = [_mechanism(c, e, least, context) for c, e in zip(paying, epsilons, strict=True)]
+    needs = thresholds + mechanisms.count("gaussian")
+    delta = context.role.query.delta // needs if needs else 0
     if thresholds and delta <= 0:
         raise Refusal(FEATURE_NOT_SUPPORTED, "groups without declared keys need a delta, and the policy allots none")
-    if share < sum(_parts(c) for c in paying):
-        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon is too small for this statement")
-    return [_finish_one(c, share if _parts(c) else 0, delta if c.threshold is not None else 0, context) for c in compiled]
+    return [
+        _Share(e, m, delta if m == "gaussian" else 0, delta if c.threshold is not None else 0)
+        for c, e, m in zip(paying, epsilons, mechanisms, strict=True)
+    ]
 
 
-def _parts(compiled: Compiled) -> int:
-    """How many columns share a measurement's epsilon."""
-    return len(compiled.specs) + sum(s.columns for s in compiled.selections)
+def _too_small() -> Refusal:
+    return Refusal(
+        INVALID_PARAMETER_VALUE,
+        "dpproxy.epsilon is too small for this statement",
+        hint="SET dpproxy.epsilon to more, or ask for fewer aggregates in one statement.",
+    )
 
 
-def _finish_one(compiled: Compiled, epsilon: int, delta: int, context: Context) -> Measurement:
-    shape = compiled.shape
-    shares = _split(epsilon, _parts(compiled))
-    bases = [_basis(spec, shape, part) for spec, part in zip(compiled.specs, shares, strict=False)]
-    selections = []
-    at = len(bases)
-    for i, chosen in enumerate(compiled.selections):
-        part = sum(shares[at : at + chosen.columns])
-        at += chosen.columns
-        selections.append(_selection(chosen, i, shape, part))
-    threshold = None
-    loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
+def _mechanism(compiled: Compiled, epsilon: int, delta: int, context: Context) -> MechanismName:
+    """The noise of a measurement's bases. `auto` compares at the least delta that Gaussian noise would get."""
+    wanted = context.policy.mechanism
+    if not compiled.specs or wanted == "laplace":
+        return "laplace"
+    if wanted == "gaussian":
+        return "gaussian"
+    return allocation.better(_basis_weights(compiled), compiled.shape.l0, epsilon, delta)
+
+
+def weights(compiled: Compiled) -> list[list[float]]:
+    """`allocation.Weights` of one measurement: a row for each output and one for the groups that a threshold hides."""
+    width = _columns(compiled)
+    factor = nominal.row_factor(compiled.shape.rows)
+    rows = []
+    for made in compiled.outputs:
+        row = [0.0] * width
+        for index, weight in zip(made.bases, made.weights, strict=False):
+            row[index] = max(row[index], weight * (1.0 if compiled.specs[index].kind == "units" else factor))
+        if made.selection is not None:
+            row[len(compiled.specs) + made.selection] = made.weights[0] * factor
+        rows.append(row)
     if compiled.threshold is not None:
-        basis = bases[compiled.threshold]
-        tau = calibration.threshold(basis.scale, shape.l0, delta, compiled.min_units, "laplace")
-        threshold = Threshold(compiled.threshold, tau, compiled.min_units, delta)
-        loss = loss + Loss.delta_only(delta)
+        rows.append([nominal.THRESHOLD if i == compiled.threshold else 0.0 for i in range(width)])
+    return rows or [[1.0] * width]
+
+
+def _basis_weights(compiled: Compiled) -> list[list[float]]:
+    return [row[: len(compiled.specs)] for row in weights(compiled)]
+
+
+def _burden(compiled: Compiled) -> float:
+    """How large the error of a measurement is at a given epsilon, beside others: L0, its columns, how small groups are.
+
+    Sizes of groups are uneven: the usual one holds more than its even share, taken as 1 / sqrt(groups) of all.
+    """
+    dense = compiled.shape.dense
+    groups = 1 if not compiled.keys else min(dense.size or UNKNOWN_GROUPS, MOST_GROUPS) if dense else UNKNOWN_GROUPS
+    alone = allocation.allocate(weights(compiled), max(_columns(compiled), MICRO)).error
+    return max(alone, 1e-3) * compiled.shape.l0 * math.sqrt(groups)
+
+
+def _proportional(burdens: Sequence[float], whole: int) -> list[int]:
+    """Integers about proportional to the burdens, at least one each, that add up to `whole`."""
+    total = math.fsum(burdens)
+    spare = whole - len(burdens)
+    if spare < 0:
+        raise _too_small()
+    steps = [round(b / total * allocation.STEPS) for b in burdens]
+    found = [1 + spare * step // max(sum(steps), 1) for step in steps]
+    found[steps.index(max(steps))] += whole - sum(found)
+    return found
+
+
+# --- one measurement
+
+
+def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurement:
+    shape = compiled.shape
+    parts = _parts(compiled, share.epsilon)
+    count = len(compiled.specs)
+    bases = _bases(compiled, parts[:count], share)
+    chosen = zip(compiled.selections, parts[count:], strict=True)
+    selections = [_selection(spec, i, shape, part) for i, (spec, part) in enumerate(chosen)]
+    threshold = _threshold(compiled, bases, share.delta_keys)
+    loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
+    if threshold is not None:
+        loss = loss + Loss.delta_only(threshold.delta)
     texts = (compiled.sql, *compiled.side)
     bounds = f" -- l0={shape.l0} linf={[b.linf for b in bases]} min={compiled.min_units}"
     chosen_bounds = [(s.kind, s.size, [str(f) for f in s.fractions], s.sensitivity) for s in selections]
@@ -89,12 +186,70 @@ def _finish_one(compiled: Compiled, epsilon: int, delta: int, context: Context) 
     )
 
 
-def _basis(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
-    # a column that no row can move still gets noise of one unit: its sensitivity is stated as 1, never 0
-    linf = max(spec.linf(shape.rows), 1)
+def _parts(compiled: Compiled, epsilon: int) -> list[int]:
+    if not _columns(compiled):
+        return []
+    return list(allocation.allocate(weights(compiled), epsilon).parts)
+
+
+def _bases(compiled: Compiled, parts: Sequence[int], share: _Share) -> list[Basis]:
+    shape = compiled.shape
+    if share.mechanism == "laplace" or not parts:
+        return [_laplace(spec, shape, part) for spec, part in zip(compiled.specs, parts, strict=True)]
+    return _gaussians(compiled, sum(parts), share.delta_noise)
+
+
+def _sensitivity(spec: BasisSpec, shape: Shape) -> int:
+    """A column that no row can move still gets noise of one unit: its sensitivity is stated as 1, never 0."""
+    return max(spec.linf(shape.rows), 1)
+
+
+def _laplace(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
+    linf = _sensitivity(spec, shape)
     scale = calibration.laplace_scale(shape.l0, linf, epsilon)
     loss = Loss.laplace_vector(shape.l0, Fraction(linf) / scale, linf)
     return Basis(spec.label, linf, spec.grid, "laplace", scale, loss)
+
+
+def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
+    """All columns are one Gaussian mechanism of (epsilon, delta): its rho is divided, and labels add up to it."""
+    try:
+        rho = calibration.rho_for(epsilon, delta)
+    except ValueError:
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "the policy's Gaussian noise needs a delta, and what it allots a query is too small",
+            hint="Ask the policy's author for a larger `delta` of the role's `query`, or for `mechanism: auto`.",
+        ) from None
+    found = allocation.allocate(_basis_weights(compiled), epsilon, "gaussian").parts
+    deltas = _labels(found, delta)
+    bases = []
+    for spec, part, atto in zip(compiled.specs, found, deltas, strict=True):
+        linf = _sensitivity(spec, compiled.shape)
+        sigma = calibration.gaussian_sigma(compiled.shape.l0, linf, rho * part / epsilon)
+        loss = Loss.gaussian(compiled.shape.l0, linf, sigma, part, atto)
+        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss))
+    return bases
+
+
+def _labels(parts: Sequence[int], delta: int) -> list[int]:
+    """Delta in the proportion of `parts`, adding up to it."""
+    whole = sum(parts)
+    found = [delta * part // whole for part in parts]
+    found[0] += delta - sum(found)
+    return found
+
+
+def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int) -> Threshold | None:
+    """Laplace noise on the units is held within its reach, which lowers the threshold (`truncated_threshold`)."""
+    if compiled.threshold is None:
+        return None
+    units, l0, least = bases[compiled.threshold], compiled.shape.l0, compiled.min_units
+    if units.mechanism == "gaussian":
+        tau = calibration.threshold(units.scale, l0, delta, least, "gaussian")
+        return Threshold(compiled.threshold, tau, least, delta)
+    tau, reach = calibration.truncated_threshold(units.scale, l0, delta, least)
+    return Threshold(compiled.threshold, tau, least, delta, reach)
 
 
 def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> Selection:
@@ -102,15 +257,7 @@ def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> S
     per_group = epsilon // shape.l0
     draw = per_group // spec.columns
     if draw < 1:
-        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon is too small for this statement")
+        raise _too_small()
     loss = Loss.bounded_range(draw, spec.columns * shape.l0)
     kind: Literal["quantile", "mode"] = "mode" if spec.values else "quantile"
     return Selection(spec.label, kind, index + 1, spec.size, spec.fractions, shape.rows, per_group, loss)
-
-
-def _split(epsilon: int, columns: int) -> list[int]:
-    """Even division of micro-epsilon, the remainder to the first."""
-    if not columns:
-        return []
-    part = epsilon // columns
-    return [part + (epsilon - part * columns if i == 0 else 0) for i in range(columns)]

@@ -38,8 +38,8 @@ VARIANCE = (0.7, 1.5, 1.5)
 
 DEVIATION = (0.35, 0.75, 0.75)
 
-COVARIANCE = (0.5, 1.5, 1.5, 6.0)
-"""Count, sums of y and x, products: at correlation 1/2, a covariance of 1/6, means 1/4 off the middle."""
+COVARIANCE = (0.4, 1.0, 1.0, 3.0)
+"""Count, sums of y and x, products: of a correlation, relative to 1 (a covariance of 1/3); means 1/4 off the middle."""
 
 SQUARES = 0.75
 """Of y and x each, in a correlation: half of a variance's; twice that in a slope, which divides by one variance."""

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, Refusal
 from dpproxy.plan.aggregates import measured as measured_aggregate
+from dpproxy.plan.aggregates import output
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
@@ -23,6 +24,7 @@ from dpproxy.plan.grouping import grouping_sets
 from dpproxy.plan.hooks import QueryHooks, bind_aggregate
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.names import output_name
+from dpproxy.plan.nominal import Output
 from dpproxy.plan.query import Analyser, RowsResult, is_aggregate
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.scope import Env, Scope
@@ -58,6 +60,7 @@ class MeasuredSelect:
         self.keys: list[tuple[str, Expr]] = []
         self.specs: list[BasisSpec] = []
         self.selections: list[SelectionSpec] = []
+        self.outputs: list[Output] = []
         self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
 
@@ -248,9 +251,15 @@ class MeasuredSelect:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
             ) from refusal
-        columns = [f"{self.alias}.b{self._basis(spec)}" for spec in result.bases]
+        label, bases = to_sql(node), tuple(self._basis(spec) for spec in result.bases)
+        columns = [f"{self.alias}.b{i}" for i in bases]
+        selection = None
         if result.selection is not None:
             columns += [f"{self.alias}.{name}" for name in self._selection(result.selection)]
+            selection = self.selections.index(result.selection)
+        found = output(result, label, bases, selection, agg.where is not None)
+        if found not in self.outputs:
+            self.outputs.append(found)
         return parse_expression(f"({result.formula.format(*columns)})")
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -190,7 +190,8 @@ class Planner:
     def _compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
         keys = [measured.keys[i] for i in members]
         spelled = engine(self.context.dialect)
-        return compile_measurement(rows, keys, measured.specs, self.context, spelled, measured.selections)
+        compiled = compile_measurement(rows, keys, measured.specs, self.context, spelled, measured.selections)
+        return replace(compiled, outputs=tuple(measured.outputs))
 
     def _set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
         """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
@@ -205,6 +206,7 @@ class Planner:
     def _register(self, compiled: Compiled) -> int:
         for i, known in enumerate(self.compiled):
             if (known.sql, known.specs, known.selections) == (compiled.sql, compiled.specs, compiled.selections):
+                self.compiled[i] = replace(known, outputs=tuple(dict.fromkeys((*known.outputs, *compiled.outputs))))
                 return i
         if len(self.compiled) >= MAX_MEASUREMENTS:
             raise Refusal("54001", f"statement needs more than {MAX_MEASUREMENTS} measurements")
