@@ -71,6 +71,12 @@ class Analyser:
 
     def analyse(self, node: exp.Expr, env: Env, outer: Scope | None = None, want_rows: bool = False) -> Result:
         """The privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
+        try:
+            return self._analyse(node, env, outer, want_rows)
+        except Refusal as refusal:
+            raise located(refusal, node) from None
+
+    def _analyse(self, node: exp.Expr, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         if isinstance(node, exp.Subquery):
             return self._parenthesised(node, env, outer, want_rows)
         if isinstance(node, exp.SetOperation):
@@ -392,9 +398,14 @@ class Analyser:
         items = [self._as_rows(i, env) for i in items]
         join_nodes = [None, *(select.args.get("joins") or ())]
         state = _JoinState(self, env, outer, self._where_equalities(select, items, env, outer))
-        for item, join in zip(items, join_nodes, strict=True):
-            state.add(item, join)
-        return state.finish()
+        last = items[0].node
+        try:
+            for item, join in zip(items, join_nodes, strict=True):
+                last = item.node if item.rows is not None and item.rows.private else last
+                state.add(item, join)
+            return state.finish()
+        except Refusal as refusal:
+            raise located(refusal, last) from None
 
     def _where_equalities(self, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> list[Expr]:
         """Top-level `a = b` conjuncts of WHERE between plain columns, bound early."""
@@ -509,6 +520,13 @@ class _JoinState:
         rows = self._close()
         rows = reach_unit(rows, self.analyser.context, self.analyser.counter)
         return rows, self.scope()
+
+
+def located(refusal: Refusal, node: exp.Expr) -> Refusal:
+    """The refusal with the position of `node` where it has none of its own."""
+    if refusal.position is not None:
+        return refusal
+    return Refusal(refusal.sqlstate, refusal.message, position(node), refusal.detail, refusal.hint)
 
 
 def nulled(column: Column) -> Column:
