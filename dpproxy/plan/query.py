@@ -198,7 +198,7 @@ class Analyser:
             return self._intersect(node, left, right, distinct)
         sides = [self._finish_unit(left), self._finish_unit(right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))
-        unit = self._unit_column(sides[0]) if left.rows.private else None
+        unit = self._unit_column(sides) if left.rows.private else None
         extra = (unit,) if unit is not None else ()
         children = []
         for side, result in zip(sides, (left, right), strict=True):
@@ -235,9 +235,9 @@ class Analyser:
             a.grid if a.grid == b.grid else None, max(a.taint, b.taint), False, True, True, domain,
         )  # fmt: skip
 
-    def _unit_column(self, rows: Rows) -> Column:
-        assert rows.unit is not None
-        return replace(rows.unit, id=self.counter.column())
+    def _unit_column(self, sides: Sequence[Rows]) -> Column:
+        units = [s.unit for s in sides if s.unit is not None]
+        return replace(units[0], id=self.counter.column(), nullable=any(u.nullable for u in units))
 
     def _finish_unit(self, result: RowsResult) -> Rows:
         return reach_unit(result.rows, self.context, self.counter)
@@ -480,7 +480,9 @@ class _JoinState:
 
     def _full(self, left: Rows, right: Rows, on: list[Expr], alias: str) -> None:
         if left.private and right.private:
-            raise unsupported("FULL JOIN of private tables", "Use LEFT JOIN, or UNION ALL of two LEFT JOINs.")
+            self.parts = [joins.join_full(left, right, on, self.analyser.context, self.analyser.counter)]
+            self._null_out([s.alias for s in self.sources])
+            return
         if left.private:
             self.parts = [replace(joins.join_left(left, right, on, self.analyser.context, self.analyser.counter), padded=True)]
             self._null_out([alias])
