@@ -7,7 +7,7 @@ computes it, in exact numeric where PostgreSQL would. What has no sound mechanis
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -21,6 +21,8 @@ from dpproxy.plan.functions import unsupported
 from dpproxy.plan.measure import BasisSpec, SelectionSpec, grid_of
 from dpproxy.plan.nominal import Kind, Output
 from dpproxy.sql.types import FLOATS
+
+LIMIT = 2**62  # basis columns stay within it
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,43 @@ class Measured:
     selection: SelectionSpec | None = None
 
 
-def measured(agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], bool]) -> Measured:
-    """The bases and formula of one aggregate. Raises Refusal for what cannot be released."""
+Counted = tuple[Expr, Expr | None]
+"""A value and a FILTER whose rows are counted and summed about a centre anyway."""
+
+
+def companions(aggs: Iterable[Agg], one: bool) -> frozenset[Counted]:
+    """Inputs whose SUM follows from columns that other aggregates of the query need: it is not measured by itself.
+
+    A mean's count and centred sum give the sum; where a unit has `one` row a count alone is enough to make the centred
+    sum (of half the sensitivity) worth it. With more rows a clamped sum loses less to the row bound than a cut count.
+    """
+    found = set()
+    for agg in aggs:
+        if agg.distinct or len(agg.args) > 1:
+            continue
+        if agg.name == "avg" or agg.name in moments.SINGLE or (agg.name == "count" and one and agg.args):
+            found.add((agg.args[0], agg.where))
+        elif agg.name == "count" and one:
+            found |= {(a.args[0], a.where) for a in aggs if a.name == "sum" and a.where == agg.where and not _nullable(a)}
+    return frozenset(found)
+
+
+def _nullable(agg: Agg) -> bool:
+    return facts(agg.args[0]).nullable
+
+
+def measured(
+    agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], bool], shared: frozenset[Counted] = frozenset()
+) -> Measured:
+    """The bases and formula of one aggregate. `shared`: see `companions`. Raises Refusal for what cannot be released."""
     if agg.name == "count":
         return _count(agg, label, is_unit)
     if agg.name in ("sum", "avg"):
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", "Aggregate over a subquery grouped by the unit.")
-        return _sum(agg, label) if agg.name == "sum" else _avg(agg, label)
+        if agg.name == "sum":
+            return _sum_of_mean(agg, label) if (agg.args[0], agg.where) in shared else _sum(agg, label)
+        return _avg(agg, label)
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
@@ -114,9 +145,23 @@ def _sum(agg: Agg, label: str) -> Measured:
     return Measured((spec,), _scaled("{0}", grid, type_), type_, "linear", (nominal.total(lo, hi),))
 
 
+def _sum_of_mean(agg: Agg, label: str) -> Measured:
+    """From the count and the centred sum that the query needs anyway: sum(x) = sum(x - c) + c * count(x)."""
+    value = bounded_argument(agg)
+    lo, hi, grid = grid_of(value)
+    middle = (lo + hi) // 2
+    whole = f"{{1}} + {middle}::numeric * {{0}}"
+    type_ = sum_type(value.type)
+    if type_ == "int8":  # a product of two large numbers could be beyond it
+        whole = f"LEAST(GREATEST({whole}, {-LIMIT}), {LIMIT})"
+    usual = nominal.typical(lo, hi)
+    weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
+    return Measured(moments.mean_bases(value, agg.where, label), _scaled(f"({whole})", grid, type_), type_, "derived", weights)
+
+
 def _scaled(text: str, grid: Fraction, type_: str) -> str:
     if grid == 1:
-        return f"CAST({text} AS {type_})" if type_ != "int8" else text
+        return f"CAST({text} AS {type_})" if type_ != "int8" or text != "{0}" else text
     return f"CAST({text} * {decimal(grid)} AS {type_})"
 
 
@@ -127,8 +172,7 @@ def _avg(agg: Agg, label: str) -> Measured:
     middle = (lo + hi) // 2
     center = middle * grid
     type_ = "float8" if value.type in FLOATS else "numeric"
-    rows = BasisSpec("count", value if facts(value).nullable else None, agg.where, f"count for {label}")
-    total = BasisSpec("sum", value, agg.where, f"centred sum for {label}", lo - middle, hi - middle, grid, center)
+    rows, total = moments.mean_bases(value, agg.where, label)
     step = decimal(grid)
     ratio = f"{decimal(center)}::numeric + {{1}} * {step}::numeric / GREATEST({{0}}, 1)"
     formula = f"CAST(LEAST(GREATEST({ratio}, {decimal(lo * grid)}), {decimal(hi * grid)}) AS {type_})"

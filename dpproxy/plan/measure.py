@@ -30,7 +30,8 @@ AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cu
 class BasisSpec:
     """A basis column before noise. `kind`: count | units | sum | distinct. `value` is what is counted or summed.
 
-    `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG).
+    `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the
+    sum goes with a count into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class BasisSpec:
     hi: int = 1
     grid: Fraction = Fraction(1)
     center: Fraction = Fraction(0)
+    mean: bool = False
 
     def linf(self, rows: int) -> int:
         """The most one unit changes the column by in one group, in grid units."""
@@ -337,8 +339,11 @@ class _Writer:
             return "1" if spec.where is None and spec.value is None else f"max(CASE WHEN x{i} IS NULL THEN 0 ELSE 1 END)"
         if spec.kind == "count":
             return f"least(count(x{i}), {self.shape.rows})"
-        low, high = self.shape.rows * min(spec.lo, 0), self.shape.rows * max(spec.hi, 0)
-        return f"CAST(least(greatest(coalesce(sum(x{i}), 0), {low}), {high}) AS BIGINT)"
+        k = self.shape.rows
+        total = f"coalesce(sum(x{i}), 0)"
+        if spec.mean:  # as the count is cut to k rows, so is the sum: a clamped sum of m > k rows would move the mean
+            total = self.engine.quotient(f"({total} * {k})", f"greatest(count(x{i}), {k})")
+        return f"CAST(least(greatest({total}, {k * min(spec.lo, 0)}), {k * max(spec.hi, 0)}) AS BIGINT)"
 
     def _total(self, i: int, spec: BasisSpec) -> str:
         if spec.kind == "distinct":

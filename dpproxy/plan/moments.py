@@ -60,18 +60,16 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
         raise unsupported(f"{name}() with {len(arguments)} arguments")
     inputs = [_input(a) for a in arguments]
     present = tuple(Call("bool", "is_not_null", (i.value,)) for i in inputs if facts(i.value).nullable)
-    condition = conjunction((*((where,) if where is not None else ()), *present))
-    of = ", ".join(f"{n}" for n in ("y", "x")[: len(inputs)]) if wanted == 2 else "x"
-    count = BasisSpec("count", None, condition, f"count for {label}")
-    sums = [_first(i, condition, f"centred sum for {label}") for i in inputs]
     if wanted == 1:
-        squares = _square(inputs[0], condition, f"centred squares for {label}")
         weights = nominal.DEVIATION if name.startswith("stddev") else nominal.VARIANCE
-        return (count, sums[0], squares), *_single(name, inputs[0], squares), weights
+        squares = _square(inputs[0], where, f"centred squares for {label}")
+        return (*mean_bases(arguments[0], where, label), squares), *_single(name, inputs[0], squares), weights
     y, x = inputs
-    bases = [count, *sums]
+    condition = conjunction((*((where,) if where is not None else ()), *present))
+    count = BasisSpec("count", None, condition, f"count for {label}")
+    bases = [count, *(_first(i, condition, f"centred sum of {n} for {label}") for n, i in (("y", y), ("x", x)))]
     if name not in ("regr_count", "regr_avgx", "regr_avgy"):
-        bases.append(_cross(y, x, condition, f"products of ({of}) for {label}"))
+        bases.append(_cross(y, x, condition, f"products of y and x for {label}"))
         bases.append(_square(y, condition, f"centred squares of y for {label}"))
         bases.append(_square(x, condition, f"centred squares of x for {label}"))
     used, formula = _paired(name, y, x, bases)
@@ -91,8 +89,14 @@ def _weight(name: str, index: int) -> float:
     return squares if index > 3 else nominal.COVARIANCE[index]
 
 
+def mean_bases(value: Expr, where: Expr | None, label: str) -> tuple[BasisSpec, BasisSpec]:
+    """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
+    counted = value if facts(value).nullable else None
+    return BasisSpec("count", counted, where, f"count for {label}"), _first(_input(value), where, f"centred sum for {label}")
+
+
 def _first(i: _Input, where: Expr | None, label: str) -> BasisSpec:
-    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center)
+    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, mean=True)
 
 
 def _square(i: _Input, where: Expr | None, label: str) -> BasisSpec:
@@ -100,13 +104,14 @@ def _square(i: _Input, where: Expr | None, label: str) -> BasisSpec:
     top = i.half * i.half
     lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid)
     middle = (lo + hi) // 2
-    return BasisSpec("sum", Call("float8", "square", (i.centred,)), where, label, lo - middle, hi - middle, grid, middle * grid)
+    square = Call("float8", "square", (i.centred,))
+    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, mean=True)
 
 
 def _cross(y: _Input, x: _Input, where: Expr | None, label: str) -> BasisSpec:
     top = y.half * x.half
     lo, hi, grid = on_grid(-top, top, y.grid * x.grid)
-    return BasisSpec("sum", Call("float8", "*", (_float(y.centred), _float(x.centred))), where, label, lo, hi, grid)
+    return BasisSpec("sum", Call("float8", "*", (_float(y.centred), _float(x.centred))), where, label, lo, hi, grid, mean=True)
 
 
 def _float(expr: Expr) -> Expr:

@@ -7,15 +7,16 @@ AS m(...) WHERE h ORDER BY o LIMIT n`: FROM, WHERE and GROUP BY vanish, HAVING f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, Refusal
+from dpproxy.plan.aggregates import Counted, companions, output
 from dpproxy.plan.aggregates import measured as measured_aggregate
-from dpproxy.plan.aggregates import output
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
@@ -61,6 +62,7 @@ class MeasuredSelect:
         self.specs: list[BasisSpec] = []
         self.selections: list[SelectionSpec] = []
         self.outputs: list[Output] = []
+        self.shared: frozenset[Counted] = frozenset()
         self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
 
@@ -79,6 +81,7 @@ class MeasuredSelect:
         self.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
+        self.shared = companions(self._bound_aggregates(), self.rows.one)
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None
@@ -99,6 +102,15 @@ class MeasuredSelect:
         from dpproxy.plan.select import _has_aggregates
 
         return _has_aggregates(self.select)
+
+    def _bound_aggregates(self) -> list[Agg]:
+        """All aggregates of this SELECT, before any is rewritten; what cannot be bound is refused later, in its place."""
+        found = []
+        for part in (*self.select.expressions, self.select.args.get("having"), self.select.args.get("order")):
+            for node in aggregate_calls(part):
+                with contextlib.suppress(Refusal):
+                    found.append(bind_aggregate(self.binder, node, self.scope, per_unit=False))
+        return found
 
     def _expand_stars(self) -> None:
         expanded: list[exp.Expr] = []
@@ -246,7 +258,7 @@ class MeasuredSelect:
             )
 
         try:
-            result = measured_aggregate(agg, to_sql(node), self.planner.context.policy.unit_name, is_unit)
+            result = measured_aggregate(agg, to_sql(node), self.planner.context.policy.unit_name, is_unit, self.shared)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
@@ -282,8 +294,8 @@ class MeasuredSelect:
 
     def _basis(self, spec: BasisSpec) -> int:
         for i, known in enumerate(self.specs):
-            if (known.kind, known.value, known.where, known.lo, known.hi, known.grid, known.center) == (
-                spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center,
+            if (known.kind, known.value, known.where, known.lo, known.hi, known.grid, known.center, known.mean) == (
+                spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean,
             ):  # fmt: skip
                 return i
         self.specs.append(spec)
@@ -310,6 +322,20 @@ class MeasuredSelect:
             else:
                 term.replace(self._rewrite(term))
         return order
+
+
+def aggregate_calls(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The aggregate calls in an expression, those in a window function's arguments too; subqueries excluded."""
+    if node is None or isinstance(node, exp.Select | exp.SetOperation):
+        return
+    if is_aggregate(node):
+        if _function_name(node) != "grouping":
+            yield node
+        return
+    call = node.this if isinstance(node, exp.Window) else None
+    for child in node.iter_expressions():
+        for inner in child.iter_expressions() if child is call else (child,):
+            yield from aggregate_calls(inner)
 
 
 def _function_name(node: exp.Expr) -> str:

@@ -168,6 +168,10 @@ class Engine(ABC):
     def wide_sum(self, text: str) -> str:
         """SUM of 64-bit integers that can't overflow, saturated to +-2**62 and 0 when empty, as a 64-bit integer."""
 
+    def quotient(self, text: str, by: str) -> str:
+        """The whole part of a wide integer divided by a positive one."""
+        return f"div({text}, {by})"
+
     @abstractmethod
     def series(self, lo: int, hi: int, kind: str) -> str:
         """A FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""

@@ -332,6 +332,9 @@ class DuckDB(Engine):
         # NULL out first: least and greatest skip NULLs, so that an empty sum would come out as -LIMIT
         return f"CAST(least(greatest(coalesce(sum({text}), 0), {-LIMIT}), {LIMIT}) AS BIGINT)"
 
+    def quotient(self, text: str, by: str) -> str:
+        return f"({text} // {by})"
+
     def series(self, lo: int, hi: int, kind: str) -> str:
         numbers = f"range({lo}, {hi + 1}) AS s(n)"
         if kind == "int":
