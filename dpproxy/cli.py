@@ -10,7 +10,6 @@ import asyncio
 import datetime as dt
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -18,31 +17,30 @@ from typing import Annotated
 import structlog
 import typer
 
+from dpproxy import serving
 from dpproxy.backends.base import BackendError
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import NO_HASH
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.journal import MAX_JUMP, replay
 from dpproxy.budget.ledger import LedgerError, Standing, decimal
-from dpproxy.budget.record import show
-from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.binaries import FacadeError, find_binaries
-from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.policy.schema import text as schema_text
-from dpproxy.session.dataset import Dataset, limit
-from dpproxy.session.opening import checked_catalog, open_backend, open_dataset
-from dpproxy.session.server import Server
+from dpproxy.serving import LEDGER, Options, ServingError
+from dpproxy.session.dataset import limit
+from dpproxy.session.opening import checked_catalog, open_backend
+from dpproxy.session.server import DRAIN_SECONDS
+from dpproxy.session.tls import TlsError, TlsFiles
 
 commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 policy_app = typer.Typer(no_args_is_help=True, help="Check policies, make passwords, print the schema.")
 commands.add_typer(policy_app, name="policy")
 
 STATE = Path("dpproxy-state")
-LEDGER = "ledger.sqlite"
 Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
 State = Annotated[Path, typer.Option(help="folder of the ledger and the facade")]
 
@@ -55,7 +53,7 @@ def app() -> None:
     """Entry point. Errors the operator can mend are one line each, without a traceback."""
     try:
         commands()
-    except (Stop, PolicyError, BackendError, FacadeError, LedgerError) as error:
+    except (Stop, PolicyError, BackendError, FacadeError, LedgerError, ServingError, TlsError) as error:
         sys.exit(f"dpproxy: {error}")
 
 
@@ -69,40 +67,35 @@ def serve(
         str | None,
         typer.Option(envvar="DPPROXY_FACADE_DSN", show_envvar=True, help="a superuser's DSN of a server for the facade alone"),
     ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM file: the server's certificate, then its chain")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key, readable by its owner alone")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="PEM file: clients must show a certificate that it signed; implies --require-tls")
+    ] = None,
+    tls_min: Annotated[str, typer.Option(help="oldest version of TLS: 1.2 or 1.3")] = "1.2",
+    require_tls: Annotated[bool, typer.Option("--require-tls", help="turn away who does not encrypt")] = False,
+    drain: Annotated[float, typer.Option(help="seconds running statements get when the proxy is told to stop")] = DRAIN_SECONDS,
 ) -> None:
-    """Serve one database per policy file until SIGTERM or Ctrl-C."""
+    """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads certificates again."""
     _log_json()
     host, port = _address(listen)
+    tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
+    if require_tls and tls is None:
+        raise Stop("--require-tls needs --tls-cert and --tls-key")
+    encrypted = require_tls or tls_client_ca is not None
+    options = Options(tuple(policies), host, port, state, postgres, facade_dsn, tls, encrypted, drain)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(policies, host, port, state, postgres, facade_dsn))
+        runner.run(serving.serve(options))
 
 
-async def _serve(policies: list[Path], host: str, port: int, state: Path, postgres: Path | None, dsn: str | None) -> None:
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    ledger = SqliteLedger(state / LEDGER)
-    facade = RemoteFacade(dsn) if dsn else Facade(folder=postgres)
-    datasets: dict[str, Dataset] = {}
-    server = Server(datasets, lambda: facade.endpoint)
-    try:
-        await facade.start(state)
-        for path in policies:
-            dataset = await open_dataset(path, facade, ledger)
-            if dataset.policy.dataset in datasets:
-                raise Stop(f"two policies are for dataset `{dataset.policy.dataset}`")
-            datasets[dataset.policy.dataset] = dataset
-            dataset.remember(show(SqliteReader(state / LEDGER), dataset=dataset.policy.dataset))
-        bound = await server.listen(host, port)
-        print(f"listening on {host}:{bound}", file=sys.stderr, flush=True)
-        await stopping.wait()
-    finally:
-        await server.stop()
-        for dataset in datasets.values():
-            await dataset.backend.close()
-        await facade.stop()
-        ledger.close()
+def _tls_files(cert: Path | None, key: Path | None, client_ca: Path | None, minimum: str) -> TlsFiles | None:
+    if cert is None or key is None:
+        if cert or key or client_ca:
+            raise Stop("TLS needs both --tls-cert and --tls-key")
+        return None
+    if minimum not in ("1.2", "1.3"):
+        raise Stop("--tls-min is 1.2 or 1.3")
+    return TlsFiles(cert, key, client_ca, "1.3" if minimum == "1.3" else "1.2")
 
 
 @commands.command(context_settings={"ignore_unknown_options": True})

@@ -22,7 +22,7 @@ from typing import Final
 
 START_TIMEOUT: Final = 120.0
 """Seconds until the proxy listens: a facade and the public tables of fifteen data sets take ten on a slow machine."""
-STOP_TIMEOUT: Final = 30.0
+STOP_TIMEOUT: Final = 45.0
 """Seconds a proxy may take to end its sessions and its facade before it is killed."""
 _LISTENING: Final = re.compile(r"listening on (\S+):(\d+)")
 
@@ -69,15 +69,19 @@ class Proxy:
 
 @contextlib.contextmanager
 def launched(
-    policies: Sequence[Path], state: Path, listen: str = "127.0.0.1:0", env: Mapping[str, str] | None = None
+    policies: Sequence[Path],
+    state: Path,
+    listen: str = "127.0.0.1:0",
+    env: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Proxy]:
     """A proxy over `policies`, listening when the body begins, gone when it ends. Port 0: any free one.
 
-    `env` is added to this process's environment. Raises LaunchError.
+    `env` is added to this process's environment, `options` to the command line. Raises LaunchError.
     """
     command = [str(Path(sys.executable).with_name("dpproxy")), "serve", *map(str, policies)]
     process = subprocess.Popen(
-        [*command, "--listen", listen, "--state", str(state)],
+        [*command, "--listen", listen, "--state", str(state), *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

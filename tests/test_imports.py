@@ -28,6 +28,7 @@ RANKS = {
     "audit": 5,
     "launch": 6,
     "demo_data": 6,
+    "serving": 6,
     "cli": 7,
     "demo": 7,
 }

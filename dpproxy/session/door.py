@@ -1,4 +1,4 @@
-"""The first minute of a connection: start-up packets, login, cancel requests.
+"""The first minute of a connection: start-up packets, TLS, login, cancel requests.
 
 Knows: the order of start-up messages. Must not know: statements. When the user is known the transport is handed to a
 `ClientSession` and this object is forgotten. Nothing of a client is believed or kept before that: packets are small,
@@ -10,16 +10,22 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
+import structlog
+
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.login import Greeting, Login, greet
+from dpproxy.session.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer
 from dpproxy.wire.frontend import CancelRequest, GSSENCRequest, SSLRequest, Startup, decode_startup
-from dpproxy.wire.protocol import Frame, ProtocolError
+from dpproxy.wire.protocol import INVALID_AUTHORIZATION, PROTOCOL_VIOLATION, Frame, ProtocolError
+
+LOG = structlog.get_logger()
 
 LOGIN_TIMEOUT = 60.0  # seconds from the connection to the first statement, as PostgreSQL's authentication_timeout
-NO = b"N"  # neither TLS nor GSSAPI encryption here
+YES, NO = b"S", b"N"  # to a request for encryption
+ENCRYPTION_REQUESTS = 2  # a client asks for TLS once and for GSSAPI once
 
 
 class Host(Site, Protocol):
@@ -29,6 +35,14 @@ class Host(Site, Protocol):
     def secret(self) -> bytes:
         """Seeds the made-up verifiers of unknown users."""
         ...
+
+    @property
+    def tls(self) -> Tls | None:
+        """What a handshake that begins now uses; None: no TLS here."""
+        ...
+
+    @property
+    def require_tls(self) -> bool: ...
 
     def dataset(self, name: str) -> Dataset | None: ...
 
@@ -54,6 +68,10 @@ class Door(asyncio.Protocol):
         self._greeting: Greeting | None = None
         self._dataset: Dataset | None = None
         self._login: Login | None = None
+        self._tls: Tls | None = None  # of this connection
+        self._handshake: asyncio.Task[None] | None = None
+        self._first = True  # nothing was read yet
+        self._requests = 0  # for encryption
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
@@ -74,7 +92,15 @@ class Door(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Packets as they complete, until one opens the session: what follows it is the session's."""
+        if self._first and data[0] == HANDSHAKE and (tls := self._host.tls) is not None:
+            self._encrypt(tls, data)
+            return
+        self._first = False
         self._framer.feed(data)
+        if self._handshake is None or self._tls is not None:  # else it came with the handshake's last bytes
+            self._work_off()
+
+    def _work_off(self) -> None:
         try:
             while self._transport is not None and not self._transport.is_closing():
                 frame = self._framer.next()
@@ -101,13 +127,50 @@ class Door(asyncio.Protocol):
 
     def _startup(self, frame: Frame) -> None:
         match decode_startup(frame):
-            case SSLRequest() | GSSENCRequest():
-                self._write(NO)
-            case CancelRequest(pid=pid, secret=secret):
+            case SSLRequest() | GSSENCRequest() as request:
+                self._asked_to_encrypt(isinstance(request, SSLRequest))
+            case CancelRequest(pid=pid, secret=secret):  # also in the clear: older clients know no other way
                 self._host.cancel(pid, secret)
                 self._close()
             case Startup() as startup:
+                if self._host.require_tls and self._tls is None:
+                    raise ProtocolError(INVALID_AUTHORIZATION, "this server accepts connections over TLS only", fatal=True)
                 self._greeted(greet(startup))
+
+    # encryption
+
+    def _asked_to_encrypt(self, tls_wanted: bool) -> None:
+        self._requests += 1
+        if self._requests > ENCRYPTION_REQUESTS or self._tls is not None:
+            raise ProtocolError(PROTOCOL_VIOLATION, "unexpected request for encryption", fatal=True)
+        tls = self._host.tls if tls_wanted else None
+        if tls is None:
+            self._write(NO)
+            return
+        if self._framer.pending:  # somebody in the middle wants it believed under TLS (CVE-2021-23214)
+            raise ProtocolError(PROTOCOL_VIOLATION, "received unencrypted data after SSL request", fatal=True)
+        self._write(YES)
+        self._encrypt(tls, b"")
+
+    def _encrypt(self, tls: Tls, early: bytes) -> None:
+        """`early`: the beginning of a handshake that nobody asked for: direct TLS."""
+        assert self._transport is not None
+        self._first = False
+        self._transport.pause_reading()
+        self._handshake = asyncio.ensure_future(self._encrypted(self._transport, tls, early))
+
+    async def _encrypted(self, plain: asyncio.Transport, tls: Tls, early: bytes) -> None:
+        try:
+            transport = await encrypt(plain, self, tls, early)
+        except OSError as error:  # of a client, or of somebody who tries: no matter for an operator
+            LOG.debug("no TLS", reason=type(error).__name__)
+            self.abort()
+            self._leave()
+            return
+        self._tls, self._transport = tls, transport
+        if early and not agreed(transport):
+            self._close()
+        self._work_off()
 
     def _greeted(self, greeting: Greeting) -> None:
         if not self._host.admit(None):
@@ -116,7 +179,8 @@ class Door(asyncio.Protocol):
         self._greeting = greeting
         self._dataset = self._host.dataset(greeting.database)
         policy = self._dataset.policy if self._dataset else None
-        self._login = Login(greeting, policy, self._host.secret)
+        binding = self._tls.binding if self._tls else None
+        self._login = Login(greeting, policy, self._host.secret, binding)
         self._framer.startup_done()
         self._write(greeting.negotiation + self._login.start)
 

@@ -67,11 +67,15 @@ def _fatal(sqlstate: str, text: str) -> ProtocolError:
 
 
 class Login:
-    """One SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set."""
+    """One SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set.
 
-    def __init__(self, greeting: Greeting, policy: Policy | None, secret: bytes) -> None:
+    `binding`: what the server's certificate binds a login to, under TLS.
+    """
+
+    def __init__(self, greeting: Greeting, policy: Policy | None, secret: bytes, binding: bytes | None = None) -> None:
         found = policy.users.get(greeting.user) if policy else None
-        self._scram = ScramServer(found.password if found else None, user=greeting.user, secret=secret)
+        verifier = found.password if found else None
+        self._scram = ScramServer(verifier, user=greeting.user, secret=secret, channel_binding=binding)
         self._found = found
         self._first = True
         self.user: User | None = None

@@ -16,10 +16,11 @@ from dpproxy.facade.facade import Endpoint
 from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.door import Door
+from dpproxy.session.tls import Tls
 
 CONNECTIONS = 500  # of all users together; the facade needs 1.4 MB for each
 CONNECTIONS_PER_USER = 200
-DRAIN_SECONDS = 5.0  # for statements that run when the server is told to stop
+DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
 
 
 class Server:
@@ -32,7 +33,12 @@ class Server:
         *,
         connections: int = CONNECTIONS,
         per_user: int = CONNECTIONS_PER_USER,
+        tls: Tls | None = None,
+        require_tls: bool = False,
     ) -> None:
+        """`tls` may be exchanged while the server runs: handshakes that begin later use the new one."""
+        self.tls = tls
+        self.require_tls = require_tls
         self.secret = secrets.token_bytes(32)
         self._datasets = datasets
         self._facade = facade
@@ -42,6 +48,7 @@ class Server:
         self._sessions: dict[int, ClientSession] = {}
         self._users: Counter[str] = Counter()
         self._listener: asyncio.Server | None = None
+        self._deadline = 0.0  # of `stop`, in the loop's time
 
     async def listen(self, host: str, port: int) -> int:
         """Accept connections; returns the port (0 asks for a free one). Raises OSError."""
@@ -55,9 +62,9 @@ class Server:
             self._listener.close()
         for door in list(self._doors):
             door.abort()
-        deadline = asyncio.get_running_loop().time() + drain
+        self._deadline = asyncio.get_running_loop().time() + drain
         while self._sessions:
-            over = asyncio.get_running_loop().time() >= deadline
+            over = asyncio.get_running_loop().time() >= self._deadline
             for session in list(self._sessions.values()):
                 if over or session.idle:
                     session.fatal("57P01", "terminating connection due to administrator command")
@@ -65,6 +72,10 @@ class Server:
                 break
             await asyncio.sleep(0.02)
         await asyncio.sleep(0)
+
+    def hurry(self) -> None:
+        """Who waits for `stop` has lost patience."""
+        self._deadline = 0.0
 
     @property
     def facade(self) -> Endpoint:

@@ -1,0 +1,153 @@
+"""TLS on the listening side: certificates read from files, handshakes, the value a login is bound to.
+
+Knows: certificate files, `ssl`, transports. Must not know: users, statements. What a connection needs of TLS is one
+frozen `Tls`, fixed at its handshake, so that a reload never mixes an old certificate with a new binding. A reload that
+fails leaves what was there: a proxy that forgets its certificate would turn every client away.
+
+Both ways in lead here: SSLRequest, answered `S`, and direct TLS (PostgreSQL 17), where the first bytes already are the
+handshake. Those bytes were read before anybody knew; they are given to the TLS layer through `BufferedProtocol`, which
+asyncio's and uvloop's both are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, cast
+
+from asn1crypto.x509 import Certificate  # type: ignore[import-untyped]
+
+ALPN: Final = "postgresql"
+"""The protocol's name at IANA; direct TLS requires it, against protocol confusion."""
+HANDSHAKE: Final = 0x16
+"""First byte of a TLS record that begins a handshake; no start-up packet begins with it (it would be 370 MB long)."""
+SHUTDOWN_SECONDS: Final = 5.0
+"""For the closing alert of a peer that may be gone."""
+
+Minimum = Literal["1.2", "1.3"]
+
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_FIRST: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_UNHASHED: Final = frozenset(("ed25519", "ed448"))
+_WEAK: Final = frozenset(("md5", "sha1"))
+
+
+class TlsError(Exception):
+    """Certificate, key or authority cannot be used; the text says which file and why."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files. `client_ca`: clients must show a certificate that it has signed. `minimum`: version of TLS."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    minimum: Minimum = "1.2"
+
+
+@dataclass(frozen=True)
+class Tls:
+    """`binding`: tls-server-end-point (RFC 5929) of the certificate; None where that is not defined."""
+
+    context: ssl.SSLContext
+    binding: bytes | None
+
+
+def load_tls(files: TlsFiles) -> Tls:
+    """Raises TlsError."""
+    _check_private(files.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[files.minimum]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET  # sessions are long; resuming them saves nothing
+    context.num_tickets = 0
+    context.set_alpn_protocols([ALPN])
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise TlsError(f"certificate {files.certificate} with key {files.key}: {error}") from None
+    if files.client_ca is not None:
+        try:
+            context.load_verify_locations(files.client_ca)
+        except (OSError, ValueError) as error:
+            raise TlsError(f"client authority {files.client_ca}: {error}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
+    return Tls(context, end_point(_first_certificate(files.certificate)))
+
+
+def _check_private(key: Path) -> None:
+    """PostgreSQL's rule: the key is its owner's alone, or root's with a group that may read it."""
+    try:
+        facts = key.stat()
+    except OSError as error:
+        raise TlsError(f"key {key}: {error.strerror}") from None
+    allowed = 0o640 if facts.st_uid == 0 and os.geteuid() != 0 else 0o600
+    if stat.S_IMODE(facts.st_mode) & ~allowed & 0o077:
+        raise TlsError(f"key {key} is readable by others: chmod 600 {key}")
+
+
+def _no_password() -> str:
+    """OpenSSL would ask the terminal, which a server does not have."""
+    raise ValueError("the key is encrypted: give one without a passphrase")
+
+
+def _first_certificate(path: Path) -> bytes:
+    """The server's own: the first of its file. Raises TlsError."""
+    found = _FIRST.search(path.read_text(errors="replace"))
+    if found is None:
+        raise TlsError(f"certificate {path}: no certificate in it")
+    return ssl.PEM_cert_to_DER_cert(found[0])
+
+
+def end_point(certificate: bytes) -> bytes | None:
+    """RFC 5929 section 4: the certificate's hash by the hash of its signature, or SHA-256 where that is MD5 or SHA-1.
+
+    None for signatures without a hash of their own (Ed25519): PostgreSQL's clients do not know one there either.
+    """
+    algorithm = Certificate.load(certificate)["signature_algorithm"]
+    if algorithm["algorithm"].native in _UNHASHED:
+        return None
+    try:
+        name = algorithm.hash_algo
+        return hashlib.new("sha256" if name in _WEAK else name, certificate).digest()
+    except ValueError:
+        return None
+
+
+async def encrypt(transport: asyncio.Transport, protocol: asyncio.Protocol, tls: Tls, early: bytes) -> asyncio.Transport:
+    """The server's half of a handshake; `early`: bytes of it that were read already. `transport` must be paused.
+
+    Raises OSError (of which ssl.SSLError is one) when there is none: the connection is closed then.
+    """
+    loop = asyncio.get_running_loop()
+    handshake = loop.create_task(
+        loop.start_tls(transport, protocol, tls.context, server_side=True, ssl_shutdown_timeout=SHUTDOWN_SECONDS)
+    )
+    if early:  # right behind the two calls by which `start_tls` gives the transport to the TLS layer and lets it read
+        loop.call_soon(loop.call_soon, _hand_over, transport, early)
+    made = await handshake
+    if made is None:  # asyncio's answer when the connection ended meanwhile
+        raise ConnectionAbortedError
+    return made
+
+
+def _hand_over(transport: asyncio.Transport, early: bytes) -> None:
+    layer = cast("asyncio.BufferedProtocol", transport.get_protocol())
+    while early and not transport.is_closing():
+        space = memoryview(layer.get_buffer(len(early)))
+        taken = min(len(space), len(early))
+        space[:taken] = early[:taken]
+        layer.buffer_updated(taken)
+        early = early[taken:]
+
+
+def agreed(transport: asyncio.Transport) -> bool:
+    """Whether both sides said by ALPN that this is PostgreSQL's protocol."""
+    found: ssl.SSLObject = transport.get_extra_info("ssl_object")
+    return found.selected_alpn_protocol() == ALPN
