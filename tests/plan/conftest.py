@@ -19,6 +19,9 @@ def shop_catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return plan_harness.catalog(tmp_path_factory.mktemp("shop"))
 
 
-@pytest.fixture(scope="session")
-def shops() -> tuple[plan_harness.Shop, ...]:
-    return tuple(plan_harness.Shop(seed) for seed in (1, 2))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests in long mode run only when asked for by name of the marker: `pytest -m long`."""
+    if "long" not in config.option.markexpr:
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="long mode: pytest -m long"))

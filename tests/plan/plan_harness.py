@@ -28,7 +28,7 @@ from dpproxy.plan.planner import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import Bounds, DuckDBBackend, Policy, TablePolicy
+from dpproxy.policy.model import ATTO, MICRO, Bounds, DuckDBBackend, Policy, QueryLimits, TablePolicy
 from dpproxy.session.planning import private_names
 from dpproxy.sql.statements import Statement, split
 
@@ -50,12 +50,14 @@ def policy(name: str = "shop") -> Policy:
 
 
 def wide(given: Policy, rows: int = 200) -> Policy:
-    """The same policy with bounds that no unit of the tame shop reaches."""
+    """The same policy with bounds that no unit of the tame shop reaches, and an epsilon that leaves no noise."""
 
     def widened(table: TablePolicy) -> TablePolicy:
         return table if table.one or table.public else replace(table, bounds=Bounds(rows, rows))
 
-    return replace(given, tables={name: widened(table) for name, table in given.tables.items()})
+    limits = QueryLimits(10**6 * MICRO, 10**6 * MICRO, ATTO // 10**6)
+    roles = {name: replace(role, query=limits, min_units=1) for name, role in given.roles.items()}
+    return replace(given, tables={name: widened(table) for name, table in given.tables.items()}, roles=roles)
 
 
 @lru_cache
@@ -100,30 +102,40 @@ def queries(measurement: Measurement, values: Sequence[str | None]) -> list[str]
     return [query.render(values, literal) for query in measurement.queries]
 
 
-class Shop:
-    """A database and its neighbours. `units` are those whose deletion is tried."""
+NOBODY = "nobody"
+"""The neighbour without rows that belong to no unit: it must give the very same answers."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+
+class Shop:
+    """A database and its neighbours. `units` are those whose deletion is tried: whales first, at most `most`."""
+
+    def __init__(self, seed: int, most: int = 100) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": False})
         self._connection.execute("SET TimeZone = 'UTC'")
         shop_world.fill(self._connection, seed)
         found = self._connection.execute(
             "SELECT customer_id FROM customers UNION SELECT customer_id FROM orders UNION SELECT customer_id FROM visits"
         )
-        self.units = tuple(sorted(u for (u,) in found.fetchall() if u is not None))
+        everyone = sorted((u for (u,) in found.fetchall() if u is not None), key=lambda u: (u not in shop_world.WHALES, u))
+        self.units = tuple(everyone[:most])
         for unit in self.units:
-            self._neighbour(unit)
+            mine = f"SELECT order_id FROM main.orders WHERE customer_id = {unit} AND order_id IS NOT NULL"
+            self._neighbour(unit, f"customer_id IS DISTINCT FROM {unit}", f"order_id IS NULL OR order_id NOT IN ({mine})")
+        somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
+        self._neighbour(NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
 
-    def _neighbour(self, unit: int) -> None:
-        mine = f"SELECT order_id FROM main.orders WHERE customer_id = {unit} AND order_id IS NOT NULL"
-        kept = {"products": "true", "regions": "true", "order_items": f"order_id IS NULL OR order_id NOT IN ({mine})"}
-        self._connection.execute(f"CREATE SCHEMA without_{unit}")
+    def execute(self, sql: str) -> None:
+        """Change the database itself, not its neighbours."""
+        self._connection.execute(sql)
+
+    def _neighbour(self, name: int | str, condition: str, items: str) -> None:
+        kept = {"products": "true", "regions": "true", "order_items": items}
+        self._connection.execute(f"CREATE SCHEMA without_{name}")
         for table in shop_world.TABLES:
-            condition = kept.get(table, f"customer_id IS DISTINCT FROM {unit}")
-            self._connection.execute(f"CREATE TABLE without_{unit}.{table} AS FROM main.{table} WHERE {condition}")
+            rows = f"FROM main.{table} WHERE {kept.get(table, condition)}"
+            self._connection.execute(f"CREATE TABLE without_{name}.{table} AS {rows}")
 
-    def run(self, sql: str, unit: int | None = None) -> pa.Table:
+    def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
         """A generated statement on the database, or on the one without `unit`. Raises duckdb.Error."""
         text = sql if unit is None else sql.replace('"main".', f'"without_{unit}".')
         return self._connection.sql(text).to_arrow_table()
@@ -170,6 +182,8 @@ class Sensitivity:
             whole = self._shop.run(sql[0])
             yield from _malformed(m, whole)
             before = _answer(m, whole)
+            if _answer(m, self._shop.run(sql[0], NOBODY)) != before:
+                yield "rows of nobody count"
             for unit in self._shop.units:
                 after = _answer(m, self._shop.run(sql[0], unit))
                 for problem in _compared(m, before, after):
@@ -185,7 +199,7 @@ class Sensitivity:
 
 def _malformed(m: Measurement, table: pa.Table) -> Iterator[str]:
     wanted = [f"k{i}" for i in range(len(m.keys))] + [f"b{i}" for i in range(len(m.bases))]
-    if table.column_names != wanted:
+    if table.column_names != wanted and wanted:
         yield f"columns {table.column_names} instead of {wanted}"
     for name in table.column_names:
         column = table.column(name)

@@ -35,6 +35,9 @@ EVIL_STAMPS = (
     "'infinity'::TIMESTAMP", "'-infinity'::TIMESTAMP", "TIMESTAMP '294246-12-31 23:59:59.999999'",
     "TIMESTAMP '290000-01-01 (BC) 00:00:00'", "TIMESTAMP '0001-01-01'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "NULL",
 )  # fmt: skip
+WHALES = (4, 77)  # customers with dozens of orders; 77 is not in the table of customers
+OUTLIERS = {"4": {"region": "'north'", "score": "2147483647", "income": "'NaN'::DOUBLE"}, "5": {"income": "1e308"}}
+"""Values that are there for every seed, so that a missing clamp shows in every shop."""
 Chooser = Callable[[random.Random], str]
 
 
@@ -108,7 +111,10 @@ def fill(connection: duckdb.DuckDBPyConnection, seed: int, *, trouble: bool = Tr
         rows["regions"] += [["'lost'", "'XX'", "NULL"], ["NULL", "'YY'", "0"]]
     nobody = ["NULL", "NULL"] if trouble else []
     for customer in [*map(str, people), *nobody]:
-        rows["customers"].append([customer, *(draw[c](rng) for c in CUSTOMER_COLUMNS), "'secret'"])
+        drawn = {c: draw[c](rng) for c in CUSTOMER_COLUMNS}
+        if trouble:
+            drawn |= OUTLIERS.get(customer, {})
+        rows["customers"].append([customer, *drawn.values(), "'secret'"])
     buyers = [*map(str, people), *(["77", "88", "NULL"] if trouble else [])]  # 77 and 88 are not in customers
     for customer in buyers:
         _activity(rows, customer, rng, draw, trouble)
@@ -124,11 +130,15 @@ def fill(connection: duckdb.DuckDBPyConnection, seed: int, *, trouble: bool = Tr
 def _activity(
     rows: dict[str, list[list[str]]], customer: str, rng: random.Random, draw: dict[str, Chooser], trouble: bool
 ) -> None:
-    """One customer's orders, items and visits; customers 4 and 77 are whales."""
-    whale = customer in ("4", "77") and trouble
-    for _ in range(rng.randint(35, 45) if whale else rng.randint(0, 6)):
+    """One customer's orders, items and visits."""
+    whale = trouble and customer in map(str, WHALES)
+    for number in range(rng.randint(35, 45) if whale else rng.randint(1, 6)):
         order = str(len(rows["orders"]) + 1)
-        rows["orders"].append([order, customer, *(draw[c](rng) for c in ORDER_COLUMNS)])
+        drawn = {c: draw[c](rng) for c in ORDER_COLUMNS}
+        if trouble and customer == "5" and not number:  # the one row of its kind: who else is moved by it?
+            drawn["note"] = "'unique'"
+            rows["order_items"].append([order, "1", "7", "77.77"])
+        rows["orders"].append([order, customer, *drawn.values()])
         for _ in range(rng.choice((0, 1, 2, 9 if whale else 2))):
             rows["order_items"].append([order, *(draw[c](rng) for c in ("product_id", "quantity", "price"))])
     for _ in range(20 if whale else rng.randint(0, 3)):

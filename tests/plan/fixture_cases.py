@@ -1,0 +1,101 @@
+"""Fixtures of the planner: pairs of SQL and what must become of it, in YAML that needs no Python to extend.
+
+Each file of `fixtures/` but the policies has `policy`, the name of a policy beside it, and `cases`:
+
+    - sql: SELECT region, count(*) FROM customers WHERE income > $1 GROUP BY 1
+      types: [int4]                       # PostgreSQL types of $1.., when there are any
+      values: ['1000']                    # and values to run it with, as text
+      role: careful                       # default: analyst
+      settings: { dpproxy.epsilon: '2' }  # of the session
+      accept:                             # one line a measurement, in order
+        - { keys: [region], groups: declared, l0: 1, linf: [1] }
+      generates: [SELECT ...]             # optional: the generated SQL, whitespace aside
+      exact: declared                     # optional, see `Case.exact`
+    - sql: SELECT * FROM customers
+      refuse: { sqlstate: 0A000, says: answers are aggregates, at: '*' }
+
+`groups` is `one` (no keys), `declared` (all of them, empty ones too) or `threshold`. `linf` lists the sensitivity of
+each basis column in grid units. `at` is how the text at the refusal's position begins. Accepted statements are also
+executed: on databases with and without each unit, and against PostgreSQL without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import plan_harness
+from ruamel.yaml import YAML
+
+from dpproxy.plan.model import Measurement, Plan
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy
+
+
+@dataclass(frozen=True)
+class Case:
+    """`exact`: empty: without noise the answer is plain SQL's; `declared`: only with the declared groups filled in;
+    anything else: why it is not compared."""
+
+    file: str
+    policy: str
+    sql: str
+    role: str = "analyst"
+    types: tuple[str, ...] = ()
+    values: tuple[str | None, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    accept: Sequence[Mapping[str, Any]] | None = None
+    refuse: Mapping[str, str] | None = None
+    generates: tuple[str, ...] = ()
+    exact: str = ""
+
+    def plan(self, catalog: Catalog, given: Policy | None = None) -> Plan:
+        settings = {name.replace(".", "__"): str(value) for name, value in self.settings.items()}
+        chosen = given or plan_harness.policy(self.policy)
+        return plan_harness.plan(self.sql, catalog, chosen, self.role, self.types, **settings)
+
+    def __str__(self) -> str:
+        return f"{self.file}: {' '.join(self.sql.split())[:90]}"
+
+
+def load() -> tuple[Case, ...]:
+    """All cases. An unknown field is an error: a misspelt expectation must not pass for none."""
+    found: list[Case] = []
+    for path in sorted(plan_harness.FIXTURES.glob("*.yaml")):
+        if not path.name.endswith(".policy.yaml"):
+            found += _cases(path)
+    return tuple(found)
+
+
+def _cases(path: Path) -> list[Case]:
+    content = YAML(typ="safe").load(path.read_text())
+    cases = []
+    for entry in content["cases"]:
+        for name in ("types", "values", "generates"):
+            entry[name] = tuple(entry.get(name) or ())
+        cases.append(Case(path.stem, content["policy"], **entry))
+        assert (cases[-1].accept is None) != (cases[-1].refuse is None), f"{cases[-1]}: one of accept and refuse"
+    return cases
+
+
+def described(measurement: Measurement) -> dict[str, Any]:
+    """A measurement as the fixtures write it."""
+    groups = "one" if not measurement.keys else "declared" if measurement.dense else "threshold"
+    found: dict[str, Any] = {
+        "keys": [key.label for key in measurement.keys],
+        "groups": groups,
+        "l0": measurement.l0,
+        "linf": [basis.linf for basis in measurement.bases],
+    }
+    if measurement.selections:
+        found["selections"] = [
+            {"kind": s.kind, "size": s.size, "sensitivity": s.sensitivity} for s in measurement.selections
+        ]
+    return found
+
+
+CASES = load()
+ACCEPTED = tuple(case for case in CASES if case.accept is not None)
+REFUSED = tuple(case for case in CASES if case.refuse is not None)

@@ -1,0 +1,83 @@
+"""Exactness without noise: an accepted statement means what PostgreSQL says it means.
+
+Every accepted fixture is answered with bounds that do not bind and noise that adds nothing, and compared with the same
+SQL on a PostgreSQL that holds the same rows. Declared groups without rows are more than plain SQL shows: so statements
+are compared with their groups undeclared, and the declared answer is then compared with the undeclared one, group by
+group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import exact_harness
+import plan_harness
+import pytest
+from exact_harness import Pair
+from fixture_cases import ACCEPTED, Case
+
+from dpproxy.mechanisms.exact import Released
+from dpproxy.plan import measure
+from dpproxy.plan.model import Plan
+from dpproxy.policy.model import Policy
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wide() -> Policy:
+    return plan_harness.wide(plan_harness.policy())
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, wide: Policy) -> Iterator[Pair]:
+    running = Pair(tmp_path_factory.mktemp("pair"), wide)
+    yield running
+    running.close()
+
+
+def undeclared(case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """The plan as it would be without declared domains."""
+    with monkeypatch.context() as patch:
+        patch.setattr(measure, "dense_domain", lambda *_: None)
+        return case.plan(pair.catalog, wide)
+
+
+@pytest.mark.parametrize("case", [c for c in ACCEPTED if c.exact in ("", "declared")], ids=str)
+def test_answers_are_those_of_plain_sql(case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = case.plan(pair.catalog, wide)
+    made = declared if case.exact else undeclared(case, pair, wide, monkeypatch)
+    ours, _ = pair.answer(made, case.values)
+    theirs = pair.plain(case.sql, case.values)
+    outermost = case.sql[case.sql.rfind(")") :]
+    assert exact_harness.difference(ours, theirs, ordered="ORDER BY" in outermost) == ""
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=str)
+def test_declared_groups_are_the_undeclared_ones_and_zeros(
+    case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared, sparse = case.plan(pair.catalog, wide), undeclared(case, pair, wide, monkeypatch)
+    _, with_zeros = pair.answer(declared, case.values)
+    _, without = pair.answer(sparse, case.values)
+    for measurement, full, part in zip(declared.measurements, with_zeros, without, strict=True):
+        width = len(measurement.bases)
+        assert _groups(full, width) == _groups(part, width)
+
+
+def _groups(released: Released, width: int) -> dict[tuple[object, ...], tuple[int, ...]]:
+    """Groups in which something is not zero."""
+    keys = zip(*(k.to_pylist() for k in released.keys), strict=True) if released.keys else [()] * released.rows
+    values = zip(*(v.tolist() for v in released.values[:width]), strict=True)
+    rows = dict(zip(keys, values, strict=False))
+    return {key: row for key, row in rows.items() if any(row)}
+
+
+def test_a_wrong_answer_is_seen(pair: Pair, wide: Policy) -> None:
+    """The comparison itself: another predicate, another order, another name."""
+    made = plan_harness.plan("SELECT region, count(*) FROM customers GROUP BY 1 ORDER BY 1", pair.catalog, wide)
+    ours, _ = pair.answer(made)
+    for wrong in ("count(*) - 1", "count(*) AS n"):
+        theirs = pair.plain(f"SELECT region, {wrong} FROM customers GROUP BY 1 ORDER BY 1")
+        assert exact_harness.difference(ours, theirs, ordered=True)
+    assert exact_harness.difference(ours, pair.plain("SELECT region, count(*) FROM customers GROUP BY 1 ORDER BY 1 DESC"), ordered=True)
