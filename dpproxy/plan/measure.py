@@ -9,7 +9,7 @@ one of the two rules stated in `_shape`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpproxy.plan.domains import Dense, dense_domain
@@ -209,13 +209,15 @@ class _Writer:
     engine: Engine
     shape: Shape
     specs: tuple[BasisSpec, ...]
+    types: dict[str, str] = field(default_factory=dict)  # of the keys, by name
 
     def write(self, node: Relation, rows: Rows, keys: list[Expr], min_units: int) -> str:
         assert rows.unit is not None
         block = self.renderer.block(node)
         unit = block.names[rows.unit.id]
         key_names = [f"k{i}" for i in range(len(keys))]
-        key_items = [f"{self.renderer.expr(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        key_items = [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
         if self.shape.per_unit:
             ctes, sums, source = self._bounded(block, unit, key_items, key_names)
         else:
@@ -233,7 +235,8 @@ class _Writer:
         assert rows.unit is not None
         block = self.renderer.block(node)
         key_names = [f"k{i}" for i in range(len(keys))]
-        items = [f"{self.renderer.expr(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
+        items = [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
         items.append(f"{self._bucket(spec, block)} AS bucket")
         unit = block.names[rows.unit.id]
         ctes = [f"r AS (SELECT {', '.join([f'{unit} AS u', *items])} FROM {block.source}{block.where_text})"]
@@ -245,8 +248,7 @@ class _Writer:
                 ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
                 ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
                 ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
-                on = " AND ".join(f"r.{g} IS NOT DISTINCT FROM q.{g}" for g in group)
-                ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {on})")
+                ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self._same('r', 'q', group)})")
                 source = "s"
             order = f"{self.engine.pick_hash(['u', 'bucket'])}, bucket"
             window = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS turn"
@@ -269,6 +271,11 @@ class _Writer:
         if spec.where is not None:
             text = f"CASE WHEN {self.renderer.expr(spec.where, block.names)} THEN ({text}) END"
         return text
+
+    def _same(self, a: str, b: str, names: Sequence[str]) -> str:
+        """The same unit and keys in two relations; the unit is never NULL."""
+        pairs = ((n, f"{a}.{n}", f"{b}.{n}") for n in names)
+        return " AND ".join(f"{x} = {y}" if n == "u" else self.engine.same(x, y, self.types[n]) for n, x, y in pairs)
 
     def _with(self, ctes: list[str]) -> str:
         return f"WITH {', '.join(ctes)} " if ctes else ""
@@ -355,9 +362,7 @@ class _Writer:
     def _distinct(self, i: int, source: str, key_names: list[str]) -> str:
         """COUNT(DISTINCT x): at most `rows` distinct values of each unit and group, then distinct across units."""
         group = ["u", *key_names]
-        join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON " + " AND ".join(
-            f"r.{g} IS NOT DISTINCT FROM s.{g}" for g in group
-        )
+        join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON {self._same('r', 's', group)}"
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.x{i} FROM r{join} WHERE r.x{i} IS NOT NULL"
         order = f"{self.engine.pick_hash(['u', f'x{i}'])}, x{i}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
@@ -370,8 +375,7 @@ class _Writer:
             return source
         text = f"{source} AS m"
         for i in distinct:
-            on = " AND ".join(f"m.{k} IS NOT DISTINCT FROM d{i}.{k}" for k in key_names) or "TRUE"
-            text += f" LEFT JOIN d{i} ON {on}"
+            text += f" LEFT JOIN d{i} ON {self._same('m', f'd{i}', key_names) or 'TRUE'}"
         partials = [f"m.p{i} AS p{i}" for i, s in enumerate(self.specs) if s.kind != "distinct"]
         counts = [f"d{i}.n AS n{i}" for i in distinct]
         items = [*(f"m.{k} AS {k}" for k in key_names), "m.u AS u", *partials, *counts]
@@ -381,7 +385,7 @@ class _Writer:
         """Every declared group in a fixed order, empty ones as zeros."""
         assert self.shape.dense is not None
         domain = self.shape.dense.render(Renderer(self.engine))
-        on = " AND ".join(f"d.{k} IS NOT DISTINCT FROM a.{k}" for k in key_names)
+        on = self._same("d", "a", key_names)
         bases = [f"coalesce(a.b{i}, 0) AS b{i}" for i in range(len(self.specs))]
         items = ", ".join([*(f"d.{k} AS {k}" for k in key_names), *bases])
         if not self.specs:

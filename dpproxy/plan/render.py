@@ -59,6 +59,10 @@ class Renderer:
     def expr(self, expr: Expr, names: dict[int, str]) -> str:
         return self.engine.expr(expr, {**self.outer, **names})
 
+    def output(self, expr: Expr, names: dict[int, str]) -> str:
+        """An expression that becomes a column."""
+        return self.engine.output(expr, {**self.outer, **names})
+
     def select(self, block: Block, items: list[str]) -> str:
         return f"SELECT {', '.join(items)} FROM {block.source}{block.where_text}"
 
@@ -148,7 +152,7 @@ class Renderer:
 
     def _project(self, project: Project) -> Block:
         block = self.block(project.child)
-        texts = [self.expr(item, block.names) for item in project.items]
+        texts = [self.output(item, block.names) for item in project.items]
         ids = [c.id for c in project.columns[: len(texts)]]  # columns beyond the items are the child's own
         windowed = any(isinstance(e, Win) for item in project.items for e in walk(item))
         if windowed or any(len(text) > MAX_INLINE for text in texts):
@@ -158,8 +162,8 @@ class Renderer:
 
     def _aggregate(self, aggregate: Aggregate) -> Block:
         block = self.block(aggregate.child)
-        keys = [self.expr(k, block.names) for k in aggregate.keys]
-        aggs = [self.expr(a, block.names) for a in aggregate.aggs]
+        keys = [self.output(k, block.names) for k in aggregate.keys]
+        aggs = [self.output(a, block.names) for a in aggregate.aggs]
         tail = f" GROUP BY {', '.join(keys)}" if keys else ""
         return self._derived("", block, [*keys, *aggs], [c.id for c in aggregate.columns], tail)
 

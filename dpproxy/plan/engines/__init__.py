@@ -7,6 +7,7 @@ import re
 
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.duckdb import DuckDB
+from dpproxy.plan.engines.postgres import Postgres
 from dpproxy.plan.expr import Lit
 from dpproxy.plan.functions import NotPlain, typed_literal
 from dpproxy.plan.model import Dialect
@@ -16,6 +17,8 @@ def engine(dialect: Dialect) -> Engine:
     """The spelling of a dialect. Raises ValueError for one we do not have."""
     if dialect == "duckdb":
         return DuckDB()
+    if dialect == "postgres":
+        return Postgres()
     raise ValueError(f"no engine for dialect {dialect}")
 
 

@@ -156,6 +156,14 @@ class Engine(ABC):
     def as_type(self, expr: Expr, type_: str, names: Names) -> str:
         """`expr` in the engine's representation of PostgreSQL type `type_`."""
 
+    def output(self, expr: Expr, names: Names) -> str:
+        """`expr` as a column that others refer to by its type alone: within the range its type promises."""
+        return self.expr(expr, names)
+
+    def same(self, a: str, b: str, type_: str) -> str:
+        """Equality of two columns of PostgreSQL type `type_` under which NULL equals NULL; fit for a hash join."""
+        return f"{a} IS NOT DISTINCT FROM {b}"
+
     @abstractmethod
     def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
         """(expr - center) / grid, rounded, clamped to [lo, hi] as a 64-bit integer; NULL for NULL and NaN."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.engines.base import Engine, Names, quote
-from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref
+from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
 from dpproxy.plan.facts import facts
 from dpproxy.plan.interval import Interval
 from dpproxy.plan.model import Dialect
@@ -223,6 +223,12 @@ class DuckDB(Engine):
         if escape is None and isinstance(args[1], Lit) and "\\" in (args[1].text or ""):
             escape = "'\\'"
         return f"({value} {word} {pattern}{f' ESCAPE {escape}' if escape else ''})"
+
+    def output(self, expr: Expr, names: Names) -> str:
+        text = self.expr(expr, names)
+        summed = isinstance(expr, Agg | Win) and expr.name == "sum"  # SUM of BIGINT is a HUGEINT
+        wide = expr.type in INTEGERS and (summed or representation(expr) != "BIGINT")
+        return f"TRY_CAST({text} AS BIGINT)" if wide and not isinstance(expr, Ref) else text
 
     def comparable(self, expr: Expr, other: Expr, names: Names) -> str:
         text = self.expr(expr, names)

@@ -1,0 +1,432 @@
+"""PostgreSQL's spelling of the planner's expressions, total by construction (versions 14 to 18).
+
+Knows: what can raise there (integer and float overflow, division by zero, domains of functions, casts, the ends of the
+calendar) and what keeps plans parallel and hashed. Must not know: policies. Representation: whole numbers are bigint or,
+where their span may pass it, numeric; NUMERIC is numeric; floats are float8; every text is `text`; TIMESTAMPTZ is
+the UTC timestamp. Guards are CASE expressions over columns, never AND: PostgreSQL promises an order of evaluation for CASE
+alone. Constants are typed literals, since an untyped one in a branch that is never taken would be read all the same.
+Nothing here is beyond SQL functions that PostgreSQL marks immutable and parallel safe (docs/postgresql.md lists them).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from fractions import Fraction
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.plan.decimals import decimal
+from dpproxy.plan.engines import postgres_casts as casts
+from dpproxy.plan.engines import postgres_times as times
+from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, kind, literal
+from dpproxy.plan.engines.postgres_texts import Growth
+from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, Hole, Lit, Win
+from dpproxy.plan.facts import facts
+from dpproxy.plan.model import Dialect
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
+
+LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
+MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand, and nested ones multiply
+SUMMED = 100  # powers of ten within which floats and numerics are summed inside a unit: their squares stay finite
+INT32 = 2**31 - 1
+
+_TYPES = {
+    "int2": "bigint", "int4": "bigint", "int8": "bigint", "numeric": "numeric", "float4": "float8", "float8": "float8",
+    "text": "text", "varchar": "text", "bpchar": "text", "name": "text", "unknown": "text", "bool": "boolean",
+    "date": "date", "timestamp": "timestamp", "timestamptz": "timestamp", "interval": "interval", "uuid": "uuid",
+    "time": "time",
+}  # fmt: skip
+_SIMPLE = {
+    "is_null": "({0} IS NULL)", "is_not_null": "({0} IS NOT NULL)", "not": "(NOT {0})",
+    "is_true": "({0} IS TRUE)", "is_not_true": "({0} IS NOT TRUE)",
+    "is_false": "({0} IS FALSE)", "is_not_false": "({0} IS NOT FALSE)",
+    "lower": "lower({0})", "upper": "upper({0})", "length": "length({0})", "trim": "btrim({0}, {1})",
+    "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})", "strpos": "strpos({0}, {1})", "reverse": "reverse({0})",
+    "starts_with": "starts_with({0}, {1})", "left": "left({0}, {1}::int)", "right": "right({0}, {1}::int)",
+    "split_part": "split_part({0}, {1}, {2}::int)", "substring": "substr({0}, {1}::int, {2}::int)",
+    "substring_from": "substr({0}, {1}::int)", "md5": "md5({0})", "lpad": "lpad({0}, {1}::int, {2})",
+    "rpad": "rpad({0}, {1}::int, {2})", "regex": "({0} ~ {1})", "iregex": "({0} ~* {1})",
+}  # fmt: skip
+_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
+_COMPARE = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "is_distinct": "IS DISTINCT FROM",
+            "is_not_distinct": "IS NOT DISTINCT FROM"}  # fmt: skip
+_FLAGS = {"min": "bool_and", "max": "bool_or"}  # MIN and MAX of booleans, which PostgreSQL lacks
+_DEFAULTS = {"text": "''::text", "boolean": "FALSE", "date": "'2000-01-01'::date", "timestamp": "'2000-01-01'::timestamp",
+             "interval": "'0'::interval", "time": "'0:0'::time",
+             "uuid": "'00000000-0000-0000-0000-000000000000'::uuid"}  # fmt: skip
+
+
+class Postgres(Engine):
+    dialect: Dialect = "postgres"
+
+    def __init__(self) -> None:
+        self._numbers = Arithmetic(self)
+        self._texts = Growth(self)
+
+    def expr(self, expr: Expr, names: Names) -> str:
+        text = super().expr(expr, names)
+        if len(text) > MAX_TEXT:
+            raise Refusal(STATEMENT_TOO_COMPLEX, "this expression is too complex below an aggregate over private rows")
+        return text
+
+    def number(self, expr: Expr, names: Names, wanted: str) -> str:
+        assert wanted in ("bigint", "numeric", "float8")
+        return self._numbers.number(expr, names, wanted)  # type: ignore[arg-type]
+
+    # --- constants and columns
+
+    def literal(self, type_: str, text: str | None) -> str:
+        if type_ not in _TYPES:
+            raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables")
+        native = _TYPES[type_]
+        if text is None or (native == "uuid" and not casts.is_uuid(text)):
+            return f"NULL::{native}"
+        if type_ in NUMBERS:
+            return literal(native, text)  # type: ignore[arg-type]
+        if native == "boolean":
+            return "TRUE" if text in ("true", "t") else "FALSE"
+        if native == "interval":
+            return times.interval_literal(text)
+        if native in ("date", "timestamp"):
+            return _time_literal(native, text)
+        return f"{quote(text)}::{native}"
+
+    def column(self, column: Column, text: str) -> str:
+        if column.type == "timestamptz":
+            return f"timezone('UTC', {text})"
+        return f"{text}::text" if column.type in TEXTS else text
+
+    def output(self, expr: Expr, names: Names) -> str:
+        """`expr` as a column others refer to by its type alone."""
+        if expr.type in INTEGERS and kind(expr) != "bigint":
+            return casts.int_to_int(self.expr(expr, names), "int8")
+        return self.expr(expr, names)
+
+    # --- operators and functions
+
+    def call(self, op: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        if op in ("and", "or"):
+            return "(" + f" {op.upper()} ".join(self.expr(a, names) for a in args) + ")"
+        if op in _COMPARE:
+            a, b = args
+            return f"({self.comparable(a, b, names)} {_COMPARE[op]} {self.comparable(b, a, names)})"
+        if op in ARITHMETIC:
+            return self._numbers.operation(expr, names)
+        if op in _PARTS:
+            return times.part(op, self.expr(args[0], names), args[0].type)
+        if op in ("concat", "replace"):
+            return self._texts.text(expr, names)
+        if op in ("coalesce", "least", "greatest"):
+            return f"{op}(" + ", ".join(self._choice(a, expr, names) for a in args) + ")"
+        special = getattr(self, f"_op_{op}", None)
+        if special is not None:
+            return str(special(expr, args, names))
+        if op in _SIMPLE:
+            return _SIMPLE[op].format(*(self.expr(a, names) for a in args))
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on PostgreSQL")
+
+    def _choice(self, arg: Expr, whole: Expr, names: Names) -> str:
+        """An operand of COALESCE and its like: whole numbers keep the kind of the whole."""
+        return self.number(arg, names, kind(whole)) if whole.type in INTEGERS else self.as_type(arg, whole.type, names)
+
+    def _op_nullif(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value, other = args
+        text, equal = self.expr(value, names), f"{self.comparable(value, other, names)} = {self.comparable(other, value, names)}"
+        return f"(CASE WHEN {equal} THEN NULL ELSE {text} END)"
+
+    def _op_round(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._rounded("round", expr, args, names)
+
+    def _op_trunc(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._rounded("trunc", expr, args, names)
+
+    def _rounded(self, name: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        if len(args) > 1:
+            digits = args[1]
+            assert isinstance(digits, Lit)
+            return f"{name}({self.number(args[0], names, 'numeric')}, {int(digits.text or 0)})"
+        return f"{name}({self.number(args[0], names, kind(expr))})"
+
+    def _op_floor(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"floor({self.number(args[0], names, kind(expr))})"
+
+    def _op_ceil(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"ceil({self.number(args[0], names, kind(expr))})"
+
+    def _op_sign(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, kind(args[0]) if kind(args[0]) != "bigint" else "float8")
+        arms = f"WHEN {value} = 0 THEN 0 WHEN {value} < 0 THEN -1 WHEN {value} <= 'Infinity' THEN 1"  # NaN is above it
+        return f"(CASE {arms} END)::bigint"
+
+    def _op_sqrt(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, kind(expr))
+        return f"(CASE WHEN {value} >= 0 THEN sqrt({value}) END)"
+
+    def _op_ln(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, kind(expr))
+        return f"(CASE WHEN {value} > 0 THEN ln({value}) END)"
+
+    def _op_log(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, kind(expr))
+        return f"(CASE WHEN {value} > 0 THEN log({value}) END)"
+
+    def _op_exp(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        value = self.number(args[0], names, kind(expr))
+        return f"(CASE WHEN {value} IS NOT NULL THEN exp(greatest(least({value}, 700), -700)) END)"
+
+    def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """NULL where PostgreSQL raises: 0 to a negative power, fractional powers of negatives, results beyond e**690."""
+        base, exponent = (self._numbers.limited(Cast(expr.type, a), names, 25) for a in args)
+        whole = f"{base} > 0 OR ({base} < 0 AND {exponent} = floor({exponent}))"
+        fits = f"CASE WHEN abs({exponent} * ln(abs({base}))) < 690 THEN power({base}, {exponent}) END"
+        zero = f"CASE WHEN {exponent} > 0 THEN 0 WHEN {exponent} = 0 THEN 1 END"
+        return f"(CASE WHEN {base} = 0 THEN ({zero})::{kind(expr)} WHEN {whole} THEN {fits} END)"
+
+    def _op_limit(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """A number held within a power of ten: the planner's own, made by `postgres_numbers` around subqueries."""
+        leaf = args[1]
+        assert isinstance(leaf, Lit)
+        return self._numbers.limited(args[0], names, int(leaf.text or 0))
+
+    def _op_date_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return times.date_shift("+", *(self.expr(a, names) for a in args))
+
+    def _op_date_sub(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return times.date_shift("-", *(self.expr(a, names) for a in args))
+
+    def _op_date_diff(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return times.date_difference(*(self.expr(a, names) for a in args))
+
+    def _op_ts_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._shifted("+", args, names)
+
+    def _op_ts_sub(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._shifted("-", args, names)
+
+    def _shifted(self, sign: str, args: tuple[Expr, ...], names: Names) -> str:
+        stamp, interval = (self.expr(a, names) for a in args)
+        known = args[1]
+        if isinstance(known, Lit) and known.text is not None:
+            months, days, micros = (int(x) for x in known.text.split())
+            return times.constant_shift(sign, stamp, interval, months, days, micros)
+        return times.shift(sign, stamp, interval)
+
+    def _op_ts_diff(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return times.difference(*(self.expr(a, names) for a in args))
+
+    def _op_trunc_time(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        unit = args[0]
+        assert isinstance(unit, Lit)
+        return times.truncated(unit.text or "", self.expr(args[1], names))
+
+    def _op_strftime(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        pattern = args[1]
+        assert isinstance(pattern, Lit)
+        return times.formatted(self.expr(args[0], names), pattern.text or "")
+
+    def _op_epoch(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"EXTRACT(epoch FROM {self.expr(args[0], names)})::{kind(expr)}"
+
+    def _op_second(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"EXTRACT(second FROM {self.expr(args[0], names)})::{kind(expr)}"
+
+    def _op_like(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._like("LIKE", args, names)
+
+    def _op_ilike(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._like("ILIKE", args, names)
+
+    def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:
+        value, pattern = self.expr(args[0], names), self.expr(args[1], names)
+        if isinstance(args[1], Hole):
+            # a pattern that ends in its escape character raises, but only for rows that match so far
+            return f"(CASE WHEN {pattern} ~ '^([^\\\\]|\\\\.)*$' THEN {value} {word} {pattern} END)"
+        if len(args) == 2:
+            return f"({value} {word} {pattern})"
+        escape = args[2]
+        if not isinstance(escape, Lit) or len(escape.text or "") > 1:
+            raise Refusal("22025", "invalid escape string", hint="The escape string must be empty or one character.")
+        return f"({value} {word} {pattern} ESCAPE {quote(escape.text or '')})"
+
+    # --- types
+
+    def comparable(self, expr: Expr, other: Expr, names: Names) -> str:
+        """PostgreSQL compares whole numbers with numeric, and dates with timestamps, exactly and without a cast that
+        raises; of numeric and float8 the first must be narrowed by hand."""
+        floats = any(e.type.removesuffix("[]") in FLOATS for e in (expr, other))
+        if floats and expr.type in NUMBERS and expr.type not in FLOATS:
+            return self.number(expr, names, "float8")
+        return self.expr(expr, names)
+
+    def as_type(self, expr: Expr, type_: str, names: Names) -> str:
+        if isinstance(expr, Lit) and expr.text is None:
+            return self.literal(type_, None)
+        if type_ in INTEGERS:
+            return self.output(expr, names)
+        if type_ in NUMBERS and expr.type in NUMBERS:
+            return self.number(expr, names, _TYPES[type_])
+        if type_ != expr.type and (expr.type == "date" or (type_ in TEXTS and expr.type not in (*TEXTS, "unknown"))):
+            return self.cast(Cast(type_, expr), names)
+        return self.expr(expr, names)
+
+    def case(self, expr: Case, names: Names) -> str:
+        arms = " ".join(f"WHEN {self.expr(t, names)} THEN {self._choice(r, expr, names)}" for t, r in expr.whens)
+        other = f" ELSE {self._choice(expr.default, expr, names)}" if expr.default is not None else ""
+        return f"(CASE {arms}{other} END)"
+
+    def cast(self, expr: Cast, names: Names) -> str:
+        source, target = expr.arg.type, expr.type
+        if target in INTEGERS:
+            return self._cast_int(expr, names)
+        if target in ("numeric", *FLOATS):
+            return self._cast_number(expr, names)
+        if target in TEXTS:
+            value = self._cast_text(expr.arg, names)
+            return f"left({value}, {expr.length[0]})" if expr.length and target != "text" else value
+        text = self.expr(expr.arg, names)
+        if target == source or {source, target} == {"timestamp", "timestamptz"}:
+            return text
+        if target == "bool":
+            return f"({text} <> 0)" if source in INTEGERS else casts.text_to_bool(text)
+        if target in ("timestamp", "timestamptz"):
+            return times.date_to_timestamp(text) if source == "date" else casts.text_to_timestamp(text)
+        if target == "date":
+            return f"{text}::date" if source in ("timestamp", "timestamptz") else casts.text_to_date(text)
+        if target == "uuid":
+            return casts.text_to_uuid(text)
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables")
+
+    def _cast_int(self, expr: Cast, names: Names) -> str:
+        source, text = expr.arg.type, self.expr(expr.arg, names)
+        if source == "bool":
+            return f"{text}::int::bigint"
+        if source in INTEGERS:
+            fits = facts(expr.arg).span.within(casts.RANGES[expr.type] - 1)
+            return self.number(expr.arg, names, kind(expr.arg)) if fits else casts.int_to_int(text, expr.type)
+        if source == "numeric":
+            return casts.numeric_to_int(text, expr.type)
+        if source in FLOATS:
+            return casts.float_to_int(self.number(expr.arg, names, "float8"), expr.type)
+        return casts.text_to_int(text, expr.type)
+
+    def _cast_number(self, expr: Cast, names: Names) -> str:
+        native = kind(expr)
+        if expr.arg.type in NUMBERS:
+            value = self.number(expr.arg, names, native)
+        else:
+            value = casts.text_to_number(self.expr(expr.arg, names), native)
+        if expr.type == "float4":
+            return casts.to_float4(value)
+        return f"round({value}, {expr.length[1] if len(expr.length) > 1 else 0})" if expr.length else value
+
+    def _cast_text(self, arg: Expr, names: Names) -> str:
+        text = self.expr(arg, names)
+        if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "bool"):
+            return f"{text}::text"
+        if arg.type in ("numeric", *FLOATS) and facts(arg).grid == 1:
+            return f"{casts.numeric_to_int(self.number(arg, names, 'numeric'), 'int8')}::text"
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"casting {arg.type} to text is not supported below an aggregate",
+            hint="Group by the value itself and format it in the outer query.",
+        )
+
+    # --- one unit's aggregates and windows
+
+    def aggregate(self, expr: Agg, names: Names) -> str:
+        name, args = self._summands(expr.name, expr.args, names)
+        inner = ("DISTINCT " if expr.distinct else "") + (", ".join(args) if args else "*")
+        order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
+        where = f" FILTER (WHERE {self.expr(expr.where, names)})" if expr.where is not None else ""
+        return self._total(expr, f"{name}({inner}{order}){where}")
+
+    def window(self, expr: Win, names: Names) -> str:
+        name, args = self._summands(expr.name, expr.args, names)
+        if name == "ntile":
+            args = [f"greatest(least({args[0]}, {INT32}), 1)::int"]
+        if name in ("lag", "lead") and len(args) > 1:
+            args[1] = f"greatest(least({args[1]}, {INT32}), {-INT32})::int"
+        partition = ", ".join(self.expr(p, names) for p in expr.partition)
+        order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
+        frame = f" {expr.frame}" if expr.frame else ""
+        inner = ", ".join(args) if args or name != "count" else "*"
+        return self._total(expr, f"{name}({inner}) OVER (PARTITION BY {partition}{order}{frame})")
+
+    def _summands(self, name: str, args: tuple[Expr, ...], names: Names) -> tuple[str, list[str]]:
+        """The function and arguments that cannot overflow."""
+        if name in ("min", "max") and args[0].type == "bool":
+            return _FLAGS[name], [self.expr(args[0], names)]
+        if name in ("min", "max") and args[0].type == "uuid":
+            return name, [f"{self.expr(args[0], names)}::text"]
+        if name in ("sum", "avg") or name.startswith(("stddev", "var")):
+            (value,) = args
+            if value.type in INTEGERS:
+                narrow = facts(value).span.within(INT32) and name == "sum"
+                return name, [f"{self.expr(value, names)}::int" if narrow else self.number(value, names, kind(value))]
+            return name, [self._numbers.limited(value, names, SUMMED)]
+        return name, [self.output(a, names) for a in args]
+
+    def _total(self, expr: Agg | Win, text: str) -> str:
+        if expr.name in ("min", "max") and expr.type == "uuid":
+            return f"{text}::uuid"
+        if expr.name == "sum" and expr.type in INTEGERS and not facts(expr.args[0]).span.within(INT32):
+            return casts.int_to_int(text, "int8")
+        return text
+
+    # --- the measurement's own needs
+
+    def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
+        shift = center / grid
+        if shift.denominator != 1 or max(abs(lo + shift), abs(hi + shift)) > 2**50:
+            raise ValueError("a centre off the grid, or more steps than a double counts")
+        low, high, own = lo + int(shift), hi + int(shift), kind(expr)
+        moved = f" - {int(shift)}" if shift > 0 else f" + {-int(shift)}" if shift < 0 else ""
+        if own == "bigint" and grid == 1:
+            text = self.number(expr, names, own)
+            return f"CASE WHEN {text} IS NOT NULL THEN least(greatest({text}, '{low}'::bigint), '{high}'::bigint){moved} END"
+        if own == "bigint":
+            own = "numeric"
+        text = self.number(expr, names, own)
+        first, last = (literal(own, decimal(x * grid)) for x in (low, high))
+        value = f"least(greatest({text}, {first}), {last})"
+        if grid != 1 and (1 / grid).denominator == 1:
+            value = f"{value} * {literal(own, str(1 / grid))}"
+        elif grid != 1:
+            nudge = " + '1e-200'::float8" if own == "float8" else ""  # a quotient that underflows raises
+            value = f"({value}{nudge}) / {literal(own, decimal(grid))}"
+        # NaN is above infinity here: the test keeps NULL and NaN out, neither is anybody's value
+        return f"CASE WHEN {text} <= 'Infinity'::{own} THEN ({value})::bigint{moved} END"
+
+    def pick_hash(self, columns: list[str]) -> str:
+        return f"hash_record_extended(ROW({', '.join(columns)}), 0)"
+
+    def same(self, a: str, b: str, type_: str) -> str:
+        """Equality that finds NULL equal to NULL and still hashes, unlike IS NOT DISTINCT FROM."""
+        native = _TYPES.get(type_, "text")
+        zero = _DEFAULTS.get(native, "0")
+        return f"coalesce({a}, {zero}) = coalesce({b}, {zero}) AND ({a} IS NULL) = ({b} IS NULL)"
+
+    def wide_sum(self, text: str) -> str:
+        return f"least(greatest(coalesce(sum({text}), 0), {-LIMIT}), {LIMIT})::bigint"
+
+    def series(self, lo: int, hi: int, kind: str) -> str:
+        numbers = f"generate_series({lo}::bigint, {hi}::bigint) AS s(n)"
+        if kind == "int":
+            return f"(SELECT n AS v FROM {numbers})"
+        if kind == "day":
+            return f"(SELECT '1970-01-01'::date + n::int AS v FROM {numbers})"
+        return f"(SELECT '1970-01-01'::timestamp + n * '1 hour'::interval AS v FROM {numbers})"
+
+    def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
+        body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
+        return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
+
+
+def _time_literal(native: str, text: str) -> str:
+    """ISO text that PostgreSQL is sure to read; NULL for any other, which would raise before a row is read."""
+    try:
+        (dt.date if native == "date" else dt.datetime).fromisoformat(text)
+    except ValueError:
+        if text not in ("infinity", "-infinity"):
+            return f"NULL::{native}"
+    return f"'{text}'::{native}"

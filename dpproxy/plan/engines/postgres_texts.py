@@ -1,0 +1,63 @@
+"""Texts that grow: concatenation and replacement held below PostgreSQL's limit of one gigabyte a value.
+
+Knows: the planner's expressions, lengths in characters. Must not know: tables. `x || x` nested thirty deep makes a
+billion characters of one; a value of a hostile row would then raise where others do not. Leaves are cut to a length
+with which the whole expression stays small; the first that suffices is taken, so ordinary texts are never cut.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.plan.engines.base import Names
+from dpproxy.plan.expr import Call, Expr, Lit
+
+LONGEST = 50_000_000  # characters: 200 MB in UTF-8
+CUTS = (1_000_000, 10_000, 500)  # characters at which leaves are cut
+
+
+class Speller(Protocol):
+    """What this needs of the engine."""
+
+    def as_type(self, expr: Expr, type_: str, names: Names) -> str: ...
+
+
+class _TooLong(Exception):
+    pass
+
+
+class Growth:
+    """Renders `concat` and `replace` for one engine."""
+
+    def __init__(self, speller: Speller) -> None:
+        self._speller = speller
+
+    def text(self, expr: Call, names: Names) -> str:
+        """Raises Refusal when no cut keeps the text short enough."""
+        for cut in CUTS:
+            try:
+                return self._tree(expr, names, cut)[0]
+            except _TooLong:
+                continue
+        raise Refusal(STATEMENT_TOO_COMPLEX, "this expression makes texts of unlimited length")
+
+    def _tree(self, expr: Expr, names: Names, cut: int) -> tuple[str, int]:
+        """Text and greatest length of its value."""
+        if isinstance(expr, Lit):
+            return self._speller.as_type(expr, "text", names), len(expr.text or "")
+        if isinstance(expr, Call) and expr.op in ("concat", "replace", "coalesce"):
+            parts = [self._tree(a, names, cut) for a in expr.args]
+            texts, sizes = [p[0] for p in parts], [p[1] for p in parts]
+            if expr.op == "coalesce":
+                return f"coalesce({', '.join(texts)})", max(sizes)
+            if expr.op == "concat":
+                return f"({' || '.join(texts)})", _short(sum(sizes))
+            return f"replace({', '.join(texts)})", _short(sizes[0] * max(sizes[2], 1))
+        return f"left({self._speller.as_type(expr, 'text', names)}, {cut})", cut
+
+
+def _short(length: int) -> int:
+    if length > LONGEST:
+        raise _TooLong
+    return length

@@ -1,0 +1,98 @@
+"""Dates and timestamps in PostgreSQL, guarded: the ends of the calendar and infinities raise nothing.
+
+Knows: the ranges of `date` (4713 BC to 5874897) and `timestamp` (to 294276). Must not know: expressions, tables. Text in,
+text out. Shifts and differences are computed between the years 1 and 9999 only, as on DuckDB: elsewhere they are NULL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from fractions import Fraction
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+
+FIRST, LAST = "'0001-01-01'", "'9999-12-31'"
+LAST_STAMP = "'294276-12-31'"
+BACK = 1_700_000  # days that any date from year 1 on can go back: PostgreSQL's calendar begins in 4714 BC
+MAX_SHIFT = 1_000_000  # days of a date shift
+TRUNCATES_FROM = "'4000-01-01 BC'"  # the millennium of an earlier instant begins before the calendar
+
+_FORMATS = {"%Y": "YYYY", "%m": "MM", "%d": "DD", "%H": "HH24", "%M": "MI", "%S": "SS", "%y": "YY", "%b": "Mon",
+            "%B": "FMMonth", "%a": "Dy", "%A": "FMDay"}  # fmt: skip
+MONOTONIC = {"year", "isoyear"}  # EXTRACT of these is infinite for an infinite instant; of the others it is NULL
+
+
+def date_to_timestamp(text: str) -> str:
+    test = f"{text} <= {LAST_STAMP}::date OR {text} = 'infinity'::date"
+    return f"(CASE WHEN {test} THEN {text}::timestamp END)"
+
+
+def part(unit: str, text: str, type_: str) -> str:
+    """A whole-number field of a date, timestamp, time or interval, as bigint."""
+    if type_ == "date":
+        value = f"EXTRACT({unit} FROM {text})::bigint"
+        if unit not in MONOTONIC:
+            return value
+        return f"(CASE WHEN {text} BETWEEN '4713-01-01 BC'::date AND {LAST_STAMP}::date THEN {value} END)"
+    value = f"date_part('{unit}', {text})::bigint"
+    if type_ == "interval" or unit in MONOTONIC:
+        return f"(CASE WHEN isfinite({text}) THEN {value} END)"
+    return value
+
+
+def truncated(unit: str, text: str) -> str:
+    """date_trunc; `unit` is a literal's text."""
+    test = f"{text} >= {TRUNCATES_FROM}::timestamp OR {text} = '-infinity'::timestamp"
+    return f"(CASE WHEN {test} THEN date_trunc('{unit}', {text}) END)"
+
+
+def date_shift(sign: str, date: str, days: str) -> str:
+    test = f"{date} BETWEEN {FIRST}::date AND {LAST}::date AND {days} BETWEEN -{MAX_SHIFT} AND {MAX_SHIFT}"
+    return f"(CASE WHEN {test} THEN {date} {sign} {days}::int END)"
+
+
+def date_difference(a: str, b: str) -> str:
+    return f"(CASE WHEN isfinite({a}) AND isfinite({b}) THEN ({a} - {b})::bigint END)"
+
+
+def constant_shift(sign: str, stamp: str, interval: str, months: int, days: int, micros: int) -> str:
+    """A timestamp plus or minus a known interval of at most some 30,000 years."""
+    flip = 1 if sign == "+" else -1
+    back = sum(max(0, -flip * amount) for amount in (months * 31, days, Fraction(micros, 86_400_000_000))).__ceil__()
+    if back <= BACK:
+        first = FIRST
+    elif back - BACK > 3_600_000:
+        return "NULL::timestamp"
+    else:
+        first = f"'{(dt.date(1, 1, 1) + dt.timedelta(days=back - BACK)).isoformat()}'"
+    return f"(CASE WHEN {stamp} BETWEEN {first}::timestamp AND {LAST}::timestamp THEN {stamp} {sign} {interval} END)"
+
+
+def shift(sign: str, stamp: str, interval: str) -> str:
+    """A timestamp plus or minus an interval that is known only when the statement runs."""
+    test = f"{interval} BETWEEN '-4000 years'::interval AND '4000 years'::interval"
+    test += f" AND {stamp} BETWEEN {FIRST}::timestamp AND {LAST}::timestamp"
+    return f"(CASE WHEN {test} THEN {stamp} {sign} {interval} END)"
+
+
+def difference(a: str, b: str) -> str:
+    tests = " AND ".join(f"{t} BETWEEN {FIRST}::timestamp AND {LAST}::timestamp" for t in (a, b))
+    return f"(CASE WHEN {tests} THEN {a} - {b} END)"
+
+
+def formatted(stamp: str, pattern: str) -> str:
+    """to_char, from the pattern of strftime that the allow-list writes."""
+    out = ""
+    for token in re.findall(r"%.|[^%]", pattern):
+        if token not in _FORMATS and token not in "-/: ":
+            raise Refusal(FEATURE_NOT_SUPPORTED, "this format is not supported over private tables")
+        out += _FORMATS.get(token, token)
+    return f"to_char({stamp}, '{out}')"
+
+
+def interval_literal(text: str) -> str:
+    """From "months days microseconds"."""
+    months, days, micros = (int(x) for x in text.split())
+    seconds = f"{'-' if micros < 0 else ''}{abs(micros) // 10**6}.{abs(micros) % 10**6:06d}"
+    return f"make_interval(0, {months}, 0, {days}, 0, 0, {seconds})"
