@@ -22,37 +22,44 @@ def output_name(node: exp.Expr) -> str:
     """The column name of one item of a SELECT list."""
     if isinstance(node, exp.Alias):
         return ident(node.args["alias"])
-    return _figure(node) or "?column?"
+    return _figure(node)[0] or "?column?"
 
 
-def _figure(node: exp.Expr) -> str:
+_STRONG, _WEAK = True, False
+"""A weak name gives way to that of a cast or CASE around it."""
+
+
+def _figure(node: exp.Expr) -> tuple[str, bool]:
+    """The name and whether it is a strong one; empty for none."""
     if isinstance(node, exp.Column):
-        return ident(node.this)
+        return ident(node.this), _STRONG
     if isinstance(node, exp.Anonymous):
-        name = str(node.this)
-        return name.lower()
+        return str(node.this).lower(), _STRONG
     if isinstance(node, exp.Paren | exp.Filter | exp.WithinGroup | exp.Window):
         return _figure(node.this)
     if isinstance(node, exp.Dot):
         return _figure(node.expression)
     if isinstance(node, exp.Cast):
-        inner = _figure(node.this)
-        if inner:
-            return inner
-        return type_name(node.to) or ""
+        name, strong = _figure(node.this)
+        return (name, strong) if strong else (type_name(node.to) or name, _WEAK)
     if isinstance(node, exp.Case):
         default = node.args.get("default")
-        return (_figure(default) if default is not None else "") or "case"
+        name, strong = _figure(default) if default is not None else ("", _WEAK)
+        return (name, strong) if strong else ("case", _WEAK)
     if isinstance(node, exp.Subquery):
-        inner_select = node.this
-        while isinstance(inner_select, exp.Subquery):
-            inner_select = inner_select.this
-        if isinstance(inner_select, exp.Select) and inner_select.expressions:
-            first = inner_select.expressions[0]
-            return ident(first.args["alias"]) if isinstance(first, exp.Alias) else _figure(first)
-        return ""
+        return _of_query(node.this)
     if isinstance(node, exp.Trim):
-        return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "btrim")
-    if isinstance(node, exp.Boolean):
-        return "bool"
-    return _FORMS.get(type(node), "")
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "btrim")
+        return name, _STRONG
+    name = _FORMS.get(type(node), "")
+    return name, bool(name) and not isinstance(node, exp.Interval)
+
+
+def _of_query(query: exp.Expr) -> tuple[str, bool]:
+    """A scalar subquery has the name of its column."""
+    while isinstance(query, exp.Subquery):
+        query = query.this
+    if isinstance(query, exp.Select) and query.expressions:
+        first = query.expressions[0]
+        return (ident(first.args["alias"]), _STRONG) if isinstance(first, exp.Alias) else _figure(first)
+    return "", _WEAK

@@ -203,6 +203,8 @@ class MeasuredSelect:
     def _matched_key(self, node: exp.Expr) -> exp.Expr | None:
         if not self.keys or isinstance(node, exp.Literal | exp.Star | exp.Null | exp.Boolean | exp.DataType | exp.Identifier):
             return None
+        if isinstance(node, exp.Subquery | exp.In | exp.Exists) or node.find(exp.Query) is not None:
+            return self._same_text(node)  # two bindings of one subquery are not equal
         if node.find(exp.Column) is None or any(is_aggregate(n) for n in node.walk()):
             return None
         try:
@@ -213,6 +215,10 @@ class MeasuredSelect:
             if key == bound:
                 return self._key_column(i)
         return None
+
+    def _same_text(self, node: exp.Expr) -> exp.Expr | None:
+        text = to_sql(node)
+        return next((self._key_column(i) for i, (label, _) in enumerate(self.keys) if label == text), None)
 
     def _key_column(self, i: int) -> exp.Expr:
         """Released keys have the type PostgreSQL gives the expression (a truncated date is a local timestamptz)."""
