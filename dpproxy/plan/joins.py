@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.expr import Call, Column, Expr, Ref, conjunction, conjuncts, has_subquery, references
-from dpproxy.plan.relation import Filter, Join, Limits, Relation, Rows
+from dpproxy.plan.relation import Filter, Join, Limits, Project, Relation, Rows
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import canonical_key, reach_unit
 
@@ -60,7 +60,8 @@ def _within(condition: Expr, node: Relation) -> bool:
 
 
 def _chain(parts: list[Rows], conditions: Sequence[Expr]) -> Relation:
-    """A left-deep chain; each condition is placed at the first join where all its columns are in scope."""
+    """A left-deep chain; each condition is placed at the first join where all its columns are in scope, those without
+    columns or with subqueries on top."""
     left: Relation = parts[0].node
     placed: set[int] = set()
     for part in parts[1:]:
@@ -75,7 +76,8 @@ def _chain(parts: list[Rows], conditions: Sequence[Expr]) -> Relation:
             mine.append(condition)
         on = conjunction(tuple(mine))
         left = Join(columns, "inner" if on is not None else "cross", left, part.node, on)
-    return left
+    rest = conjunction(tuple(c for i, c in enumerate(conditions) if i not in placed))
+    return left if rest is None else Filter(left.columns, left, rest)
 
 
 @dataclass
@@ -95,18 +97,18 @@ def _relate(parts: list[Rows], conditions: list[Expr], context: Context, counter
     if len(private) < 2:
         return parts, []
     classes = _classes([*equal, *(e for p in parts for e in _equalities(p.conditions))])
-    first = parts[private[0]].unit
-    assert first is not None
     extra: list[Expr] = []
-    for i in private[1:]:
-        unit = parts[i].unit
-        assert unit is not None
-        if unit.id == first.id:
-            continue
-        if classes.find(unit.id) != classes.find(first.id):
-            if not _same_key(parts, private[0], i, equal, context):
-                raise _unrelated(context)
-            extra.append(Call("bool", "=", (Ref(first.type, first), Ref(unit.type, unit))))
+    for a, i in enumerate(private):
+        for j in private[a + 1 :]:
+            left, right = parts[i].unit, parts[j].unit
+            assert left is not None
+            assert right is not None
+            if classes.find(left.id) != classes.find(right.id) and _same_key(parts, i, j, equal, context):
+                extra.append(Call("bool", "=", (Ref(left.type, left), Ref(right.type, right))))
+                classes.union(left.id, right.id)
+    units = [p.unit for p in parts if p.unit is not None]
+    if len({classes.find(u.id) for u in units}) > 1:
+        raise _unrelated(context)
     return parts, extra
 
 
@@ -222,6 +224,21 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
         node, left.unit, None, left.one and right.one, limits, left.determinants | right.determinants,
         left.conditions, left.publics, left.padded, (*left.tables, *right.tables),
     )  # fmt: skip
+
+
+def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
+    """`left FULL JOIN right` of private sides with equal units: a row belongs to the unit of whichever side it has."""
+    left, right = reach_unit(left, context, counter), reach_unit(right, context, counter)
+    related, extra = _relate([left, right], list(on), context, counter)
+    left, right = related
+    assert left.unit is not None
+    assert right.unit is not None
+    columns = (*left.node.columns, *right.node.columns)
+    node = Join(columns, "full", left.node, right.node, conjunction((*on, *extra)))
+    unit = replace(left.unit, id=counter.column(), nullable=True)
+    either = Call(unit.type, "coalesce", (Ref(left.unit.type, left.unit), Ref(right.unit.type, right.unit)))
+    limits = _limits([left, right])
+    return Rows(Project((unit, *columns), node, (either,)), unit, None, False, limits, publics=())
 
 
 def filtered(rows: Rows, condition: Expr | None) -> Rows:

@@ -129,14 +129,17 @@ class Renderer:
 
     def _join(self, join: Join) -> Block:
         left, right = self.block(join.left), self.block(join.right)
-        if join.kind == "left" and not isinstance(join.right, Scan | Aggregate | Distinct | Union | Values | Given):
+        plain = Scan | Aggregate | Distinct | Union | Values | Given
+        if join.kind in ("left", "full") and not isinstance(join.right, plain):
             right = self._wrap(right, join.right)  # NULLs of unmatched rows must reach computed columns too
         elif " JOIN " in right.source:
             right = Block(f"({right.source})", right.names, right.where)
+        if join.kind == "full" and not isinstance(join.left, plain):
+            left = self._wrap(left, join.left)
         names = {**left.names, **right.names}
         if join.kind == "cross":
             return Block(f"{left.source} CROSS JOIN {right.source}", names, (*left.where, *right.where))
-        word = "LEFT JOIN" if join.kind == "left" else "JOIN"
+        word = {"left": "LEFT JOIN", "full": "FULL JOIN"}.get(join.kind, "JOIN")
         on = self.expr(join.on, names) if join.on is not None else "TRUE"
         return Block(f"{left.source} {word} {right.source} ON {on}", names, (*left.where, *right.where))
 

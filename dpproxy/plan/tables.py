@@ -15,7 +15,7 @@ from dpproxy.plan.expr import Call, Column, Domain, Ref, SeriesDomain, TableDoma
 from dpproxy.plan.interval import OPEN, Interval, interval, number
 from dpproxy.plan.relation import Join, Limits, PendingPath, Rows, Scan
 from dpproxy.plan.scope import Context, Counter
-from dpproxy.policy.catalog import CatalogColumn, TableName
+from dpproxy.policy.catalog import CatalogColumn, ForeignKey, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS
 
@@ -78,17 +78,39 @@ def _keys(table: TablePolicy, context: Context) -> set[tuple[TableName, str]]:
         for step in other.unit.steps
         if step.target == table.name
     }
+    names |= {c.name for c in table.columns.values() if c.references is not None}
+    names |= {
+        c.references[1]
+        for other in context.policy.tables.values()
+        for c in other.columns.values()
+        if c.references is not None and c.references[0] == table.name
+    }
     catalog = context.catalog.tables[table.name]
     names |= {key[0] for key in (catalog.primary_key, *catalog.unique) if len(key) == 1}
+    names |= {f.columns[0] for f in catalog.foreign_keys if _private_key(f, context)}
     return {(table.name, name) for name in names}
 
 
 def canonical_key(table: TableName, column: str, context: Context) -> tuple[TableName, str]:
     """Where a key column points: a foreign key of the policy's paths is named after the key it refers to."""
     policy = context.policy.tables.get(table)
-    if policy is not None and policy.unit is not None and policy.unit.steps and policy.unit.steps[0].column == column:
+    if policy is None or policy.unit is None:
+        return table, column
+    if policy.unit.steps and policy.unit.steps[0].column == column:
         return policy.unit.steps[0].target, policy.unit.steps[0].target_column
+    declared = policy.columns.get(column)
+    if declared is not None and declared.references is not None:
+        return declared.references
+    for key in context.catalog.tables[table].foreign_keys:
+        if key.columns == (column,) and _private_key(key, context):
+            return key.target, key.target_columns[0]
     return table, column
+
+
+def _private_key(key: ForeignKey, context: Context) -> bool:
+    """A single-column foreign key of the backend to another private table's row."""
+    target = context.policy.tables.get(key.target)
+    return len(key.columns) == 1 and target is not None and not target.public
 
 
 def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColumn, scan: int, counter: Counter) -> Column:

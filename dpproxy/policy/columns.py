@@ -57,6 +57,8 @@ def _column(reader: Reader, name: str, node: Node) -> ColumnPolicy:
 
 def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     keys = reader.mapping(node, shapes.COLUMN) or {}
+    if "references" in keys:
+        return _reference(reader, name, node, keys["references"], len(keys) > 1)
     values = _values(reader, keys["values"]) if "values" in keys else None
     bounds = _range(reader, keys["range"]) if "range" in keys else None
     resolution = reader.decimal(keys["resolution"], "resolution") if "resolution" in keys else None
@@ -69,6 +71,17 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     if values and bounds:
         _inside(reader, keys["values"], values, bounds)
     return ColumnPolicy(name, ColumnRole.PLAIN, values, bounds or _hull(values), resolution, bool(nulls))
+
+
+def _reference(reader: Reader, name: str, node: Node, target: Node, more: bool) -> ColumnPolicy:
+    """A key of another private table: joins along it stay within one unit."""
+    found = names.table_column(target.text) if isinstance(target, Scalar) and target.text else None
+    if found is None:
+        reader.problem(target.at, "`references` must be a column of a table", "write `references: table.column`")
+    if more:
+        what = f"column `{name}` refers to a key, and can be nothing else"
+        reader.problem(node.at, what, "write `{ references: table.column }`")
+    return ColumnPolicy(name, ColumnRole.KEY, references=found)
 
 
 def _values(reader: Reader, node: Node) -> tuple[Value, ...] | None:

@@ -83,6 +83,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "nulls": FLAG,
             "range": {"anyOf": [_pair({"type": "number"}), _pair(DATE)]},
             "resolution": POSITIVE,
+            "references": TABLE_COLUMN,
         },
     ),
     "role": (

@@ -125,6 +125,7 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     doubtful = unit is None or unit[0] not in drafts or (unit[0] == draft.name and not own)
     bounds = _bound(reader, draft, one, doubtful)
     _roles(reader, draft, path)
+    _references(reader, draft, drafts)
     return TablePolicy(draft.name, path, one, bounds, draft.columns)
 
 
@@ -177,6 +178,20 @@ def _bound(reader: Reader, draft: _Draft, one: bool, doubtful: bool) -> Bounds:
         fix = "add `bounds: { rows_per_group: 10, groups: 5 }`, or `unique: true` if a unit has at most one row"
         reader.problem(draft.at, f"table `{draft.name}` can have many rows of one unit and has no `bounds`", fix)
     return draft.bounds or ONE
+
+
+def _references(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft]) -> None:
+    """What a key refers to must be a key of a private table: only there is "the same unit" a promise."""
+    for name, column in draft.columns.items():
+        if column.references is None:
+            continue
+        table, target = column.references
+        other = drafts.get(table)
+        known = other.columns.get(target) if other is not None and not other.public else None
+        if known is None or known.role not in (ColumnRole.KEY, ColumnRole.UNIT):
+            at = reader.positions["tables", str(draft.name), name]
+            what = f"column `{name}` refers to `{table}.{target}`, which is not a key of a private table"
+            reader.problem(at, what, f"list `{target}: key` under `{table}`, or write `{name}: key`")
 
 
 def _roles(reader: Reader, draft: _Draft, path: UnitPath) -> None:
