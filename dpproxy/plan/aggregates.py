@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan import moments, nominal, selections
+from dpproxy.plan import moments, nominal, ranges, selections
 from dpproxy.plan.bounded import bounded_argument
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Agg, Expr, Ref
@@ -20,6 +20,7 @@ from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.measure import BasisSpec, SelectionSpec, grid_of
 from dpproxy.plan.nominal import Kind, Output
+from dpproxy.plan.ranges import Range
 from dpproxy.sql.types import FLOATS
 
 LIMIT = 2**62  # basis columns stay within it
@@ -27,9 +28,9 @@ LIMIT = 2**62  # basis columns stay within it
 
 @dataclass(frozen=True)
 class Measured:
-    """`formula` over the bases, `{0}`.. numbering `bases`, then the columns of `selection`; `type` is PostgreSQL's.
+    """`formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is PostgreSQL's.
 
-    `kind` and `weights`: as `nominal.Output`.
+    `range` encloses it (None for selections). `kind` and `weights`: as `nominal.Output`.
     """
 
     bases: tuple[BasisSpec, ...]
@@ -37,7 +38,12 @@ class Measured:
     type: str
     kind: Kind
     weights: tuple[float, ...]
+    range: Range | None = None
     selection: SelectionSpec | None = None
+
+
+def _measured(bases: tuple[BasisSpec, ...], found: Range, type_: str, kind: Kind, weights: tuple[float, ...]) -> Measured:
+    return Measured(bases, found.value, type_, kind, weights, found)
 
 
 Counted = tuple[Expr, Expr | None]
@@ -81,11 +87,11 @@ def measured(
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
         arguments = [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
-        bases, formula, type_, weights = moments.moments(agg.name, arguments, agg.where, label)
-        return Measured(bases, formula, type_, "derived", weights)
+        bases, found, type_, weights = moments.moments(agg.name, arguments, agg.where, label)
+        return _measured(bases, found, type_, "derived", weights)
     if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
         selection, formula, type_ = selections.selected(agg, label)
-        return Measured((), formula, type_, "selected", (_selection_weight(selection),), selection)
+        return Measured((), formula, type_, "selected", (_selection_weight(selection),), None, selection)
     raise _refused(agg.name, unit_name)
 
 
@@ -117,6 +123,10 @@ def _refused(name: str, unit_name: str) -> Refusal:
     return Refusal(FEATURE_NOT_SUPPORTED, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint)
 
 
+COUNTED = Range("GREATEST({0}, 0)", "GREATEST({0} - {h0}, 0)", "GREATEST({0} + {h0}, 0)", "{0}")
+"""Counts are not negative."""
+
+
 def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
     value = agg.args[0] if agg.args else None
     if agg.distinct:
@@ -127,10 +137,10 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
             spec = BasisSpec("units", value if optional else None, agg.where, label)
         else:
             spec = BasisSpec("distinct", value, agg.where, label)
-        return Measured((spec,), "GREATEST({0}, 0)", "int8", "linear", (1.0,))
+        return _measured((spec,), COUNTED, "int8", "linear", (1.0,))
     if value is not None and not facts(value).nullable:
         value = None
-    return Measured((BasisSpec("count", value, agg.where, label),), "GREATEST({0}, 0)", "int8", "linear", (1.0,))
+    return _measured((BasisSpec("count", value, agg.where, label),), COUNTED, "int8", "linear", (1.0,))
 
 
 def sum_type(type_: str) -> str:
@@ -142,7 +152,8 @@ def _sum(agg: Agg, label: str) -> Measured:
     lo, hi, grid = grid_of(value)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
     type_ = sum_type(value.type)
-    return Measured((spec,), _scaled("{0}", grid, type_), type_, "linear", (nominal.total(lo, hi),))
+    found = ranges.rising(ranges.basis(0), lambda x: _scaled(x, grid, type_))
+    return _measured((spec,), found, type_, "linear", (nominal.total(lo, hi),))
 
 
 def _sum_of_mean(agg: Agg, label: str) -> Measured:
@@ -150,13 +161,15 @@ def _sum_of_mean(agg: Agg, label: str) -> Measured:
     value = bounded_argument(agg)
     lo, hi, grid = grid_of(value)
     middle = (lo + hi) // 2
-    whole = f"{{1}} + {middle}::numeric * {{0}}"
+    times = ranges.rising(ranges.basis(0), lambda x: f"{abs(middle)}::numeric * {x}")
+    whole = ranges.plus(ranges.basis(1), times) if middle >= 0 else ranges.minus(ranges.basis(1), times)
     type_ = sum_type(value.type)
     if type_ == "int8":  # a product of two large numbers could be beyond it
-        whole = f"LEAST(GREATEST({whole}, {-LIMIT}), {LIMIT})"
+        whole = ranges.clamped(whole, str(-LIMIT), str(LIMIT))
+    found = ranges.rising(whole, lambda x: _scaled(x, grid, type_))
     usual = nominal.typical(lo, hi)
     weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
-    return Measured(moments.mean_bases(value, agg.where, label), _scaled(f"({whole})", grid, type_), type_, "derived", weights)
+    return _measured(moments.mean_bases(value, agg.where, label), found, type_, "derived", weights)
 
 
 def _scaled(text: str, grid: Fraction, type_: str) -> str:
@@ -173,10 +186,13 @@ def _avg(agg: Agg, label: str) -> Measured:
     center = middle * grid
     type_ = "float8" if value.type in FLOATS else "numeric"
     rows, total = moments.mean_bases(value, agg.where, label)
-    step = decimal(grid)
-    ratio = f"{decimal(center)}::numeric + {{1}} * {step}::numeric / GREATEST({{0}}, 1)"
-    formula = f"CAST(LEAST(GREATEST({ratio}, {decimal(lo * grid)}), {decimal(hi * grid)}) AS {type_})"
-    return Measured((rows, total), formula, type_, "mean", nominal.mean(lo, hi))
+    step = f"{decimal(grid)}::numeric"
+    ratio = ranges.over(ranges.scaled(ranges.basis(1), step), ranges.at_least(ranges.basis(0), "1"))
+    held = ranges.clamped(
+        ranges.plus(ranges.constant(f"{decimal(center)}::numeric"), ratio), decimal(lo * grid), decimal(hi * grid)
+    )
+    found = ranges.rising(held, lambda x: f"CAST({x} AS {type_})")
+    return _measured((rows, total), found, type_, "mean", nominal.mean(lo, hi))
 
 
 def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:

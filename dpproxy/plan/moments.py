@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpproxy.plan import nominal
+from dpproxy.plan import nominal, ranges
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Call, Expr, Lit, conjunction
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.measure import BasisSpec, grid_of, on_grid
+from dpproxy.plan.ranges import Range
 from dpproxy.sql.types import FLOATS
 
 SINGLE = {"var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"}
@@ -50,7 +51,7 @@ def _literal_type(value: Expr) -> str:
     return value.type if value.type not in FLOATS else "numeric"
 
 
-Found = tuple[tuple[BasisSpec, ...], str, str, tuple[float, ...]]
+Found = tuple[tuple[BasisSpec, ...], Range, str, tuple[float, ...]]
 
 
 def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str) -> Found:
@@ -120,62 +121,88 @@ def _float(expr: Expr) -> Expr:
     return expr if expr.type == "float8" else Cast("float8", expr)
 
 
-_N = "GREATEST({0}, 1)::float8"
+def _present() -> Range:
+    """GREATEST(count, 1), in floats."""
+    return ranges.rising(ranges.at_least(ranges.basis(0), "1"), lambda x: f"{x}::float8")
 
 
-def _mean(index: int, i: _Input) -> str:
+def _mean(index: int, i: _Input) -> Range:
     """The mean of x - c."""
     bound = decimal(i.half)
-    return f"LEAST(GREATEST({{{index}}} * {decimal(i.grid)}::float8 / {_N}, -{bound}), {bound})"
+    return ranges.clamped(_per_row(index, i.grid), f"-{bound}", bound)
 
 
-def _mean_square(index: int, spec: BasisSpec, i: _Input) -> str:
-    inner = f"{{{index}}} * {decimal(spec.grid)}::float8 / {_N} + {decimal(spec.center)}"
-    return f"LEAST(GREATEST({inner}, 0), {decimal(i.half * i.half)})"
+def _per_row(index: int, grid: Fraction) -> Range:
+    return ranges.over(ranges.scaled(ranges.basis(index), f"{decimal(grid)}::float8"), _present())
 
 
-def _variance(mean: str, square: str) -> str:
-    return f"GREATEST({square} - power({mean}, 2), 0)"
+def _mean_square(index: int, spec: BasisSpec, i: _Input) -> Range:
+    inner = ranges.plus(_per_row(index, spec.grid), ranges.constant(decimal(spec.center)))
+    return ranges.clamped(inner, "0", decimal(i.half * i.half))
 
 
-def _single(name: str, i: _Input, squares: BasisSpec) -> tuple[str, str]:
-    variance = _variance(_mean(1, i), _mean_square(2, squares, i))
+def _variance(mean: Range, square: Range) -> Range:
+    return ranges.at_least(ranges.minus(square, ranges.squared(mean)), "0")
+
+
+def _sampled(a: Range) -> Range:
+    """Times n / (n - 1), which falls with n from 2 on; a single value has no sample variance, and is given the population's."""
+
+    def ratio(n: str) -> str:
+        return f"GREATEST({n}, 1)::float8 / GREATEST({n} - 1, 1)"
+
+    n = ranges.basis(0)
+    return ranges.times(a, Range(ratio(n.value), ratio(n.high), ratio(f"GREATEST({n.low}, 2)"), ratio(n.free)))
+
+
+def _single(name: str, i: _Input, squares: BasisSpec) -> tuple[Range, str]:
+    found = _variance(_mean(1, i), _mean_square(2, squares, i))
     if not name.endswith("_pop"):
-        variance = f"{variance} * {_N} / GREATEST({{0}} - 1, 1)"
+        found = _sampled(found)
     type_ = "float8" if i.value.type in FLOATS else "numeric"
     root = "sqrt" if name.startswith("stddev") else ""
-    return f"CAST({root}({variance}) AS {type_})", type_
+    return ranges.rising(found, lambda x: f"CAST({root}({x}) AS {type_})"), type_
 
 
-def _paired(name: str, y: _Input, x: _Input, bases: list[BasisSpec]) -> tuple[list[int], str]:
+def _paired(name: str, y: _Input, x: _Input, bases: list[BasisSpec]) -> tuple[list[int], Range]:
     """The indexes of the bases a statistic uses, and its formula over those, renumbered."""
-    my, mx = _mean(1, y), _mean(2, x)
     if name == "regr_count":
-        return [0], "GREATEST({0}, 0)"
-    if name == "regr_avgy":
-        return [0, 1], f"{decimal(y.center)} + {my}"
-    if name == "regr_avgx":
-        return [0, 2], f"{decimal(x.center)} + {_mean(1, x)}"
-    if name == "regr_sxx":
-        return [0, 2, 5], f"{_N} * {_variance(_mean(1, x), _mean_square(2, bases[5], x))}"
-    if name == "regr_syy":
-        return [0, 1, 4], f"{_N} * {_variance(my, _mean_square(2, bases[4], y))}"
-    limit = decimal(y.half * x.half)
-    product = f"LEAST(GREATEST({{3}} * {decimal(bases[3].grid)}::float8 / {_N}, -{limit}), {limit})"
-    covariance = f"({product} - {my} * {mx})"
+        return [0], ranges.at_least(ranges.basis(0), "0")
+    if name in ("regr_avgy", "regr_avgx"):
+        i, index = (y, 1) if name == "regr_avgy" else (x, 2)
+        return [0, index], _centred(_mean(1, i), i)
+    if name in ("regr_sxx", "regr_syy"):
+        i, first, second = (x, 2, 5) if name == "regr_sxx" else (y, 1, 4)
+        return [0, first, second], ranges.times(_present(), _variance(_mean(1, i), _mean_square(2, bases[second], i)))
+    covariance = _covariance(y, x, bases[3])
     if name == "covar_pop":
         return [0, 1, 2, 3], covariance
     if name == "covar_samp":
-        return [0, 1, 2, 3], f"{covariance} * {_N} / GREATEST({{0}} - 1, 1)"
+        return [0, 1, 2, 3], _sampled(covariance)
     if name == "regr_sxy":
-        return [0, 1, 2, 3], f"{_N} * {covariance}"
+        return [0, 1, 2, 3], ranges.times(_present(), covariance)
     if name in ("regr_slope", "regr_intercept"):
-        vx = _variance(mx, _mean_square(4, bases[5], x))
-        slope = f"{covariance} / NULLIF({vx}, 0)"
+        slope = ranges.divided(covariance, _variance(_mean(2, x), _mean_square(4, bases[5], x)))
         if name == "regr_slope":
             return [0, 1, 2, 3, 5], slope
-        centre = f"({decimal(y.center)} + {my})"
-        return [0, 1, 2, 3, 5], f"{centre} - {slope} * ({decimal(x.center)} + {mx})"
-    vy, vx = _variance(my, _mean_square(4, bases[4], y)), _variance(mx, _mean_square(5, bases[5], x))
-    correlation = f"LEAST(GREATEST({covariance} / NULLIF(sqrt({vx} * {vy}), 0), -1), 1)"
-    return [0, 1, 2, 3, 4, 5], correlation if name == "corr" else f"power({correlation}, 2)"
+        return [0, 1, 2, 3, 5], ranges.minus(_centred(_mean(1, y), y), ranges.times(slope, _centred(_mean(2, x), x)))
+    variances = (_variance(_mean(1, y), _mean_square(4, bases[4], y)), _variance(_mean(2, x), _mean_square(5, bases[5], x)))
+    correlation = _correlation(covariance, *variances)
+    return [0, 1, 2, 3, 4, 5], correlation if name == "corr" else ranges.squared(correlation)
+
+
+def _centred(mean: Range, i: _Input) -> Range:
+    return ranges.plus(ranges.constant(decimal(i.center)), mean)
+
+
+def _covariance(y: _Input, x: _Input, products: BasisSpec) -> Range:
+    limit = decimal(y.half * x.half)
+    product = ranges.clamped(_per_row(3, products.grid), f"-{limit}", limit)
+    return ranges.minus(product, ranges.times(_mean(1, y), _mean(2, x)))
+
+
+def _correlation(covariance: Range, vy: Range, vx: Range) -> Range:
+    """Within +-1; NULL where a variance is nothing, as PostgreSQL has it (LEAST and GREATEST would pass over the NULL)."""
+    both = ranges.rising(ranges.growing(vy, vx), lambda x: f"sqrt({x})")
+    found = ranges.clamped(ranges.divided(covariance, both), "-1", "1")
+    return Range(f"CASE WHEN {both.value} > 0 THEN {found.value} END", found.low, found.high, found.free)
