@@ -20,7 +20,6 @@ from typing import Literal
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan import allocation, calibration, nominal
 from dpproxy.plan.calibration import MechanismName
-from dpproxy.plan.engines.base import parts as template_parts
 from dpproxy.plan.engines.base import template
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, Shape
@@ -169,9 +168,6 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
     if threshold is not None:
         loss = loss + Loss.delta_only(threshold.delta)
     texts = (compiled.sql, *compiled.side)
-    bounds = f" -- l0={shape.l0} linf={[b.linf for b in bases]} min={compiled.min_units}"
-    chosen_bounds = [(s.kind, s.size, [str(f) for f in s.fractions], s.sensitivity) for s in selections]
-    canonical = (*(part for text in texts for part in (*template_parts(text), "; ")), bounds, str(chosen_bounds))
     return Measurement(
         tuple(template(context.dialect, text) for text in texts),
         tuple(Key(label, t) for label, t in compiled.keys),
@@ -180,7 +176,7 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
         shape.dense is not None or not compiled.keys,  # without keys there is one group, always
         threshold,
         loss,
-        canonical,
+        compiled.names,
         tuple(selections),
         shape.notes,
     )

@@ -16,6 +16,7 @@ from dpproxy.plan.domains import Dense, dense_domain
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Call, Expr, Ref
 from dpproxy.plan.facts import facts
+from dpproxy.plan.model import Names
 from dpproxy.plan.nominal import Output
 from dpproxy.plan.relation import Filter, Relation, Rows
 from dpproxy.plan.render import Block, Renderer
@@ -101,6 +102,7 @@ class Compiled:
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int
     outputs: tuple[Output, ...] = ()  # what is made of the columns
+    names: Names | None = None
 
 
 def grid_of(expr: Expr) -> tuple[int, int, Fraction]:

@@ -101,6 +101,23 @@ class Selection:
     loss: Loss
 
 
+Text = tuple[str | Param, ...]
+"""Generated SQL, or a name made of it, with holes."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """A measurement for answer reuse: everything but its noise and the order of its parts.
+
+    `rows`: the bounded rows and their groups. `keys[i]` is that of `Measurement.keys[i]`. `columns`: bases in order, then
+    a name for each drawn column of each selection. Equal names, with equal values in the holes, mean equal exact values.
+    """
+
+    rows: Text
+    keys: tuple[Text, ...]
+    columns: tuple[Text, ...]
+
+
 @dataclass(frozen=True)
 class Measurement:
     """`keys -> bases` over rows that belong to units (PRIVACY.md section 3).
@@ -108,7 +125,7 @@ class Measurement:
     `queries[0]` returns columns k0..,b0.. with one row a group: when `dense`, exactly the declared groups in a fixed
     order (empty ones as zeros); else the groups of at least `threshold.min_units` units, ordered by key.
     `loss` is the whole charge: the sum over bases and selections and the threshold's delta.
-    `canonical` names the measurement for answer reuse: everything but the noise.
+    `canonical` names the measurement for answer reuse; None for one that is never reused.
     """
 
     queries: tuple[Template, ...]
@@ -118,7 +135,7 @@ class Measurement:
     dense: bool
     threshold: Threshold | None
     loss: Loss
-    canonical: tuple[str | Param, ...]
+    canonical: Names | None
     selections: tuple[Selection, ...] = ()
     notes: tuple[str, ...] = ()  # for EXPLAIN: bounds applied, skip rules used
 

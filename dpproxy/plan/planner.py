@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_TABLE, Refusal
+from dpproxy.plan import canonical
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import explain_lines
 from dpproxy.plan.expr import Column, Expr, Hole
@@ -188,10 +189,12 @@ class Planner:
         return sets_source(measured.alias, branches, [_wire(k.type) for _, k in measured.keys], values)
 
     def _compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
-        keys = [measured.keys[i] for i in members]
-        spelled = engine(self.context.dialect)
-        compiled = compile_measurement(rows, keys, measured.specs, self.context, spelled, measured.selections)
-        return replace(compiled, outputs=tuple(measured.outputs))
+        spelled, context = engine(self.context.dialect), self.context
+        chosen = [measured.keys[i] for i in members]
+        rows, keys, specs, selections = canonical.normal(rows, chosen, measured.specs, measured.selections)
+        compiled = compile_measurement(rows, keys, specs, context, spelled, selections)
+        names = canonical.names(rows, keys, compiled, context, spelled)
+        return replace(compiled, outputs=tuple(measured.outputs), names=names)
 
     def _set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
         """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""

@@ -124,7 +124,7 @@ def measurement(*bases: Basis, keys: int = 0, l0: int = 1, threshold: Threshold 
         dense=threshold is None,
         threshold=threshold,
         loss=loss,
-        canonical=(),
+        canonical=None,
     )
 
 

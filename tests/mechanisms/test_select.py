@@ -298,7 +298,8 @@ def planned(kit: SimpleNamespace, epsilon: int, fractions: tuple[Fraction, ...],
     parts = units.loss + loss + Loss.delta_only(10**12)
     given = {"selections": (selection,), "loss": parts, **changes}
     query = Template("duckdb", ("SELECT",))
-    return Measurement((query, query), kit.measurement(units, keys=2).keys, (units,), 2, False, threshold, **given, canonical=())
+    keys = kit.measurement(units, keys=2).keys
+    return Measurement((query, query), keys, (units,), 2, False, threshold, **given, canonical=None)
 
 
 def tables() -> tuple[pa.Table, pa.Table]:

@@ -38,6 +38,7 @@ from dpproxy.policy.model import (
     User,
 )
 from dpproxy.session.dataset import Dataset, words_of
+from dpproxy.session.limits import Limits
 from dpproxy.session.planning import CachedPlanner, private_names
 from dpproxy.session.server import Server
 from dpproxy.session.settings import Settings
@@ -121,7 +122,7 @@ def scripted_plan(statement: Statement, role: Role, settings: Settings, types: t
 
     def measured(*more: str | Param) -> Measurement:
         query = Template("duckdb", ("by region", *where, epsilon, *more))
-        return Measurement((query,), (Key("region", "text"),), (basis,), 1, True, None, COST, ("m",))
+        return Measurement((query,), (Key("region", "text"),), (basis,), 1, True, None, COST, None)
 
     arrays = (Array("text", 0, 0), Array("int8", 0, 1))
     count = "m.n::int4 AS n" if "WRONG" in statement.query else "m.n"
@@ -191,7 +192,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     planner = CachedPlanner(private_names(rules), scripted_plan)
     noise, words = NoNoise(), words_of(planner.names)
     dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
-    server = Server({"shop": dataset}, lambda: facade.endpoint, connections=60, per_user=50)
+    server = Server({"shop": dataset}, lambda: facade.endpoint, limits=Limits(connections=60, connections_per_user=50))
     port = await server.listen("127.0.0.1", 0)
     yield Stage(server, facade, dataset, engine, port)
     await server.stop(drain=0)
