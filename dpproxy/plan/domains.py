@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 from dpproxy.plan.expr import (
     Call,
@@ -34,6 +35,7 @@ from dpproxy.plan.render import Renderer
 from dpproxy.sql.types import INTEGERS
 
 MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
+MAX_BESIDE_TABLE = 1_000  # declared values beside the keys of a public table, whose size the plan does not know
 _DAY_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "isoyear"}
 _DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365, "decade": 3652, "century": 36524,
@@ -76,12 +78,12 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
         if has_subquery(key) or not all(_usable(key, c, scans) for c in references(key)):
             return None
     parts = _parts(keys, rows, scans)
-    size: int | None = 1
-    for part in parts:
-        part_size = _size(part)
-        size = None if size is None or part_size is None else size * part_size
-    if size is not None and size > MAX_CELLS:
-        return None
+    sizes = [_size(part) for part in parts]
+    known = prod(s for s in sizes if s is not None)
+    unknown = sizes.count(None)
+    if known > (MAX_BESIDE_TABLE if unknown else MAX_CELLS) or unknown > 1:
+        return None  # a product of public tables may be larger than any answer
+    size = None if unknown else known
     return Dense(tuple(parts), size, len(keys))
 
 

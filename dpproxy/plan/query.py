@@ -340,6 +340,8 @@ class Analyser:
 
     def _cte(self, cte: Cte, alias: str, names: tuple[str, ...], node: exp.Table) -> Item:
         if not cte.per_unit:
+            released = self.planner.released_ctes.get(id(cte.query))
+            node.meta["dpproxy_measured"] = released is not None and released.measured
             return Item(alias, None, (), node)
         result = self.analyse(cte.query.copy(), cte.env)
         assert isinstance(result, RowsResult)
