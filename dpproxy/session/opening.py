@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpproxy.backends.base import Backend, BackendError
+from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.backends.postgres import Postgres
 from dpproxy.budget.ledger import Ledger
 from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.mechanisms.noise import DefaultNoise
@@ -31,7 +32,7 @@ def open_backend(policy: Policy) -> Backend:
     """Raises BackendError when the data cannot be opened, or the engine is not known."""
     if isinstance(policy.backend, DuckDBBackend):
         return DuckDB(policy.backend)
-    raise BackendError(f"dataset {policy.dataset}: this kind of backend is not supported")
+    return Postgres(policy.backend)
 
 
 async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:

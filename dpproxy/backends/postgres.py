@@ -1,0 +1,207 @@
+"""PostgreSQL as the data engine: a pool of connections of a role that can only read.
+
+Knows: asyncpg, transactions, COPY, which errors pass by themselves. Must not know: plans, noise, clients. It runs SQL that was
+generated from a checked plan, nothing else; the role's grants and a read-only transaction are the second wall.
+
+A call is one REPEATABLE READ transaction, so its queries see one snapshot, on a primary or a standby. Results come as
+COPY in CSV and are read by Arrow, column by column. Errors may quote data ("invalid input syntax: 'victim'"), so of those
+that could, only the SQLSTATE is passed on, even to the operator's log. A connection that is lost, or a server that
+restarts, is tried again a few times: reading twice releases nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+import pyarrow as pa
+
+from dpproxy.backends import postgres_catalog as catalogs
+from dpproxy.backends.base import BackendError
+from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
+from dpproxy.mechanisms.exact import Exact
+from dpproxy.plan.model import Dialect
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.model import PostgresBackend
+
+POOL = 8
+"""Measurements at once; a server's connections are dear, and parallel plans use several processes each already."""
+CONNECT_TIMEOUT = 10.0  # seconds, for a connection and for a free place in the pool
+CLOSE_TIMEOUT = 5.0  # seconds for the goodbye of idle connections
+TRIES = (0.0, 0.2, 1.0, 3.0)
+"""Seconds to wait before each attempt: a fast restart of PostgreSQL takes two or three."""
+
+SESSION = {
+    "application_name": "dpproxy",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "timezone": "UTC",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "standard_conforming_strings": "on",
+    "search_path": "pg_catalog",  # nobody's functions and operators but the server's own
+    "default_transaction_read_only": "on",
+}
+"""What texts mean; set at connecting, so that the server's or the role's own settings cannot change it."""
+
+DEFAULTS = {
+    "statement_timeout": ("0", "10min"),
+    "jit": ("on", "off"),  # generated statements are long and run once: compiling costs more than it saves
+    "work_mem": ("4MB", "64MB"),  # hash tables of units and groups: spilled, they cost several times as much
+}
+"""What the proxy sets where the server still has PostgreSQL's own default (left) and neither role nor DSN say more."""
+
+TRANSIENT = ("08", "57P01", "57P02", "57P03", "53300", "40001", "40P01")
+"""SQLSTATEs after which the same statement may well succeed: lost, restarting, full; conflicts with recovery on standbys."""
+
+QUOTABLE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58")
+"""Classes of errors whose message is about SQL, sessions or the machine; any other may hold a value of the data."""
+
+T = TypeVar("T")
+Work = Callable[["asyncpg.Connection"], Awaitable[T]]
+
+
+class Postgres:
+    """The `Backend` of one database. Nothing is opened before the first call."""
+
+    dialect: Dialect = "postgres"
+
+    def __init__(self, config: PostgresBackend, pool: int = POOL) -> None:
+        self._config, self._size = config, pool
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def introspect(self) -> Catalog:
+        return await self._run(catalogs.introspect)
+
+    async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
+        async def ranges(connection: asyncpg.Connection) -> Catalog:
+            tables = {n: await catalogs.with_ranges(connection, t) if n in public else t for n, t in catalog.tables.items()}
+            return Catalog(tables)
+
+        return await self._run(ranges)
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        async def tables(connection: asyncpg.Connection) -> tuple[pa.Table, ...]:
+            return tuple([await _table(connection, query) for query in queries])
+
+        found = await self._run(tables)
+        return Exact(told_equal(found) if len(found) > 1 else found)
+
+    async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
+        query = catalogs.public_rows(table, columns, cap)
+        return await self._run(lambda connection: _table(connection, query))
+
+    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+        async def counts(connection: asyncpg.Connection) -> tuple[int, ...]:
+            return tuple([int(await connection.fetchval(check)) for check in checks])
+
+        return await self._run(counts)
+
+    async def close(self) -> None:
+        """Interrupts what runs, then closes the connections."""
+        self._closed = True
+        for task in (running := list(self._running)):
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if self._pool is not None:
+            try:
+                await asyncio.wait_for(self._pool.close(), CLOSE_TIMEOUT)
+            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                self._pool.terminate()
+            self._pool = None
+
+    async def _run(self, work: Work[T]) -> T:
+        """`work` in one read-only snapshot, tried again when the connection or the server goes away."""
+        for last, delay in zip((False,) * (len(TRIES) - 1) + (True,), TRIES, strict=True):
+            await asyncio.sleep(delay)
+            try:
+                return await self._task(self._once(work))
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                if last or not _transient(error):
+                    raise _backend_error(error) from None
+                if self._pool is not None:
+                    await self._pool.expire_connections()
+            except (pa.ArrowException, ValueError) as error:
+                raise BackendError(type(error).__name__) from None
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _task(self, work: Coroutine[Any, Any, T]) -> T:
+        """A task of its own, so that `close` can end it. Cancelling the caller cancels it, and with it the statement."""
+        if self._closed:
+            work.close()
+            raise BackendError("the backend is closed")
+        task = asyncio.ensure_future(work)  # awaiting it passes a cancellation on
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await task
+
+    async def _once(self, work: Work[T]) -> T:
+        pool = await self._opened()
+        async with pool.acquire(timeout=CONNECT_TIMEOUT) as connection:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                return await work(connection)
+
+    async def _opened(self) -> asyncpg.Pool:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._config.dsn,
+                    password=self._config.password,
+                    min_size=0,
+                    max_size=self._size,
+                    timeout=CONNECT_TIMEOUT,
+                    init=_prepared_session,
+                    reset=_nothing,  # sessions are all alike, and `RESET ALL` would take away what `init` set
+                    server_settings=SESSION,
+                )
+            return self._pool
+
+
+async def _nothing(connection: asyncpg.Connection) -> None:
+    """A transaction leaves nothing behind."""
+
+
+async def _prepared_session(connection: asyncpg.Connection) -> None:
+    """Defaults that an administrator's own settings override. Servers that lack a setting are not asked to know it."""
+    for name, (stock, ours) in DEFAULTS.items():
+        await connection.execute(
+            "SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1 AND current_setting(name) = $3 "
+            "AND source IN ('default', 'configuration file')",
+            name,
+            ours,
+            stock,
+        )
+
+
+async def _table(connection: asyncpg.Connection, query: str) -> pa.Table:
+    """The rows of a query: whole numbers as int64, booleans, and every other type in PostgreSQL's text form."""
+    statement = await connection.prepare(query)
+    types = [(a.name, a.type.name) for a in statement.get_attributes()]
+    if not types:
+        raise BackendError("a generated statement is not a query")
+    buffer = io.BytesIO()
+    await connection.copy_from_query(query, output=buffer, format=FORMAT, null=NULL)
+    return await asyncio.to_thread(read_csv, buffer.getbuffer(), types)
+
+
+def _transient(error: Exception) -> bool:
+    if isinstance(error, asyncpg.PostgresError):
+        return str(error.sqlstate).startswith(TRANSIENT)
+    return isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError)
+
+
+def _backend_error(error: Exception) -> BackendError:
+    """Only what cannot hold data: the SQLSTATE, and the message of harmless classes."""
+    if not isinstance(error, asyncpg.PostgresError):
+        return BackendError(
+            f"{type(error).__name__}: {error}".splitlines()[0] if isinstance(error, OSError) else type(error).__name__
+        )
+    state = str(error.sqlstate)
+    text = str(error).splitlines()[0] if state[:2] in QUOTABLE and str(error) else type(error).__name__
+    return BackendError(f"{state} {text}")

@@ -1,0 +1,147 @@
+"""What a PostgreSQL database looks like to the role the proxy reads with: tables, columns, types, keys, comments.
+
+Knows: pg_catalog (versions 14 to 18). Must not know: policies, statistics. What the role may not read does not exist. Partitions
+are seen through their parent only; keys are those an index enforces over all rows a query of the table reads, so
+neither those of a parent in old-style inheritance nor partial, deferrable or invalid ones count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import asyncpg
+
+from dpproxy.backends.base import BackendError
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+
+COMPUTABLE = {
+    **{t: t for t in ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar")},
+    **{t: t for t in ("date", "time", "timestamp", "timestamptz", "interval", "uuid")},
+    "name": "text", "oid": "int8",
+}  # fmt: skip
+"""Types the planner computes with, by pg_type's name."""
+
+SHOWN = frozenset({"json", "jsonb", "bytea", "inet", "cidr", "macaddr", "timetz", "bit", "varbit", "xml"})
+"""Types the facade has as well, so that public tables keep them; below an aggregate they cannot be used."""
+
+RANGED = frozenset({"int2", "int4", "int8", "numeric", "float4", "float8", "date", "timestamp", "timestamptz"})
+_INFINITE = "('NaN', 'Infinity', '-Infinity')"
+
+_ENCODING = "SELECT current_setting('server_encoding')"
+
+_COLUMNS = """
+WITH RECURSIVE base(oid, base) AS (
+    SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
+  UNION ALL
+    SELECT d.oid, b.base FROM pg_type d JOIN base b ON d.typbasetype = b.oid WHERE d.typtype = 'd')
+SELECT n.nspname, c.relname, a.attname, t.typname, tn.nspname, t.typtype::text, t.typcategory = 'A',
+       a.attnotnull OR dt.typnotnull,
+       col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class'), c.oid::int8, a.attnum::int4
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_type dt ON dt.oid = a.atttypid
+JOIN base ON base.oid = a.atttypid
+JOIN pg_type t ON t.oid = base.base
+JOIN pg_namespace tn ON tn.oid = t.typnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+ORDER BY n.nspname, c.relname, a.attnum
+"""
+
+_KEYS = """
+SELECT i.indrelid::int8, i.indisprimary, (string_to_array(i.indkey::text, ' ')::int4[])[1:i.indnkeyatts]
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indrelid
+WHERE i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+  AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid))
+ORDER BY i.indrelid, NOT i.indisprimary, i.indexrelid
+"""
+
+_FOREIGN = """
+SELECT conrelid::int8, conkey::int4[], confrelid::int8, confkey::int4[]
+FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 ORDER BY conrelid, conname
+"""
+
+
+def quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def source(table: CatalogTable) -> str:
+    return ".".join(quote(part) for part in table.source)
+
+
+def _type(name: str, schema: str, kind: str) -> tuple[str, bool]:
+    """(PostgreSQL's type for the facade, whether the planner can compute with it). `kind` is pg_type.typtype."""
+    if kind == "e":
+        return "text", True
+    if schema != "pg_catalog":
+        return "text", False
+    if name in COMPUTABLE:
+        return COMPUTABLE[name], True
+    return (name if name in SHOWN else "text"), False
+
+
+async def introspect(connection: asyncpg.Connection) -> Catalog:
+    """Raises BackendError for a database whose texts are bytes of no known encoding."""
+    if await connection.fetchval(_ENCODING) == "SQL_ASCII":
+        raise BackendError("the database's encoding is SQL_ASCII: its texts cannot be told to be UTF-8; use a UTF8 database")
+    tables: dict[int, CatalogTable] = {}
+    names: dict[tuple[int, int], str] = {}
+    for row in await connection.fetch(_COLUMNS):
+        schema, table, column, type_, type_schema, kind, array, not_null, comment, about, oid, number = row
+        known = tables.get(oid) or CatalogTable(TableName(schema, table), (schema, table), (), comment=about)
+        shown, bounded = ("text", False) if array else _type(type_, type_schema, kind)
+        added = CatalogColumn(column, column, shown, not not_null, bounded, comment)
+        tables[oid] = replace(known, columns=(*known.columns, added))
+        names[oid, number] = column
+    for oid, primary, numbers in await connection.fetch(_KEYS):
+        columns = _named(names, oid, numbers)
+        if columns:
+            table_ = tables[oid]
+            tables[oid] = replace(table_, primary_key=columns) if primary else replace(table_, unique=(*table_.unique, columns))
+    for oid, numbers, target, target_numbers in await connection.fetch(_FOREIGN):
+        columns, others = _named(names, oid, numbers), _named(names, target, target_numbers)
+        if columns and others:
+            key = ForeignKey(columns, tables[target].name, others)
+            tables[oid] = replace(tables[oid], foreign_keys=(*tables[oid].foreign_keys, key))
+    return Catalog({t.name: t for t in tables.values()})
+
+
+def _named(names: dict[tuple[int, int], str], table: int, numbers: Iterable[int]) -> tuple[str, ...]:
+    """Names of columns, empty when one of them is not visible."""
+    found = [names.get((table, n)) for n in numbers]
+    return tuple(n for n in found if n is not None) if None not in found else ()
+
+
+async def with_ranges(connection: asyncpg.Connection, table: CatalogTable) -> CatalogTable:
+    """A column with NaN or an infinity in it gets no range: it has no bounds."""
+    ranged = [c for c in table.columns if c.type in RANGED and c.bounded]
+    if not ranged:
+        return table
+    wanted = ", ".join(_range(c) for c in ranged)
+    found = await connection.fetchrow(f"SELECT {wanted} FROM {source(table)}")
+    ranges = {c.name: (found[3 * i], found[3 * i + 1]) for i, c in enumerate(ranged) if found[3 * i + 2]}
+    return replace(table, columns=tuple(replace(c, public_range=ranges.get(c.name)) for c in table.columns))
+
+
+def _range(column: CatalogColumn) -> str:
+    name = quote(column.source)
+    finite = f"count({name}) > 0"
+    if column.type in ("numeric", "float4", "float8"):
+        finite = f"bool_and({name} NOT IN {_INFINITE})"
+    elif column.type in ("date", "timestamp", "timestamptz"):
+        finite = f"bool_and(isfinite({name}))"
+    return f"min({name})::text, max({name})::text, coalesce({finite}, false)"
+
+
+def public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
+    """Raises BackendError for a column the table has not."""
+    chosen = [table.column(name) for name in columns]
+    if any(c is None for c in chosen):
+        raise BackendError("a public table has no such column")
+    items = ", ".join(f"{quote(c.source)} AS {quote(c.name)}" for c in chosen if c is not None)
+    return f"SELECT {items} FROM {source(table)} LIMIT {cap + 1}"

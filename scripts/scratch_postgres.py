@@ -1,0 +1,101 @@
+"""A PostgreSQL server of one's own for as long as a `with` block lasts: for tests, acceptance runs and benches.
+
+Knows: the facade's starter of embedded servers. Must not know: proxies, policies. The server listens on a socket in a
+private folder only (`dsn`), unless `settings` says otherwise; it vanishes with the block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpproxy.facade.account import choose_account, choose_place
+from dpproxy.facade.binaries import find_binaries, wheel_folder
+from dpproxy.facade.server import EmbeddedServer
+
+
+@dataclass
+class Scratch:
+    """A running server. `major` is its version; `home` holds its socket and data."""
+
+    server: EmbeddedServer
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def home(self) -> Path:
+        return self.server.place.home
+
+    @property
+    def major(self) -> int:
+        return self.server.place.binaries.major
+
+    def dsn(self, database: str = "postgres", user: str = "postgres") -> str:
+        return f"postgresql://{user}@/{database}?host={self.home}"
+
+    def conninfo(self, database: str = "postgres", user: str = "postgres") -> str:
+        """The same for libpq."""
+        return f"host={self.home} user={user} dbname={database}"
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def restart(self) -> None:
+        """Sessions end with 57P01; files stay."""
+        self.wait(self.server.stop())
+        self.wait(self.server.start())
+
+
+def installations() -> dict[int, Path]:
+    """The `bin` folders of the wheel's PostgreSQL versions, by major version."""
+    newest = wheel_folder()
+    if newest is None:
+        return {}
+    folders = [p.parent for p in newest.parent.parent.glob("pginstall*/bin/postgres")]
+    return {find_binaries(folder).major: folder for folder in sorted(folders)}
+
+
+@contextlib.contextmanager
+def scratch_server(
+    state: Path, folder: Path | None = None, settings: Mapping[str, str] | None = None, hba: Sequence[str] = ()
+) -> Iterator[Scratch]:
+    """A fresh server of the programs in `folder` (default: the wheel's newest). Raises FacadeError."""
+    account = choose_account()
+    place = choose_place(state, account, find_binaries(folder))
+    server = EmbeddedServer(place, account, connections=40, on_exit=lambda: None)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="scratch-postgres", daemon=True)
+    thread.start()
+    scratch = Scratch(server, loop)
+    try:
+        scratch.wait(server.create())
+        lines = [f"{name} = '{value}'\n" for name, value in (settings or {}).items()]
+        with open(place.data / "postgresql.conf", "a") as configuration:
+            configuration.writelines(lines)
+        with open(place.data / "pg_hba.conf", "a") as rules:
+            rules.writelines(f"{line}\n" for line in hba)
+        scratch.wait(server.start())
+        yield scratch
+    finally:
+        scratch.wait(server.stop())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+        if place.temporary:
+            remove(place.home)
+
+
+def remove(folder: Path) -> None:
+    """A folder that may belong to another account."""
+    for root, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(root, name))
+        for name in folders:
+            path = os.path.join(root, name)
+            os.unlink(path) if os.path.islink(path) else os.rmdir(path)
+    os.rmdir(folder)
