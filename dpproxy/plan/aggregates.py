@@ -175,7 +175,7 @@ def _sum_of_mean(agg: Agg, label: str) -> Measured:
 def _scaled(text: str, grid: Fraction, type_: str) -> str:
     if grid == 1:
         return f"CAST({text} AS {type_})" if type_ != "int8" or text != "{0}" else text
-    return f"CAST({text} * {decimal(grid)} AS {type_})"
+    return f"CAST(CAST({text} AS numeric) * {decimal(grid)} AS {type_})"
 
 
 def _avg(agg: Agg, label: str) -> Measured:

@@ -17,7 +17,7 @@ from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, arithmeti
 Builder = Callable[[Sequence[Expr]], Expr]
 
 TRUNC_UNITS = {"microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
-TRUNC_UNITS |= {"decade", "century", "millennium"}
+TRUNC_UNITS |= {"decade"}  # centuries begin in year 1 for PostgreSQL, in year 0 for DuckDB
 EXTRACT_UNITS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "second", "epoch"}
 EXTRACT_UNITS |= {"isoyear"}
 MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
@@ -439,7 +439,8 @@ def _split_part(args: Sequence[Expr]) -> Expr:
     index = literal_text(coerce(at, "int4"), "the field of `split_part`")
     if int(index) == 0:
         raise Refusal("22023", "field position must not be zero")
-    literal_text(coerce(mark, "text"), "the delimiter of `split_part`")
+    if not literal_text(coerce(mark, "text"), "the delimiter of `split_part`"):
+        raise unsupported("`split_part` with an empty delimiter")
     return Call("text", "split_part", (_as_text("split_part", value), coerce(mark, "text"), Lit("int4", index)))
 
 

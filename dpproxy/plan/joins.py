@@ -51,6 +51,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         tuple(s for p in parts for s in p.publics),
         any(p.padded for p in parts),
         tuple(t for p in parts for t in p.tables),
+        frozenset().union(*(p.kept for p in parts)),
     )
 
 
@@ -202,14 +203,15 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
         # ON does not decide which of the left rows there are: it must not narrow the declared groups
         mine = _ids(left)
         narrowing = {c for c in on if all(r.id in mine for r in references(c))}
-        return replace(inner, conditions=tuple(c for c in inner.conditions if c not in narrowing), padded=True)
+        conditions = tuple(c for c in inner.conditions if c not in narrowing)
+        return replace(inner, conditions=conditions, padded=True, kept=mine | right.kept)
     if left.private and right.private:
         return _left_private(left, right, on, context, counter)
     # outer row kept, columns of the public right side may be NULL: they are no key domain any more
     columns = (*left.node.columns, *right.node.columns)
     node = Join(columns, "left", left.node, right.node, conjunction(tuple(on)))
     if not left.private:
-        return Rows(node, publics=left.publics, padded=left.padded or right.padded)
+        return Rows(node, publics=left.publics, padded=left.padded or right.padded, kept=left.kept | right.kept)
     return replace(left, node=node, one=False)
 
 
@@ -222,7 +224,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
     limits = _limits([left, right])
     return Rows(
         node, left.unit, None, left.one and right.one, limits, left.determinants | right.determinants,
-        left.conditions, left.publics, left.padded, (*left.tables, *right.tables),
+        left.conditions, left.publics, left.padded, (*left.tables, *right.tables), left.kept,
     )  # fmt: skip
 
 

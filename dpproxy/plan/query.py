@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import joins
+from dpproxy.plan.accuracy import refuse_misplaced
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Call, Column, Expr, Ref, SeriesDomain, ValuesDomain, conjuncts
 from dpproxy.plan.functions import AGGREGATES, unsupported
@@ -261,6 +262,7 @@ class Analyser:
 
     def _released(self, select: exp.Select, env: Env, items: list[Item]) -> ReleasedResult:
         """A SELECT over public and released sources: only nested subqueries may still need rewriting."""
+        refuse_misplaced(select)
         measured = any(self._item_measured(i.node) for i in items)
         for nested in _nested_queries(select):
             result = self.analyse(nested, env)
@@ -486,10 +488,12 @@ class _JoinState:
             self._null_out([s.alias for s in self.sources])
             return
         if left.private:
-            self.parts = [replace(joins.join_left(left, right, on, self.analyser.context, self.analyser.counter), padded=True)]
+            joined = joins.join_left(left, right, on, self.analyser.context, self.analyser.counter)
+            self.parts = [replace(joined, padded=True, kept=joined.kept | _ids(right))]
             self._null_out([alias])
         elif right.private:
-            self.parts = [replace(joins.join_left(right, left, on, self.analyser.context, self.analyser.counter), padded=True)]
+            joined = joins.join_left(right, left, on, self.analyser.context, self.analyser.counter)
+            self.parts = [replace(joined, padded=True, kept=joined.kept | _ids(left))]
             self._null_out([s.alias for s in self.sources[:-1]])
         else:
             raise unsupported("FULL JOIN of public tables below private rows", "Join them in an outer query.")
@@ -543,6 +547,10 @@ def nulled(column: Column) -> Column:
     else:
         domain = None
     return replace(column, nullable=True, domain=domain, constant=False, optional=True)
+
+
+def _ids(rows: Rows) -> frozenset[int]:
+    return frozenset(c.id for c in rows.node.columns)
 
 
 def _columns(expr: Expr) -> tuple[Column, ...]:

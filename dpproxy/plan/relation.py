@@ -110,7 +110,8 @@ class Rows:
 
     `one`: at most one row per unit. `determinants`: ids of columns that fix the unit (keys of private tables).
     `conditions`: conjuncts every row satisfies. `publics`: scans of public tables that are joined inwardly.
-    `padded`: a public table was the outer side of an outer join; its unmatched rows stand for empty groups.
+    `padded`: a public table was the outer side of an outer join; its unmatched rows stand for empty groups. `kept`: ids
+    of the columns that are not NULL in those rows.
     `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths.
     """
 
@@ -124,6 +125,7 @@ class Rows:
     publics: tuple[Scan, ...] = ()
     padded: bool = False
     tables: tuple[tuple[TableName, Column, str], ...] = ()
+    kept: frozenset[int] = frozenset()
 
     @property
     def private(self) -> bool:

@@ -188,6 +188,7 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
         frozenset(i for i in unit_ids(rows) if i in known),
         tuple(c for c in rows.conditions if all(r.id in known for r in references(c))),
         rows.publics if rows.private else (), rows.padded, (),
+        frozenset(i for i in known if rows.padded and (unit is None or i != unit.id)),
     )  # fmt: skip
     if condition is not None:
         grouped = joins.filtered(grouped, lifted[-1])

@@ -221,7 +221,7 @@ def reach_unit(rows: Rows, context: Context, counter: Counter) -> Rows:
         node = Join((*rows.node.columns, *parent.node.columns), "inner", rows.node, parent.node, on)
         rows = Rows(
             node, parent.unit, parent.pending, rows.one and parent.one, rows.limits, rows.determinants,
-            (*rows.conditions, on), rows.publics, rows.padded, (*rows.tables, *parent.tables),
+            (*rows.conditions, on), rows.publics, rows.padded, (*rows.tables, *parent.tables), rows.kept,
         )  # fmt: skip
     return rows
 

@@ -43,7 +43,7 @@ _SIMPLE = {
     "second": "(EXTRACT(microseconds FROM {0}) / 1000000.0)",
     "date_diff": "(CAST(epoch({0}) AS BIGINT) - CAST(epoch({1}) AS BIGINT)) // 86400",
 }  # fmt: skip
-_NUMERIC_UNARY = {"abs": "abs({0})", "floor": "floor({0})", "ceil": "ceil({0})", "trunc": "trunc({0})", "neg": "(-{0})"}
+_NUMERIC_UNARY = {"abs": "abs({0})", "floor": "floor({0})", "ceil": "ceil({0})", "neg": "(-{0})"}
 _EXTRACT = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
 _COMPARE = {"=", "<>", "<", "<=", ">", ">="}
 
@@ -152,7 +152,8 @@ class DuckDB(Engine):
         if len(args) == 1:
             return f"trunc({value})"
         scale = f"CAST(1e{int(self.expr(args[1], names))} AS DOUBLE)"
-        return f"(trunc({value} * {scale}) / {scale})"
+        # numeric computes as DOUBLE here: 0.29 * 100 is a little less than 29 and must still be 29
+        return f"(trunc(round({value} * {scale}, 6)) / {scale})"
 
     def _op_square(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         value = self.number(args[0], names, "DOUBLE")
