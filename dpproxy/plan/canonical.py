@@ -42,7 +42,7 @@ from dpproxy.plan.expr import (
     references,
 )
 from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, compile_measurement
-from dpproxy.plan.model import Names
+from dpproxy.plan.model import Accept, Names, Param
 from dpproxy.plan.relation import Aggregate, Distinct, Filter, Join, Project, Relation, Rows, Scan, Union
 from dpproxy.plan.scope import Context
 from dpproxy.sql.types import INTEGERS
@@ -53,6 +53,8 @@ _FOLDED: Mapping[str, Callable[[int, int], int]] = {"+": operator.add, "-": oper
 _INT32 = 2**31 - 1  # beyond, PostgreSQL may refuse what folding would allow
 
 _COUNT = BasisSpec("count", None, None, "")
+
+_ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each
 
 Measured = tuple[Rows, list[tuple[str, Expr]], list[BasisSpec], list[SelectionSpec]]
 
@@ -71,23 +73,81 @@ def normal(
     return replace(rows, node=node, conditions=conditions, unit=unit), named, values, chosen
 
 
-def names(rows: Rows, keys: Sequence[tuple[str, Expr]], compiled: Compiled, context: Context, engine: Engine) -> Names:
-    """The names of a compiled measurement's rows, keys and columns."""
+Keys = Sequence[tuple[str, Expr]]
 
-    def alone(keys: Sequence[tuple[str, Expr]], specs: Sequence[BasisSpec] = (), *selections: SelectionSpec) -> Compiled:
-        return compile_measurement(rows, keys, specs, context, engine, selections)
 
-    texts = [alone([key], [_COUNT]).sql for key in keys]  # counted, since a declared domain alone does not tell of what
+def names(rows: Rows, keys: Keys, compiled: Compiled, context: Context, engine: Engine) -> Names:
+    """The names of a compiled measurement's rows, keys and columns; `rows` are in normal form."""
+
+    def alone(of: Rows, keys: Keys, specs: Sequence[BasisSpec] = (), *selections: SelectionSpec) -> Compiled:
+        return compile_measurement(of, keys, specs, context, engine, selections)
+
+    wider, accepted = _without_accepts(rows)
+
+    def key_name(key: tuple[str, Expr]) -> str:
+        # counted, since a declared domain alone does not tell of what
+        return alone(wider, [key], [_COUNT]).sql
+
+    texts = [key_name(key) for key in keys]
     order = sorted(range(len(keys)), key=texts.__getitem__)
-    sorted_keys = [keys[i] for i in order]
-    bounds = replace(compiled.shape, dense=None)
-    columns = [f"{spec.kind}: {alone(sorted_keys, [spec]).sql}" for spec in compiled.specs]
+    by_name = [keys[i] for i in order]
+    columns = [f"{spec.kind}: {alone(rows, by_name, [spec]).sql}" for spec in compiled.specs]
+    totals = [_total(spec, alone(wider, (), [spec]).sql) for spec in compiled.specs]
+    additive = [s.kind in ("count", "sum") or (s.kind == "units" and compiled.shape.l0 == 1) for s in compiled.specs]
     for chosen in compiled.selections:
-        side = alone(sorted_keys, (), chosen).side[0]
+        side = alone(rows, by_name, (), chosen).side[0]
         which = [str(fraction) for fraction in chosen.fractions] or ["mode"]
         columns += [f"{fraction} of {chosen.size}: {side}" for fraction in which]
-    whole = f"{alone(sorted_keys).sql} -- {bounds!r} {compiled.min_units}"
-    return Names(parts(whole), tuple(map(parts, texts)), tuple(map(parts, columns)))
+        totals += [None] * len(which)
+        additive += [False] * len(which)
+    return Names(
+        parts(f"{alone(rows, by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}"),
+        tuple(map(parts, texts)),
+        tuple(map(parts, columns)),
+        parts(f"{alone(wider, ()).sql} -- {wider.limits!r}"),
+        tuple(None if total is None else parts(total) for total in totals),
+        tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
+        not keys or (compiled.shape.dense is not None and not compiled.shape.pick),
+        tuple(additive),
+    )
+
+
+def _total(spec: BasisSpec, text: str) -> str | None:
+    return f"{spec.kind}: {text}" if spec.kind != "distinct" else None
+
+
+def _value(constant: Expr) -> str | Param:
+    if isinstance(constant, Hole):
+        return Param(constant.index, constant.type)
+    assert isinstance(constant, Lit)
+    assert constant.text is not None
+    return constant.text
+
+
+def _without_accepts(rows: Rows) -> tuple[Rows, list[tuple[Ref, tuple[Expr, ...]]]]:
+    """The rows without conditions that a column is one of some constants; these conditions."""
+    if not isinstance(rows.node, Filter):
+        return rows, []
+    found = {c: accepted for c in conjuncts(rows.node.condition) if (accepted := _accepted(c)) is not None}
+    rest = conjunction(tuple(c for c in conjuncts(rows.node.condition) if c not in found))
+    node = rows.node.child if rest is None else replace(rows.node, condition=rest)
+    conditions = tuple(c for c in rows.conditions if c not in found)
+    return replace(rows, node=node, conditions=conditions), list(found.values())
+
+
+def _accepted(condition: Expr) -> tuple[Ref, tuple[Expr, ...]] | None:
+    match condition:
+        case Call(op="=", args=(Ref() as ref, constant)):
+            values: tuple[Expr, ...] = (constant,)
+        case InList(arg=Ref() as ref, items=items, negated=False):
+            values = items
+        case _:
+            return None
+    if ref.type not in _ACCEPTED or ref.column.taint or any(v.type != ref.type for v in values):
+        return None
+    if not all(isinstance(v, Hole) or (isinstance(v, Lit) and v.text is not None) for v in values):
+        return None
+    return ref, values
 
 
 def _counted(kind: str, value: Expr | None) -> Expr | None:

@@ -106,16 +106,34 @@ Text = tuple[str | Param, ...]
 
 
 @dataclass(frozen=True)
+class Accept:
+    """A condition of the rows that groups could decide as well: the key named `key` is one of `values` (of `type`)."""
+
+    key: Text
+    type: str
+    values: Text
+
+
+@dataclass(frozen=True)
 class Names:
     """A measurement for answer reuse: everything but its noise and the order of its parts.
 
     `rows`: the bounded rows and their groups. `keys[i]` is that of `Measurement.keys[i]`. `columns`: bases in order, then
     a name for each drawn column of each selection. Equal names, with equal values in the holes, mean equal exact values.
+
+    The rest is for answers added up from finer groups. `base`: the rows without their groups and without what `accepts`
+    asks of them; `totals[i]`: column i over all of these, None for what cannot be added up. `complete`: the groups
+    returned hold every contribution; `additive[i]`: column i of some groups is the sum over finer ones.
     """
 
     rows: Text
     keys: tuple[Text, ...]
     columns: tuple[Text, ...]
+    base: Text
+    totals: tuple[Text | None, ...]
+    accepts: tuple[Accept, ...]
+    complete: bool
+    additive: tuple[bool, ...]
 
 
 @dataclass(frozen=True)

@@ -184,3 +184,34 @@ def test_arithmetic_folds_where_it_cannot_overflow() -> None:
 
 def test_lists_are_sets() -> None:
     assert expression(InList("bool", X, (TWO, ONE, TWO), True)) == InList("bool", X, (ONE, TWO), True)
+
+
+def names(sql: str, catalog: Catalog) -> Names:
+    (measurement,) = plan_harness.plan(sql, catalog).measurements
+    assert measurement.canonical is not None
+    return measurement.canonical
+
+
+def test_finer_groups_and_filters_on_keys_share_their_base(shop_catalog: Catalog) -> None:
+    fine = names("SELECT region, sex, count(*), sum(income) FROM customers WHERE birth_year > 1950 GROUP BY 1, 2", shop_catalog)
+    coarse = names("SELECT sum(income) FROM customers WHERE birth_year > 1950 AND region IN ('north', 'east')", shop_catalog)
+    assert fine.base == coarse.base
+    assert set(coarse.totals) < set(fine.totals)
+    (accept,) = coarse.accepts
+    assert (accept.key in fine.keys, accept.values) == (True, ("east", "north"))
+    other = names("SELECT sum(income) FROM customers WHERE birth_year > 1951", shop_catalog)
+    assert other.base != fine.base
+
+
+def test_what_cannot_be_added_up(shop_catalog: Catalog) -> None:
+    cut = names("SELECT qty, count(*) FROM orders GROUP BY 1", shop_catalog)
+    assert not cut.complete, "a unit's groups are cut"
+    thresholded = names("SELECT category, count(*) FROM orders GROUP BY 1", shop_catalog)
+    assert not thresholded.complete, "small groups are missing"
+    units = names(
+        "SELECT status, count(DISTINCT customer_id), count(DISTINCT note), max(qty) FROM orders GROUP BY 1", shop_catalog
+    )
+    assert units.additive == (False, False, False)
+    assert units.totals[1:] == (None, None)
+    constant = names("SELECT region, count(DISTINCT customer_id) FROM customers GROUP BY 1", shop_catalog)
+    assert constant.additive == (True,)
