@@ -32,6 +32,7 @@ from dpproxy.policy.problems import PolicyError
 from dpproxy.policy.schema import text as schema_text
 from dpproxy.serving import LEDGER, Options, ServingError
 from dpproxy.session.dataset import limit
+from dpproxy.session.limits import Limits
 from dpproxy.session.opening import checked_catalog, open_backend
 from dpproxy.session.server import DRAIN_SECONDS
 from dpproxy.session.tls import TlsError, TlsFiles
@@ -42,6 +43,7 @@ commands.add_typer(policy_app, name="policy")
 
 STATE = Path("dpproxy-state")
 Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
+Seconds = Annotated[float, typer.Option(min=0)]
 State = Annotated[Path, typer.Option(help="folder of the ledger and the facade")]
 
 
@@ -74,16 +76,26 @@ def serve(
     ] = None,
     tls_min: Annotated[str, typer.Option(help="oldest version of TLS: 1.2 or 1.3")] = "1.2",
     require_tls: Annotated[bool, typer.Option("--require-tls", help="turn away who does not encrypt")] = False,
-    drain: Annotated[float, typer.Option(help="seconds running statements get when the proxy is told to stop")] = DRAIN_SECONDS,
+    connections: Annotated[int, typer.Option(min=1, help="of all users together")] = Limits.connections,
+    connections_per_user: Annotated[int, typer.Option(min=1)] = Limits.connections_per_user,
+    login_timeout: Seconds = Limits.login,
+    idle_timeout: Seconds = Limits.idle,
+    transaction_timeout: Annotated[float, typer.Option(min=0, help="seconds idle within a transaction")] = Limits.transaction,
+    statement_timeout: Seconds = Limits.statement,
+    drain: Annotated[float, typer.Option(help="seconds running statements get when they must end")] = DRAIN_SECONDS,
 ) -> None:
-    """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads certificates again."""
+    """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
+
+    Timeouts are in seconds; 0 is none.
+    """
     _log_json()
     host, port = _address(listen)
     tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
     if require_tls and tls is None:
         raise Stop("--require-tls needs --tls-cert and --tls-key")
     encrypted = require_tls or tls_client_ca is not None
-    options = Options(tuple(policies), host, port, state, postgres, facade_dsn, tls, encrypted, drain)
+    limits = Limits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
+    options = Options(tuple(policies), host, port, state, postgres, facade_dsn, tls, encrypted, drain, limits)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serving.serve(options))
 

@@ -1,8 +1,11 @@
 """The proxy as one running process: what is started in which order, which signals it listens to, how it ends.
 
 Knows: every part's constructor, signals. Must not know: the command line, how any part works. SIGTERM and SIGINT stop
-it: no new connections, running statements get `drain` seconds; a second signal ends the patience. SIGHUP reads
-certificates again; what cannot be read is reported, and what was there stays.
+it: no new connections, running statements get `drain` seconds; a second signal ends the patience.
+
+SIGHUP reads certificates and policies again. What cannot be read is reported, and what was there stays. A policy that
+did not change changes nothing. Where only its users did, those who are what they were stay connected. Otherwise every
+session of the dataset ends with 57P01 before the new policy holds: no session lives under two policies.
 """
 
 from __future__ import annotations
@@ -10,22 +13,31 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
 
+from dpproxy.backends.base import BackendError
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.record import show
 from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade, RemoteFacade
+from dpproxy.policy.load import Loaded, load_file
+from dpproxy.policy.model import Policy
+from dpproxy.policy.problems import PolicyError
+from dpproxy.session.answer import incident
+from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
+from dpproxy.session.limits import Limits
 from dpproxy.session.opening import open_dataset
 from dpproxy.session.server import DRAIN_SECONDS, Server
 from dpproxy.session.tls import TlsError, TlsFiles, load_tls
 
 LOG = structlog.get_logger()
 LEDGER = "ledger.sqlite"  # in the state folder
+SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
 
 
 class ServingError(Exception):
@@ -45,6 +57,7 @@ class Options:
     tls: TlsFiles | None = None
     require_tls: bool = False
     drain: float = DRAIN_SECONDS
+    limits: Limits = field(default_factory=Limits)
 
 
 async def serve(options: Options) -> None:
@@ -65,32 +78,38 @@ class Running:
         options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.stopping = asyncio.Event()
         self._options = options
-        self._tls = load_tls(options.tls) if options.tls else None
+        tls = load_tls(options.tls) if options.tls else None
         self._ledger = SqliteLedger(options.state / LEDGER)
-        self._facade = RemoteFacade(options.facade_dsn) if options.facade_dsn else Facade(folder=options.postgres)
+        self._facade = _facade(options)
         self._datasets: dict[str, Dataset] = {}
-        self._server = Server(self._datasets, lambda: self._facade.endpoint, tls=self._tls, require_tls=options.require_tls)
+        self._names: dict[Path, str] = {}  # datasets by policy file
+        self._server = Server(
+            self._datasets,
+            lambda: self._facade.endpoint,
+            limits=options.limits,
+            tls=tls,
+            require_tls=options.require_tls,
+        )
+        self._reloading = asyncio.Event()
+        self._reloader: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGHUP, self._reloading.set)
 
     async def start(self) -> None:
         options = self._options
         await self._facade.start(options.state)
         for path in options.policies:
-            dataset = await open_dataset(path, self._facade, self._ledger)
-            name = dataset.policy.dataset
-            if name in self._datasets:
-                await dataset.backend.close()
-                raise ServingError(f"two policies are for dataset `{name}`")
-            self._datasets[name] = dataset
-            dataset.remember(show(SqliteReader(options.state / LEDGER), dataset=name))
+            await self._open(path, load_file(path))
+        self._reloader = asyncio.ensure_future(self._reload_when_told())
         bound = await self._server.listen(options.host, options.port)
         print(f"listening on {options.host}:{bound}", file=sys.stderr, flush=True)
 
     async def stop(self) -> None:
         """Also after a start that failed halfway."""
+        if self._reloader is not None:
+            self._reloader.cancel()
         await self._server.stop(self._options.drain)
         for dataset in self._datasets.values():
             await dataset.backend.close()
@@ -102,7 +121,47 @@ class Running:
             self._server.hurry()
         self.stopping.set()
 
-    def _reload(self) -> None:
+    async def _open(self, path: Path, loaded: Loaded) -> None:
+        """Serve a policy, in place of the one of the same name. Raises PolicyError, BackendError, FacadeError, ServingError."""
+        name = loaded.policy.dataset
+        if self._names.get(path) != name and name in self._datasets:
+            raise ServingError(f"two policies are for dataset `{name}`")
+        before = self._datasets.get(name)
+
+        async def ready() -> None:
+            await self._server.close(name, self._options.drain)
+
+        try:
+            dataset = await open_dataset(loaded, self._facade, self._ledger, ready)
+            await ready()
+            dataset.remember(show(SqliteReader(self._options.state / LEDGER), dataset=name))
+            self._datasets[name] = dataset
+        finally:
+            self._server.reopen(name)
+        if before is not None:
+            await before.backend.close()
+        await self._forget(self._names.get(path), name)
+        self._names[path] = name
+
+    async def _forget(self, former: str | None, name: str) -> None:
+        """A file that was another dataset's."""
+        if former is None or former == name:
+            return
+        await self._server.close(former, self._options.drain)
+        await self._datasets.pop(former).backend.close()
+        self._server.reopen(former)
+
+    # SIGHUP
+
+    async def _reload_when_told(self) -> None:
+        while True:
+            await self._reloading.wait()
+            self._reloading.clear()
+            self._reload_tls()
+            for path in self._options.policies:
+                await self._reload_policy(path)
+
+    def _reload_tls(self) -> None:
         """Certificates are for handshakes to come; those made stay as they are."""
         if self._options.tls is None:
             return
@@ -111,3 +170,43 @@ class Running:
             LOG.info("certificates reloaded")
         except TlsError as error:
             LOG.error("certificates not reloaded", reason=str(error))
+
+    async def _reload_policy(self, path: Path) -> None:
+        try:
+            loaded = load_file(path)
+            current = self._datasets.get(self._names.get(path, ""))
+            if current is not None and current.policy == loaded.policy:
+                LOG.info("policy unchanged", file=str(path))
+                return
+            if current is not None and same_but_users(current.policy, loaded.policy):
+                await self._change_users(current, loaded.policy)
+            else:
+                await self._open(path, loaded)
+            LOG.info("policy reloaded", file=str(path))
+        except (PolicyError, BackendError, FacadeError, ServingError) as error:
+            LOG.error("policy not reloaded", file=str(path), reason=str(error))
+        except Exception as error:  # the proxy goes on with what it has
+            LOG.error("policy not reloaded", file=str(path), incident=incident(error))
+
+    async def _change_users(self, dataset: Dataset, policy: Policy) -> None:
+        name = policy.dataset
+        self._datasets[name] = replace(dataset, policy=policy)
+
+        def unchanged(session: ClientSession) -> bool:
+            user = session.asker.user
+            return policy.users.get(user.name) == user
+
+        try:
+            await self._server.close(name, self._options.drain, unchanged)
+        finally:
+            self._server.reopen(name)
+
+
+def same_but_users(one: Policy, other: Policy) -> bool:
+    return replace(one, users={}) == replace(other, users={})
+
+
+def _facade(options: Options) -> Facade | RemoteFacade:
+    if options.facade_dsn:
+        return RemoteFacade(options.facade_dsn)
+    return Facade(folder=options.postgres, connections=options.limits.connections + SPARE_CONNECTIONS)

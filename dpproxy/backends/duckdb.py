@@ -149,8 +149,9 @@ class DuckDB:
             options["threads"] = config.threads
         try:
             self._root = duckdb.connect(config.path, read_only=True, config=options)
-            self._root.execute("SET GLOBAL TimeZone = 'UTC'")
-            self._root.execute("SET lock_configuration = true")
+            if _rows(self._root, "SELECT current_setting('lock_configuration')") == [(False,)]:  # else open already
+                self._root.execute("SET GLOBAL TimeZone = 'UTC'")
+                self._root.execute("SET lock_configuration = true")
         except duckdb.Error as error:
             raise _backend_error(error) from None
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="duckdb")

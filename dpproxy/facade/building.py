@@ -27,6 +27,9 @@ LOG = logging.getLogger(__name__)
 PublicRows = Callable[[CatalogTable, Sequence[str], int], Awaitable[pa.Table]]
 """`Backend.public_rows`: at most cap + 1 rows of a public table, columns by catalog name."""
 
+Ready = Callable[[], Awaitable[None]]
+"""Called when a new database is complete, before it takes the old one's place: the time to send sessions away."""
+
 Connected = Callable[[str | None], AbstractAsyncContextManager[Any]]
 """An asyncpg connection to a database (None: the one for administration) as the owner of everything."""
 
@@ -50,7 +53,7 @@ class Builder:
         self._public_cap = public_cap
         self._verifier = verifier
 
-    async def build(self, applied: Applied) -> None:
+    async def build(self, applied: Applied, ready: Ready | None = None) -> None:
         """Beside the old database under a name of its own, then swapped."""
         policy, building = applied.policy, f"{applied.policy.dataset}~new"
         ddl.quoted(building)
@@ -60,6 +63,8 @@ class Builder:
             await admin.execute(f"CREATE DATABASE {ddl.quoted(building)} TEMPLATE template0 ENCODING 'UTF8'")
             async with self._connected(building) as connection:
                 await self._fill(connection, applied, building)
+            if ready is not None:
+                await ready()
             await admin.execute(f"DROP DATABASE IF EXISTS {ddl.quoted(policy.dataset)} WITH (FORCE)")
             await admin.execute(f"ALTER DATABASE {ddl.quoted(building)} RENAME TO {ddl.quoted(policy.dataset)}")
             await self._drop_stale_roles(admin, policy)

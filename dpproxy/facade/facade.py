@@ -22,7 +22,7 @@ import asyncpg
 
 from dpproxy.facade.account import choose_account, choose_place
 from dpproxy.facade.binaries import OLDEST, FacadeError, find_binaries
-from dpproxy.facade.building import Applied, Builder, PublicRows, digest
+from dpproxy.facade.building import Applied, Builder, PublicRows, Ready, digest
 from dpproxy.facade.server import SUPERUSER, EmbeddedServer, kill_strays
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy
@@ -56,15 +56,18 @@ class _Applying:
         """Public tables of the dataset with too many rows to be kept here: joined below a measurement only."""
         return self._applied[dataset].withheld
 
-    async def apply(self, policy: Policy, catalog: Catalog, public_rows: PublicRows) -> None:
-        """Build the dataset's database, or build it anew when policy or catalog changed. Raises FacadeError."""
+    async def apply(self, policy: Policy, catalog: Catalog, public_rows: PublicRows, ready: Ready | None = None) -> None:
+        """Build the dataset's database, or build it anew when policy or catalog changed. Raises FacadeError.
+
+        `ready` is awaited before the old one is replaced; not when nothing has to be.
+        """
         async with self._lock:
             current = self._applied.get(policy.dataset)
             if current is not None and current.digest == digest(policy, catalog):
                 return
             applied = Applied(policy, catalog, public_rows, digest(policy, catalog))
             try:
-                await self._builder.build(applied)
+                await self._builder.build(applied, ready)
             except (asyncpg.PostgresError, OSError) as error:
                 raise FacadeError(f"dataset {policy.dataset}: {error}") from error
             self._applied[policy.dataset] = applied

@@ -75,7 +75,7 @@ class Answering:
         self._known: set[int] = set()  # indexes of evaluated inputs
         self._released: set[int] = set()  # indexes of released measurements
         self._running: asyncio.Future[Released] | None = None
-        self._cancelled = False
+        self._cancelled: str | None = None  # why
 
     async def run(self, parameters: Sequence[str | None]) -> Answer:
         """`parameters`: text forms of the client's. Raises Refusal, StatementFailed, LinkLost, CancelledError."""
@@ -91,14 +91,14 @@ class Answering:
         await self._hold(began)
         return Answer(self._complete(), await self._note(charge))
 
-    def cancel(self) -> bool:
-        """The client's cancel request: what would come next is not begun. True when the engine was at work, and stops."""
-        self._cancelled = True
+    def cancel(self, reason: str) -> bool:
+        """What would come next is not begun. True when the engine was at work, and stops."""
+        self._cancelled = reason
         return self._running is not None and self._running.cancel()
 
     def _check_cancelled(self) -> None:
-        if self._cancelled:
-            raise Refusal(QUERY_CANCELED, "canceling statement due to user request")
+        if self._cancelled is not None:
+            raise Refusal(QUERY_CANCELED, f"canceling statement due to {self._cancelled}")
 
     def _complete(self) -> tuple[bytes, ...]:
         complete = tuple(literal for literal in self._literals if literal is not None)

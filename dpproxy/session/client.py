@@ -20,6 +20,7 @@ from dpproxy.session.answer import internal
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.facade_login import FacadeLogin, open_link
+from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.login import Greeting
 from dpproxy.session.prepared import Private
@@ -49,6 +50,9 @@ class Site(Protocol):
 
     @property
     def facade(self) -> Endpoint: ...
+
+    @property
+    def limits(self) -> Limits: ...
 
     def opened(self, session: ClientSession) -> None: ...
 
@@ -82,6 +86,7 @@ class ClientSession(asyncio.Protocol):
         self._worker: asyncio.Task[None] | None = None
         self._cancelling: asyncio.Task[None] | None = None
         self._queued = 0
+        self._taken = 0  # messages that the conductor has begun to work on
         self._busy = True
         self._closing = False
         self._writable = asyncio.Event()
@@ -132,7 +137,8 @@ class ClientSession(asyncio.Protocol):
         dataset = self.dataset.policy.dataset
         role = role_name(self.asker.role.name, dataset)
         login = FacadeLogin(role, self._site.facade.password)
-        self.link.write(front.startup(role, dataset, self._greeting.settings))
+        limit = {"statement_timeout": str(round(self._site.limits.statement * 1000))}  # in PostgreSQL's own words
+        self.link.write(front.startup(role, dataset, limit | dict(self._greeting.settings)))
         while True:
             tag, raw = await self.link.read()
             if tag == b"R":
@@ -262,6 +268,7 @@ class ClientSession(asyncio.Protocol):
     def next(self) -> tuple[bytes, bytes]:
         """The next waiting message."""
         tag, raw = self.queue.popleft()
+        self._taken += 1
         before, self._queued = self._queued, self._queued - len(raw)
         if before > QUEUE_LIMIT >= self._queued:
             self.resume_client()
@@ -271,9 +278,13 @@ class ClientSession(asyncio.Protocol):
         self.fatal(error.sqlstate, error.message)
 
     @property
-    def idle(self) -> bool:
-        """Nothing is being answered."""
-        return not self._busy and self.link.tracker.settled and self.link.tracker.status == "I"
+    def progress(self) -> Progress:
+        tracker = self.link.tracker
+        if self._busy or not tracker.settled:
+            state = State.STATEMENT
+        else:
+            state = State.IDLE if tracker.status == "I" and not tracker.sent else State.TRANSACTION
+        return state, tracker.readies + self._taken, tracker.done
 
     # to the client
 
@@ -302,9 +313,9 @@ class ClientSession(asyncio.Protocol):
 
     # the end
 
-    def cancel(self) -> None:
-        """The client asked to cancel what runs: a measurement here, or whatever runs on the facade."""
-        if not self._conductor.cancel():
+    def cancel(self, reason: str = "user request") -> None:
+        """Cancel what runs: a measurement here, or whatever runs on the facade."""
+        if not self._conductor.cancel(reason):
             self._cancelling = asyncio.ensure_future(self._cancel_on_facade())
 
     async def _cancel_on_facade(self) -> None:
@@ -316,9 +327,10 @@ class ClientSession(asyncio.Protocol):
         transport.close()
 
     def fatal(self, sqlstate: str, text: str) -> None:
-        """The last message of a connection."""
+        """The last message of a connection; left out where it would be read as a part of the one before."""
         if not self._closing:
-            self.write(back.error_response("FATAL", sqlstate, text))
+            if self.link.between:
+                self.write(back.error_response("FATAL", sqlstate, text))
             self.close()
 
     def close(self) -> None:

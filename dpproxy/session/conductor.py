@@ -71,9 +71,9 @@ class Conductor:
                     return
                 await self._refuse(tag, Refusal(error.sqlstate, error.message))
 
-    def cancel(self) -> bool:
+    def cancel(self, reason: str) -> bool:
         """Cancel the answer in the making; False when the facade may be at work for it, or for the client itself."""
-        return self._answering is not None and self._answering.cancel()
+        return self._answering is not None and self._answering.cancel(reason)
 
     async def _handle(self, tag: bytes, raw: bytes) -> None:
         if tag in (b"S", b"E", b"D", b"H", b"d", b"c", b"f") or self._session.link.tracker.copy_in:

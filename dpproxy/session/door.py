@@ -12,19 +12,22 @@ from typing import Protocol, cast
 
 import structlog
 
+from dpproxy.policy.model import User
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.limits import Throttle
 from dpproxy.session.login import Greeting, Login, greet
+from dpproxy.session.sockets import address_of, keep_alive
 from dpproxy.session.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer
 from dpproxy.wire.frontend import CancelRequest, GSSENCRequest, SSLRequest, Startup, decode_startup
-from dpproxy.wire.protocol import INVALID_AUTHORIZATION, PROTOCOL_VIOLATION, Frame, ProtocolError
+from dpproxy.wire.protocol import INVALID_AUTHORIZATION, INVALID_PASSWORD, PROTOCOL_VIOLATION, Frame, ProtocolError
 
 LOG = structlog.get_logger()
 
-LOGIN_TIMEOUT = 60.0  # seconds from the connection to the first statement, as PostgreSQL's authentication_timeout
 YES, NO = b"S", b"N"  # to a request for encryption
+UNLIMITED = 86_400.0  # seconds; a login that takes a day is none
 ENCRYPTION_REQUESTS = 2  # a client asks for TLS once and for GSSAPI once
 
 
@@ -44,7 +47,14 @@ class Host(Site, Protocol):
     @property
     def require_tls(self) -> bool: ...
 
+    @property
+    def throttle(self) -> Throttle: ...
+
     def dataset(self, name: str) -> Dataset | None: ...
+
+    def serves(self, dataset: Dataset) -> bool:
+        """Whether it is what `dataset` says still, and not being exchanged."""
+        ...
 
     def admit(self, user: str | None) -> bool:
         """Whether there is room for one more connection: of anybody (None), of this user."""
@@ -72,10 +82,14 @@ class Door(asyncio.Protocol):
         self._handshake: asyncio.Task[None] | None = None
         self._first = True  # nothing was read yet
         self._requests = 0  # for encryption
+        self._address = ""
+        self._waiting: asyncio.TimerHandle | None = None  # until the login may go on
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
-        self._timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self.abort)
+        keep_alive(self._transport)
+        self._address = address_of(self._transport)
+        self._timer = asyncio.get_running_loop().call_later(self._host.limits.login or UNLIMITED, self.abort)
         self._host.entered(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -86,8 +100,9 @@ class Door(asyncio.Protocol):
             self._transport.abort()
 
     def _leave(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._waiting):
+            if timer is not None:
+                timer.cancel()
         self._host.left(self)
 
     def data_received(self, data: bytes) -> None:
@@ -182,18 +197,54 @@ class Door(asyncio.Protocol):
         binding = self._tls.binding if self._tls else None
         self._login = Login(greeting, policy, self._host.secret, binding)
         self._framer.startup_done()
-        self._write(greeting.negotiation + self._login.start)
+        self._start_login(greeting.negotiation + self._login.start)
+
+    def _start_login(self, first: bytes) -> None:
+        """At once, or later for who has failed often."""
+        assert self._greeting is not None
+        loop = asyncio.get_running_loop()
+        delay = self._host.throttle.delay(self._address, self._greeting.user, loop.time())
+        if delay is None:
+            self._refuse(INVALID_AUTHORIZATION, "too many failed logins, try again later")
+        elif delay:
+            self._pause(True)
+            self._waiting = loop.call_later(delay, self._go_on, first)
+        else:
+            self._write(first)
+
+    def _go_on(self, first: bytes) -> None:
+        self._pause(False)
+        self._write(first)
+
+    def _pause(self, pause: bool) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading() if pause else self._transport.resume_reading()
 
     def _authenticate(self, frame: Frame) -> None:
         assert self._login is not None
-        answer = self._login.answer(frame)
-        user = self._login.user
-        if user is not None and not self._host.admit(user.name):
+        assert self._greeting is not None
+        name, throttle = self._greeting.user, self._host.throttle
+        try:
+            answer = self._login.answer(frame)
+        except ProtocolError as error:
+            if error.sqlstate == INVALID_PASSWORD:
+                throttle.failed(self._address, name, asyncio.get_running_loop().time())
+                LOG.warning("login failed", address=self._address)
+            raise
+        if self._login.user is None:
+            self._write(answer)
+        else:
+            throttle.succeeded(self._address, name)
+            self._enter(self._login.user, answer)
+
+    def _enter(self, user: User, answer: bytes) -> None:
+        assert self._dataset is not None
+        if not self._host.admit(user.name):
             self._refuse("53300", f'too many connections for user "{user.name}"')
-            return
-        self._write(answer)
-        if user is not None:
-            assert self._dataset is not None
+        elif not self._host.serves(self._dataset):
+            self._refuse("57P03", "the policy is being read again, try again")
+        else:
+            self._write(answer)
             self._open(Asker(user, self._dataset.policy.roles[user.role]), self._dataset)
 
     def _open(self, asker: Asker, dataset: Dataset) -> None:

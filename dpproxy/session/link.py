@@ -101,6 +101,11 @@ class FacadeLink(asyncio.Protocol):
         """The last thing the client heard from the facade was an error."""
         return self._farewell or (not self._captured and self.tracker.failed)
 
+    @property
+    def between(self) -> bool:
+        """What the client was sent ends with a whole message."""
+        return self.tracker.between and not self._framer.passthrough and not (self._inbox and not self._inbox[0][0])
+
     # relay
 
     def write(self, data: bytes) -> None:

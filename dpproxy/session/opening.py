@@ -7,18 +7,17 @@ proxy over a policy that does not fit would protect less than it says.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
 from dpproxy.budget.ledger import Ledger
+from dpproxy.facade.building import Ready
 from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.mechanisms.noise import DefaultNoise
 from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
-from dpproxy.policy.load import Loaded, load_file
+from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.policy.problems import Mark, PolicyError, Problem
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
@@ -58,14 +57,13 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
         raise PolicyError(Problem(loaded.file, m.line, m.column, f"`{n}`: {what}", fix) for n, m in marks.items())
 
 
-async def open_dataset(path: Path, facade: Facade | RemoteFacade, ledger: Ledger) -> Dataset:
-    """One policy file, served. Raises PolicyError, BackendError, FacadeError."""
-    loaded = load_file(path)
+async def open_dataset(loaded: Loaded, facade: Facade | RemoteFacade, ledger: Ledger, ready: Ready | None = None) -> Dataset:
+    """One policy, served. `ready`: see `Facade.apply`. Raises PolicyError, BackendError, FacadeError."""
     backend = open_backend(loaded.policy)
     try:
         catalog = await checked_catalog(loaded, backend)
-        await facade.apply(loaded.policy, catalog, backend.public_rows)
         planner = planner_for(loaded.policy, catalog, backend.dialect)
+        await facade.apply(loaded.policy, catalog, backend.public_rows, ready)
     except BaseException:
         await backend.close()
         raise

@@ -1,7 +1,7 @@
 """The listening side: connections, their number, cancel keys, the facade behind them.
 
 Knows: sockets, sessions, datasets by name. Must not know: statements. One server serves every dataset on one port; it
-owns neither facade nor ledgers nor engines: who starts them stops them (`cli`).
+owns neither facade nor ledgers nor engines: who starts them stops them (`serving`).
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import asyncio
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
 from dpproxy.facade.facade import Endpoint
 from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.door import Door
+from dpproxy.session.limits import Limits, State, Throttle, Watch
 from dpproxy.session.tls import Tls
 
-CONNECTIONS = 500  # of all users together; the facade needs 1.4 MB for each
-CONNECTIONS_PER_USER = 200
 DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
 
 
@@ -28,11 +27,10 @@ class Server:
 
     def __init__(
         self,
-        datasets: Mapping[str, Dataset],
+        datasets: dict[str, Dataset],
         facade: Callable[[], Endpoint],
         *,
-        connections: int = CONNECTIONS,
-        per_user: int = CONNECTIONS_PER_USER,
+        limits: Limits | None = None,
         tls: Tls | None = None,
         require_tls: bool = False,
     ) -> None:
@@ -40,21 +38,30 @@ class Server:
         self.tls = tls
         self.require_tls = require_tls
         self.secret = secrets.token_bytes(32)
+        self.limits = limits or Limits()
+        self.throttle = Throttle()
         self._datasets = datasets
         self._facade = facade
-        self._connections = connections
-        self._per_user = per_user
         self._doors: set[Door] = set()
         self._sessions: dict[int, ClientSession] = {}
         self._users: Counter[str] = Counter()
+        self._closing: set[str] = set()  # datasets that let nobody in at the moment
         self._listener: asyncio.Server | None = None
-        self._deadline = 0.0  # of `stop`, in the loop's time
+        self._watching: asyncio.Task[None] | None = None
+        self._impatient = asyncio.Event()
 
     async def listen(self, host: str, port: int) -> int:
         """Accept connections; returns the port (0 asks for a free one). Raises OSError."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: Door(self), host, port, backlog=1024)
+        self._watching = asyncio.ensure_future(self._watch())
         return int(self._listener.sockets[0].getsockname()[1])
+
+    async def _watch(self) -> None:
+        watch = Watch[ClientSession](self.limits)
+        while True:
+            await asyncio.sleep(watch.tick)
+            watch.look(list(self._sessions.values()), asyncio.get_running_loop().time())
 
     async def stop(self, drain: float = DRAIN_SECONDS) -> None:
         """No new connections; idle sessions are told to go, busy ones after `drain` seconds."""
@@ -62,20 +69,41 @@ class Server:
             self._listener.close()
         for door in list(self._doors):
             door.abort()
-        self._deadline = asyncio.get_running_loop().time() + drain
-        while self._sessions:
-            over = asyncio.get_running_loop().time() >= self._deadline
-            for session in list(self._sessions.values()):
-                if over or session.idle:
-                    session.fatal("57P01", "terminating connection due to administrator command")
-            if over:
-                break
-            await asyncio.sleep(0.02)
+        await self._send_away(self._sessions.values, drain)
+        if self._watching is not None:
+            self._watching.cancel()
         await asyncio.sleep(0)
 
     def hurry(self) -> None:
-        """Who waits for `stop` has lost patience."""
-        self._deadline = 0.0
+        """Who waits for `stop` or `close` has lost patience."""
+        self._impatient.set()
+
+    async def _send_away(self, who: Callable[[], Iterable[ClientSession]], drain: float) -> None:
+        """Idle sessions at once, busy ones when they are done, all after `drain` seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + drain
+        while sessions := list(who()):
+            over = self._impatient.is_set() or loop.time() >= deadline
+            for session in sessions:
+                if over or session.progress[0] is State.IDLE:
+                    session.fatal("57P01", "terminating connection due to administrator command")
+            if over:
+                return
+            await asyncio.sleep(0.02)
+
+    # datasets while the server runs
+
+    async def close(self, name: str, drain: float, stay: Callable[[ClientSession], bool] = lambda _: False) -> None:
+        """Nobody comes in to this dataset, and who is in goes, but for those that may stay; until `reopen`."""
+        self._closing.add(name)
+        await self._send_away(
+            lambda: [s for s in self._sessions.values() if s.dataset.policy.dataset == name and not stay(s)], drain
+        )
+
+    def reopen(self, name: str) -> None:
+        self._closing.discard(name)
+
+    # for doors and sessions
 
     @property
     def facade(self) -> Endpoint:
@@ -84,10 +112,15 @@ class Server:
     def dataset(self, name: str) -> Dataset | None:
         return self._datasets.get(name)
 
+    def serves(self, dataset: Dataset) -> bool:
+        name = dataset.policy.dataset
+        return self._datasets.get(name) is dataset and name not in self._closing
+
     def admit(self, user: str | None) -> bool:
+        limits = self.limits
         if user is None:
-            return len(self._sessions) < self._connections and len(self._doors) <= 2 * self._connections
-        return len(self._sessions) < self._connections and self._users[user] < self._per_user
+            return len(self._sessions) < limits.connections and len(self._doors) <= 2 * limits.connections
+        return len(self._sessions) < limits.connections and self._users[user] < limits.connections_per_user
 
     def entered(self, door: Door) -> None:
         self._doors.add(door)

@@ -29,12 +29,14 @@ class Tracker:
     """`outstanding`: ReadyForQuery still to come. `sent`, `done`: extended messages since the last Sync, completions.
 
     `failed`: an error since the last ReadyForQuery: the facade skips to Sync. `status`: I, T or E, as last reported.
+    `readies`: ReadyForQuery seen so far.
     """
 
-    __slots__ = ("_head", "_query_last", "_skip", "copy_in", "done", "failed", "outstanding", "sent", "status")
+    __slots__ = ("_head", "_query_last", "_skip", "copy_in", "done", "failed", "outstanding", "readies", "sent", "status")
 
     def __init__(self) -> None:
         self.outstanding = 0
+        self.readies = 0
         self.sent = 0
         self.done = 0
         self.failed = False
@@ -82,10 +84,14 @@ class Tracker:
     # from the facade
 
     @property
+    def between(self) -> bool:
+        """The stream to the client is between two messages."""
+        return not self._skip and not self._head
+
+    @property
     def settled(self) -> bool:
         """Everything relayed is answered, and the stream is between two messages."""
-        answered = self.outstanding == 0 and not self._skip and not self._head
-        return answered and (self.failed or self.sent == self.done)
+        return self.outstanding == 0 and self.between and (self.failed or self.sent == self.done)
 
     def scan(self, data: bytes) -> None:
         """Bytes of the facade are on their way to the client. Linear in the number of messages."""
@@ -114,6 +120,7 @@ class Tracker:
 
     def _ready(self, status: int) -> None:
         self.outstanding -= 1
+        self.readies += 1
         self.done = 0
         self.failed = False
         self.copy_in = False

@@ -1,0 +1,177 @@
+"""SIGHUP and SIGTERM on a served proxy: policies change under sessions, statements may end, patience is bounded."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import psycopg
+import pytest
+
+from dpproxy.launch import Proxy, launched
+from dpproxy.policy.password import make_verifier
+
+POLICY = """
+version: 1
+dataset: NAME
+backend: { duckdb: data.duckdb }
+privacy_unit: { name: person, key: people.id }
+budget: { epsilon: 1000, delta: 1e-6, every: never }
+tables:
+  people: { unit: id, columns: { id: unit, EXTRA } }
+roles: { analyst: { budget: { epsilon: 100, delta: 0, every: never }, query: { epsilon: 0.1, max_epsilon: 1 } } }
+users:
+  ada: { role: analyst, password: "VERIFIER" }
+"""
+REGION, AGE = "region: { values: [east, west] }", "age: { range: [0, 100] }"
+EVE = '  eve: { role: analyst, password: "VERIFIER" }\n'
+ADA = '  ada: { role: analyst, password: "VERIFIER" }\n'
+VERIFIER = make_verifier("x")
+
+
+def write(path: Path, text: str = POLICY, extra: str = REGION, name: str = "town") -> None:
+    path.write_text(text.replace("EXTRA", extra).replace("NAME", name).replace("VERIFIER", VERIFIER))
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "data.duckdb")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT i AS id, 'east' AS region, 30 AS age FROM range(100) AS t(i)")
+    write(tmp_path / "town.yaml")
+    return tmp_path / "town.yaml"
+
+
+@pytest.fixture
+def proxy(policy: Path) -> Iterator[Proxy]:
+    with launched([policy], policy.parent / "state", options=("--drain", "3")) as running:
+        yield running
+
+
+def connect(proxy: Proxy, user: str = "ada", dbname: str = "town") -> psycopg.Connection[tuple[object, ...]]:
+    dsn = f"host={proxy.host} port={proxy.port} user={user} password=x dbname={dbname}"
+    return psycopg.connect(dsn, autocommit=True)
+
+
+def hang_up(proxy: Proxy, words: str) -> None:
+    """SIGHUP, and wait until the proxy has said `words` once more."""
+    before = sum(words in line for line in proxy.said)
+    proxy.process.send_signal(signal.SIGHUP)
+    for _ in range(500):
+        if sum(words in line for line in proxy.said) > before:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"never said: {words}\n" + "\n".join(proxy.said))
+
+
+def alive(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+    try:
+        return connection.execute("SELECT 1").fetchone() == (1,)
+    except psycopg.errors.AdminShutdown:
+        return False
+    except psycopg.OperationalError as error:
+        assert "57P01" in str(error) or "administrator command" in str(error) or "closed" in str(error)
+        return False
+
+
+def test_policies_are_read_again(proxy: Proxy, policy: Path) -> None:
+    ada = connect(proxy)
+    hang_up(proxy, "policy unchanged")
+    assert alive(ada)
+
+    policy.write_text("version: 1\nnonsense: 2\n")
+    hang_up(proxy, "policy not reloaded")
+    assert alive(ada)
+
+    write(policy, POLICY + EVE)
+    hang_up(proxy, "policy reloaded")
+    assert alive(ada), "another user came: nothing to ada"
+    eve = connect(proxy, "eve")
+    assert alive(eve)
+
+    write(policy, POLICY.replace(ADA, EVE))
+    hang_up(proxy, "policy reloaded")
+    assert not alive(ada), "who is no user any more is sent away"
+    assert alive(eve)
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        connect(proxy)
+
+    write(policy, POLICY, AGE)
+    hang_up(proxy, "policy reloaded")
+    assert not alive(eve), "no session lives under two policies"
+    with connect(proxy) as again:
+        assert again.execute("SELECT count(*) > 0 FROM people WHERE age < 50").fetchone() == (True,)
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            again.execute("SELECT region, count(*) FROM people GROUP BY region")
+        spent = again.execute("SELECT epsilon_spent::float FROM dpproxy.budget").fetchone()
+        assert spent == (0.1,), "the ledger goes on"
+
+    write(policy, POLICY, AGE, name="village")
+    hang_up(proxy, "policy reloaded")
+    with connect(proxy, dbname="village") as renamed:
+        assert alive(renamed)
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        connect(proxy)
+
+
+def test_a_reload_waits_for_statements(proxy: Proxy, policy: Path) -> None:
+    running = connect(proxy)
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(running.execute("SELECT 'done' FROM pg_sleep(1)").fetchone()))
+    thread.start()
+    time.sleep(0.3)
+    write(policy, POLICY, AGE)
+    hang_up(proxy, "policy reloaded")
+    thread.join()
+    assert found == [("done",)]
+    assert not alive(running)
+
+
+def stop_during(proxy: Proxy, sql: str, *times: float) -> tuple[list[object], float]:
+    """What a statement said while SIGTERM arrived (again after each of `times` seconds), and how long the end took."""
+    running = connect(proxy)
+    found: list[object] = []
+
+    def run() -> None:
+        try:
+            found.append(running.execute(sql).fetchone())
+        except psycopg.OperationalError as error:
+            found.append(error.sqlstate or "lost")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    time.sleep(0.3)
+    began = time.monotonic()
+    proxy.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    with pytest.raises(psycopg.OperationalError):
+        connect(proxy)
+    for pause in times:
+        time.sleep(pause)
+        proxy.process.send_signal(signal.SIGTERM)
+    proxy.process.wait(20)
+    took = time.monotonic() - began
+    thread.join()
+    return found, took
+
+
+def test_sigterm_lets_statements_end(proxy: Proxy) -> None:
+    found, took = stop_during(proxy, "SELECT 'done' FROM pg_sleep(1)")
+    assert found == [("done",)]
+    assert took < 2.9
+    assert proxy.process.returncode == 0
+
+
+def test_sigterm_has_a_deadline(proxy: Proxy) -> None:
+    found, took = stop_during(proxy, "SELECT 'done' FROM pg_sleep(60)")
+    assert found == ["57P01"]
+    assert 2.5 < took < 10
+
+
+def test_a_second_signal_ends_the_patience(proxy: Proxy) -> None:
+    found, took = stop_during(proxy, "SELECT 'done' FROM pg_sleep(60)", 0.3)
+    assert found == ["57P01"]
+    assert took < 2.5

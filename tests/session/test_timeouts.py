@@ -1,0 +1,169 @@
+"""Time limits and throttling through the wire, with limits of fractions of a second."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from dpproxy.session.limits import FREE_FAILURES, Limits
+from dpproxy.session.server import Server
+from dpproxy.wire import frontend_build as front
+
+from .conftest import Stage, Wire, report, rows, tags
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hurried(stage: Stage) -> AsyncIterator[Stage]:
+    """The same stage behind a server in a hurry."""
+    limits = Limits(20, 3, login=0.4, idle=1.2, transaction=0.4, statement=0.8)
+    server = Server({"shop": stage.dataset}, lambda: stage.facade.endpoint, limits=limits)
+    port = await server.listen("127.0.0.1", 0)
+    yield Stage(server, stage.facade, stage.dataset, stage.engine, port)
+    await server.stop(drain=0)
+
+
+async def ended(wire: Wire) -> str:
+    """The SQLSTATE with which the proxy closes."""
+    code = report(await wire.until(b"E"))["C"]
+    with pytest.raises(EOFError):
+        await wire.read()
+    return code
+
+
+async def test_silence_before_the_login(hurried: Stage) -> None:
+    silent, asked = await Wire.open(hurried.port), await Wire.open(hurried.port)
+    asked.send(front.startup("ada", "shop", {}))
+    await asked.read()
+    for wire in (silent, asked):
+        with pytest.raises((EOFError, ConnectionError)):
+            await wire.read()
+
+
+async def test_slow_loris(hurried: Stage) -> None:
+    """A byte now and then does not prolong the time for the login."""
+    wire = await Wire.open(hurried.port)
+    began = time.monotonic()
+    with pytest.raises((ConnectionError, EOFError)):
+        for byte in front.startup("ada", "shop", {}) * 10:
+            wire.send(bytes([byte]))
+            await asyncio.sleep(0.02)
+            if wire.reader.at_eof():
+                raise EOFError
+    assert time.monotonic() - began < 2
+
+
+async def test_idle(hurried: Stage) -> None:
+    wire = await hurried.connect()
+    for _ in range(3):
+        await asyncio.sleep(0.6)
+        assert rows(await wire.query("SELECT 1")) == [("1",)]
+    assert await ended(wire) == "57P05"
+
+
+async def test_idle_in_a_transaction(hurried: Stage) -> None:
+    begun, extended = await hurried.connect(), await hurried.connect()
+    await begun.query("BEGIN")
+    extended.send(front.parse("", "SELECT 1"), front.FLUSH)
+    assert await ended(begun) == "25P03"
+    assert await ended(extended) == "25P03"
+
+
+async def test_statements_of_the_facade(hurried: Stage) -> None:
+    """PostgreSQL's own timeout as long as the client leaves it alone, the proxy's when it does not."""
+    wire = await hurried.connect()
+    error = report(await wire.query("SELECT pg_sleep(20)"))
+    assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+    await wire.query("SET statement_timeout = 0")
+    error = report(await wire.query("SELECT pg_sleep(20)"))
+    assert (error["C"], error["M"]) == ("57014", "canceling statement due to user request")
+    assert rows(await wire.query("SELECT 1")) == [("1",)]
+    await wire.close()
+
+
+async def test_measurements(hurried: Stage) -> None:
+    hurried.engine.gate.clear()
+    before = hurried.engine.cancelled
+    wire = await hurried.connect()
+    error = report(await wire.query(PRIVATE))
+    assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+    assert hurried.engine.cancelled == before + 1
+    hurried.engine.gate.set()
+    assert len(rows(await wire.query(PRIVATE))) == 3
+    await wire.close()
+
+
+async def test_prodding_does_not_prolong(hurried: Stage) -> None:
+    """What a client sends is no progress; only what is answered is."""
+    wire = await hurried.connect()
+    await wire.query("SET statement_timeout = 0")
+    wire.send(front.query("SELECT pg_sleep(20)"))
+    began = time.monotonic()
+
+    async def prod() -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            wire.send(front.FLUSH)
+
+    prodding = asyncio.ensure_future(prod())
+    assert report(await wire.until(b"Z"))["C"] == "57014"
+    assert time.monotonic() - began < 3
+    prodding.cancel()
+    await wire.close()
+
+
+async def test_connections_of_one_user(hurried: Stage) -> None:
+    wires = [await hurried.connect() for _ in range(3)]
+    fourth = await hurried.connect()
+    assert (tags(fourth.startup[-1:]), report(fourth.startup)["C"]) == (b"E", "53300")
+    for wire in wires:
+        await wire.close()
+    await asyncio.sleep(0.1)
+    again = await hurried.connect()
+    assert again.startup[-1][0] == b"Z"
+    await again.close()
+
+
+async def test_sockets_ask_whether_anybody_is_there(stage: Stage) -> None:
+    wire = await stage.connect()
+    session = next(s for s in stage.server._sessions.values())
+    found = session._transport.get_extra_info("socket")
+    assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 300_000
+    await wire.close()
+
+
+async def test_guesses_are_slowed_down(stage: Stage) -> None:
+    """Right and wrong attempts wait alike, and other users of the address do not."""
+    for _ in range(FREE_FAILURES):
+        wire = await Wire.open(stage.port)
+        await wire.login(user="mallory", password="wrong")
+        assert report(wire.startup)["C"] == "28P01"
+    began = time.monotonic()
+    other = await stage.connect()
+    assert other.startup[-1][0] == b"Z"
+    assert time.monotonic() - began < 0.4
+    wire = await Wire.open(stage.port)
+    await wire.login(user="mallory", password="wrong")
+    assert time.monotonic() - began >= 0.5
+    many = [await Wire.open(stage.port) for _ in range(60)]
+    for wire in many:
+        wire.send(front.startup("mallory", "shop", {}))
+    refused = 0
+    for wire in many:
+        try:
+            tag, payload = await asyncio.wait_for(wire.read(), 0.05)
+            refused += tag == b"E" and report([(tag, payload)])["C"] == "28000"
+        except TimeoutError:
+            pass
+        wire.writer.transport.abort()
+    assert refused >= 20
+    await other.close()
