@@ -307,6 +307,8 @@ class ExprBinder:
         if not isinstance(node.this, exp.Literal):
             raise unsupported("an interval that is not a constant")
         unit = node.args.get("unit")
+        if isinstance(unit, exp.IntervalSpan):
+            return self._hooks.facade_constant(to_sql(node), "interval")
         text = f"{node.this.this} {unit.name if unit is not None else ''}".strip()
         return fn.typed_literal("interval", text)
 

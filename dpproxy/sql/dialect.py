@@ -8,13 +8,19 @@ arguments as they stand; only the syntactic special forms (CAST, EXTRACT, TRIM, 
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
+from sqlglot.tokenizer_core import TokenType
 
 _LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE", "OPENJSON", "DECODE", "PREDICT",
                  "FLOOR", "CEIL", "CEILING", "GAP_FILL", "INITCAP", "CHAR", "CHR", "NORMALIZE", "LOG"}  # fmt: skip
+
+
+_INTERVAL_FIELDS = {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"}
+_FIELD_VALUE = re.compile(r"\s*[+-]?\d+(-\d+)?\s*")
 
 
 class FaithfulPostgres(Postgres):
@@ -28,6 +34,18 @@ class FaithfulPostgres(Postgres):
         FUNCTION_PARSERS = {  # noqa: RUF012
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name not in _LOSSY_SYNTAX
         }
+
+        def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+            """`INTERVAL '1 day 03:00'` is a cast of its text: the stock parser keeps only `1 day` of it."""
+            index = self._index
+            if self._match(TokenType.INTERVAL) and self._match(TokenType.STRING):
+                text = self._prev.text
+                if self._curr is None or self._curr.text.upper() not in _INTERVAL_FIELDS:
+                    return self.expression(exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build("interval")))
+                if not _FIELD_VALUE.fullmatch(text):
+                    self.raise_error("an interval of several fields cannot be cut to one")
+            self._retreat(index)
+            return super()._parse_interval(require_interval, parse_function_unit)
 
 
 def to_sql(tree: exp.Expr) -> str:

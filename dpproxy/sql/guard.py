@@ -92,6 +92,15 @@ def _hazard(token: Token, text: str) -> None:
             position=token.start + 1,
             hint="Use the function instead: sqrt(x), cbrt(x), abs(x).",
         )
+    after = text[token.end + 1 : token.end + 2]
+    adjoined = token.token_type == TokenType.NUMBER and (after.isalnum() or after == "_")
+    if adjoined or source[:2].lower() in ("0x", "0b", "0o"):
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "a number in this notation is not supported over private tables",
+            position=token.start + 1,
+            hint="Write it in decimal digits, without separators.",
+        )
     if source.lower() == "u" and text[token.end + 1 : token.end + 2] == "&" and text[token.end + 2 : token.end + 3] in "\"'":
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
