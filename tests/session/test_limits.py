@@ -50,7 +50,7 @@ def test_idle_sessions_end(state: str, limit: str, code: str) -> None:
 
 def test_statements_are_cancelled_once_then_ended() -> None:
     session, watch = watched(State.STATEMENT, statement=10.0)
-    for now in range(0, int(10 + CANCEL_GRACE)):
+    for now in range(int(10 + CANCEL_GRACE)):
         watch.look([session], float(now))
     assert session.done == ["statement timeout"]
     watch.look([session], 10.0 + CANCEL_GRACE)

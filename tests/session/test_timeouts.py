@@ -51,12 +51,11 @@ async def test_slow_loris(hurried: Stage) -> None:
     """A byte now and then does not prolong the time for the login."""
     wire = await Wire.open(hurried.port)
     began = time.monotonic()
-    with pytest.raises((ConnectionError, EOFError)):
-        for byte in front.startup("ada", "shop", {}) * 10:
-            wire.send(bytes([byte]))
-            await asyncio.sleep(0.02)
-            if wire.reader.at_eof():
-                raise EOFError
+    for byte in front.startup("ada", "shop", {}) * 10:
+        wire.send(bytes([byte]))
+        await asyncio.sleep(0.02)
+        if wire.reader.at_eof() or wire.reader.exception():
+            break
     assert time.monotonic() - began < 2
 
 
