@@ -1,72 +1,237 @@
 """A plan told to an analyst: what is measured, bounded, charged, and how far off the answer may be.
 
-Knows: the plan. Must not know: data; every line is known before any is touched.
+Knows: the plan, what its columns are for. Must not know: data; every word is known before any is touched. `account` says it
+once, as plain values; `as_text` (a tree, like PostgreSQL's) and `as_json` only spell it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from dpproxy.plan import calibration
+from dpproxy.plan.accuracy import half_width
 from dpproxy.plan.loss import Loss
+from dpproxy.plan.measure import Compiled
 from dpproxy.plan.model import Basis, Measurement, Selection
+from dpproxy.plan.nominal import Output
+from dpproxy.plan.rigorous import ln_bounds
 from dpproxy.plan.scope import Context
 from dpproxy.policy.model import ATTO, MICRO
 
+Account = dict[str, Any]
+"""What JSON can hold: texts, numbers, lists, and more of the same by name."""
 
-def explain_lines(measurements: Sequence[Measurement], loss: Loss, context: Context, outer: str) -> tuple[str, ...]:
-    """The rows of EXPLAIN."""
-    confidence = context.settings.confidence
-    lines = [f"Differentially Private Answer  (charge epsilon={amount(loss.epsilon)}{_delta(loss)})"]
-    lines.append(f"  Privacy unit: {context.policy.unit_name}; role: {context.role.name}")
-    if not measurements:
-        lines.append("  No measurement: nothing private is read")
-    for i, measurement in enumerate(measurements, 1):
-        lines += [f"  {line}" for line in _measurement(i, measurement, confidence)]
-    lines.append(f"  Post-processing (free): {outer}")
-    return tuple(lines)
+MECHANISMS = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What one measurement is told from."""
+
+    measurement: Measurement
+    outputs: tuple[Output, ...]
+    groups: int | None  # how many are declared
+    confidence: Fraction
+    unit: str
+
+
+def account(
+    measurements: Sequence[Measurement], compiled: Sequence[Compiled], loss: Loss, context: Context, outer: str
+) -> Account:
+    """Everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of."""
+    confidence = Fraction(context.settings.confidence)
+    told = [
+        _Told(m, c.outputs, c.shape.dense.size if c.shape.dense else None, confidence, context.policy.unit_name)
+        for m, c in zip(measurements, compiled, strict=True)
+    ]
+    return {
+        "Charge": _charge(loss) | {"Maximum Epsilon": _micro(context.role.query.max_epsilon)},
+        "Privacy Unit": context.policy.unit_name,
+        "Role": context.role.name,
+        "Confidence": float(confidence),
+        "Measurements": [_measurement(t) for t in told],
+        "Post-Processing": outer,
+    }
 
 
 def amount(micro: int) -> str:
     return f"{Decimal(micro) / MICRO:f}".rstrip("0").rstrip(".") if micro % MICRO else str(micro // MICRO)
 
 
-def _delta(loss: Loss) -> str:
-    return f", delta={float(Fraction(loss.delta, ATTO)):.3g}" if loss.delta else ""
+def _micro(amount: int) -> float:
+    return amount / MICRO
 
 
-def _measurement(number: int, m: Measurement, confidence: Decimal) -> list[str]:
-    keys = ", ".join(k.label for k in m.keys)
-    head = f"-> Measurement {number}" + (f" by {keys}" if keys else "")
-    lines = [f"{head}  (epsilon={amount(m.loss.epsilon)}{_delta(m.loss)})"]
-    lines += [f"     Bound: {note}" for note in m.notes]
-    if m.keys and m.dense:
-        lines.append("     Groups: all declared ones, empty ones too")
-    if m.threshold is not None:
-        lines.append(
-            f"     Groups: those whose noisy number of units reaches {m.threshold.tau} "
-            f"(delta={float(Fraction(m.threshold.delta, ATTO)):.3g}, at least {m.threshold.min_units} units)"
-        )
-    lines += [f"     {_basis(b, m.l0, confidence)}" for b in m.bases]
-    lines += [f"     {_selection(s, m.l0)}" for s in m.selections]
-    return lines
+def _charge(loss: Loss) -> Account:
+    found: Account = {"Epsilon": _micro(loss.epsilon)}
+    return found | ({"Delta": float(Fraction(loss.delta, ATTO))} if loss.delta else {})
 
 
-def _selection(selection: Selection, l0: int) -> str:
-    what = "on rank" if selection.kind == "quantile" else "on counts"
+def _measurement(told: _Told) -> Account:
+    m = told.measurement
+    found: Account = {"Keys": [k.label for k in m.keys], "Charge": _charge(m.loss), "Bounds": list(m.notes)}
+    if m.keys:
+        found["Groups"] = _groups(told)
+    found["Outputs"] = [_output(o, told) for o in told.outputs]
+    found["Noise"] = [_basis(b, told) for b in m.bases]
+    found["Selections"] = [_selection(s, told) for s in m.selections]
+    return found
+
+
+def _groups(told: _Told) -> Account:
+    m = told.measurement
+    if m.threshold is None:
+        return {"Declared": told.groups} if told.groups is not None else {"Declared": "by a public table"}
+    return {
+        "Threshold": m.threshold.tau,
+        "Delta": float(Fraction(m.threshold.delta, ATTO)),
+        "Minimum Units": m.threshold.min_units,
+    }
+
+
+def _output(output: Output, told: _Told) -> Account:
+    """An aggregate: its interval as far as it is known beforehand, and where its noise comes from."""
+    found: Account = {"Aggregate": output.label}
+    bases = [told.measurement.bases[i] for i in output.bases]
+    if output.kind == "linear":
+        found["Within"] = _half(bases[0], told.confidence)
+    elif output.kind == "mean":
+        found["Within Times Rows"] = _mean_half(bases, told)
+    elif output.selection is not None:
+        found["Within Ranks"] = _ranks(told.measurement.selections[output.selection], told.confidence)
+        found["Selection"] = output.selection + 1
+        return found
+    return found | {"Noise": [i + 1 for i in output.bases]}
+
+
+def _half(basis: Basis, confidence: Fraction) -> float:
+    return float(half_width(basis, confidence) * basis.grid)
+
+
+def _mean_half(bases: Sequence[Basis], told: _Told) -> float:
+    """How far a mean of n rows may be off, times n: the sum's share and the count's, each at half of the failure."""
+    each = 1 - (1 - told.confidence) / 2
+    count, total = bases
+    half = Fraction(total.linf, max(count.linf, 1))  # the most a mean can be off its centre
+    return float((half_width(total, each) + half * half_width(count, each)) * total.grid)
+
+
+def _ranks(selection: Selection, confidence: Fraction) -> int:
+    """The exponential mechanism misses its best score by more than (ln size + ln 1/(1 - c)) / eta with probability 1 - c
+    at most (McSherry & Talwar 2007, theorem 6); eta is at least epsilon / (2 sensitivity) a rank. MIN and MAX aim some
+    ranks inside. Of a mode: by how many its count may be below the highest."""
+    epsilon = Fraction(selection.epsilon // max(len(selection.fractions), 1), MICRO)
+    misses = ln_bounds(Fraction(selection.size))[1] + ln_bounds(1 / (1 - confidence))[1]
+    per_rank = 2 if selection.kind == "quantile" else 1
+    missed = -(-misses * per_rank * selection.sensitivity // epsilon)
+    extreme = any(f in (0, 1) for f in selection.fractions)
+    return missed + (calibration.extreme_rank(selection.size, selection.sensitivity, epsilon) if extreme else 0)
+
+
+def _basis(basis: Basis, told: _Told) -> Account:
+    return {
+        "Column": basis.label,
+        "Mechanism": MECHANISMS[basis.mechanism],
+        "Scale": float(basis.scale * basis.grid),
+        "Within": _half(basis, told.confidence),
+        "Epsilon": _micro(basis.loss.epsilon),
+        "Sensitivity": float(basis.linf * basis.grid),
+        "Groups Per Unit": told.measurement.l0,
+    }
+
+
+def _selection(selection: Selection, told: _Told) -> Account:
+    return {
+        "Column": selection.label,
+        "Mechanism": "exponential on rank" if selection.kind == "quantile" else "exponential on counts",
+        "Values": selection.size,
+        "Epsilon": _micro(selection.loss.epsilon),
+        "Sensitivity": selection.sensitivity,
+        "Groups Per Unit": told.measurement.l0,
+    }
+
+
+# --- spelling
+
+
+def as_json(told: Account) -> tuple[str, ...]:
+    """One row, as PostgreSQL's EXPLAIN (FORMAT JSON) has it."""
+    return (json.dumps([{"Privacy Plan": told}], indent=2, ensure_ascii=False),)
+
+
+def as_text(told: Account) -> tuple[str, ...]:
+    """The rows of EXPLAIN."""
+    most = _number(told["Charge"]["Maximum Epsilon"])
+    lines = [f"Differentially Private Answer  (charge {_price(told['Charge'])}; a query may cost up to {most})"]
+    percent = _number(told["Confidence"] * 100)
+    lines.append(f"  Privacy unit: {told['Privacy Unit']}; role: {told['Role']}; intervals hold with {percent} % (noise alone)")
+    if not told["Measurements"]:
+        lines.append("  No measurement: nothing private is read")
+    for number, measurement in enumerate(told["Measurements"], 1):
+        lines += [f"  {line}" for line in _measurement_lines(number, measurement, told["Privacy Unit"])]
+    lines.append(f"  Post-processing (free): {told['Post-Processing']}")
+    return tuple(lines)
+
+
+def _measurement_lines(number: int, told: Account, unit: str) -> Iterator[str]:
+    keys = f" by {', '.join(told['Keys'])}" if told["Keys"] else ""
+    yield f"-> Measurement {number}{keys}  ({_price(told['Charge'])})"
+    yield from (f"     Bound: {note}" for note in told["Bounds"])
+    if "Groups" in told:
+        yield f"     Groups: {_groups_text(told['Groups'], unit)}"
+    for output in told["Outputs"]:
+        yield f"     -> {output['Aggregate']}  {_error_text(output)}"
+    for i, basis in enumerate(told["Noise"], 1):
+        yield f"     Noise {i}: {_noise_text(basis)}"
+    for i, selection in enumerate(told["Selections"], 1):
+        yield f"     Selection {i}: {_selection_text(selection)}"
+
+
+def _price(charge: Account) -> str:
+    delta = f", delta={charge['Delta']:.3g}" if "Delta" in charge else ""
+    return f"epsilon={_number(charge['Epsilon'])}{delta}"
+
+
+def _number(value: float) -> str:
+    """Micro-epsilon and percentages to their last digit, others to six digits."""
+    text = f"{value:.6f}".rstrip("0").rstrip(".")
+    return text if abs(value) < 10**6 and text not in ("0", "-0") else f"{value:.6g}"
+
+
+def _groups_text(groups: Account, unit: str) -> str:
+    if "Declared" in groups:
+        known = f" {groups['Declared']}" if isinstance(groups["Declared"], int) else ""
+        return f"all{known} declared ones, empty ones too"
+    least = f", none of fewer than {groups['Minimum Units']}" if groups["Minimum Units"] > 1 else ""
+    return f"those whose noisy number of {unit}s reaches {groups['Threshold']} (delta={groups['Delta']:.3g}{least})"
+
+
+def _error_text(output: Account) -> str:
+    if "Within" in output:
+        told = f"within +-{output['Within']:.6g}"
+    elif "Within Times Rows" in output:
+        told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
+    elif "Within Ranks" in output:
+        return f"within {output['Within Ranks']} ranks  (selection {output['Selection']})"
+    else:
+        told = "error by dpproxy.low() and dpproxy.high()"
+    return f"{told}  (noise {', '.join(map(str, output['Noise']))})"
+
+
+def _noise_text(basis: Account) -> str:
     return (
-        f"{selection.label}: exponential mechanism {what} over {selection.size} values "
-        f"(epsilon={amount(selection.loss.epsilon)}, sensitivity {selection.sensitivity} x {l0} groups)"
+        f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g} "
+        f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} x {basis['Groups Per Unit']} groups)"
     )
 
 
-def _basis(basis: Basis, l0: int, confidence: Decimal) -> str:
-    half = calibration.interval(basis.mechanism, basis.scale, Fraction(confidence)) * basis.grid
-    percent = f"{confidence * 100:f}".rstrip("0").rstrip(".")
-    scale = float(basis.scale * basis.grid)
+def _selection_text(selection: Account) -> str:
     return (
-        f"{basis.label}: discrete {basis.mechanism} noise, scale {scale:.6g}, {percent} % within +-{float(half):.6g} "
-        f"(epsilon={amount(basis.loss.epsilon)}, sensitivity {float(basis.linf * basis.grid):.6g} x {l0} groups)"
+        f"{selection['Column']}: {selection['Mechanism']}, of {selection['Values']} values "
+        f"(epsilon={_number(selection['Epsilon'])}, {selection['Sensitivity']} rows x {selection['Groups Per Unit']} groups)"
     )

@@ -15,7 +15,8 @@ import sqlglot
 from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, Refusal
-from dpproxy.plan.aggregates import Counted, companions, output
+from dpproxy.plan.accuracy import Teller, asked
+from dpproxy.plan.aggregates import Counted, Measured, companions, output
 from dpproxy.plan.aggregates import measured as measured_aggregate
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
@@ -26,6 +27,7 @@ from dpproxy.plan.hooks import QueryHooks, bind_aggregate
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.names import output_name
 from dpproxy.plan.nominal import Output
+from dpproxy.plan.padding import ignores_padding
 from dpproxy.plan.query import Analyser, RowsResult, is_aggregate
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.scope import Env, Scope
@@ -65,6 +67,7 @@ class MeasuredSelect:
         self.shared: frozenset[Counted] = frozenset()
         self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
+        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite)
 
     # --- rewriting
 
@@ -162,6 +165,8 @@ class MeasuredSelect:
             return self._window(node)
         if is_aggregate(node):
             return self._aggregate(node)
+        if asked(node):
+            return parse_expression(self.teller.text(node))
         found = self._matched_key(node)
         if found is not None:
             return found
@@ -249,6 +254,14 @@ class MeasuredSelect:
         name = _function_name(node)
         if name == "grouping":
             return self._grouping(node)
+        result, bases = self._measured(node)
+        columns = [f"{self.alias}.b{i}" for i in bases]
+        if result.selection is not None:
+            columns = [f"{self.alias}.{name}" for name in self._selection(result.selection)]
+        return parse_expression(f"({result.formula.format(*columns)})")
+
+    def _measured(self, node: exp.Expr) -> tuple[Measured, tuple[int, ...]]:
+        """An aggregate's formula and its columns, which are measured from now on. Raises Refusal."""
         agg = bind_aggregate(self.binder, node, self.scope, per_unit=False)
         self._check_padded(agg, node)
         ids = unit_ids(self.rows)
@@ -270,15 +283,14 @@ class MeasuredSelect:
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
             ) from refusal
         label, bases = to_sql(node), tuple(self._basis(spec) for spec in result.bases)
-        columns = [f"{self.alias}.b{i}" for i in bases]
         selection = None
         if result.selection is not None:
-            columns += [f"{self.alias}.{name}" for name in self._selection(result.selection)]
+            self._selection(result.selection)
             selection = self.selections.index(result.selection)
         found = output(result, label, bases, selection, agg.where is not None)
         if found not in self.outputs:
             self.outputs.append(found)
-        return parse_expression(f"({result.formula.format(*columns)})")
+        return result, bases
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(a, b): a bit for each argument, the last the lowest, set when the row's set leaves it out."""
@@ -290,12 +302,12 @@ class MeasuredSelect:
         return parse_expression(f"CAST({' + '.join(terms)} AS int4)")
 
     def _check_padded(self, agg: Agg, node: exp.Expr) -> None:
-        if self.rows.padded and agg.name == "count" and not agg.args:
+        if self.rows.padded and not ignores_padding(agg, self.rows.kept):
             raise Refusal(
                 "0A000",
-                "count(*) would count the empty rows an outer join adds for groups without private rows",
+                f"{to_sql(node)} would count the empty rows an outer join adds for groups without private rows",
                 position(node),
-                hint="Count a column of the private table instead: count(o.order_id).",
+                hint="Aggregate a column of the private table instead: count(o.order_id).",
             )
 
     def _basis(self, spec: BasisSpec) -> int:
@@ -349,23 +361,31 @@ def _function_name(node: exp.Expr) -> str:
 
 
 def sets_source(
-    alias: str, branches: list[tuple[exp.Expr, tuple[int, ...], bool]], keys: list[str], values: list[str]
+    alias: str, branches: list[tuple[exp.Expr, tuple[int, ...], bool, list[str]]], keys: list[str], values: list[str]
 ) -> exp.Expr:
     """The grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
 
-    A branch is (its source, the keys of its set, whether the source is the finest set and must be added up).
+    A branch is (its source, the keys of its set, whether the source is the finest set and must be added up, more items).
     `g` has bit i set where key i is left out.
     """
     texts = []
-    for source, members, summed in branches:
+    for source, members, summed, more in branches:
         missing = sum(1 << i for i in range(len(keys)) if i not in members)
         items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
         items += [f"CAST(COALESCE(SUM({v}), 0) AS int8) AS {v}" if summed else v for v in values]
-        text = f"SELECT {', '.join([*items, f'{missing} AS g'])} FROM {to_sql(source)}"
+        text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM {to_sql(source)}"
         if summed and members:
             text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
         texts.append(text)
     tree = parse_expression(f"SELECT 1 FROM ({' UNION ALL '.join(texts)}) AS {alias}")
+    found = tree.args["from_"].this
+    assert isinstance(found, exp.Expr)
+    return found
+
+
+def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:
+    """A source of that alias with further columns, the same in all rows."""
+    tree = parse_expression(f"SELECT 1 FROM (SELECT *, {', '.join(more)} FROM {to_sql(source)}) AS {alias}")
     found = tree.args["from_"].this
     assert isinstance(found, exp.Expr)
     return found

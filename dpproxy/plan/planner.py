@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_TABLE, Refusal
 from dpproxy.plan import canonical
+from dpproxy.plan.accuracy import settled, settled_text, source_columns
 from dpproxy.plan.engines import engine
-from dpproxy.plan.explain import explain_lines
+from dpproxy.plan.explain import account, as_json, as_text
 from dpproxy.plan.expr import Column, Expr, Hole
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
@@ -24,7 +26,7 @@ from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, compile_measurement
 from dpproxy.plan.model import Array, Dialect, Input, Plan
-from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression, sets_source
+from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression, sets_source, with_columns
 from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.relation import Given, Rows, Values
@@ -177,13 +179,18 @@ class Planner:
         """The released arrays as a source: one measurement, or one for each grouping set, or the finest added up."""
         compiled = [self._compile(measured, rows, members) for members in measured.sets]
         if len(compiled) == 1:
-            return self._set_source(measured.alias, compiled[0], measured.sets[0])
+            source = self._set_source(measured.alias, compiled[0], measured.sets[0])
+            more = source_columns(measured.teller, self._register(compiled[0]), 1)
+            return with_columns(source, measured.alias, more) if more else source
         finest = _addable(measured, compiled)
         branches = []
         for i, members in enumerate(measured.sets):
             chosen, keys = (compiled[finest], measured.sets[finest]) if finest is not None else (compiled[i], members)
             source = self._set_source(f"{measured.alias}_{i}", chosen, keys)
-            branches.append((source, members, finest is not None and members != keys))
+            summed = finest is not None and members != keys
+            cells = _size(chosen) // _size(compiled[i]) if summed else 1
+            more = source_columns(measured.teller, self._register(chosen), cells)
+            branches.append((source, members, summed, more))
         values = [f"b{i}" for i in range(len(measured.specs))]
         values += [f"s{i}_{j}" for i, s in enumerate(measured.selections) for j in range(s.columns)]
         return sets_source(measured.alias, branches, [_wire(k.type) for _, k in measured.keys], values)
@@ -224,6 +231,11 @@ class Planner:
 
 def _wire(type_: str) -> str:
     return "timestamp" if type_ == "timestamptz" else type_
+
+
+def _size(compiled: Compiled) -> int:
+    """How many groups a measurement has when all are declared."""
+    return (compiled.shape.dense.size or 1) if compiled.shape.dense is not None else 1
 
 
 def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
@@ -298,18 +310,21 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
     result = analyser.analyse(tree, {})
     if isinstance(result, RowsResult):
         raise analyser._row_level(tree)
+    measurements = finish(planner.compiled, context)
+    confidence = Fraction(context.settings.confidence)
     if not planner.compiled and not planner.arrays:
         outer = statement.query  # it turned out to read nothing private: the facade's own business
     else:
-        outer = to_sql(result.tree)
-    measurements = finish(planner.compiled, context)
+        outer = to_sql(settled(result.tree, measurements, confidence))
+    inputs = [replace(i, sql=settled_text(i.sql, measurements, confidence)) for i in planner.inputs]
     loss = sum((m.loss for m in measurements), ZERO)
+    spelled = as_json if "JSON" in statement.options else as_text
     return Plan(
         tuple(measurements),
         outer,
         len(context.parameters),
         tuple(planner.arrays),
-        tuple(planner.inputs),
+        tuple(inputs),
         loss,
-        explain_lines(measurements, loss, context, outer),
+        spelled(account(measurements, planner.compiled, loss, context, outer)),
     )

@@ -1,0 +1,228 @@
+"""`dpproxy.low(e)`, `dpproxy.high(e)`, `dpproxy.stderr(e)`: how far off a released value may be, as post-processing of it.
+
+Knows: intervals of formulas (`ranges`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or arithmetic
+of aggregates, keys and constants. With k bases in it, each basis is held within its interval at 1 - (1 - c) / k, so
+that all are with probability c (union bound), and interval arithmetic encloses the result: coverage is at least c.
+`stderr` is the spread to first order, by differences of one standard deviation to both sides of each basis.
+
+What is enclosed is the *bounded* true value, over the noise alone: not what the row and group bounds have cut, and
+for groups that passed a threshold not that they are there because their noise was not very negative.
+
+Scales are known only when the whole statement is (`finish`). Until then half-widths are columns `h{basis}_{k}` and
+deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `settled` resolves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from statistics import NormalDist
+
+import sqlglot
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan import calibration, ranges
+from dpproxy.plan.aggregates import Measured
+from dpproxy.plan.model import Basis, Measurement
+from dpproxy.plan.ranges import Range
+from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
+from dpproxy.sql.statements import VIRTUAL_SCHEMA
+from dpproxy.sql.types import NUMBERS, type_name
+
+NAMES = ("low", "high", "stderr")
+HALF, DEVIATION = "dpproxy_half", "dpproxy_deviation"
+"""Names no client can call: the facade has no such functions, and it has parsed the client's text."""
+
+_RISING = {"round", "floor", "ceil", "ceiling", "trunc"}
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Range, Range], Range]] = {
+    exp.Add: ranges.plus, exp.Sub: ranges.minus, exp.Mul: ranges.times, exp.Div: ranges.divided,
+}  # fmt: skip
+
+
+def asked(node: exp.Expr) -> str | None:
+    """Which of `NAMES` a node calls in schema dpproxy; None for any other node."""
+    if not isinstance(node, exp.Dot) or ident(node.this) != VIRTUAL_SCHEMA or not isinstance(node.expression, exp.Anonymous):
+        return None
+    name = str(node.expression.this).lower()
+    return name if name in NAMES else None
+
+
+def misplaced(node: exp.Expr) -> Refusal:
+    name = asked(node)
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"dpproxy.{name}() must stand around an aggregate of private rows",
+        position(node),
+        hint=f"Write it where the aggregate is: SELECT count(*), dpproxy.{name}(count(*)) FROM ...",
+    )
+
+
+def refuse_misplaced(select: exp.Expr) -> None:
+    """A SELECT over released rows knows their values only, not how they were drawn. Raises Refusal."""
+    for node in select.walk(prune=lambda n: n is not select and isinstance(n, exp.Select | exp.SetOperation)):
+        if asked(node):
+            raise misplaced(node)
+
+
+@dataclass
+class Teller:
+    """Rewrites the calls in one measured SELECT. `aggregate` gives an aggregate's formula and its bases; `plain` rewrites
+    what holds none. `halves` and `deviations`: the columns the source must have."""
+
+    alias: str
+    aggregate: Callable[[exp.Expr], tuple[Measured, tuple[int, ...]]]
+    is_aggregate: Callable[[exp.Expr], bool]
+    plain: Callable[[exp.Expr], exp.Expr]
+    halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
+    deviations: set[int] = field(default_factory=set)
+
+    @property
+    def columns(self) -> bool:
+        return bool(self.halves or self.deviations)
+
+    def text(self, node: exp.Expr) -> str:
+        """SQL for a call that `asked` knows. Raises Refusal."""
+        name, arguments = asked(node), node.expression.expressions
+        if len(arguments) != 1 or not any(self.is_aggregate(n) for n in arguments[0].walk()):
+            raise misplaced(node)
+        used: list[int] = []
+        found, type_ = self._range(arguments[0], used, node)
+        bases = tuple(dict.fromkeys(used))
+        if name == "stderr":
+            return self._deviation(found.free, bases)
+        self.halves |= {(i, len(bases)) for i in bases}
+        fields = {f"v{i}": self._column(i) for i in bases}
+        fields |= {f"h{i}": f"{self.alias}.h{i}_{len(bases)}" for i in bases}
+        text = (found.low if name == "low" else found.high).format_map(fields)
+        return f"CAST({text} AS {type_})" if type_ else f"({text})"
+
+    def _column(self, basis: int) -> str:
+        return f"{self.alias}.b{basis}"
+
+    def _deviation(self, free: str, bases: tuple[int, ...]) -> str:
+        """To first order: the root of the sum of squared half differences."""
+        self.deviations |= set(bases)
+        terms = []
+        for i in bases:
+            fields = {f"v{j}": self._column(j) for j in bases}
+            up, down = (
+                free.format_map(fields | {f"v{i}": f"({self._column(i)} {sign} {self.alias}.d{i})"}) for sign in ("+", "-")
+            )
+            terms.append(f"power((({up}) - ({down}))::float8 / 2, 2)")
+        return f"sqrt({' + '.join(terms)})"
+
+    def _range(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+        """The interval of an expression, with fields `{v3}`, `{h3}` for basis 3, and its type if it is an aggregate's."""
+        if isinstance(node, exp.Paren):
+            return self._range(node.this, used, call)
+        if self.is_aggregate(node):
+            return self._measured(node, used, call)
+        if not any(self.is_aggregate(n) for n in node.walk()):
+            return ranges.constant(_escaped(f"({to_sql(self.plain(node))})")), ""
+        operation = _ARITHMETIC.get(type(node))
+        if operation is not None:
+            return operation(self._range(node.this, used, call)[0], self._range(node.expression, used, call)[0]), ""
+        if isinstance(node, exp.Neg):
+            return ranges.negated(self._range(node.this, used, call)[0]), ""
+        return self._monotone(node, used, call)
+
+    def _monotone(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+        """Casts to numbers, rounding, NULLIF(x, 0) (a divisor's guard: dividing guards itself)."""
+        if isinstance(node, exp.Cast) and type_name(node.to) in NUMBERS:
+            target = to_sql(node.to)
+            return ranges.rising(self._range(node.this, used, call)[0], lambda x: f"CAST({x} AS {target})"), ""
+        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+        arguments = node.expressions
+        rest = arguments[1:] if name else []
+        if name in _RISING and all(isinstance(a, exp.Literal) for a in rest):
+            more = "".join(f", {to_sql(a)}" for a in rest)
+            return ranges.rising(self._range(arguments[0], used, call)[0], lambda x: f"{name}({x}{more})"), ""
+        if name == "nullif" and [to_sql(a) for a in rest] == ["0"]:
+            return self._range(arguments[0], used, call)[0], ""
+        if isinstance(node, exp.Nullif) and to_sql(node.expression) == "0":
+            return self._range(node.this, used, call)[0], ""
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"dpproxy.{asked(call)}() is not available for this expression",
+            position(call),
+            hint="Put it around an aggregate, or around sums, differences, products and quotients of aggregates.",
+        )
+
+    def _measured(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+        found, bases = self.aggregate(node)
+        if found.range is None:
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED,
+                f"dpproxy.{asked(call)}() is not available for {to_sql(node).split('(')[0].lower()}(): "
+                "how far off it is depends on how dense the data are there",
+                position(call),
+                hint="Ask for two percentiles around it instead: percentile_cont(ARRAY[0.45, 0.5, 0.55]) ...",
+            )
+        used += bases
+        values = [f"{{v{i}}}" for i in bases]
+        halves = {f"h{i}": f"{{h{basis}}}" for i, basis in enumerate(bases)}
+        r = found.range
+        texts = (text.format(*values, **halves) for text in (r.value, r.low, r.high, r.free))
+        value, low, high, free = texts
+        return Range(value, low, high, free, r.partial), found.type
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+# --- the columns of the released source
+
+
+def source_columns(teller: Teller, measurement: int, cells: int) -> list[str]:
+    """Select items `call AS column`; a row of the source is the sum of `cells` released cells."""
+    halves = [f"{HALF}({measurement}, {i}, {k}, {cells}) AS h{i}_{k}" for i, k in sorted(teller.halves)]
+    return halves + [f"{DEVIATION}({measurement}, {i}, {cells}) AS d{i}" for i in sorted(teller.deviations)]
+
+
+def settled(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
+    """The tree with every call of `HALF` and `DEVIATION` replaced by its number."""
+
+    def number(node: exp.Expr) -> exp.Expr:
+        name = str(node.this) if isinstance(node, exp.Anonymous) else ""
+        if name not in (HALF, DEVIATION):
+            return node
+        measurement, basis, *rest = (int(a.this) for a in node.expressions)
+        known = measurements[measurement].bases[basis]
+        if name == DEVIATION:
+            return exp.Literal.number(repr(deviation(known, rest[0])))
+        return exp.Literal.number(half_width(known, 1 - (1 - confidence) / rest[0], rest[1]))
+
+    return tree.transform(number, copy=False)
+
+
+def settled_text(sql: str, measurements: Sequence[Measurement], confidence: Fraction) -> str:
+    """The same for SQL of ours as text."""
+    if HALF not in sql and DEVIATION not in sql:
+        return sql
+    return to_sql(settled(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))
+
+
+def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
+    """In grid units. For one cell certified (`calibration.interval`); for a sum of several by Cornish & Fisher's
+    expansion to the fourth cumulant (Laplace noise: excess kurtosis 3 / cells), rounded up."""
+    if cells == 1:
+        return calibration.interval(basis.mechanism, basis.scale, confidence)
+    z = NormalDist().inv_cdf((1 + float(confidence)) / 2)
+    if basis.mechanism == "laplace":
+        z += (z**3 - 3 * z) / 24 * 3 / cells
+    return math.ceil(z * deviation(basis, cells))
+
+
+def deviation(basis: Basis, cells: int = 1) -> float:
+    """The standard deviation of the noise, in grid units: of discrete Laplace noise sqrt(2 q) / (1 - q) with q =
+    exp(-1/scale); of discrete Gaussian noise at most sigma."""
+    scale = float(basis.scale)
+    if basis.mechanism == "gaussian":
+        one = scale
+    else:
+        one = math.sqrt(2) * math.exp(-0.5 / scale) / -math.expm1(-1 / scale)
+    return one * math.sqrt(cells)
