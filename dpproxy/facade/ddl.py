@@ -63,6 +63,22 @@ CREATE FUNCTION dpproxy.text_form(anyelement) RETURNS text LANGUAGE sql STABLE
 """A value's text form whatever the session has set: the proxy reads parameters with it."""
 
 
+ACCURACY = """
+CREATE FUNCTION dpproxy.low(anyelement) RETURNS anyelement LANGUAGE plpgsql VOLATILE AS $body$ BEGIN
+  RAISE 'dpproxy.low() must stand around an aggregate of private rows' USING ERRCODE = '0A000'; END $body$;
+CREATE FUNCTION dpproxy.high(anyelement) RETURNS anyelement LANGUAGE plpgsql VOLATILE AS $body$ BEGIN
+  RAISE 'dpproxy.high() must stand around an aggregate of private rows' USING ERRCODE = '0A000'; END $body$;
+CREATE FUNCTION dpproxy.stderr(anyelement) RETURNS float8 LANGUAGE plpgsql VOLATILE AS $body$ BEGIN
+  RAISE 'dpproxy.stderr() must stand around an aggregate of private rows' USING ERRCODE = '0A000'; END $body$;
+COMMENT ON FUNCTION dpproxy.low(anyelement) IS
+  'lower end of the interval of a released aggregate, at dpproxy.confidence; NULL: nothing is known on that side';
+COMMENT ON FUNCTION dpproxy.high(anyelement) IS
+  'upper end of the interval of a released aggregate, at dpproxy.confidence; NULL: nothing is known on that side';
+COMMENT ON FUNCTION dpproxy.stderr(anyelement) IS 'standard error of a released aggregate, by its noise';
+"""
+"""Names and types for clients and for Describe: the planner writes formulas over released values in their place."""
+
+
 def quoted(name: str) -> str:
     """A delimited identifier. Raises FacadeError when PostgreSQL would cut or reject it."""
     if not name or "\0" in name or len(name.encode()) > NAME_LIMIT:
@@ -141,6 +157,7 @@ def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
     for name, columns_text in VIRTUAL.items():
         yield f"CREATE TABLE dpproxy.{name} ({columns_text});"
     yield TEXT_FORM
+    yield ACCURACY
     for view, sql in policy.views.items():
         yield f"CREATE VIEW {qualified(view)} AS {sql};"
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan import calibration
 from dpproxy.plan.accuracy import half_width
 from dpproxy.plan.loss import Loss
@@ -157,6 +158,46 @@ def _selection(selection: Selection, told: _Told) -> Account:
 
 
 # --- spelling
+
+_IGNORED = {
+    "PRIVACY",
+    "VERBOSE",
+    "COSTS",
+    "SETTINGS",
+    "GENERIC_PLAN",
+    "BUFFERS",
+    "SERIALIZE",
+    "WAL",
+    "TIMING",
+    "SUMMARY",
+    "MEMORY",
+}
+"""PostgreSQL's options, and ours: what they ask for is always or never told."""
+
+_OFF = {"FALSE", "OFF", "0", "NO"}
+
+
+def spelling(options: Sequence[str]) -> Literal["text", "json"]:
+    """The format that EXPLAIN's words (upper case, commas between options) ask for. Raises Refusal."""
+    chosen: dict[str, str] = {}
+    for option in " ".join(options).replace("ANALYSE", "ANALYZE").split(","):
+        name, _, value = option.strip().partition(" ")
+        chosen[name] = value.strip()
+    chosen.pop("", None)
+    if chosen.pop("ANALYZE", "OFF") not in _OFF:
+        raise Refusal(FEATURE_NOT_SUPPORTED, "EXPLAIN over private tables does not run the query", hint="Leave out ANALYZE.")
+    name = chosen.pop("FORMAT", "TEXT")
+    if name not in ("TEXT", "JSON"):
+        raise Refusal(FEATURE_NOT_SUPPORTED, "EXPLAIN over private tables has the formats TEXT and JSON")
+    unknown = sorted(chosen.keys() - _IGNORED)
+    if unknown:
+        raise Refusal(SYNTAX_ERROR, f'unrecognized EXPLAIN option "{unknown[0].lower()}"')
+    return "json" if name == "JSON" else "text"
+
+
+def spelled(told: Account, options: Sequence[str]) -> tuple[str, ...]:
+    """The rows of EXPLAIN. Raises Refusal."""
+    return as_json(told) if spelling(options) == "json" else as_text(told)
 
 
 def as_json(told: Account) -> tuple[str, ...]:

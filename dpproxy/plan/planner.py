@@ -18,7 +18,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_TABLE, Refusal
 from dpproxy.plan import canonical
 from dpproxy.plan.accuracy import settled, settled_text, source_columns
 from dpproxy.plan.engines import engine
-from dpproxy.plan.explain import account, as_json, as_text
+from dpproxy.plan.explain import account, spelled
 from dpproxy.plan.expr import Column, Expr, Hole
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
@@ -318,7 +318,6 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
         outer = to_sql(settled(result.tree, measurements, confidence))
     inputs = [replace(i, sql=settled_text(i.sql, measurements, confidence)) for i in planner.inputs]
     loss = sum((m.loss for m in measurements), ZERO)
-    spelled = as_json if "JSON" in statement.options else as_text
     return Plan(
         tuple(measurements),
         outer,
@@ -326,5 +325,5 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
         tuple(planner.arrays),
         tuple(inputs),
         loss,
-        spelled(account(measurements, planner.compiled, loss, context, outer)),
+        spelled(account(measurements, planner.compiled, loss, context, outer), statement.options),
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.explain import spelling
 from dpproxy.plan.model import Plan
 from dpproxy.session.answer import Literals, StatementFailed, internal
 from dpproxy.session.dataset import Asker, Dataset
@@ -87,11 +88,11 @@ def inner_text(statement: Statement) -> str:
 
 async def fit(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal_name: str) -> Private:
     """Plan, and parse the outer query under `internal_name` with the original's columns. Raises Refusal."""
-    check_explain(statement)
+    told = explained(statement)
     plan = planned(dataset, asker, statement, look)
     check_withheld(plan, dataset)
     arrays = len(look.oids) + 1
-    outer = f'SELECT pg_catalog.unnest(${arrays}::text[]) AS "QUERY PLAN"' if statement.kind == "explain" else plan.outer
+    outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer
     private = Private(statement, look, plan, internal_name, outer)
     try:
         fields = await _parse_outer(talk, private, outer)
@@ -119,16 +120,14 @@ def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) ->
         raise internal(error) from error
 
 
-def check_explain(statement: Statement) -> None:
-    """Only what can be told from a plan. Raises Refusal."""
-    options = set(statement.options)
-    if statement.kind == "explain" and options & {"ANALYZE", "ANALYSE", "FORMAT"} and "TEXT" not in options:
-        raise Refusal(
-            FEATURE_NOT_SUPPORTED,
-            "EXPLAIN over private tables shows the plan as text, and does not run it",
-            position=statement.offset + 1,
-            hint="Write EXPLAIN SELECT ... without ANALYZE and FORMAT.",
-        )
+def explained(statement: Statement) -> str | None:
+    """The type of EXPLAIN's column, as PostgreSQL has it; None for another statement. Raises Refusal."""
+    if statement.kind != "explain":
+        return None
+    try:
+        return spelling(statement.options)
+    except Refusal as r:
+        raise Refusal(r.sqlstate, r.message, statement.offset + 1, r.detail, r.hint) from None
 
 
 def check_withheld(plan: Plan, dataset: Dataset) -> None:
