@@ -31,6 +31,8 @@ from dpproxy.plan.expr import (
 from dpproxy.plan.model import Dialect, Param, Template
 from dpproxy.plan.relation import Relation
 
+LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
+
 Names = Mapping[int, str]  # column id -> SQL text in scope
 Subquery = Callable[[Relation, tuple[Expr, ...], Names], str]
 
@@ -166,7 +168,11 @@ class Engine(ABC):
 
     @abstractmethod
     def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
-        """(expr - center) / grid, rounded, clamped to [lo, hi] as a 64-bit integer; NULL for NULL and NaN."""
+        """(expr - center) / grid, rounded, clamped to [lo, hi], an integer of at most 64 bits; NULL for NULL and NaN."""
+
+    def addend(self, expr: Expr, lo: int, hi: int, grid: Fraction, names: Names) -> tuple[str, int]:
+        """As `fixed` about 0, in whatever type sums exactly at least cost, and the grid units in one unit of that sum."""
+        return self.fixed(expr, lo, hi, grid, Fraction(0), names), 1
 
     @abstractmethod
     def pick_hash(self, columns: list[str]) -> str:
@@ -175,6 +181,19 @@ class Engine(ABC):
     @abstractmethod
     def wide_sum(self, text: str) -> str:
         """SUM of 64-bit integers that can't overflow, saturated to +-2**62 and 0 when empty, as a 64-bit integer."""
+
+    def total(self, column: str, shift: int, factor: int = 1) -> str:
+        """SUM of (column * factor - shift), exact and wide enough never to overflow; NULL when empty."""
+        units = f"sum({column})" if factor == 1 else f"sum({column}) * {factor}"
+        return units if shift == 0 else f"({units} - CAST(count({column}) AS numeric) * {shift})"
+
+    def saturated(self, total: str) -> str:
+        """A wide integer held within +-2**62, 0 for NULL, as a 64-bit integer."""
+        return f"CAST(least(greatest(coalesce({total}, 0), {-LIMIT}), {LIMIT}) AS BIGINT)"
+
+    def clamped(self, number: str, lo: int, hi: int) -> str:
+        """A wide integer held within [lo, hi], at least as wide as a bound of 64 bits needs; 0 for NULL (lo <= 0 <= hi)."""
+        return f"CAST(least(greatest(coalesce({number}, 0), {lo}), {hi}) AS BIGINT)"
 
     def quotient(self, text: str, by: str) -> str:
         """The whole part of a wide integer divided by a positive one."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines.base import Engine, Names, quote
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
 from dpproxy.plan.facts import facts
@@ -20,7 +21,8 @@ from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 INT64 = 2**63 - 1
 INT128 = 2**126  # below HUGEINT's 2**127 - 1, so that a sum of two still fits
-LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
+INT32 = 2**31 - 1
+DECIMALS = 9  # places of a DECIMAL summed as it is: 2**32 grid units of each of 2**63 rows, times 10**9, fit 38 digits
 
 _TYPES = {
     "int2": "BIGINT", "int4": "BIGINT", "int8": "BIGINT", "numeric": "DOUBLE", "float4": "DOUBLE", "float8": "DOUBLE",
@@ -314,30 +316,54 @@ class DuckDB(Engine):
         return "BIGINT" if arg.type in INTEGERS and representation(arg) == "BIGINT" else "DOUBLE"
 
     def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
-        shifted = center / grid
-        if expr.type in INTEGERS and grid == 1 and shifted.denominator == 1 and representation(expr) == "BIGINT":
-            # clamp first: then nothing can overflow, and whole columns need no rounding
+        """The test of the usual case comes first: least and greatest cost several times as much.
+
+        A DOUBLE within the float bounds is rounded to within the whole ones: each side errs by less than 2**32 * 2**-50.
+        """
+        shift = center / grid
+        low, high = lo + int(shift), hi + int(shift)
+        if shift.denominator != 1 or max(abs(low), abs(high)) > 2**32:
+            raise ValueError("a centre off the grid, or more steps than are known to round well")
+        if expr.type in INTEGERS and grid == 1 and representation(expr) != "DOUBLE":
             text = self.expr(expr, names)
-            low, high = lo + int(shifted), hi + int(shifted)
-            value = f"least(greatest({text}, {low}), {high})"
-            value = value if shifted == 0 else f"({value} - {int(shifted)})"
-            return f"CASE WHEN {text} IS NOT NULL THEN CAST({value} AS BIGINT) END"
-        text = self.number(expr, names, "DOUBLE")
-        scaled = f"{text} * {1 / grid}" if (1 / grid).denominator == 1 else f"{text} / {float(grid)!r}"
-        if grid == 1:
-            scaled = text
-        if shifted:
-            scaled = f"({scaled}) - {float(shifted)!r}"
-        value = f"least(greatest(round({scaled}), {lo}), {hi})"
-        # NaN sorts above everything in DuckDB: keep it out by hand, as it is nobody's value
-        return f"CASE WHEN {text} IS NOT NULL AND NOT isnan({text}) THEN CAST({value} AS BIGINT) END"
+            value = f"CASE WHEN {text} BETWEEN {low} AND {high} THEN {text} "
+            value += f"WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high} END"
+        else:
+            text = self.number(expr, names, "DOUBLE")
+            first, last = (f"CAST('{float(x * grid)!r}' AS DOUBLE)" for x in (low, high))
+            scaled = text if grid == 1 else _scaled(text, grid)
+            type_ = "INTEGER" if max(abs(low), abs(high)) <= INT32 else "BIGINT"
+            # NaN sorts above everything in DuckDB: keep it out by hand, as it is nobody's value
+            value = f"CASE WHEN {text} BETWEEN {first} AND {last} THEN CAST({scaled} AS {type_}) WHEN isnan({text}) THEN NULL "
+            value += f"WHEN {text} < {first} THEN {low} WHEN {text} > {last} THEN {high} END"
+        return value if shift == 0 else f"(CAST({value} AS BIGINT) - {int(shift)})"
+
+    def addend(self, expr: Expr, lo: int, hi: int, grid: Fraction, names: Names) -> tuple[str, int]:
+        """DECIMALs are summed as such: as DOUBLE they cost twice as much. What does not fit DECIMAL(18) is out of bounds."""
+        places = len(str(grid.denominator)) - 1
+        if expr.type != "numeric" or grid != Fraction(1, 10**places) or places > DECIMALS:
+            return super().addend(expr, lo, hi, grid, names)
+        text = self.expr(expr, names)
+        narrow, wide, type_ = f"TRY_CAST({text} AS DECIMAL(18, {places}))", f"CAST({text} AS DOUBLE)", f"DECIMAL(18, {places})"
+        first, last = (f"CAST('{decimal(x * grid)}' AS {type_})" for x in (lo, hi))
+        value = f"CASE WHEN {narrow} BETWEEN {first} AND {last} THEN {narrow} WHEN {text} IS NULL OR isnan({wide}) THEN NULL "
+        return f"{value}WHEN {wide} < {float((lo + hi) * grid / 2)!r} THEN {first} ELSE {last} END", 10**places
 
     def pick_hash(self, columns: list[str]) -> str:
         return f"hash({', '.join(columns)})"
 
     def wide_sum(self, text: str) -> str:
         # NULL out first: least and greatest skip NULLs, so that an empty sum would come out as -LIMIT
-        return f"CAST(least(greatest(coalesce(sum({text}), 0), {-LIMIT}), {LIMIT}) AS BIGINT)"
+        return self.saturated(f"sum({text})")
+
+    def total(self, column: str, shift: int, factor: int = 1) -> str:
+        units = f"sum({column})" if factor == 1 else f"CAST(sum({column}) * {factor} AS HUGEINT)"
+        return units if shift == 0 else f"({units} - CAST(count({column}) AS HUGEINT) * {shift})"
+
+    def clamped(self, number: str, lo: int, hi: int) -> str:
+        type_ = "INTEGER" if max(-lo, hi) <= INT32 else "BIGINT"
+        within = f"WHEN {number} BETWEEN {lo} AND {hi} THEN {number}"
+        return f"CAST(CASE {within} WHEN {number} < {lo} THEN {lo} WHEN {number} > {hi} THEN {hi} ELSE 0 END AS {type_})"
 
     def quotient(self, text: str, by: str) -> str:
         return f"({text} // {by})"
@@ -358,5 +384,7 @@ class DuckDB(Engine):
         return text
 
 
-def is_plain(expr: Expr) -> bool:
-    return isinstance(expr, Ref)
+def _scaled(text: str, grid: Fraction) -> str:
+    inverse = 1 / grid
+    sign, factor = ("*", inverse) if inverse.denominator == 1 else ("/", grid)
+    return f"{text} {sign} CAST('{float(factor)!r}' AS DOUBLE)"

@@ -1,0 +1,246 @@
+"""The generated SQL of a measurement: rows of units in, bounded integer columns by group out.
+
+Knows: PRIVACY.md section 3, relations, an engine's spelling. Must not know: policies, how bounds were chosen, noise. The
+order of bounding is fixed: rows (values clamped, on their grid) -> per unit and group -> groups per unit -> across units.
+Sums are of integers (or of DECIMALs on the grid), so that no order of addition changes them; a centre is subtracted from
+a sum, not from each value, which costs nothing and is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dpproxy.plan.engines.base import Engine
+from dpproxy.plan.expr import Column, Expr, Ref
+from dpproxy.plan.relation import Relation, Rows
+from dpproxy.plan.render import Block, Renderer
+from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape
+
+HELD = -1  # id of a held column: counters start at 0
+
+
+@dataclass
+class _Inner:
+    """Rows with the value of each expression in a column of its own, v0, v1, ...: what repeats it costs a look-up only."""
+
+    renderer: Renderer
+    block: Block
+    _texts: dict[str, str] = field(default_factory=dict)
+
+    def _name(self, expr: Expr) -> str:
+        return self._texts.setdefault(self.renderer.output(expr, self.block.names), f"v{len(self._texts)}")
+
+    def held(self, expr: Expr) -> tuple[Ref, dict[int, str]]:
+        """The expression as a reference to its column, and the column's name in scope."""
+        column = expr.column if isinstance(expr, Ref) else Column(HELD, "held", expr.type)
+        return Ref(expr.type, column), {column.id: self._name(expr)}
+
+    def where(self, condition: Expr | None, text: str) -> str:
+        """`text` in rows that satisfy the condition, NULL in others."""
+        return text if condition is None else f"CASE WHEN {self._name(condition)} THEN {text} END"
+
+    def select(self, plain: list[str], items: list[str]) -> str:
+        """`plain` (`expression AS name`) and items over held columns. To be called last."""
+        names = [text.rpartition(" AS ")[2] for text in plain]
+        held = [f"{text} AS {name}" for text, name in self._texts.items()]
+        rows = f"SELECT {', '.join([*plain, *held]) or '1 AS one'} FROM {self.block.source}{self.block.where_text}"
+        return f"SELECT {', '.join([*names, *items])} FROM ({rows}) AS v" if items else rows
+
+
+@dataclass
+class Writer:
+    """Writes the statements of one measurement."""
+
+    renderer: Renderer
+    engine: Engine
+    shape: Shape
+    specs: tuple[BasisSpec, ...]
+    types: dict[str, str] = field(default_factory=dict)  # of the keys, by name
+
+    def write(self, node: Relation, rows: Rows, keys: list[Expr], min_units: int) -> str:
+        assert rows.unit is not None
+        block = self.renderer.block(node)
+        unit = block.names[rows.unit.id]
+        key_names = [f"k{i}" for i in range(len(keys))]
+        key_items = [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
+        if self.shape.per_unit:
+            ctes, sums, source = self._bounded(block, unit, key_items, key_names)
+        else:
+            ctes, sums, source = self._direct(block, key_items)
+        group = f" GROUP BY {', '.join(key_names)}" if keys else ""
+        having = f" HAVING count(*) >= {min_units}" if min_units > 1 and keys else ""
+        body = f"SELECT {', '.join([*key_names, *sums]) or 'count(*) * 0 AS one'} FROM {source}{group}{having}"
+        if self.shape.dense is None:
+            order = f" ORDER BY {', '.join(key_names)}" if keys else ""
+            return f"{self._with(ctes)}{body}{order}"
+        return self._fill(ctes, body, key_names)
+
+    def buckets(self, node: Relation, rows: Rows, keys: list[Expr], spec: SelectionSpec) -> str:
+        """`k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and group."""
+        assert rows.unit is not None
+        block = self.renderer.block(node)
+        key_names = [f"k{i}" for i in range(len(keys))]
+        self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
+        plain = [f"{block.names[rows.unit.id]} AS u"]
+        plain += [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        inner = _Inner(self.renderer, block)
+        ctes = [f"r AS ({inner.select(plain, [f'{self._bucket(spec, inner)} AS bucket'])})"]
+        source = "r"
+        if self.shape.per_unit:
+            group = ["u", *key_names]
+            if self.shape.pick:
+                order = f"{self.engine.pick_hash(group)}, {', '.join(key_names)}"
+                ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
+                ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
+                ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
+                ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self._same('r', 'q', group)})")
+                source = "s"
+            order = f"{self.engine.pick_hash(['u', 'bucket'])}, bucket"
+            window = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS turn"
+            ranked = f"SELECT *, {window} FROM {source} WHERE bucket IS NOT NULL"
+            source = f"(SELECT * FROM ({ranked}) AS turns WHERE turn <= {self.shape.rows}) AS kept"
+        by = ", ".join([*key_names, "bucket"])
+        body = f"SELECT {by}, CAST(count(*) AS BIGINT) AS n FROM {source} WHERE bucket IS NOT NULL GROUP BY {by}"
+        return f"{self._with(ctes)}{body}"
+
+    def _bucket(self, spec: SelectionSpec, inner: _Inner) -> str:
+        value, names = inner.held(spec.value)
+        text = names[value.column.id]
+        if spec.values:
+            arms = " ".join(f"WHEN {text} = {self.engine.literal(value.type, v)} THEN {i}" for i, v in enumerate(spec.values))
+            text = f"CAST(CASE {arms} END AS BIGINT)"
+        else:
+            text = self.engine.fixed(value, spec.lo, spec.hi, spec.grid, Fraction(0), names)
+            text = f"CAST({text} AS BIGINT) - ({spec.lo})"
+        return inner.where(spec.where, text)
+
+    def _same(self, a: str, b: str, names: Sequence[str]) -> str:
+        """The same unit and keys in two relations; the unit is never NULL."""
+        pairs = ((n, f"{a}.{n}", f"{b}.{n}") for n in names)
+        return " AND ".join(f"{x} = {y}" if n == "u" else self.engine.same(x, y, self.types[n]) for n, x, y in pairs)
+
+    def _with(self, ctes: list[str]) -> str:
+        return f"WITH {', '.join(ctes)} " if ctes else ""
+
+    def _row_value(self, spec: BasisSpec, inner: _Inner) -> tuple[str, int]:
+        """What a row adds, NULL for nothing, and the grid units in one unit of it. Centres are subtracted from sums."""
+        if spec.value is None:
+            return inner.where(spec.where, "1"), 1
+        value, names = inner.held(spec.value)
+        text, factor = names[value.column.id], 1
+        if spec.kind == "sum":
+            shift = spec.shift
+            bounds = (spec.lo + shift, spec.hi + shift, spec.grid)
+            if self.shape.per_unit or not isinstance(spec.value, Ref):
+                text = self.engine.fixed(value, *bounds, Fraction(0), names)
+            else:
+                text, factor = self.engine.addend(value, *bounds, names)
+        return inner.where(spec.where, text), factor
+
+    def _direct(self, block: Block, key_items: list[str]) -> tuple[list[str], list[str], str]:
+        """One row per unit: no per-unit step, every row is a whole contribution."""
+        inner = _Inner(self.renderer, block)
+        sums, items = [], []
+        for i, spec in enumerate(self.specs):
+            if spec.kind in ("count", "units") and spec.value is None and spec.where is None:
+                sums.append(f"count(*) AS b{i}")
+                continue
+            text, factor = self._row_value(spec, inner)
+            items.append(f"{text} AS x{i}")
+            if spec.kind == "sum":
+                sums.append(f"{self.engine.saturated(self.engine.total(f'x{i}', spec.shift, factor))} AS b{i}")
+            else:
+                sums.append(f"count({'DISTINCT ' if spec.kind == 'distinct' else ''}x{i}) AS b{i}")
+        return [], sums, f"({inner.select(key_items, items)}) AS r"
+
+    def _bounded(self, block: Block, unit: str, key_items: list[str], key_names: list[str]) -> tuple[list[str], list[str], str]:
+        inner = _Inner(self.renderer, block)
+        items = [f"{self._row_value(spec, inner)[0]} AS x{i}" for i, spec in enumerate(self.specs)]
+        group = ", ".join(["u", *key_names])
+        totals = [text for i, spec in enumerate(self.specs) for text in self._totals(spec, i)]
+        partials = [f"{self._partial(spec, i)} AS p{i}" for i, spec in enumerate(self.specs) if spec.kind != "distinct"]
+        ctes = [
+            f"r AS ({inner.select([f'{unit} AS u', *key_items], items)})",
+            f"g AS (SELECT {', '.join([group, *totals])} FROM r GROUP BY {group})",
+            f"p AS (SELECT {', '.join([group, *partials])} FROM g)",
+        ]
+        source = "p"
+        if self.shape.pick:
+            order = f"{self.engine.pick_hash(['u', *key_names])}, {', '.join(key_names)}"
+            ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
+            ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
+            source = "q"
+        distinct = [i for i, spec in enumerate(self.specs) if spec.kind == "distinct"]
+        for i in distinct:
+            ctes.append(self._distinct(i, source, key_names))
+        sums = [self._total(i, spec) for i, spec in enumerate(self.specs)]
+        joined = self._join_distinct(source, distinct, key_names)
+        return ctes, sums, joined
+
+    def _totals(self, spec: BasisSpec, i: int) -> list[str]:
+        """What all rows of a unit in a group add up to, before it is bounded: t{i}, and how many they are: n{i}."""
+        if spec.kind == "distinct" or (spec.kind == "units" and spec.where is None and spec.value is None):
+            return []
+        counted = f"count(x{i}) AS n{i}"
+        if spec.kind != "sum":
+            return [counted]
+        total = f"{self.engine.total(f'x{i}', spec.shift)} AS t{i}"
+        return [counted, total] if spec.mean else [total]
+
+    def _partial(self, spec: BasisSpec, i: int) -> str:
+        """A unit's contribution to a group, clamped (the Linf bound; of means, see BasisSpec)."""
+        k = self.shape.rows
+        if spec.kind == "units":
+            return "1" if spec.where is None and spec.value is None else f"CASE WHEN n{i} > 0 THEN 1 ELSE 0 END"
+        if spec.kind == "count":
+            return f"CASE WHEN n{i} > {k} THEN {k} ELSE n{i} END"
+        if spec.mean:  # as the count is cut to k rows, so is the sum: a clamped sum of n > k rows would move the mean
+            cut = self.engine.quotient(f"(t{i} * {k})", f"n{i}")
+            return f"CAST(CASE WHEN n{i} > {k} THEN {cut} ELSE coalesce(t{i}, 0) END AS BIGINT)"
+        return self.engine.clamped(f"t{i}", k * min(spec.lo, 0), k * max(spec.hi, 0))
+
+    def _total(self, i: int, spec: BasisSpec) -> str:
+        if spec.kind == "distinct":
+            return f"coalesce(max(n{i}), 0) AS b{i}"
+        if spec.kind == "units" and spec.where is None and spec.value is None:
+            return f"count(*) AS b{i}"
+        return f"{self.engine.wide_sum(f'p{i}')} AS b{i}"
+
+    def _distinct(self, i: int, source: str, key_names: list[str]) -> str:
+        """COUNT(DISTINCT x): at most `rows` distinct values of each unit and group, then distinct across units."""
+        group = ["u", *key_names]
+        join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON {self._same('r', 's', group)}"
+        base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.x{i} FROM r{join} WHERE r.x{i} IS NOT NULL"
+        order = f"{self.engine.pick_hash(['u', f'x{i}'])}, x{i}"
+        ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
+        keys = "".join(f"{k}, " for k in key_names)
+        by = f" GROUP BY {', '.join(key_names)}" if key_names else ""
+        return f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.shape.rows}{by})"
+
+    def _join_distinct(self, source: str, distinct: list[int], key_names: list[str]) -> str:
+        if not distinct:
+            return source
+        text = f"{source} AS m"
+        for i in distinct:
+            text += f" LEFT JOIN d{i} ON {self._same('m', f'd{i}', key_names) or 'TRUE'}"
+        partials = [f"m.p{i} AS p{i}" for i, s in enumerate(self.specs) if s.kind != "distinct"]
+        counts = [f"d{i}.n AS n{i}" for i in distinct]
+        items = [*(f"m.{k} AS {k}" for k in key_names), "m.u AS u", *partials, *counts]
+        return f"(SELECT {', '.join(items)} FROM {text}) AS j"
+
+    def _fill(self, ctes: list[str], body: str, key_names: list[str]) -> str:
+        """Every declared group in a fixed order, empty ones as zeros."""
+        assert self.shape.dense is not None
+        domain = self.shape.dense.render(Renderer(self.engine))
+        on = self._same("d", "a", key_names)
+        bases = [f"coalesce(a.b{i}, 0) AS b{i}" for i in range(len(self.specs))]
+        items = ", ".join([*(f"d.{k} AS {k}" for k in key_names), *bases])
+        if not self.specs:
+            keys = ", ".join(f"d.{k} AS {k}" for k in key_names)
+            return f"SELECT {keys} FROM ({domain}) AS d ORDER BY {', '.join(key_names)}"
+        order = ", ".join(f"d.{k}" for k in key_names)
+        all_ctes = [*ctes, f"a AS ({body})", f"d AS ({domain})"]
+        return f"{self._with(all_ctes)}SELECT {items} FROM d LEFT JOIN a ON {on} ORDER BY {order}"
