@@ -18,7 +18,7 @@ from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, I
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
-from dpproxy.sql.types import TEXTS, common, type_length, type_name
+from dpproxy.sql.types import TEXTS, TIMES, common, type_length, type_name
 
 MAX_EXPRESSION = 4_000  # nodes of one expression
 
@@ -290,6 +290,10 @@ class ExprBinder:
             raise unsupported(f"a cast to {node.to.sql()}")
         inner = self._bind(node.this, scope)
         length = type_length(node.to)
+        if length and target in ("time", *TIMES, "interval"):
+            raise unsupported(f"a cast to {node.to.sql()}")
+        if node.to.is_type("char") and not length:
+            length = (1,)  # `char` is char(1)
         if isinstance(inner, Lit) and inner.type == "unknown" and not length:
             return fn.typed_literal(target, inner.text)
         if isinstance(inner, Hole) and inner.type == "unknown":

@@ -22,9 +22,10 @@ NUMBERS = (*INTEGERS, "numeric", *FLOATS)
 TEXTS = ("text", "varchar", "bpchar", "name")
 TIMES = ("date", "timestamp", "timestamptz")
 
+# by sqlglot's names: its FLOAT is what `real` becomes, PostgreSQL's `float` becomes its DOUBLE
 _NAMES = {
     "smallint": "int2", "int2": "int2", "int": "int4", "integer": "int4", "int4": "int4", "bigint": "int8", "int8": "int8",
-    "decimal": "numeric", "numeric": "numeric", "real": "float4", "float4": "float4", "float": "float8",
+    "decimal": "numeric", "numeric": "numeric", "real": "float4", "float4": "float4", "float": "float4",
     "double precision": "float8", "double": "float8", "float8": "float8", "text": "text", "varchar": "varchar",
     "character varying": "varchar", "char": "bpchar", "character": "bpchar", "bpchar": "bpchar", "date": "date",
     "time": "time", "timestamp": "timestamp", "timestamptz": "timestamptz", "interval": "interval", "boolean": "bool",

@@ -109,8 +109,8 @@ class Pair:
             with self._plain.cursor().copy(f"COPY {ddl.qualified(table.name)} FROM STDIN") as copy:
                 for chunk in copy_chunks(rows.select(names)):
                     copy.write(chunk)
-        self._plain.execute("ALTER TABLE customers ADD PRIMARY KEY (customer_id); ALTER TABLE products ADD PRIMARY KEY (product_id)")
-        self._plain.execute("ALTER TABLE orders ADD PRIMARY KEY (order_id)")
+        for table, key in (("customers", "customer_id"), ("products", "product_id"), ("orders", "order_id")):
+            self._plain.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({key})")
 
     def plain(self, sql: str, parameters: Sequence[str | None] = ()) -> Outcome:
         return self._outcome(self._plain, _filled(sql, parameters))

@@ -90,9 +90,7 @@ def described(measurement: Measurement) -> dict[str, Any]:
         "linf": [basis.linf for basis in measurement.bases],
     }
     if measurement.selections:
-        found["selections"] = [
-            {"kind": s.kind, "size": s.size, "sensitivity": s.sensitivity} for s in measurement.selections
-        ]
+        found["selections"] = [{"kind": s.kind, "size": s.size, "sensitivity": s.sensitivity} for s in measurement.selections]
     return found
 
 

@@ -32,6 +32,7 @@ LITERALS = {
 }
 _UNITS = ("year", "month", "day", "quarter", "week", "dow", "doy", "isodow")
 _TRUNC = ("year", "quarter", "month", "week", "day", "hour")
+_CASTS = ("int", "bigint", "numeric", "double precision", "numeric(10,2)", "smallint")
 _INTERVALS = ("1 day", "3 months", "1 year", "36 hours", "2 years 3 days")
 
 
@@ -87,8 +88,7 @@ class Expressions:
             return f"{name}({self.make('num', d)}, {self.make('num', d)})"
         if form == "days":
             return f"({self.make('date', d)} - {self.make('date', d)})"
-        kind = _one(self.draw, ("num", "text", "num"))
-        return f"({self.make(kind, d)})::{_one(self.draw, ('int', 'bigint', 'numeric', 'double precision', 'numeric(10,2)', 'smallint'))}"
+        return f"({self.make(_one(self.draw, ('num', 'text', 'num')), d)})::{_one(self.draw, _CASTS)}"
 
     def _text(self, d: int) -> str:
         form = _one(self.draw, ("fn", "sub", "concat", "case", "pick", "char", "cast"))
@@ -105,7 +105,8 @@ class Expressions:
         if form == "pick":
             return f"{_one(self.draw, ('coalesce', 'nullif'))}({self.make('text', d)}, {self.make('text', d)})"
         if form == "char":
-            return f"to_char({self.make(_one(self.draw, ('ts', 'date')), d)}, {_one(self.draw, ('YYYY-MM', 'YYYY', 'Mon')).__repr__()})"
+            value, form = self.make(_one(self.draw, ("ts", "date")), d), _one(self.draw, ("YYYY-MM", "YYYY", "Mon"))
+            return f"to_char({value}, '{form}')"
         return f"({self.make(_one(self.draw, ('date', 'bool', 'text')), d)})::text"
 
     def _date(self, d: int) -> str:
@@ -113,7 +114,8 @@ class Expressions:
         if form == "cast":
             return f"({self.make(_one(self.draw, ('ts', 'text')), d)})::date"
         if form == "shift":
-            return f"({self.make('date', d)} {_one(self.draw, ('+', '-'))} {_one(self.draw, ('1', '30', '100000', '2147483647'))})"
+            days = _one(self.draw, ("1", "30", "100000", "2147483647"))
+            return f"({self.make('date', d)} {_one(self.draw, ('+', '-'))} {days})"
         if form == "case":
             return f"CASE WHEN {self.make('bool', d)} THEN {self.make('date', d)} END"
         return f"coalesce({self.make('date', d)}, {self.make('date', d)})"
@@ -146,7 +148,8 @@ class Expressions:
             items = ", ".join(_one(self.draw, LITERALS[kind]) for _ in range(2))
             return f"({self.make(kind, d)} {_one(self.draw, ('IN', 'NOT IN'))} ({items}))"
         if form == "like":
-            return f"({self.make('text', d)} {_one(self.draw, ('LIKE', 'ILIKE', 'NOT LIKE'))} {_one(self.draw, ('%a%', 'S_VE%', '')).__repr__()})"
+            word, pattern = _one(self.draw, ("LIKE", "ILIKE", "NOT LIKE")), _one(self.draw, ("%a%", "S_VE%", ""))
+            return f"({self.make('text', d)} {word} '{pattern}')"
         if form == "between":
             return f"({self.make('num', d)} BETWEEN {self.make('num', d)} AND {self.make('num', d)})"
         return self._subquery()

@@ -46,9 +46,7 @@ def brute_laplace_rdp(alpha: float, ratio: float, shift: int) -> float:
 @pytest.mark.parametrize("shift", [1, 2, 7])
 def test_discrete_laplace_rdp_is_exact(ratio: float, shift: int) -> None:
     for alpha in (1.25, 2.0, 8.0, 64.0):
-        assert discrete_laplace_rdp(alpha, ratio, shift) == pytest.approx(
-            brute_laplace_rdp(alpha, ratio, shift), rel=1e-10
-        )
+        assert discrete_laplace_rdp(alpha, ratio, shift) == pytest.approx(brute_laplace_rdp(alpha, ratio, shift), rel=1e-10)
 
 
 def test_laplace_rdp_of_continuous_noise_does_not_cover_discrete_noise() -> None:

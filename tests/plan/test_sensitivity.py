@@ -124,7 +124,9 @@ def _without(pattern: str, replacement: str) -> Callable[[Plan], Plan]:
 def _smaller(**numbers: int) -> Callable[[Plan], Plan]:
     def planted(made: Plan) -> Plan:
         measurements = tuple(
-            replace(m, l0=m.l0 - numbers.get("l0", 0), bases=tuple(replace(b, linf=b.linf - numbers.get("linf", 0)) for b in m.bases))
+            replace(
+                m, l0=m.l0 - numbers.get("l0", 0), bases=tuple(replace(b, linf=b.linf - numbers.get("linf", 0)) for b in m.bases)
+            )
             for m in made.measurements
         )
         return replace(made, measurements=measurements)
