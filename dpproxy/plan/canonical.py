@@ -192,7 +192,7 @@ class _Form:
     def relation(self, node: Relation) -> Relation:
         """The normal form; its columns are those of `node`, in the same order."""
         match node:
-            case Join(kind="left", left=left, right=right, on=on):
+            case Join(kind="left" | "full", left=left, right=right, on=on):
                 left, right = self.relation(left), self.relation(right)
                 on = conjunction(self.sorted(conjuncts(on)))
                 found: Relation = replace(node, left=left, right=right, on=on)

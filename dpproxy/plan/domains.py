@@ -35,6 +35,7 @@ from dpproxy.plan.render import Renderer
 from dpproxy.sql.types import INTEGERS
 
 MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
+MAX_INPUTS = 2_000_000  # declared values an engine enumerates to find the groups there can be: well under a second
 MAX_BESIDE_TABLE = 1_000  # declared values beside the keys of a public table, whose size the plan does not know
 _DAY_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "isoyear"}
 _DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
@@ -78,6 +79,8 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
         if has_subquery(key) or not all(_usable(key, c, scans) for c in references(key)):
             return None
     parts = _parts(keys, rows, scans)
+    if any(_inputs(part) > MAX_INPUTS for part in parts):
+        return None  # a key of two long ranges: the engine would try every pair
     sizes = [_size(part) for part in parts]
     known = prod(s for s in sizes if s is not None)
     unknown = sizes.count(None)
@@ -233,12 +236,15 @@ def _on_days(condition: Expr) -> Expr:
     return Call("bool", ">=", (instant, Call("timestamp", "trunc_time", (Lit("text", "day"), stamp))))
 
 
+def _inputs(part: Part) -> int:
+    """How many combinations of declared values the engine enumerates for a part."""
+    return prod(len(d.values) if isinstance(d, ValuesDomain) else getattr(d, "size", 1) for _, d in part.columns)
+
+
 def _size(part: Part) -> int | None:
     if part.scans:
         return None
-    product = 1
-    for _, domain in part.columns:
-        product *= len(domain.values) if isinstance(domain, ValuesDomain) else getattr(domain, "size", 1)
+    product = _inputs(part)
     outputs = 1
     for _, key in part.keys:
         own = _outputs(key)
