@@ -1,38 +1,39 @@
 """Answers that were paid for: released measurements, kept so that asking again costs nothing and teaches nothing.
 
-Knows: `Released` (its type is the proof that nothing exact is kept), losses, who has seen what. Must not know: SQL,
+Knows: `Released` (its type is the proof that nothing exact is kept), what was asked, who has seen what. Must not know: SQL,
 policies, backends. Losing this file costs budget, never privacy: so it is a cache in a SQLite file of its own, commits
 without waiting for the disk, and every failure is a miss.
 
-The rule of use, for a caller who holds `stored`:
+The rule of use, for a caller who holds `found`:
 
-- the role has seen it: no charge at all;
-- another role: its account is charged `stored.loss` once, the dataset is not; *then* `mark_seen`, then show. A crash
+- the role has seen it, or it was computed from what the role has seen: no charge at all;
+- another role: its account is charged `asked.exposure` once, the dataset is not; *then* `mark_seen`, then show. A crash
   between charge and mark charges again: too much, never too little.
 
-A key names everything of a measurement but its noise (`answer_key`), so a release serves any request whose asked
-noise is not smaller (`serves`). Values are not encrypted: they are released, and no cipher is among the dependencies;
-the file is readable by its owner only.
+The file is readable by its owner only. With a key, payloads and what was asked are sealed (`sealing`); their names are
+digests either way. A file kept under another key, or in another format, is put aside and begun anew.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import hashlib
 import json
 import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
+from dpproxy.budget.asked import Asked, StoredRelease, at_the_price, serve
+from dpproxy.budget.derive import derive
+from dpproxy.budget.sealing import Sealer, SealError
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import Loss
 
@@ -47,45 +48,40 @@ EVICT_TO = 0.9
 TOUCH_SECONDS = 60
 """Last use is kept this coarsely, so that a hit is a read."""
 
-FORMAT = 1
-"""Of the file: another number means it is thrown away and begun anew."""
+MOST = 64
+"""Releases looked at for one question, the latest first: each has to be read."""
+
+FORMAT = 2
+"""Of the file: another number means it is put aside and begun anew."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS releases (
-    id INTEGER PRIMARY KEY, key TEXT NOT NULL, dataset TEXT NOT NULL, created TEXT NOT NULL, used REAL NOT NULL,
-    meta TEXT NOT NULL, payload BLOB NOT NULL
+    id INTEGER PRIMARY KEY, exact TEXT NOT NULL, base TEXT NOT NULL, dataset TEXT NOT NULL, created TEXT NOT NULL,
+    used REAL NOT NULL, payload BLOB NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS releases_key ON releases (key);
+CREATE INDEX IF NOT EXISTS releases_exact ON releases (exact);
+CREATE INDEX IF NOT EXISTS releases_base ON releases (base);
 CREATE INDEX IF NOT EXISTS releases_used ON releases (used);
+CREATE TABLE IF NOT EXISTS seal (one INTEGER PRIMARY KEY CHECK (one = 1), proof BLOB) STRICT;
 CREATE TABLE IF NOT EXISTS seen (
     release INTEGER NOT NULL REFERENCES releases ON DELETE CASCADE, role TEXT NOT NULL, PRIMARY KEY (release, role)
 ) STRICT;
 """
 
 
+Mode = Literal["exact", "derive"]
+
+
 @dataclass(frozen=True)
-class StoredRelease:
-    """A release and what a role that has not seen it would be charged. `scales` are the noise of bases, in order,
-    then epsilon per group of selections negated (less epsilon: larger noise). `id` is None until stored."""
+class Found:
+    """What answers a question: `stored` as it was asked, or computed from releases the role has seen (`stored` is None)."""
 
-    key: str
-    dataset: str
     released: Released
-    loss: Loss
-    scales: tuple[Fraction, ...]
-    created: dt.datetime
-    roles: frozenset[str]
-    id: int | None = None
+    stored: StoredRelease | None
 
-
-def answer_key(dataset: str, epoch: str, canonical: str) -> str:
-    """The name of a measurement on one state of the data: SHA-256 of all three, unambiguously joined."""
-    return hashlib.sha256(json.dumps([dataset, epoch, canonical]).encode()).hexdigest()
-
-
-def serves(stored: StoredRelease, scales: Sequence[Fraction]) -> bool:
-    """Whether every column of `stored` is at least as accurate as asked."""
-    return len(stored.scales) == len(scales) and all(a <= b for a, b in zip(stored.scales, scales, strict=True))
+    def seen(self, role: str) -> bool:
+        """Whether the role may have it at no charge."""
+        return self.stored is None or role in self.stored.roles
 
 
 def pack(released: Released) -> bytes:
@@ -110,6 +106,12 @@ def unpack(payload: bytes) -> Released:
     return Released(keys, values, rows)
 
 
+def _text(release: StoredRelease) -> bytes:
+    """One line of what was asked, then the values."""
+    line = json.dumps({"made": release.made.to_json(), "loss": release.loss.to_json()})
+    return line.encode() + b"\n" + pack(release.released)
+
+
 def _array(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
@@ -118,8 +120,8 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 class AnswerStore:
     """Thread-safe; never raises for a broken file, which is put aside at start or answers with misses."""
 
-    def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
-        self._path, self._max_bytes = Path(path), max_bytes
+    def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, sealer: Sealer | None = None) -> None:
+        self._path, self._max_bytes, self._sealer = Path(path), max_bytes, sealer
         self._lock = threading.Lock()
         try:
             self._open()
@@ -138,10 +140,26 @@ class AnswerStore:
                 self._db.execute(f"PRAGMA {statement}")
             self._db.executescript(_SCHEMA)
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
+            self._check_seal()
             self._bytes = self._db.execute("SELECT coalesce(sum(length(payload)), 0) FROM releases").fetchone()[0]
         except BaseException:
             self._db.close()
             raise
+
+    def _check_seal(self) -> None:
+        """The file is sealed with this key, or with none as we have none. Raises sqlite3.DatabaseError."""
+        row = self._db.execute("SELECT proof FROM seal").fetchone()
+        if row is None:
+            proof = self._sealer.seal(b"", "proof") if self._sealer else None
+            self._db.execute("INSERT INTO seal VALUES (1, ?)", (proof,))
+            return
+        if (row[0] is None) != (self._sealer is None):
+            raise sqlite3.DatabaseError("kept with a key that is not configured, or without the one that is")
+        if self._sealer is not None:
+            try:
+                self._sealer.open(row[0], "proof")
+            except SealError as error:
+                raise sqlite3.DatabaseError(str(error)) from error
 
     def _put_aside(self) -> None:
         for suffix in ("", "-wal", "-shm"):
@@ -149,41 +167,58 @@ class AnswerStore:
                 file = self._path.with_name(self._path.name + suffix)
                 os.replace(file, file.with_name(file.name + ".broken"))
 
-    def get(
+    def find(
         self,
-        key: str,
+        asked: Asked,
         *,
         role: str,
+        price: Loss,
         now: dt.datetime,
-        scales: Sequence[Fraction],
         max_age: dt.timedelta | None = None,
-    ) -> StoredRelease | None:
-        """The release that answers at least as accurately as `scales`: one the role has seen if there is any (the
-        latest), else the latest. None older than `max_age`."""
+        mode: Mode = "exact",
+    ) -> Found | None:
+        """What answers `asked` at least as accurately: a release the role has seen if there is any (the latest), else in mode
+        `derive` one computed from such, else the latest that costs it no more than `price`. None older than `max_age`.
+        """
         with self._lock:
             try:
-                found = self._candidates(key, now, max_age)
-                fitting = [s for s in found if serves(s, scales)]
-                best = max(fitting, key=lambda s: (role in s.roles, s.created), default=None)
-                if best is not None:
-                    self._touch(best, now)
+                found = self._candidates(asked, role, now, max_age, mode)
+                mine = [f for f in found if f.seen(role)]
+                others = [f for f in found if f.stored is not None and at_the_price(f.stored, price)]
+                best = next(iter(mine or others), None)
+                if best is not None and best.stored is not None:
+                    self._touch(best.stored, now)
                 return best
-            except (sqlite3.Error, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-                log.warning("a stored answer cannot be read: %s", error)
+            except sqlite3.Error as error:
+                log.warning("stored answers cannot be read: %s", error)
                 return None
 
-    def _candidates(self, key: str, now: dt.datetime, max_age: dt.timedelta | None) -> list[StoredRelease]:
+    def _candidates(self, asked: Asked, role: str, now: dt.datetime, max_age: dt.timedelta | None, mode: Mode) -> list[Found]:
+        """Best first, but for who has seen them."""
+        oldest = (now - max_age).astimezone(dt.UTC).isoformat() if max_age is not None else ""
+        found = [Found(r, s) for s in self._read("exact", asked.exact, oldest) if (r := serve(s, asked)) is not None]
+        if mode == "derive" and not any(f.seen(role) for f in found):
+            known = [s for s in self._read("base", asked.base, oldest) if role in s.roles]
+            found += [Found(r, s) for s in known if (r := serve(s, asked, subset=True)) is not None]
+            derived = derive(asked, known)
+            found += [Found(derived, None)] if derived is not None else []
+        return found
+
+    def _read(self, column: Literal["exact", "base"], value: str, oldest: str) -> list[StoredRelease]:
+        """Releases by a name, the latest first; what cannot be read is not there."""
+        query = "SELECT id, dataset, created, base, payload FROM releases "
+        query += f"WHERE {column} = ? AND created >= ? ORDER BY created DESC, id DESC LIMIT {MOST}"
         found = []
-        for row in self._db.execute("SELECT id, dataset, created, meta, payload FROM releases WHERE key = ?", (key,)):
-            id, dataset, created, meta, payload = row
-            at = dt.datetime.fromisoformat(created)
-            if max_age is not None and now - at > max_age:
-                continue
-            fields = json.loads(meta)
+        for id, dataset, created, base, payload in self._db.execute(query, (value, oldest)).fetchall():
             roles = frozenset(r for (r,) in self._db.execute("SELECT role FROM seen WHERE release = ?", (id,)))
-            scales = tuple(Fraction(s) for s in fields["scales"])
-            loss = Loss.from_json(fields["loss"])
-            found.append(StoredRelease(key, dataset, unpack(payload), loss, scales, at, roles, id))
+            try:
+                text = self._sealer.open(payload, base) if self._sealer else payload
+                line, _, values = text.partition(b"\n")
+                fields = json.loads(line)
+                made, loss = Asked.from_json(fields["made"]), Loss.from_json(fields["loss"])
+                found.append(StoredRelease(dataset, made, unpack(values), loss, dt.datetime.fromisoformat(created), roles, id))
+            except (SealError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+                log.warning("a stored answer cannot be read: %s", error)
         return found
 
     def _touch(self, stored: StoredRelease, now: dt.datetime) -> None:
@@ -192,15 +227,16 @@ class AnswerStore:
 
     def put(self, release: StoredRelease) -> None:
         """Keep a release; the least recently used ones make room. One too large for the store is not kept."""
-        payload = pack(release.released)
+        payload, made = _text(release), release.made
         if len(payload) > self._max_bytes:
             return
-        meta = json.dumps({"scales": [str(s) for s in release.scales], "loss": release.loss.to_json()})
-        created = release.created.astimezone(dt.UTC).isoformat()
+        if self._sealer is not None:
+            payload = self._sealer.seal(payload, made.base)
+        created, used = release.created.astimezone(dt.UTC).isoformat(), release.created.timestamp()
         with self._transaction():
             cursor = self._db.execute(
-                "INSERT INTO releases (key, dataset, created, used, meta, payload) VALUES (?, ?, ?, ?, ?, ?)",
-                (release.key, release.dataset, created, release.created.timestamp(), meta, payload),
+                "INSERT INTO releases (exact, base, dataset, created, used, payload) VALUES (?, ?, ?, ?, ?, ?)",
+                (made.exact, made.base, release.dataset, created, used, payload),
             )
             rows = [(cursor.lastrowid, role) for role in release.roles]
             self._db.executemany("INSERT INTO seen VALUES (?, ?)", rows)

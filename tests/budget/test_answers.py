@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,13 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.budget.answers import AnswerStore, StoredRelease, answer_key, pack, serves, unpack
+from dpproxy.budget.answers import AnswerStore, Found, pack, unpack
+from dpproxy.budget.asked import Asked, StoredRelease, exposure, name, serve
+from dpproxy.budget.sealing import Sealer, SealError, derived
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import Loss
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
-KEY = answer_key("shop", "1", "SELECT ...")
 SCALES = (Fraction(10), Fraction(1, 3))
+LOSS = Loss(100_000, 7)
+
+
+def asked(rows: str = "rows", *, noise: tuple[Fraction, ...] = SCALES, **more: object) -> Asked:
+    fields = {"keys": ("region", "day"), "columns": ("count", "sum"), **more}
+    return Asked(rows, noise=noise, base=f"base of {rows}", **fields)  # type: ignore[arg-type]
 
 
 def released(rows: int = 3, seed: int = 0) -> Released:
@@ -29,14 +37,20 @@ def released(rows: int = 3, seed: int = 0) -> Released:
 
 def release(
     *,
-    key: str = KEY,
+    made: Asked | None = None,
     rows: int = 3,
     seed: int = 0,
     role: str = "a",
-    scales: tuple[Fraction, ...] = SCALES,
     at: dt.datetime = NOON,
+    loss: Loss = LOSS,
 ) -> StoredRelease:
-    return StoredRelease(key, "shop", released(rows, seed), Loss(100_000, 7), scales, at, frozenset({role}))
+    return StoredRelease("shop", made or asked(), released(rows, seed), loss, at, frozenset({role}))
+
+
+def find(
+    store: AnswerStore, wanted: Asked | None = None, role: str = "a", now: dt.datetime = NOON, **more: object
+) -> Found | None:
+    return store.find(wanted or asked(), role=role, price=LOSS, now=now, **more)  # type: ignore[arg-type]
 
 
 def same(a: Released, b: Released) -> bool:
@@ -80,37 +94,69 @@ def test_every_type_of_key(type: pa.DataType) -> None:
 
 
 def test_what_was_put_comes_back_after_a_restart(path: Path) -> None:
+    made = asked(tau=7, totals=("t", None), accepts={"k": frozenset({"é", "b"})}, dense=True, additive=(True, False))
     store = AnswerStore(path)
-    store.put(release())
+    store.put(release(made=made))
     store.close()
-    found = AnswerStore(path).get(KEY, role="a", now=NOON, scales=SCALES)
+    found = find(AnswerStore(path), made)
     assert found is not None
+    assert found.stored is not None
     assert same(found.released, released())
-    assert (found.loss, found.scales, found.created, found.roles) == (Loss(100_000, 7), SCALES, NOON, {"a"})
+    assert (found.stored.loss, found.stored.made, found.stored.created, found.stored.roles) == (LOSS, made, NOON, {"a"})
 
 
-def test_another_measurement_epoch_or_dataset_is_another_key(path: Path) -> None:
+def test_names_are_unambiguous() -> None:
+    assert len({name("shop", "1", "S"), name("shop", "1S"), name("sho", "p1", "S"), name("shop", "", "1", "S")}) == 4
+    one, other = asked(keys=("a",), columns=("b", "c"), noise=SCALES), asked(keys=("a", "b"), columns=("c",), noise=SCALES[:1])
+    assert one.exact != other.exact
+
+
+def test_another_measurement_is_not_it(path: Path) -> None:
     store = AnswerStore(path)
     store.put(release())
-    keys = {
-        KEY,
-        answer_key("shop", "2", "SELECT ..."),
-        answer_key("sho", "p1", "SELECT ..."),
-        answer_key("shop", "1", "S"),
-    }
-    assert len(keys) == 4
-    assert all(store.get(k, role="a", now=NOON, scales=SCALES) is None for k in keys - {KEY})
+    one = Fraction(100)
+    for wanted in (
+        asked("other rows"),
+        asked(keys=("region",)),
+        asked(keys=("region", "month")),
+        asked(columns=("count",), noise=(one,)),
+        asked(columns=("count", "avg"), noise=(one, one)),
+        asked(columns=("count", "sum", "avg"), noise=(one, one, one)),
+        asked(tau=100),
+    ):
+        assert find(store, wanted) is None
 
 
 def test_less_accurate_answers_do_not_serve(path: Path) -> None:
-    store, stored = AnswerStore(path), release()
+    store, stored = AnswerStore(path), release(made=asked(tau=50))
     store.put(stored)
-    assert serves(stored, SCALES)
-    assert serves(stored, (Fraction(11), Fraction(1)))
-    finer = (Fraction(9), Fraction(1, 3))
-    assert not serves(stored, finer)
-    assert not serves(stored, SCALES[:1])
-    assert store.get(KEY, role="a", now=NOON, scales=finer) is None
+    assert serve(stored, asked(tau=50)) is not None
+    assert serve(stored, asked(tau=50, noise=(Fraction(11), Fraction(1)))) is not None
+    assert serve(stored, asked(tau=50, noise=(Fraction(9999, 1000), Fraction(1, 3)))) is not None, "the remainder of a division"
+    assert serve(stored, asked(tau=50, noise=(Fraction(9), Fraction(1, 3)))) is None
+    assert serve(stored, asked(tau=50, noise=(Fraction(10), Fraction(1, 4)))) is None
+    assert serve(stored, asked(tau=40)) is None
+    assert serve(stored, asked()) is None
+    assert find(store, asked(tau=50, noise=(Fraction(9), Fraction(1, 3)))) is None
+
+
+def test_parts_come_in_the_order_asked(path: Path) -> None:
+    store, plain = AnswerStore(path), released()
+    store.put(release())
+    found = find(store, asked(keys=("day", "region"), columns=("sum", "count"), noise=SCALES[::-1]))
+    assert found is not None
+    assert same(found.released, Released(plain.keys[::-1], plain.values[::-1], plain.rows))
+
+
+def test_a_subset_of_columns_is_served_on_demand(path: Path) -> None:
+    store, plain = AnswerStore(path), released()
+    store.put(release())
+    few = asked(columns=("sum",), noise=SCALES[1:])
+    assert find(store, few) is None
+    found = find(store, few, mode="derive")
+    assert found is not None
+    assert same(found.released, Released(plain.keys, plain.values[1:], plain.rows))
+    assert find(store, few, "b", mode="derive") is None, "computed only from what the role has seen"
 
 
 def test_a_role_keeps_the_noise_it_has_seen(path: Path) -> None:
@@ -118,69 +164,95 @@ def test_a_role_keeps_the_noise_it_has_seen(path: Path) -> None:
     store.put(release(role="a", seed=1))
     store.put(release(role="b", seed=2, at=NOON + dt.timedelta(minutes=1)))
     for role, seed in (("a", 1), ("b", 2), ("c", 2)):
-        found = store.get(KEY, role=role, now=NOON, scales=SCALES)
+        found = find(store, role=role)
         assert found is not None
         assert same(found.released, released(seed=seed))
-        assert (role in found.roles) == (role != "c")
+        assert found.seen(role) == (role != "c")
+
+
+def test_another_role_is_not_exposed_to_more_than_it_asked_for(path: Path) -> None:
+    store = AnswerStore(path)
+    store.put(release(role="a"))
+    assert store.find(asked(), role="b", price=Loss(99_999, 7), now=NOON) is None
+    assert store.find(asked(), role="b", price=Loss(100_000, 6), now=NOON) is None
+    assert store.find(asked(), role="a", price=Loss(1), now=NOON) is not None
+    found = store.find(asked(), role="b", price=Loss(100_000, 7), now=NOON)
+    assert found is not None
+    assert not found.seen("b")
+
+
+def test_exposure_is_at_least_the_loss_and_the_price() -> None:
+    stored, price = release(loss=Loss.laplace_vector(3, Fraction(1, 30))), Loss(100_000, 9)
+    both = exposure(stored, price)
+    for part in (stored.loss, price):
+        assert (both.epsilon, both.delta) >= (part.epsilon, part.delta)
+        assert both.failure >= part.failure
+        assert all(a >= b for a, b in zip(both.rdp + both.gdp, part.rdp + part.gdp, strict=True))
+    assert exposure(release(loss=LOSS), LOSS) == LOSS
 
 
 def test_a_role_that_has_paid_is_remembered(path: Path) -> None:
     store = AnswerStore(path)
     store.put(release(role="a"))
-    found = store.get(KEY, role="b", now=NOON, scales=SCALES)
+    found = find(store, role="b")
     assert found is not None
-    assert "b" not in found.roles
-    store.mark_seen(found, "b")
-    store.mark_seen(found, "b")
+    assert found.stored is not None
+    store.mark_seen(found.stored, "b")
+    store.mark_seen(found.stored, "b")
     store.close()
     store = AnswerStore(path)
-    again = store.get(KEY, role="b", now=NOON, scales=SCALES)
+    again = find(store, role="b")
     assert again is not None
-    assert again.roles == {"a", "b"}
+    assert again.seen("b")
     assert (store.count("shop", "b"), store.count("shop", "c")) == (1, 0)
 
 
 def test_answers_expire_and_are_forgotten(path: Path) -> None:
     store, day = AnswerStore(path), dt.timedelta(days=1)
     store.put(release())
-    assert store.get(KEY, role="a", now=NOON + day, scales=SCALES, max_age=day) is not None
-    assert store.get(KEY, role="a", now=NOON + 2 * day, scales=SCALES, max_age=day) is None
+    assert find(store, now=NOON + day, max_age=day) is not None
+    assert find(store, now=NOON + 2 * day, max_age=day) is None
     store.forget("shop", before=NOON)
-    assert store.get(KEY, role="a", now=NOON, scales=SCALES) is not None
+    assert find(store) is not None
     store.forget("other")
     store.forget("shop")
-    assert store.get(KEY, role="a", now=NOON, scales=SCALES) is None
+    assert find(store) is None
 
 
-def test_the_least_recently_used_make_room(path: Path) -> None:
-    size = len(pack(released()))
-    store = AnswerStore(path, max_bytes=10 * size)
+def stored_size(tmp: Path, **options: object) -> int:
+    store = AnswerStore(tmp / "size.sqlite")
+    store.put(release(made=asked("rows 0")))
+    return int(store._bytes)
+
+
+def test_the_least_recently_used_make_room(path: Path, tmp_path: Path) -> None:
+    store = AnswerStore(path, max_bytes=10 * stored_size(tmp_path))
     for i in range(10):
-        store.put(release(key=f"k{i}", at=NOON + dt.timedelta(minutes=i)))
-    store.get("k0", role="a", now=NOON + dt.timedelta(hours=1), scales=SCALES)
-    store.put(release(key="new", at=NOON + dt.timedelta(minutes=20)))
-    left = [k for k in ("k0", "k1", "k2", "k9", "new") if store.get(k, role="a", now=NOON, scales=SCALES)]
-    assert left == ["k0", "k9", "new"]
-    store.put(release(key="huge", rows=5000))
-    assert store.get("huge", role="a", now=NOON, scales=SCALES) is None
-    assert store.get("new", role="a", now=NOON, scales=SCALES) is not None
+        store.put(release(made=asked(f"rows {i}"), at=NOON + dt.timedelta(minutes=i)))
+    find(store, asked("rows 0"), now=NOON + dt.timedelta(hours=1))
+    store.put(release(made=asked("rows n"), at=NOON + dt.timedelta(minutes=20)))
+    left = [k for k in "0129n" if find(store, asked(f"rows {k}"))]
+    assert left == ["0", "9", "n"]
+    store.put(release(made=asked("rows h"), rows=5000))
+    assert find(store, asked("rows h")) is None
+    assert find(store, asked("rows n")) is not None
 
 
-def test_the_cap_holds_over_restarts(path: Path) -> None:
-    size = len(pack(released()))
+def test_the_cap_holds_over_restarts(path: Path, tmp_path: Path) -> None:
+    size = stored_size(tmp_path)
     for i in range(6):
         store = AnswerStore(path, max_bytes=3 * size)
-        store.put(release(key=f"k{i}", at=NOON + dt.timedelta(minutes=i)))
+        store.put(release(made=asked(f"rows {i}"), at=NOON + dt.timedelta(minutes=i)))
         store.close()
     store = AnswerStore(path, max_bytes=3 * size)
-    assert sum(store.get(f"k{i}", role="a", now=NOON, scales=SCALES) is not None for i in range(6)) <= 3
+    assert sum(find(store, asked(f"rows {i}")) is not None for i in range(6)) in (2, 3)
 
 
 def test_a_broken_file_is_begun_anew(path: Path) -> None:
     path.write_bytes(b"rubbish" * 1000)
     store = AnswerStore(path)
     store.put(release())
-    assert store.get(KEY, role="a", now=NOON, scales=SCALES) is not None
+    assert find(store) is not None
     store.close()
     assert path.with_name(path.name + ".broken").exists()
 
@@ -189,12 +261,66 @@ def test_a_broken_answer_is_a_miss(path: Path) -> None:
     store = AnswerStore(path)
     store.put(release())
     store._db.execute("UPDATE releases SET payload = x'00'")
-    assert store.get(KEY, role="a", now=NOON, scales=SCALES) is None
+    assert find(store) is None
+    store.put(release(seed=1))
+    assert find(store) is not None, "one that can be read serves beside it"
     store._db.execute("DROP TABLE seen")
-    store.put(release(key="other"))  # logged, not raised
-    assert store.get("other", role="a", now=NOON, scales=SCALES) is None
+    store.put(release(made=asked("other")))  # logged, not raised
+    assert find(store, asked("other")) is None
 
 
 def test_only_the_owner_may_read(path: Path) -> None:
     AnswerStore(path)
     assert path.stat().st_mode & 0o077 == 0
+
+
+class TestSealed:
+    KEY, OTHER = b"k" * 32, b"l" * 32
+
+    @pytest.fixture(autouse=True)
+    def cipher(self) -> None:
+        pytest.importorskip("cryptography", reason="stored answers are encrypted by the package `cryptography`")
+
+    def test_what_is_sealed_comes_back_and_is_not_on_disk(self, path: Path) -> None:
+        store = AnswerStore(path, sealer=Sealer(self.KEY))
+        made = asked(accepts={"k": frozenset({"marker"})})
+        store.put(release(made=made))
+        store.close()
+        texts = b"".join(p.read_bytes() for p in path.parent.iterdir())
+        assert b"marker" not in texts
+        assert "région".encode() not in texts
+        found = find(AnswerStore(path, sealer=Sealer(self.KEY)), made)
+        assert found is not None
+        assert same(found.released, released())
+
+    @pytest.mark.parametrize("key", [None, b"l" * 32])
+    def test_another_key_begins_anew(self, path: Path, key: bytes | None) -> None:
+        store = AnswerStore(path, sealer=Sealer(self.KEY))
+        store.put(release())
+        store.close()
+        store = AnswerStore(path, sealer=Sealer(key) if key else None)
+        assert find(store) is None
+        store.put(release(seed=1))
+        assert find(store) is not None
+        assert path.with_name(path.name + ".broken").exists()
+
+    def test_a_payload_does_not_pass_for_another(self, path: Path) -> None:
+        store = AnswerStore(path, sealer=Sealer(self.KEY))
+        store.put(release())
+        store.put(release(made=asked("other"), seed=1))
+        (one,), (other,) = store._db.execute("SELECT payload FROM releases ORDER BY id").fetchall()
+        store._db.execute("UPDATE releases SET payload = ? WHERE payload = ?", (one, other))
+        assert find(store, asked("other")) is None
+        assert find(store) is not None
+
+
+def test_a_key_without_a_cipher_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with pytest.raises(SealError, match="cryptography"):
+        Sealer(b"k" * 32)
+    with pytest.raises(SealError, match="16 bytes"):
+        Sealer(b"short")
+
+
+def test_derived_keys_differ_by_purpose() -> None:
+    assert len({derived(b"k", "a"), derived(b"k", "b"), derived(b"l", "a")}) == 3

@@ -1,0 +1,140 @@
+"""Answers added up from finer releases: the sums are right, and nothing is returned that errs more than was asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpproxy.budget.asked import Asked, StoredRelease
+from dpproxy.budget.derive import derive
+from dpproxy.mechanisms.exact import Released
+from dpproxy.plan.loss import Loss
+
+NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+REGIONS, SEXES = ("north", "south", "east"), ("F", "M", None)
+FINE = list(product(REGIONS, SEXES))
+COUNTS = np.arange(10, 10 + len(FINE))
+
+
+def asked(keys: tuple[str, ...] = (), noise: int = 100, accepts: dict[str, set[str]] | None = None, **more: object) -> Asked:
+    within = {k: frozenset(v) for k, v in (accepts or {}).items()}
+    return replace(
+        Asked("rows", keys, ("count",), (Fraction(noise),), None, "base", ("total count",), within, True, True, (True,)),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def stored(noise: int = 10, values: np.ndarray | None = None, **more: object) -> StoredRelease:
+    """Counts by region and sex."""
+    keys = (pa.array([r for r, _ in FINE]), pa.array([s for _, s in FINE]))
+    released = Released(keys, (COUNTS if values is None else values,), len(FINE))
+    made = asked(("region", "sex"), noise, **more)  # type: ignore[arg-type]
+    return StoredRelease("shop", made, released, Loss(1), NOON, frozenset({"a"}), 1)
+
+
+def rows(released: Released | None) -> dict[tuple[object, ...], int]:
+    assert released is not None
+    keys = zip(*(k.to_pylist() for k in released.keys), strict=True) if released.keys else [()]
+    return dict(zip(keys, released.values[0].tolist(), strict=True))
+
+
+def total(**within: object) -> int:
+    return sum(
+        int(c) for (r, s), c in zip(FINE, COUNTS, strict=True) if within.get("region", r) == r and within.get("sex", s) == s
+    )
+
+
+def test_coarser_groups() -> None:
+    assert rows(derive(asked(("region",)), [stored()])) == {(r,): total(region=r) for r in REGIONS}
+    assert rows(derive(asked(("sex",)), [stored()])) == {(s,): total(sex=s) for s in SEXES}
+    assert rows(derive(asked(), [stored()])) == {(): COUNTS.sum()}
+    assert rows(derive(asked(("sex", "region")), [stored()])) == {(s, r): total(region=r, sex=s) for r, s in FINE}
+
+
+def test_a_filter_on_keys() -> None:
+    within = {"region": {"north"}}
+    assert rows(derive(asked(("sex",), accepts=within), [stored()])) == {(s,): total(region="north", sex=s) for s in SEXES}
+    both = {"region": {"north", "south"}, "sex": {"F"}}
+    assert rows(derive(asked(accepts=both), [stored()])) == {(): total(region="north", sex="F") + total(region="south", sex="F")}
+
+
+@pytest.mark.parametrize("value", ["nowhere", "NORTH", ""])
+def test_a_value_without_a_group_is_unknown_not_zero(value: str) -> None:
+    assert derive(asked(accepts={"region": {value, "north"}}), [stored()]) is None
+
+
+def test_a_release_of_fewer_rows_serves_only_within_these() -> None:
+    north = {"region": {"north", "south"}}
+    few = stored(accepts=north)
+    assert derive(asked(("sex",)), [few]) is None
+    assert derive(asked(("sex",), accepts={"region": {"north", "east"}}), [few]) is None
+    assert derive(asked(("sex",), accepts=north), [few]) is not None
+    assert rows(derive(asked(accepts={"region": {"north"}}), [few])) == {(): total(region="north")}
+
+
+def test_other_rows_cut_groups_and_what_does_not_add_up_are_refused() -> None:
+    coarse = asked(("region",))
+    assert derive(coarse, [stored(base="other")]) is None
+    assert derive(coarse, [stored(complete=False)]) is None
+    assert derive(coarse, [stored(additive=(False,))]) is None
+    assert derive(asked(("region", "sex")), [stored(additive=(False,))]) is not None, "nothing is added up"
+    assert derive(coarse, [stored(totals=("other",))]) is None
+    assert derive(coarse, [stored(totals=(None,))]) is None
+    assert derive(replace(coarse, totals=(None,)), [stored(totals=(None,))]) is None
+    assert derive(asked(("month",)), [stored()]) is None
+    assert derive(asked(("region",), dense=False), [stored()]) is None
+    assert derive(coarse, []) is None
+
+
+def test_error_decides() -> None:
+    """Three cells of noise 10 have 17.3 together."""
+    assert derive(asked(("region",), noise=17), [stored(10)]) is None
+    assert derive(asked(("region",), noise=18), [stored(10)]) is not None
+    assert derive(asked((), noise=29), [stored(10)]) is None
+    assert derive(asked((), noise=30), [stored(10)]) is not None
+
+
+def test_several_releases_are_averaged_by_inverse_variance() -> None:
+    one, two = stored(10, COUNTS + 50), stored(20, COUNTS - 100)
+    assert derive(asked(("region", "sex"), noise=9), [one]) is None
+    found = derive(asked(("region", "sex"), noise=9), [one, two])
+    assert found is not None
+    assert (found.values[0] - COUNTS == (50 / 100 - 100 / 400) / (1 / 100 + 1 / 400)).all()
+    assert derive(asked(("region", "sex"), noise=8), [one, two]) is None
+
+
+def test_groups_are_matched_by_name() -> None:
+    reverse = stored(10)
+    keys = tuple(k.take(pa.array(range(len(FINE))[::-1])) for k in reverse.released.keys)
+    reverse = replace(reverse, released=Released(keys, (reverse.released.values[0][::-1],), len(FINE)))
+    found = derive(asked(("region", "sex"), noise=8), [stored(10), reverse])
+    assert rows(found) == dict(zip(FINE, COUNTS.tolist(), strict=True))
+
+
+def test_the_error_is_what_it_is_said_to_be() -> None:
+    rng = np.random.default_rng(1)
+    sums, means = [], []
+    for _ in range(4000):
+        one, two = (stored(n, COUNTS + np.rint(rng.laplace(0, n, len(FINE))).astype(np.int64)) for n in (10, 20))
+        sums.append(rows(derive(asked(("region",)), [one]))["north",] - total(region="north"))
+        means.append(rows(derive(asked(("region", "sex")), [one, two]))["north", "F"] - COUNTS[0])
+    deviation = 2**0.5  # of Laplace noise, by its scale
+    assert np.std(sums) == pytest.approx(deviation * 300**0.5, rel=0.06)
+    assert np.std(means) == pytest.approx(deviation * (1 / (1 / 100 + 1 / 400)) ** 0.5, rel=0.06)
+
+
+def test_sums_that_might_overflow_are_not_made() -> None:
+    assert derive(asked(("region",)), [stored(10, np.full(len(FINE), 2**61))]) is None
+
+
+def test_keys_of_other_types() -> None:
+    keys = (pa.array([dt.date(2024, 1, 1), dt.date(2024, 1, 2)]), pa.array([7, 8], pa.int64()))
+    made = asked(("day", "n"), 10)
+    found = StoredRelease("shop", made, Released(keys, (np.array([5, 6]),), 2), Loss(1), NOON, frozenset("a"), 1)
+    assert rows(derive(asked((), accepts={"day": {"2024-01-02"}, "n": {"8", "7"}}), [found])) == {(): 6}
