@@ -17,10 +17,10 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import joins
 from dpproxy.plan.accuracy import refuse_misplaced
 from dpproxy.plan.bind_expr import ExprBinder
-from dpproxy.plan.expr import Call, Column, Expr, Ref, SeriesDomain, ValuesDomain, conjuncts
-from dpproxy.plan.functions import AGGREGATES, unsupported
+from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, SeriesDomain, ValuesDomain, conjuncts
+from dpproxy.plan.functions import AGGREGATES, coerce, unsupported
 from dpproxy.plan.names import output_name
-from dpproxy.plan.relation import Distinct, Limits, Project, Rows, Union
+from dpproxy.plan.relation import Distinct, Limits, Project, Rows, Union, Values
 from dpproxy.plan.scope import Cte, Env, Scope, Source
 from dpproxy.plan.tables import reach_unit, scan_table
 from dpproxy.sql.dialect import ident, position
@@ -199,6 +199,12 @@ class Analyser:
             return self._intersect(node, left, right, distinct)
         sides = [self._finish_unit(left), self._finish_unit(right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))
+        constants = [_constant_rows(left), _constant_rows(right)]
+        if isinstance(node, exp.Union) and constants[0] is not None and constants[1] is not None:
+            return self._constants(outputs, [*constants[0], *constants[1]], distinct)
+        if not isinstance(node, exp.Union):
+            word = "intersect" if isinstance(node, exp.Intersect) else "except"
+            return self._public_set(outputs, sides, (left, right), word if distinct else f"{word} all")
         unit = self._unit_column(sides) if left.rows.private else None
         extra = (unit,) if unit is not None else ()
         children = []
@@ -213,6 +219,21 @@ class Analyser:
         if distinct:
             rows = replace(rows, node=Distinct(rows_node.columns, rows_node))
         return RowsResult(rows, outputs)
+
+    def _constants(self, outputs: tuple[Column, ...], rows: list[tuple[Expr, ...]], distinct: bool) -> RowsResult:
+        """`SELECT 1, 'a' UNION ALL SELECT 2, 'b' ...`: a list of values, however long."""
+        typed = [tuple(coerce(e, c.type) for e, c in zip(row, outputs, strict=True)) for row in rows]
+        if distinct:
+            typed = list(dict.fromkeys(typed))
+        return RowsResult(Rows(Values(outputs, tuple(typed))), outputs)
+
+    def _public_set(
+        self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult], op: str
+    ) -> RowsResult:
+        children = tuple(
+            _projected(side.node, result.columns, self.counter) for side, result in zip(sides, results, strict=True)
+        )
+        return RowsResult(Rows(Union(outputs, children, op)), outputs)
 
     def _intersect(self, node: exp.SetOperation, left: RowsResult, right: RowsResult, distinct: bool) -> RowsResult:
         raise unsupported(f"{type(node).__name__.upper()} of private rows", "Use [NOT] EXISTS correlated on the unit id.")
@@ -567,6 +588,17 @@ def _projected(node: object, columns: Sequence[Column], counter: object) -> Proj
     assert isinstance(counter, Counter)
     fresh = tuple(replace(c, id=counter.column()) for c in columns)
     return Project(fresh, node, tuple(Ref(c.type, c) for c in columns))
+
+
+def _constant_rows(result: RowsResult) -> list[tuple[Expr, ...]] | None:
+    """The rows of a query of constants; None for other queries."""
+    node = result.rows.node
+    if isinstance(node, Values) and node.columns and tuple(c.id for c in node.columns) == tuple(c.id for c in result.columns):
+        return list(node.rows)
+    if not isinstance(node, Project) or not isinstance(node.child, Values) or node.child.columns:
+        return None
+    whole = len(node.items) == len(result.columns) and all(isinstance(i, Lit) for i in node.items)
+    return [node.items] if whole else None
 
 
 def _add_limits(a: Limits, b: Limits) -> Limits:
