@@ -38,6 +38,8 @@ tables:
       region: { values: [r0, r1, r2, r3, r4] }
       age: { range: [0, 120] }
       income: { range: [0, 500000], resolution: 1 }
+      balance: { range: [0, 1000], resolution: 0.01 }
+      weight: { range: [0, 1000], resolution: 0.01 }
   visits:
     unit: person
     bounds: { rows_per_group: 20, groups: 5 }
@@ -55,7 +57,8 @@ users: {}
 MAKE = f"""
 CREATE TABLE people AS
 SELECT i AS id, concat('r', hash(i * 8) % 5) AS region, (18 + hash(i * 8 + 1) % 70)::INTEGER AS age,
-       (hash(i * 8 + 2) % 90000)::INTEGER AS income FROM range({ROWS}) AS t(i);
+       (hash(i * 8 + 2) % 90000)::INTEGER AS income, ((hash(i * 8 + 6) % 100000) / 100)::DECIMAL(10,2) AS balance,
+       (hash(i * 8 + 7) % 100000) / 100 AS weight FROM range({ROWS}) AS t(i);
 CREATE TABLE visits AS
 SELECT floor({UNITS} * pow(((hash(i * 8 + 3) >> 11)::DOUBLE) / 9007199254740992, 2))::BIGINT AS person,
        concat('k', hash(i * 8 + 4) % 10) AS kind, ((hash(i * 8 + 5) % 10000) / 100)::DECIMAL(10,2) AS amount
@@ -63,7 +66,10 @@ FROM range({ROWS}) AS t(i)
 """
 
 ONE_ROW = "SELECT region, count(*) AS n, avg(age) AS age, sum(income) AS income FROM people GROUP BY region"
+DECIMALS = "SELECT region, count(*) AS n, avg(balance) AS balance, sum(balance) AS total FROM people GROUP BY region"
+DOUBLES = "SELECT region, count(*) AS n, avg(weight) AS weight, sum(weight) AS total FROM people GROUP BY region"
 BOUNDED = "SELECT kind, count(*) AS n, sum(amount) AS amount FROM visits GROUP BY kind"
+QUERIES = {"one row a unit": ONE_ROW, "of DECIMAL": DECIMALS, "of DOUBLE": DOUBLES, "bounded per unit": BOUNDED}
 JOINED = (
     "SELECT c.region, date_trunc('month', o.ts) AS month, count(*) AS n, sum(i.quantity) AS items, avg(o.amount) AS a "
     "FROM customers c JOIN orders o ON o.customer_id = c.customer_id JOIN order_items i ON i.order_id = o.order_id "
@@ -118,7 +124,7 @@ def aggregate(work: Path, rounds: int) -> None:
     planner, role = planner_of(policy)
     print(f"aggregate: {ROWS:,} rows in DuckDB, seconds\nquery\tgenerated\traw\tratio")
     with duckdb.connect(str(work / "big.duckdb"), read_only=True) as database:
-        for name, raw in (("one row a unit", ONE_ROW), ("bounded per unit", BOUNDED)):
+        for name, raw in QUERIES.items():
             plan = planner.plan(planner.split(raw)[0], role, {}, ())
             texts = [query.render([], literal) for m in plan.measurements for query in m.queries]
 
