@@ -40,7 +40,12 @@ if TYPE_CHECKING:
 
 
 def parse_expression(sql: str) -> exp.Expr:
-    """Our own generated SQL as a tree."""
+    """Our own generated SQL as a tree, the caller's own."""
+    return _parsed(sql).copy()
+
+
+@lru_cache(maxsize=4096)  # formulas repeat from statement to statement; parsing them was a third of planning
+def _parsed(sql: str) -> exp.Expr:
     return sqlglot.parse_one(sql, read=FaithfulPostgres)
 
 
