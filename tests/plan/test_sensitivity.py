@@ -15,7 +15,7 @@ import grammar
 import plan_harness
 import pytest
 from fixture_cases import ACCEPTED, Case
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from plan_harness import Sensitivity, Shop
 
@@ -161,11 +161,13 @@ PLANTED = {
         _without(r'\(\w+\."order_id" = \w+\."order_id"\)', "TRUE"),
     ),
     "a subquery sees other units": (
-        "SELECT count(*) FROM customers c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.customer_id AND o.note = 'unique')",
+        "SELECT count(*) FROM customers c"
+        " WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.customer_id AND o.note = 'unique')",
         _without(r'\(\w+\."customer_id" = \w+\."customer_id"\)', "TRUE"),
     ),
     "a window sees other units": (
-        "SELECT count(*) FROM (SELECT row_number() OVER (PARTITION BY customer_id ORDER BY order_id) AS n FROM orders) t WHERE n % 9 = 2",
+        "SELECT count(*) FROM"
+        " (SELECT row_number() OVER (PARTITION BY customer_id ORDER BY order_id) AS n FROM orders) t WHERE n % 9 = 2",
         _without(r'PARTITION BY \w+\."customer_id"', "PARTITION BY 1"),
     ),
     "existing groups only": (

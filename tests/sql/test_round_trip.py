@@ -58,8 +58,10 @@ def test_what_is_read_differently_is_refused(sql: str) -> None:
 
 @pytest.mark.parametrize(
     "call",
-    ["to_char(a, 'YYYY')", "date_part('dow', a)", "string_agg(a, ',')", "generate_series(1, 2)", "If_Exists(a)", "ROUND(a, 2)"]
-    + ["jsonb_build_object('k', a)", "regexp_replace(a, 'x', 'y')", "log(2, a)", "pg_catalog.lower(a)", "my_schema.f(a, b)"],
-)
+    [
+        "to_char(a, 'YYYY')", "date_part('dow', a)", "string_agg(a, ',')", "generate_series(1, 2)", "If_Exists(a)", "ROUND(a, 2)",
+        "jsonb_build_object('k', a)", "regexp_replace(a, 'x', 'y')", "log(2, a)", "pg_catalog.lower(a)", "my_schema.f(a, b)",
+    ],
+)  # fmt: skip
 def test_function_names_stay_as_written(call: str) -> None:
     assert to_sql(parse(f"SELECT {call} FROM t")) == f"SELECT {call} FROM t"

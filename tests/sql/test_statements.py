@@ -133,7 +133,8 @@ def test_comments_do_not_survive_printing() -> None:
     [
         ("int", "int4", ()), ("bigint", "int8", ()), ("numeric(10, 2)", "numeric", (10, 2)), ("varchar(3)", "varchar", (3,)),
         ("double precision", "float8", ()), ("timestamp with time zone", "timestamptz", ()), ("timestamp", "timestamp", ()),
-        ("text[]", "text[]", ()), ("char(2)", "bpchar", (2,)), ("real", "float4", ()), ("float", "float8", ()), ("date", "date", ()), ("xml", None, ()),
+        ("text[]", "text[]", ()), ("char(2)", "bpchar", (2,)),
+        ("real", "float4", ()), ("float", "float8", ()), ("date", "date", ()), ("xml", None, ()),
     ],
 )  # fmt: skip
 def test_type_names(text: str, name: str | None, length: tuple[int, ...]) -> None:
