@@ -24,7 +24,7 @@ from dpproxy.plan.scope import Context
 from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape
 
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
-MAX_STEPS = 2**32  # grid units of one value: with any sane row and group bounds, noise stays within 64 bits
+MAX_STEPS = 2**28  # grid units of one value: with any sane row and group bounds, noise stays within 64 bits
 AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cut into about this many steps
 
 
