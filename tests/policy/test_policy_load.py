@@ -122,9 +122,7 @@ def test_roles() -> None:
 
 
 def test_limits_are_rounded_down() -> None:
-    budget = load(
-        GOOD.replace("epsilon: 100, delta: 1e-5", "epsilon: 100.0000019, delta: 0.1000000000000000019")
-    ).budget
+    budget = load(GOOD.replace("epsilon: 100, delta: 1e-5", "epsilon: 100.0000019, delta: 0.1000000000000000019")).budget
     assert (budget.epsilon, budget.delta) == (100_000_001, 100_000_000_000_000_001)
 
 
@@ -139,9 +137,7 @@ def test_names_are_in_postgresql_spelling() -> None:
 
 
 def test_paths_of_several_hops_and_renamed_keys() -> None:
-    extra = (
-        "  refunds:\n    unit: { via: order_items.line, column: item }\n    bounds: { rows_per_group: 1, groups: 1 }\n"
-    )
+    extra = "  refunds:\n    unit: { via: order_items.line, column: item }\n    bounds: { rows_per_group: 1, groups: 1 }\n"
     unit = load(GOOD.replace("  products:\n", extra + "  products:\n")).tables[table("refunds")].unit
     assert unit is not None
     assert unit.column == "customer_id"
@@ -158,9 +154,7 @@ def test_a_key_that_refers_to_the_unit_is_the_unit() -> None:
 
 
 def test_unique_is_declared_or_denied() -> None:
-    assert (
-        load(replace("    bounds: { rows_per_group: 10, groups: 5 }", "    unique: true")).tables[table("orders")].one
-    )
+    assert load(replace("    bounds: { rows_per_group: 10, groups: 5 }", "    unique: true")).tables[table("orders")].one
     many = GOOD.replace(
         "customer_id\n    columns",
         "customer_id\n    unique: false\n    bounds: { rows_per_group: 3, groups: 2 }\n    columns",

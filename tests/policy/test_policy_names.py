@@ -28,9 +28,7 @@ def test_tables(text: str, table: TableName) -> None:
     assert names.table(text) == table
 
 
-@pytest.mark.parametrize(
-    "text", ["", ".", "a.", ".a", "a.b.c", 'a"b', '"a', '""', "a\nb", "x" * 64, "é" * 32, "a..b", '"a"b']
-)
+@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a.b.c", 'a"b', '"a', '""', "a\nb", "x" * 64, "é" * 32, "a..b", '"a"b'])
 def test_not_tables(text: str) -> None:
     assert names.table(text) is None
 
