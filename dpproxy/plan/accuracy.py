@@ -83,8 +83,8 @@ class Teller:
     def columns(self) -> bool:
         return bool(self.halves or self.deviations)
 
-    def text(self, node: exp.Expr) -> str:
-        """SQL for a call that `asked` knows. Raises Refusal."""
+    def rewritten(self, node: exp.Expr) -> exp.Expr:
+        """What stands for a call that `asked` knows. The text is ours and final: it is not parsed. Raises Refusal."""
         name, arguments = asked(node), node.expression.expressions
         if len(arguments) != 1 or not any(self.is_aggregate(n) for n in arguments[0].walk()):
             raise misplaced(node)
@@ -92,20 +92,20 @@ class Teller:
         found, type_ = self._range(arguments[0], used, node)
         bases = tuple(dict.fromkeys(used))
         if name == "stderr":
-            return self._deviation(found.free, bases)
+            return _cast(self._deviation(found, bases), "float8")
         self.halves |= {(i, len(bases)) for i in bases}
         fields = {f"v{i}": self._column(i) for i in bases}
         fields |= {f"h{i}": f"{self.alias}.h{i}_{len(bases)}" for i in bases}
-        text = (found.low if name == "low" else found.high).format_map(fields)
-        return f"CAST({text} AS {type_})" if type_ else f"({text})"
+        text = ranges.end(found, "low" if name == "low" else "high").format_map(fields)
+        return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
 
     def _column(self, basis: int) -> str:
         return f"{self.alias}.b{basis}"
 
-    def _deviation(self, free: str, bases: tuple[int, ...]) -> str:
+    def _deviation(self, found: Range, bases: tuple[int, ...]) -> str:
         """To first order: the root of the sum of squared half differences."""
         self.deviations |= set(bases)
-        terms = []
+        free, terms = ranges.end(found, "free"), []
         for i in bases:
             fields = {f"v{j}": self._column(j) for j in bases}
             up, down = (
@@ -161,13 +161,21 @@ class Teller:
                 position(call),
                 hint="Ask for two percentiles around it instead: percentile_cont(ARRAY[0.45, 0.5, 0.55]) ...",
             )
-        used += bases
         values = [f"{{v{i}}}" for i in bases]
-        halves = {f"h{i}": f"{{h{basis}}}" for i, basis in enumerate(bases)}
+        fields = {f"h{i}": f"{{h{basis}}}" for i, basis in enumerate(bases)} | {"p": str(len(used))}
+        used += bases
         r = found.range
-        texts = (text.format(*values, **halves) for text in (r.value, r.low, r.high, r.free))
-        value, low, high, free = texts
-        return Range(value, low, high, free, r.partial), found.type
+
+        def placed(text: str) -> str:
+            return text.format(*values, **fields)
+
+        steps = tuple((placed(name), placed(low), placed(high), placed(free)) for name, low, high, free in r.steps)
+        return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps), found.type
+
+
+def _cast(text: str, type_: str) -> exp.Expr:
+    """A text that is not parsed, cast to a type whose name is known to the planner."""
+    return exp.Cast(this=exp.Var(this=text), to=exp.DataType.build(type_, dialect=FaithfulPostgres))
 
 
 def _escaped(text: str) -> str:

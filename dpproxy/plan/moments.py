@@ -8,7 +8,7 @@ least sensitivity; all statistics of the same inputs share them. Results are cla
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.plan import nominal, ranges
@@ -129,20 +129,20 @@ def _present() -> Range:
 def _mean(index: int, i: _Input) -> Range:
     """The mean of x - c."""
     bound = decimal(i.half)
-    return ranges.clamped(_per_row(index, i.grid), f"-{bound}", bound)
+    return ranges.named(ranges.clamped(_per_row(index, i.grid), f"-{bound}", bound))
 
 
 def _per_row(index: int, grid: Fraction) -> Range:
-    return ranges.over(ranges.scaled(ranges.basis(index), f"{decimal(grid)}::float8"), _present())
+    return ranges.over(ranges.scaled(ranges.basis(index), f"{decimal(grid)}::float8"), ranges.named(_present()))
 
 
 def _mean_square(index: int, spec: BasisSpec, i: _Input) -> Range:
     inner = ranges.plus(_per_row(index, spec.grid), ranges.constant(decimal(spec.center)))
-    return ranges.clamped(inner, "0", decimal(i.half * i.half))
+    return ranges.named(ranges.clamped(inner, "0", decimal(i.half * i.half)))
 
 
 def _variance(mean: Range, square: Range) -> Range:
-    return ranges.at_least(ranges.minus(square, ranges.squared(mean)), "0")
+    return ranges.named(ranges.at_least(ranges.minus(square, ranges.named(ranges.squared(mean))), "0"))
 
 
 def _sampled(a: Range) -> Range:
@@ -182,7 +182,7 @@ def _paired(name: str, y: _Input, x: _Input, bases: list[BasisSpec]) -> tuple[li
     if name == "regr_sxy":
         return [0, 1, 2, 3], ranges.times(_present(), covariance)
     if name in ("regr_slope", "regr_intercept"):
-        slope = ranges.divided(covariance, _variance(_mean(2, x), _mean_square(4, bases[5], x)))
+        slope = ranges.named(ranges.divided(covariance, _variance(_mean(2, x), _mean_square(4, bases[5], x))))
         if name == "regr_slope":
             return [0, 1, 2, 3, 5], slope
         return [0, 1, 2, 3, 5], ranges.minus(_centred(_mean(1, y), y), ranges.times(slope, _centred(_mean(2, x), x)))
@@ -198,11 +198,11 @@ def _centred(mean: Range, i: _Input) -> Range:
 def _covariance(y: _Input, x: _Input, products: BasisSpec) -> Range:
     limit = decimal(y.half * x.half)
     product = ranges.clamped(_per_row(3, products.grid), f"-{limit}", limit)
-    return ranges.minus(product, ranges.times(_mean(1, y), _mean(2, x)))
+    return ranges.named(ranges.minus(product, ranges.times(_mean(1, y), _mean(2, x))))
 
 
 def _correlation(covariance: Range, vy: Range, vx: Range) -> Range:
     """Within +-1; NULL where a variance is nothing, as PostgreSQL has it (LEAST and GREATEST would pass over the NULL)."""
-    both = ranges.rising(ranges.growing(vy, vx), lambda x: f"sqrt({x})")
+    both = ranges.named(ranges.rising(ranges.growing(vy, vx), lambda x: f"sqrt({x})"))
     found = ranges.clamped(ranges.divided(covariance, both), "-1", "1")
-    return Range(f"CASE WHEN {both.value} > 0 THEN {found.value} END", found.low, found.high, found.free)
+    return ranges.named(replace(found, value=f"CASE WHEN {both.value} > 0 THEN {found.value} END"))

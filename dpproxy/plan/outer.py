@@ -172,7 +172,7 @@ class MeasuredSelect:
         if is_aggregate(node):
             return self._aggregate(node)
         if asked(node):
-            return parse_expression(self.teller.text(node))
+            return self.teller.rewritten(node)
         found = self._matched_key(node)
         if found is not None:
             return found
