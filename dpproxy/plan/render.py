@@ -8,7 +8,7 @@ Aliases are numbered in order of appearance: equal plans render to equal text, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpproxy.plan.engines.base import Engine, hole, quote_name
 from dpproxy.plan.expr import Expr, Win, walk
@@ -30,11 +30,12 @@ MAX_INLINE = 2_000  # characters of a projected expression before it gets its ow
 
 @dataclass(frozen=True)
 class Block:
-    """`source` is the FROM text; `names` maps column ids in scope to SQL text."""
+    """`source` is the FROM text (`joined`: of more than one item); `names` maps column ids in scope to SQL text."""
 
     source: str
     names: dict[int, str]
     where: tuple[str, ...] = ()
+    joined: bool = False
 
     @property
     def where_text(self) -> str:
@@ -93,7 +94,7 @@ class Renderer:
                 return self._join(relation)
             case Filter(child=child, condition=condition):
                 block = self.block(child)
-                return Block(block.source, block.names, (*block.where, self.expr(condition, block.names)))
+                return replace(block, where=(*block.where, self.expr(condition, block.names)))
             case Project():
                 return self._project(relation)
             case Aggregate():
@@ -132,16 +133,16 @@ class Renderer:
         plain = Scan | Aggregate | Distinct | Union | Values | Given
         if join.kind in ("left", "full") and not isinstance(join.right, plain):
             right = self._wrap(right, join.right)  # NULLs of unmatched rows must reach computed columns too
-        elif " JOIN " in right.source:
+        elif right.joined:
             right = Block(f"({right.source})", right.names, right.where)
         if join.kind == "full" and not isinstance(join.left, plain):
             left = self._wrap(left, join.left)
         names = {**left.names, **right.names}
         if join.kind == "cross":
-            return Block(f"{left.source} CROSS JOIN {right.source}", names, (*left.where, *right.where))
+            return Block(f"{left.source} CROSS JOIN {right.source}", names, (*left.where, *right.where), True)
         word = {"left": "LEFT JOIN", "full": "FULL JOIN"}.get(join.kind, "JOIN")
         on = self.expr(join.on, names) if join.on is not None else "TRUE"
-        return Block(f"{left.source} {word} {right.source} ON {on}", names, (*left.where, *right.where))
+        return Block(f"{left.source} {word} {right.source} ON {on}", names, (*left.where, *right.where), True)
 
     def _wrap(self, block: Block, relation: Relation) -> Block:
         return self._derived("", block, list(block.names.values()), list(block.names))
@@ -161,7 +162,7 @@ class Renderer:
         if windowed or any(len(text) > MAX_INLINE for text in texts):
             kept = {i: t for i, t in block.names.items() if i not in ids}
             return self._derived("", block, [*texts, *kept.values()], [*ids, *kept])
-        return Block(block.source, {**block.names, **dict(zip(ids, texts, strict=True))}, block.where)
+        return replace(block, names={**block.names, **dict(zip(ids, texts, strict=True))})
 
     def _aggregate(self, aggregate: Aggregate) -> Block:
         block = self.block(aggregate.child)
