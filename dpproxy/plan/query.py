@@ -24,7 +24,7 @@ from dpproxy.plan.relation import Distinct, Limits, Project, Rows, Union, Values
 from dpproxy.plan.scope import Cte, Env, Scope, Source
 from dpproxy.plan.tables import reach_unit, scan_table
 from dpproxy.sql.dialect import ident, position
-from dpproxy.sql.statements import VIRTUAL_SCHEMA
+from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
 from dpproxy.sql.types import common
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ class Analyser:
         schema, name = ident(table.args.get("db")), ident(table.this)
         if not schema and name in env:
             return env[name].per_unit
+        if self.context.view(schema, name) is not None:
+            return True  # whatever it reads: a view is analysed where it stands in FROM, and nowhere else
         policy = self.context.find(schema, name)
         return policy is not None and not policy.public
 
@@ -230,9 +232,7 @@ class Analyser:
     def _public_set(
         self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult], op: str
     ) -> RowsResult:
-        children = tuple(
-            _projected(side.node, result.columns, self.counter) for side, result in zip(sides, results, strict=True)
-        )
+        children = tuple(_projected(side.node, result.columns, self.counter) for side, result in zip(sides, results, strict=True))
         return RowsResult(Rows(Union(outputs, children, op)), outputs)
 
     def _intersect(self, node: exp.SetOperation, left: RowsResult, right: RowsResult, distinct: bool) -> RowsResult:
@@ -355,11 +355,23 @@ class Analyser:
         if schema == VIRTUAL_SCHEMA:
             self.planner.virtual(node, name)
             return Item(alias or name, None, (), node)
+        view = self.context.view(schema, name)
+        if view is not None:
+            return self._view(node, view, alias or name, names)
         policy = self.context.find(schema, name)
         if policy is None or policy.public:
             return Item(alias or name, None, (), node)
         rows, columns = scan_table(policy, self.context, self.counter)
         return self._renamed(Item(alias or name, rows, columns, node), names)
+
+    def _view(self, node: exp.Table, view: str, alias: str, names: tuple[str, ...]) -> Item:
+        """A view of the policy is the query it stands for, outside the statement's own CTEs."""
+        identifiers = [exp.to_identifier(n, quoted=True) for n in names] or None
+        wrapped = exp.Subquery(
+            this=parse(view), alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=identifiers)
+        )
+        node.replace(wrapped)
+        return self._item(wrapped, {}, None)
 
     def _cte(self, cte: Cte, alias: str, names: tuple[str, ...], node: exp.Table) -> Item:
         if not cte.per_unit:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from dpproxy.errors import AMBIGUOUS_COLUMN, UNDEFINED_COLUMN, Refusal
+from dpproxy.errors import AMBIGUOUS_COLUMN, INSUFFICIENT_PRIVILEGE, UNDEFINED_COLUMN, Refusal
 from dpproxy.plan.expr import Column
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, TableName
@@ -56,6 +56,18 @@ class Context:
             table = self.policy.tables.get(TableName(candidate, name))
             if table is not None:
                 return table
+        return None
+
+
+    def view(self, schema: str, name: str) -> str | None:
+        """The query of a policy's view, None when the name is not one. Raises Refusal 42501 for a role without it."""
+        schemas = (schema,) if schema else self.settings.search_path
+        for candidate in schemas:
+            table = TableName(candidate, name)
+            if table in self.policy.views:
+                if self.role.tables is not None and table not in self.role.tables:
+                    raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for view {table}")
+                return self.policy.views[table]
         return None
 
 
