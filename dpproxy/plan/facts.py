@@ -267,7 +267,7 @@ RULES: dict[str, _Rule] = {
     "date_sub": lambda p: iv.subtract(p[0], p[1]),
     "date_diff": lambda p: iv.subtract(p[0], p[1]),
     "ts_diff": lambda p: iv.subtract(p[0], p[1]),
-    "trunc_time": lambda p: Interval(None if p[1].lo is None else p[1].lo - 366 * 86400 * 1000, p[1].hi),
+    "trunc_time": lambda p: p[1],
 }
 _WHOLE = {
     "int/",
@@ -285,6 +285,11 @@ _WHOLE = {
     "doy",
 }
 _WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff"}
+_SECONDS = {
+    "microseconds": 0, "milliseconds": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400,
+    "month": 31 * 86400, "quarter": 92 * 86400, "year": 366 * 86400, "decade": 3653 * 86400,
+}  # fmt: skip
+"""How far truncation may go back."""
 _TIMES = ("date", "timestamp", "timestamptz", "interval")
 
 
@@ -296,6 +301,8 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
         bound = _years(parts[0].bound, args[0].type)
     if op == "epoch" and args[0].type == "date":
         bound = iv.multiply(parts[0].bound, Interval(Fraction(86400), Fraction(86400)))
+    if op == "trunc_time" and bound.lo is not None:
+        bound = Interval(bound.lo - _SECONDS[str(getattr(args[0], "text", ""))], bound.hi)
     if op == "nullif":
         bound, span = parts[0].bound, parts[0].span
     if op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "not") or type_ == "bool":

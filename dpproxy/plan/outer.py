@@ -22,7 +22,7 @@ from dpproxy.plan.aggregates import measured as measured_aggregate
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
-from dpproxy.plan.functions import unsupported
+from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.grouping import grouping_sets
 from dpproxy.plan.hooks import QueryHooks, bind_aggregate
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
@@ -144,6 +144,7 @@ class MeasuredSelect:
         return self._key(self.binder.bind(node, self.scope), node)
 
     def _key(self, expr: Expr, node: exp.Expr) -> int:
+        expr = coerce(expr, "text")
         for i, (_, key) in enumerate(self.keys):
             if key == expr:
                 return i
@@ -219,7 +220,7 @@ class MeasuredSelect:
         if node.find(exp.Column) is None or any(is_aggregate(n) for n in node.walk()):
             return None
         try:
-            bound = self.binder.bind(node, self.scope)
+            bound = coerce(self.binder.bind(node, self.scope), "text")
         except Refusal:
             return None
         for i, (_, key) in enumerate(self.keys):

@@ -35,7 +35,7 @@ from dpproxy.plan.expr import (
     walk,
 )
 from dpproxy.plan.facts import facts
-from dpproxy.plan.functions import unsupported
+from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.names import output_name
 from dpproxy.plan.query import Analyser, Result, RowsResult, contains_aggregate
@@ -286,7 +286,8 @@ def rebuilt(expr: Expr, f: object) -> Expr:
 def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) -> RowsResult:
     columns: list[Column] = []
     items: list[tuple[Column, Expr]] = []
-    for name, expr in projections:
+    for name, value in projections:
+        expr = coerce(value, "text")  # a constant of unknown type becomes text where it becomes a column
         if isinstance(expr, Ref):
             columns.append(replace(expr.column, name=name))
             continue

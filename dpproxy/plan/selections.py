@@ -19,6 +19,7 @@ from dpproxy.plan.measure import SelectionSpec, on_grid
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
 
 MAX_SIZE = 2**40  # points of a grid (mechanisms.select.MAX_SIZE)
+MAX_SECONDS = 2**32  # what an engine rounds to whole steps without error; a grid of seconds reaches the year 2106
 MAX_MODES = 1_000  # declared values of a MODE: one CASE arm each
 
 
@@ -78,9 +79,12 @@ def _time_grid(agg: Agg, value: Expr, bound: Interval, fractions: tuple[Fraction
         return SelectionSpec(
             days, agg.where, label, lo, hi, Fraction(1), fractions
         ), f"DATE '1970-01-01' + CAST(# + ({lo}) AS int4)"
-    seconds = Call("float8", "epoch", (value,))
-    spec = SelectionSpec(seconds, agg.where, label, lo, hi, Fraction(1), fractions)
-    return spec, f"TIMESTAMP '1970-01-01' + (# + ({lo})) * INTERVAL '1 second'"
+    seconds, step = Call("float8", "epoch", (value,)), 1
+    while max(abs(lo), abs(hi)) // step > MAX_SECONDS:
+        step *= 60  # ranges of centuries are chosen from by the minute or hour
+    lo, hi = lo // step, -(-hi // step)
+    spec = SelectionSpec(seconds, agg.where, label, lo, hi, Fraction(step), fractions)
+    return spec, f"TIMESTAMP '1970-01-01' + (# + ({lo})) * INTERVAL '{step} second'"
 
 
 def _mode(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
