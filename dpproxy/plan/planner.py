@@ -28,6 +28,7 @@ from dpproxy.plan.measure import Compiled, compile_measurement
 from dpproxy.plan.model import Array, Dialect, Input, Plan
 from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression, sets_source, with_columns
 from dpproxy.plan.outer_types import TreeTypes
+from dpproxy.plan.probes import returns_nothing
 from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.relation import Given, Rows, Values
 from dpproxy.plan.scope import Context, Counter, Env
@@ -307,7 +308,7 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
     tree = parse(statement.query)
     planner = Planner(context)
     analyser = Analyser(planner)
-    result = analyser.analyse(tree, {})
+    result = ReleasedResult(tree, False) if returns_nothing(tree) else analyser.analyse(tree, {})
     if isinstance(result, RowsResult):
         raise analyser._row_level(tree)
     measurements = finish(planner.compiled, context)
