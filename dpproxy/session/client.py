@@ -12,6 +12,7 @@ import asyncio
 import secrets
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from dpproxy.facade.ddl import role_name
@@ -24,6 +25,8 @@ from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.login import Greeting
 from dpproxy.session.prepared import Private
+from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
+from dpproxy.session.tracker import SMALL, Counts
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import FrontendFramer, Span
@@ -77,6 +80,7 @@ class ClientSession(asyncio.Protocol):
         self.private: dict[str, Private] = {}
         self.queue: deque[tuple[bytes, bytes]] = deque()
         self.key = (0, b"")
+        self.write: Callable[[bytes], None] = transport.write
         self._site = site
         self._transport = transport
         self._framer = framer
@@ -88,6 +92,8 @@ class ClientSession(asyncio.Protocol):
         self._queued = 0
         self._taken = 0  # messages that the conductor has begun to work on
         self._busy = True
+        self._plain = False  # what comes can be judged by itself: not busy, nothing private, no half message
+        self._known: dict[bytes, Counts] = {}  # small pieces that concern nobody
         self._closing = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -115,7 +121,7 @@ class ClientSession(asyncio.Protocol):
         except Exception as error:
             self.fatal("XX000", internal(error).message)
         finally:
-            self._busy = False
+            self._ready()
 
     async def _connect(self) -> None:
         """Again and again while the facade is being restarted. Raises LinkLost."""
@@ -155,13 +161,23 @@ class ClientSession(asyncio.Protocol):
     # the client's bytes
 
     def data_received(self, data: bytes) -> None:
+        if self._plain:
+            counts = self._known.get(data) or self._glance(data)
+            if counts is not None:
+                self.link.pass_on(data, counts)
+                return
         if self._busy:
             self._enqueue(data)
-        elif self._framer.pending or self.private or not self._glance(data):
+        else:
             self._look(data)
 
-    def _glance(self, data: bytes) -> bool:
-        """Pass on whole messages of the usual kinds that concern nobody, as fast as Python can; False: not such."""
+    def _ready(self) -> None:
+        """Nothing is in the making any more."""
+        self._busy = False
+        self._plain = not self._framer.pending and not self.private
+
+    def _glance(self, data: bytes) -> Counts | None:
+        """Whole messages of the usual kinds that concern nobody, told as fast as Python can; None: not such."""
         position, size = 0, len(data)
         queries = syncs = extended = 0
         unconcerned = self.dataset.unconcerned
@@ -169,12 +185,12 @@ class ClientSession(asyncio.Protocol):
             tag = data[position]
             end = position + 1 + _LENGTH(data, position + 1)[0]
             if end > size or end < position + 5:
-                return False
+                return None
             if tag in _TEXTS:
                 if data[position + 5 : end] not in unconcerned:
-                    return False
+                    return None
             elif tag not in _EXTENDED:
-                return False
+                return None
             if tag == _SYNC:
                 syncs += 1
                 extended = 0
@@ -185,10 +201,13 @@ class ClientSession(asyncio.Protocol):
                 extended += 1
             position = end
         if position != size or (queries and syncs):
-            return False
-        self.link.tracker.passed(queries, syncs, extended)
-        self.link.write(data)
-        return True
+            return None
+        counts = (queries, syncs, extended)
+        if size <= SMALL:
+            if len(self._known) >= REMEMBERED_PIECES:
+                self._known.clear()
+            self._known[data] = counts
+        return counts
 
     def _look(self, data: bytes) -> None:
         """Message by message, up to the first that needs the proxy itself."""
@@ -204,6 +223,7 @@ class ClientSession(asyncio.Protocol):
         if spans:
             end = spans[-1][2]
             self.link.write(buffer if end == len(buffer) else buffer[:end])
+        self._ready()
         if error is not None:
             self._violated(error)
 
@@ -238,7 +258,7 @@ class ClientSession(asyncio.Protocol):
         return False
 
     def _take_over(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
-        self._busy = True
+        self._busy, self._plain = True, False
         self._queue(buffer, spans, error)
         self._worker = asyncio.ensure_future(self._work())
 
@@ -250,7 +270,7 @@ class ClientSession(asyncio.Protocol):
         except Exception as error:
             self.fatal("XX000", internal(error).message)
         finally:
-            self._busy = False
+            self._ready()
 
     def _enqueue(self, data: bytes) -> None:
         buffer, spans, error = self._framer.batch(data)
@@ -287,9 +307,6 @@ class ClientSession(asyncio.Protocol):
         return state, tracker.readies + self._taken, tracker.done
 
     # to the client
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
 
     async def drained(self) -> None:
         """Wait while the client does not read."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from dpproxy.session.tracker import COMPLETIONS, STATUSES, Tracker
+from dpproxy.session.tracker import COMPLETIONS, STATUSES, Counts, Tracker
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import BackendFramer
 
@@ -32,7 +33,8 @@ class LinkLost(Exception):
 class Peer(Protocol):
     """The client's side, as the link needs it."""
 
-    def write(self, data: bytes) -> None: ...
+    @property
+    def write(self) -> Callable[[bytes], None]: ...
     def pause_client(self) -> None: ...
     def resume_client(self) -> None: ...
     def link_lost(self) -> None: ...
@@ -109,6 +111,12 @@ class FacadeLink(asyncio.Protocol):
     # relay
 
     def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def pass_on(self, data: bytes, counts: Counts) -> None:
+        """Whole messages of the client, counted."""
+        self.tracker.passed(counts)
         if self._transport is not None:
             self._transport.write(data)
 

@@ -6,6 +6,9 @@ The proxy steps into a conversation only when the facade has answered everything
 answers in order: each Query and Sync with one ReadyForQuery, each extended message with exactly one completion (Parse
 1, Bind 2, Describe T or n, Execute C, s or I, Close 3), or with an error, after which it skips to Sync. Counting both
 sides therefore tells when it is done. COPY FROM STDIN is the exception: while it lasts, PostgreSQL ignores Sync.
+
+Small pieces repeat (BEGIN, COMMIT, pings, the same statement again): what they come to is remembered, since one look
+into a dictionary is cheaper than five messages. Each session remembers for itself: what others get shows in no time.
 """
 
 from __future__ import annotations
@@ -22,6 +25,13 @@ COMPLETIONS: Final = frozenset(bytes([tag]) for tag in _COMPLETIONS)
 """Tags of which every extended message gets exactly one."""
 
 
+REMEMBERED: Final = 64
+SMALL: Final = 256
+"""Pieces a session remembers, and the bytes such a piece may have: 16 kB a session at most."""
+
+Counts = tuple[int, int, int]
+"""Queries or Syncs (never both), then extended messages behind the last of them."""
+
 STATUSES: Final[dict[int, Status]] = {ord("I"): "I", ord("T"): "T", ord("E"): "E"}
 
 
@@ -32,7 +42,19 @@ class Tracker:
     `readies`: ReadyForQuery seen so far.
     """
 
-    __slots__ = ("_head", "_query_last", "_skip", "copy_in", "done", "failed", "outstanding", "readies", "sent", "status")
+    __slots__ = (
+        "_head",
+        "_known",
+        "_query_last",
+        "_skip",
+        "copy_in",
+        "done",
+        "failed",
+        "outstanding",
+        "readies",
+        "sent",
+        "status",
+    )
 
     def __init__(self) -> None:
         self.outstanding = 0
@@ -45,6 +67,7 @@ class Tracker:
         self._query_last = False
         self._skip = 0  # bytes of the current message still to pass
         self._head = b""  # an incomplete header, already passed on
+        self._known: dict[bytes, int] = {}  # pieces that end with their only ReadyForQuery, and the status it says
 
     # towards the facade
 
@@ -70,8 +93,9 @@ class Tracker:
         elif tag in b"cf":
             self.copy_in = False
 
-    def passed(self, queries: int, syncs: int, extended: int) -> None:
-        """Several messages at once: queries or syncs, then `extended` messages behind them."""
+    def passed(self, counts: Counts) -> None:
+        """Several messages at once."""
+        queries, syncs, extended = counts
         if queries or syncs:
             if syncs and self.copy_in:
                 return
@@ -95,10 +119,26 @@ class Tracker:
 
     def scan(self, data: bytes) -> None:
         """Bytes of the facade are on their way to the client. Linear in the number of messages."""
+        if self._skip or self._head:
+            self._walk(data)
+            return
+        status = self._known.get(data)
+        if status is not None:
+            self._ready(status)
+            return
+        before = self.readies
+        if self._walk(data) and self.readies == before + 1 and len(data) <= SMALL:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[data] = data[-1]
+
+    def _walk(self, data: bytes) -> bool:
+        """Message by message. Whether they are whole, and the last is ReadyForQuery, and none began a COPY."""
         if self._head:
             data = self._head + data
             self._head = b""
         position, size = self._skip, len(data)
+        copied, tag = False, 0
         while size - position >= 5:
             tag = data[position]
             end = position + 1 + _LENGTH(data, position + 1)[0]
@@ -112,11 +152,13 @@ class Tracker:
                 self.failed = True
             elif tag == _COPY_IN:
                 self._copy_in()
+                copied = True
             position = end
         if position < size:
             self._head = data[position:]
             position = size
         self._skip = position - size
+        return tag == _READY and not copied and not self._head and not self._skip
 
     def _ready(self, status: int) -> None:
         self.outstanding -= 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpproxy.session.tracker import Tracker
 from dpproxy.wire import backend as back
@@ -90,3 +92,42 @@ def test_copy_in_by_simple_query() -> None:
     assert not tracker.settled
     tracker.scan(back.command_complete("COPY 1") + READY)
     assert tracker.settled
+
+
+def state(tracker: Tracker) -> tuple[object, ...]:
+    names = ("outstanding", "sent", "done", "failed", "copy_in", "status", "readies", "settled", "between")
+    return tuple(getattr(tracker, name) for name in names)
+
+
+PIECES = (
+    *(SIMPLE + READY, SIMPLE, READY, READY + READY, EXTENDED + back.ready_for_query("T"), EXTENDED),
+    *(
+        back.error_response("ERROR", "42601", "x") + back.ready_for_query("E"),
+        back.message(b"G", b"\0\0\0"),
+        READY[:3],
+        READY[3:],
+    ),
+    *(back.data_row([READY]), back.data_row([READY])[:-1], READY[-1:], back.message(b"G", b"\0\0\0") + READY),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(["Q", "S", "BES", "d", ""])), max_size=30))
+def test_remembered_pieces_mean_what_they_say(conversation: list[tuple[bytes, str]]) -> None:
+    """Pieces that were seen before count as if they were read message by message, also where they only look alike."""
+    quick, thorough = Tracker(), Tracker()
+    for piece, sent in conversation * 2:
+        thorough._known.clear()
+        for tracker in (quick, thorough):
+            for tag in sent:
+                tracker.forward(tag.encode())
+            tracker.scan(piece)
+        assert state(quick) == state(thorough)
+
+
+def test_memory_of_pieces_is_bounded() -> None:
+    tracker = Tracker()
+    for i in range(1000):
+        tracker.scan(back.data_row([str(i).encode()]) + READY)
+    tracker.scan(back.data_row([b"x" * 1000]) + READY)
+    assert len(tracker._known) <= 64
+    assert max(map(len, tracker._known)) <= 256
