@@ -128,6 +128,15 @@ COUNTED = Range("GREATEST({0}, 0)", "GREATEST({0} - {h0}, 0)", "GREATEST({0} + {
 
 
 def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
+    """COUNT of rows, of values, of units, of distinct values.
+
+    COUNT(DISTINCT x) of a group is the size of a union of sets S_u, one a unit. S_u holds at most k of the unit's values
+    there, chosen by a hash of unit and value: it is a function of that unit's rows alone. So one unit less takes away at
+    most the |S_u| <= k values that no other unit has, in at most L0 groups, and adds none: sensitivity k a group, reached
+    when a unit's k values are its own (Knop & Steinke 2023, "Counting distinct elements under person-level differential
+    privacy", section 3: any choice of at most k a person has it). The hash differs between units, so that units with the
+    same many values do not all keep the same k of them, which would lose more of the union.
+    """
     value = agg.args[0] if agg.args else None
     if agg.distinct:
         if value is None:
