@@ -7,7 +7,6 @@ is for what was asked, standard error for everything else.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
 import os
 import sys
@@ -19,19 +18,15 @@ import typer
 
 from dpproxy import serving
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.book import Book
-from dpproxy.budget.entries import NO_HASH
-from dpproxy.budget.files import SqliteReader
-from dpproxy.budget.journal import MAX_JUMP, replay
-from dpproxy.budget.ledger import LedgerError, Standing, decimal
+from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State, budget_app, ledger_app
+from dpproxy.budget.ledger import LedgerError
+from dpproxy.budget.sealing import SealError
 from dpproxy.facade.binaries import FacadeError, find_binaries
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.policy.schema import text as schema_text
-from dpproxy.serving import LEDGER, Options, ServingError
-from dpproxy.session.dataset import limit
+from dpproxy.serving import Options, ServingError
 from dpproxy.session.limits import Limits
 from dpproxy.session.opening import checked_catalog, open_backend
 from dpproxy.session.server import DRAIN_SECONDS
@@ -40,11 +35,11 @@ from dpproxy.session.tls import TlsError, TlsFiles
 commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 policy_app = typer.Typer(no_args_is_help=True, help="Check policies, make passwords, print the schema.")
 commands.add_typer(policy_app, name="policy")
+commands.add_typer(budget_app, name="budget")
+commands.add_typer(ledger_app, name="ledger")
 
-STATE = Path("dpproxy-state")
 Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
 Seconds = Annotated[float, typer.Option(min=0)]
-State = Annotated[Path, typer.Option(help="folder of the ledger and the facade")]
 
 
 class Stop(Exception):
@@ -55,7 +50,7 @@ def app() -> None:
     """Entry point. Errors the operator can mend are one line each, without a traceback."""
     try:
         commands()
-    except (Stop, PolicyError, BackendError, FacadeError, LedgerError, ServingError, TlsError) as error:
+    except (Stop, PolicyError, BackendError, FacadeError, LedgerError, SealError, ServingError, TlsError) as error:
         sys.exit(f"dpproxy: {error}")
 
 
@@ -83,6 +78,8 @@ def serve(
     transaction_timeout: Annotated[float, typer.Option(min=0, help="seconds idle within a transaction")] = Limits.transaction,
     statement_timeout: Seconds = Limits.statement,
     drain: Annotated[float, typer.Option(help="seconds running statements get when they must end")] = DRAIN_SECONDS,
+    ledger: Ledger = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
 
@@ -95,7 +92,8 @@ def serve(
         raise Stop("--require-tls needs --tls-cert and --tls-key")
     encrypted = require_tls or tls_client_ca is not None
     limits = Limits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
-    options = Options(tuple(policies), host, port, state, postgres, facade_dsn, tls, encrypted, drain, limits)
+    files = tuple(policies)
+    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, drain, limits, ledger, key_file)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serving.serve(options))
 
@@ -120,27 +118,6 @@ def psql(
         raise Stop(f"there is no psql beside {program}")
     environment = {"PGHOST": "127.0.0.1", "PGPORT": "6432", **os.environ}
     os.execve(program, [program, *(arguments or [])], environment)
-
-
-@commands.command()
-def budget(policy: Annotated[Path, typer.Argument(help="the policy file of a dataset")], state: State = STATE) -> None:
-    """What each role, and all together, have spent and have left; also while the proxy runs."""
-    rules = load_file(policy).policy
-    book = Book(MAX_JUMP)
-    with SqliteReader(state / LEDGER).snapshot() as (_, rows):
-        replay(book, NO_HASH, rows)
-    at = dt.datetime.now(dt.UTC)
-    standings = [book.standing((rules.dataset, "role", r.name), limit(r.budget), at) for r in rules.roles.values()]
-    standings.append(book.standing((rules.dataset, "dataset", rules.dataset), limit(rules.budget), at))
-    print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets")))
-    for row in standings:
-        print("\t".join(_standing(row)))
-
-
-def _standing(s: Standing) -> tuple[str, ...]:
-    epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
-    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
-    return (s.scope, s.name, s.window, *epsilon, *delta, f"{s.resets:%Y-%m-%d}" if s.resets else "never")
 
 
 @policy_app.command()

@@ -19,9 +19,10 @@ from pathlib import Path
 import structlog
 
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.files import SqliteReader
+from dpproxy.budget.answers import AnswerStore
+from dpproxy.budget.place import ledger_key, place_of, read_secret
 from dpproxy.budget.record import show
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.budget.sealing import Sealer
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.policy.load import Loaded, load_file
@@ -36,7 +37,7 @@ from dpproxy.session.server import DRAIN_SECONDS, Server
 from dpproxy.session.tls import TlsError, TlsFiles, load_tls
 
 LOG = structlog.get_logger()
-LEDGER = "ledger.sqlite"  # in the state folder
+ANSWERS = "answers.sqlite"  # in the state folder, of this proxy alone
 SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
 
 
@@ -46,7 +47,8 @@ class ServingError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds."""
+    """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds.
+    `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers."""
 
     policies: tuple[Path, ...]
     host: str
@@ -58,6 +60,8 @@ class Options:
     require_tls: bool = False
     drain: float = DRAIN_SECONDS
     limits: Limits = field(default_factory=Limits)
+    ledger: str | None = None
+    key_file: Path | None = None
 
 
 async def serve(options: Options) -> None:
@@ -74,12 +78,15 @@ class Running:
     """`stopping` is set by the first signal."""
 
     def __init__(self, options: Options) -> None:
-        """Opens the ledger. Raises LedgerError, TlsError."""
+        """Opens the ledger and the stored answers. Raises LedgerError, SealError, TlsError."""
         options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.stopping = asyncio.Event()
         self._options = options
         tls = load_tls(options.tls) if options.tls else None
-        self._ledger = SqliteLedger(options.state / LEDGER)
+        secret = read_secret(options.key_file)
+        self._place = place_of(options.ledger, options.state)
+        self._ledger = self._place.open(ledger_key(secret))
+        self._answers = AnswerStore(options.state / ANSWERS, sealer=Sealer(secret) if secret else None)
         self._facade = _facade(options)
         self._datasets: dict[str, Dataset] = {}
         self._names: dict[Path, str] = {}  # datasets by policy file
@@ -115,6 +122,7 @@ class Running:
             await dataset.backend.close()
         await self._facade.stop()
         self._ledger.close()
+        self._answers.close()
 
     def _told_to_stop(self) -> None:
         if self.stopping.is_set():
@@ -132,9 +140,9 @@ class Running:
             await self._server.close(name, self._options.drain)
 
         try:
-            dataset = await open_dataset(loaded, self._facade, self._ledger, ready)
+            dataset = await open_dataset(loaded, self._facade, self._ledger, ready, self._answers)
             await ready()
-            dataset.remember(show(SqliteReader(self._options.state / LEDGER), dataset=name))
+            dataset.remember(await asyncio.to_thread(list, show(self._place.reader(name), dataset=name)))
             self._datasets[name] = dataset
         finally:
             self._server.reopen(name)

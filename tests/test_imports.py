@@ -29,6 +29,7 @@ RANKS = {
     "launch": 6,
     "demo_data": 6,
     "serving": 6,
+    "bookkeeping": 6,
     "cli": 7,
     "demo": 7,
 }

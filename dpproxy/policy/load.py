@@ -88,7 +88,7 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     views = _views(reader, keys.get("views"), tables)
     budget = read_budget(reader, keys["budget"], "dataset") if "budget" in keys else None
     roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views))
-    users = read_users(reader, keys.get("users"), _keys_of(keys.get("roles")))
+    users = read_users(reader, keys.get("users"), _keys_of(keys.get("roles")), {r.name: r.budget for r in roles.values()})
     mechanism = reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"
     reuse = _reuse(reader, keys.get("reuse_answers"))
     quantum = _quantum(reader, keys.get("timing"))
@@ -175,11 +175,18 @@ def _views(reader: Reader, node: Node | None, tables: Mapping[TableName, TablePo
 
 
 def _reuse(reader: Reader, node: Node | None) -> tuple[int | None, str | None]:
+    """Seconds (0: never, None: as long as the data stays), and the epoch."""
+    if isinstance(node, Scalar) and node.text == "off":
+        return 0, None
     keys = reader.mapping(node, shapes.REUSE) if node is not None else None
     if not keys:
         return None, None
     time = _duration(reader, keys["for"], "for", 1000) if "for" in keys else None
     epoch = reader.text(keys["epoch"], "epoch") if "epoch" in keys else None
+    try:
+        scalars.reload_time(epoch or "")
+    except ValueError as error:
+        reader.problem(keys["epoch"].at, "this is no time of day", str(error))
     return (time // 1000 if time is not None else None), epoch
 
 

@@ -96,9 +96,12 @@ Window = Literal["day", "week", "month", "quarter", "year", "never"]
 
 @dataclass(frozen=True)
 class Budget:
+    """`warn`: percents of it at which its user, and the log, are told."""
+
     epsilon: int  # micro
     delta: int  # atto
     every: Window = "never"
+    warn: tuple[int, ...] = (80,)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class User:
     name: str
     role: str
     password: str = field(repr=False)  # a SCRAM-SHA-256 verifier
+    budget: Budget | None = None  # of what the role has; None: all of it
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ accepted as SCRAM verifiers only, and no message repeats one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast, get_args
 
 from dpproxy.policy import names, scalars, shapes
@@ -27,9 +28,15 @@ def read_budget(reader: Reader, node: Node, title: str) -> Budget | None:
     epsilon = epsilon_of(reader, keys["epsilon"], f"{title} epsilon") if "epsilon" in keys else None
     delta = delta_of(reader, keys["delta"], f"{title} delta") if "delta" in keys else 0
     every = reader.choice(keys["every"], "`every`", get_args(Window)) if "every" in keys else "never"
+    warn = _percents(reader, keys["warn"]) if "warn" in keys else Budget.warn
     if epsilon is None or delta is None or every is None:
         return None
-    return Budget(epsilon, delta, cast(Window, every))
+    return Budget(epsilon, delta, cast(Window, every), warn)
+
+
+def _percents(reader: Reader, node: Node) -> tuple[int, ...]:
+    found = [reader.integer(item, "warn", 1, 100) for item in reader.items(node, "warn") or ()]
+    return tuple(sorted({percent for percent in found if percent is not None}))
 
 
 def epsilon_of(reader: Reader, node: Node, what: str) -> int | None:
@@ -127,21 +134,22 @@ def _tables(reader: Reader, node: Node, tables: frozenset[TableName]) -> frozens
     return frozenset(found)
 
 
-def read_users(reader: Reader, node: Node | None, roles: frozenset[str]) -> dict[str, User]:
+def read_users(reader: Reader, node: Node | None, roles: frozenset[str], budgets: Mapping[str, Budget]) -> dict[str, User]:
+    """`budgets`: those of the roles that could be read."""
     listed = reader.named(node, "`users`")
     users: dict[str, User] = {}
     for name, declared in listed.entries.items() if listed else ():
         reader.positions["users", name] = listed.keys[name] if listed else declared.at
         _name(reader, name, "user", declared)
-        user = _user(reader, name, declared, roles)
+        user = _user(reader, name, declared, roles, budgets)
         if user is not None:
             users[name] = user
     return users
 
 
-def _user(reader: Reader, name: str, node: Node, roles: frozenset[str]) -> User | None:
+def _user(reader: Reader, name: str, node: Node, roles: frozenset[str], budgets: Mapping[str, Budget]) -> User | None:
     keys = reader.mapping(node, shapes.USER)
-    if keys is None or set(keys) != set(shapes.USER.keys):
+    if keys is None or not set(shapes.USER.required) <= set(keys):
         return None
     role = reader.text(keys["role"], "role")
     if role is not None and role not in roles:
@@ -153,4 +161,9 @@ def _user(reader: Reader, name: str, node: Node, roles: frozenset[str]) -> User 
         fix = "write the line printed by `dpproxy policy password`"
         reader.problem(keys["password"].at, f"the password of `{name}` is not a SCRAM-SHA-256 verifier ({error})", fix)
         return None
-    return User(name, role, password) if role is not None else None
+    budget = read_budget(reader, keys["budget"], f"user {name}") if "budget" in keys else None
+    whole = budgets.get(role or "")
+    if budget and whole and (budget.epsilon > whole.epsilon or budget.delta > whole.delta):
+        what = f"user `{name}` may spend more than the whole role `{role}`"
+        reader.problem(keys["budget"].at, what, "lower the user's epsilon and delta, or raise the role's")
+    return User(name, role, password, budget) if role is not None else None

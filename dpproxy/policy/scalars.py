@@ -24,6 +24,7 @@ _TIME = re.compile(
 )
 _DURATION = re.compile(r"([1-9][0-9]{0,8})(ms|s|m|h|d|w)\Z", re.ASCII)
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_RELOAD = re.compile(r"reload at ([01][0-9]|2[0-3]):([0-5][0-9])( UTC)?\Z", re.ASCII | re.I)
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
@@ -101,3 +102,13 @@ def milliseconds(text: str) -> int | None:
     """A duration such as `50ms`, `10m`, `1d`."""
     found = _DURATION.match(text)
     return int(found[1]) * _MILLISECONDS[found[2]] if found else None
+
+
+def reload_time(text: str) -> dt.time | None:
+    """The time of day in `reload at 03:00` (UTC). Raises ValueError for a text that begins so and is none."""
+    if not text.lower().startswith("reload"):
+        return None
+    found = _RELOAD.match(text)
+    if found is None:
+        raise ValueError("write `reload at 03:00`, in UTC")
+    return dt.time(int(found[1]), int(found[2]))

@@ -20,6 +20,7 @@ TEXT: Fragment = {"type": "string", "minLength": 1}
 FLAG: Fragment = {"type": "boolean"}
 POSITIVE: Fragment = {"type": "number", "exclusiveMinimum": 0}
 COUNT: Fragment = {"type": "integer", "minimum": 1}
+PERCENTS: Fragment = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 100}, "uniqueItems": True}
 SHARE: Fragment = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
 VALUE: Fragment = {"type": ["string", "number", "boolean"]}
 DATE: Fragment = {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].+)?$"}
@@ -54,7 +55,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "roles": _named("role"),
             "users": _named("user"),
             "mechanism": {"enum": list(get_args(Mechanism))},
-            "reuse_answers": _ref("reuse"),
+            "reuse_answers": {"anyOf": [{"const": "off"}, _ref("reuse")]},
             "timing": _ref("timing"),
         },
     ),
@@ -63,7 +64,10 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
         {"duckdb": TEXT, "memory_limit": TEXT, "threads": COUNT, "postgres": TEXT, "password": TEXT},
     ),
     "privacy_unit": (shapes.PRIVACY_UNIT, {"name": TEXT, "key": TABLE_COLUMN}),
-    "budget": (shapes.BUDGET, {"epsilon": POSITIVE, "delta": SHARE, "every": {"enum": list(get_args(Window))}}),
+    "budget": (
+        shapes.BUDGET,
+        {"epsilon": POSITIVE, "delta": SHARE, "every": {"enum": list(get_args(Window))}, "warn": PERCENTS},
+    ),
     "table": (
         shapes.TABLE,
         {
@@ -97,7 +101,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
         },
     ),
     "query": (shapes.QUERY, {"epsilon": POSITIVE, "max_epsilon": POSITIVE, "delta": SHARE}),
-    "user": (shapes.USER, {"role": TEXT, "password": VERIFIER}),
+    "user": (shapes.USER, {"role": TEXT, "password": VERIFIER, "budget": _ref("budget")}),
     "reuse": (shapes.REUSE, {"for": DURATION, "epoch": TEXT}),
     "timing": (shapes.TIMING, {"quantum": {"anyOf": [{"const": "off"}, DURATION]}}),
 }

@@ -59,6 +59,7 @@ BUDGET = Shape(
         "epsilon": "Most epsilon in a window; rounded down to a millionth.",
         "delta": "Most delta in a window (default 0); rounded down to 1e-18.",
         "every": "When a new budget starts (default never).",
+        "warn": "Percents of it at which a notice and the log say so (default [80]).",
     },
     ("epsilon",),
 )
@@ -123,15 +124,16 @@ USER = Shape(
     {
         "role": "The user's role.",
         "password": "A SCRAM-SHA-256 verifier, as printed by `dpproxy policy password`.",
+        "budget": "The most of the role's budget that this user's own statements may spend (default: all of it).",
     },
     ("role", "password"),
 )
 REUSE = Shape(
     "a reuse_answers mapping",
     {
-        "for": "How long an answer may be reused, as in 1d.",
-        "epoch": "Name of the data's state; a new one starts afresh after a reload of the data.",
+        "for": "How long an answer may be reused, as in 1d (default: as long as the data does not change).",
+        "epoch": "The data's state: any name, to be changed when data is reloaded; `never changes`; `reload at 03:00` (UTC); "
+        "or a SELECT of one whole number from public tables. Default: the time of a DuckDB file; of other data, one day.",
     },
-    ("for",),
 )
 TIMING = Shape("a timing mapping", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",))

@@ -1,8 +1,16 @@
-"""One answer: the charge, the measurements, the noise, and the released columns as array literals.
+"""One answer: what is stored of it, the charge, the measurements, the noise, and the released columns as array literals.
 
-Knows: plans, the ledger, the engine, the mechanisms. Must not know: protocols, connections; what the facade has to
-evaluate goes through a function it is given. The order is the product's promise: nothing reaches the backend before
-its charge is durable, and after the charge every failure is one and the same message.
+Knows: plans, stored answers, the ledger, the engine, the mechanisms. Must not know: protocols, connections; what the
+facade has to evaluate goes through a function it is given. The order is the product's promise: nothing reaches the
+backend before its charge is durable, and after the charge every failure is one and the same message.
+
+Stored answers, in this order:
+1. what the role has seen is shown at no charge, and may decide what is asked next (staged measurements);
+2. what only other roles have seen is charged to this role's accounts alone, at the price this role was told. It is
+   told nothing else: that somebody asked before is not its business;
+3. the rest is charged to all accounts and measured. Both charges are one transaction, unless a measurement depends on
+   what 2 shows.
+While 2 and 3 are under way nobody else asks for the same: they wait, and then find it stored.
 """
 
 from __future__ import annotations
@@ -11,23 +19,31 @@ import asyncio
 import datetime as dt
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import structlog
 
+from dpproxy.budget.answers import Found
+from dpproxy.budget.asked import Asked, exposure
 from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Standing, amounts, charge_async
 from dpproxy.errors import AFTER_CHARGE, INTERNAL_ERROR, QUERY_CANCELED, Refusal
 from dpproxy.mechanisms.exact import Released
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.model import Measurement, Plan
+from dpproxy.plan.loss import ZERO, Loss
+from dpproxy.plan.model import Measurement, Param, Plan
 from dpproxy.session.arrays import array_literal, text_literal
-from dpproxy.session.dataset import Answered, Asker, Dataset, limit
+from dpproxy.session.dataset import Answered, Asker, Dataset
+from dpproxy.session.preview import Preview
+from dpproxy.session.reuse import Mode, Shelf
+from dpproxy.session.standings import standings
 from dpproxy.session.virtual import virtual_columns
 
 LOG = structlog.get_logger()
 
 Literals = list[bytes | None]
+T = TypeVar("T")
 Evaluate = Callable[[Sequence[int], Literals], Awaitable[list[str | None]]]
 """Indexes of `Plan.inputs` and the arrays so far -> their values, evaluated by the facade."""
 
@@ -42,10 +58,13 @@ class StatementFailed(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """`literals[i]` is array i of the outer query. `notice`: what it cost, for people; None when it was free."""
+    """`literals[i]` is array i of the outer query. `notice`: what it cost, for people; None when nothing is measured.
+    `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
 
     literals: tuple[bytes, ...]
     notice: str | None
+    charged: Loss = ZERO
+    reused: int = 0
 
 
 def incident(error: BaseException, **context: object) -> str:
@@ -64,32 +83,51 @@ def internal(error: BaseException, **context: object) -> Refusal:
 class Answering:
     """The making of one answer. `statement` is the hash that names the statement in logs and ledger."""
 
-    def __init__(self, dataset: Dataset, asker: Asker, plan: Plan, statement: str, evaluate: Evaluate) -> None:
+    def __init__(
+        self, dataset: Dataset, asker: Asker, plan: Plan, statement: str, evaluate: Evaluate, mode: Mode = "exact"
+    ) -> None:
         self._dataset = dataset
         self._asker = asker
         self._plan = plan
         self._statement = statement
         self._evaluate = evaluate
+        self._mode: Mode = mode if dataset.reuse is not None else "off"
         self._literals: Literals = [None] * len(plan.arrays)
+        self._parameters: Sequence[str | None] = ()
         self._inputs: list[str | None] = [None] * len(plan.inputs)
         self._known: set[int] = set()  # indexes of evaluated inputs
         self._released: set[int] = set()  # indexes of released measurements
-        self._running: asyncio.Future[Released] | None = None
+        self._free: dict[int, dt.datetime | None] = {}  # of these, when those that cost nothing were made
+        self._running: asyncio.Future[Any] | None = None
         self._cancelled: str | None = None  # why
 
     async def run(self, parameters: Sequence[str | None]) -> Answer:
         """`parameters`: text forms of the client's. Raises Refusal, StatementFailed, LinkLost, CancelledError."""
         began = asyncio.get_running_loop().time()
-        await self._fill_virtual()
-        await self._evaluate_ready()
+        await self._prepare(parameters)
         if not self._plan.measurements:
             return Answer(self._complete(), None)
-        charge = await self._charge()
-        for i, measurement in enumerate(self._plan.measurements):
-            await self._evaluate_ready()
-            await self._measure(i, measurement, parameters)
+        charged = await self._settle()
+        if not charged:
+            self._remember(dt.datetime.now(dt.UTC), ZERO)
         await self._hold(began)
-        return Answer(self._complete(), await self._note(charge))
+        return Answer(self._complete(), await self._note(charged), charged, len(self._free))
+
+    async def preview(self, parameters: Sequence[str | None]) -> Preview:
+        """What `run` would find stored, and charge. Raises as it does."""
+        await self._prepare(parameters)
+        if self._plan.measurements:
+            await self._show_seen()
+        return Preview(self._mode, self._free, _sum(self._plan.measurements[i].loss for i in self._open()))
+
+    async def _prepare(self, parameters: Sequence[str | None]) -> None:
+        self._parameters = parameters
+        await self._fill_virtual()
+        await self._evaluate_ready()
+        if self._plan.measurements:
+            names = (self._dataset.policy.dataset, self._asker.role.name)
+            spelled = (self._dataset.backend.dialect, self._dataset.literal)
+            self._shelf = await Shelf.opened(self._dataset.reuse, self._mode, *names, *spelled)
 
     def cancel(self, reason: str) -> bool:
         """What would come next is not begun. True when the engine was at work, and stops."""
@@ -129,7 +167,87 @@ class Answering:
                 self._inputs[i] = value
             self._known.update(ready)
 
-    async def _charge(self) -> Charge:
+    # stored answers, the charge, the rest
+
+    def _open(self) -> list[int]:
+        """Measurements not yet released, in the order in which they must run."""
+        return [i for i in range(len(self._plan.measurements)) if i not in self._released]
+
+    async def _settle(self) -> Loss:
+        """Release everything; returns what it cost."""
+        total, flights = ZERO, self._shelf.flights
+        while True:
+            await self._show_seen()
+            if not self._open():
+                return total
+            names = {asked.identity for asked, _ in self._wanted().values()}
+            if busy := flights.busy(names):
+                await self._interruptible(asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED))
+                continue
+            with flights.held(names):
+                shown, others = await self._show_seen()
+                if not shown and not self._depending(others):
+                    return total + await self._show_paid(others, [i for i in self._open() if i not in others])
+                if not shown:
+                    total = total + await self._show_paid(others, ())
+
+    def _wanted(self) -> dict[int, tuple[Asked, Measurement]]:
+        """Open measurements whose values are all known, as they are looked for."""
+        values = [*self._parameters, *self._inputs]
+        ready = [i for i in self._open() if self._needs(i) <= self._known]
+        named = {i: (self._shelf.asked(self._plan.measurements[i], values), self._plan.measurements[i]) for i in ready}
+        return {i: (asked, m) for i, (asked, m) in named.items() if asked is not None}
+
+    def _needs(self, index: int) -> set[int]:
+        """The inputs a measurement has in it."""
+        first = self._plan.parameters
+        parts = (p for query in self._plan.measurements[index].queries for p in query.parts if isinstance(p, Param))
+        return {p.index - first for p in parts if p.index >= first}
+
+    def _depending(self, others: Collection[int]) -> bool:
+        """Whether what is to be asked next depends on these stored answers and on nothing that must be measured."""
+        open_ = self._open()
+        behind = {i: {m for n in self._needs(i) for m in self._plan.inputs[n].measurements} - self._released for i in open_}
+        return any(needed and needed <= set(others) for needed in behind.values())
+
+    async def _show_seen(self) -> tuple[bool, dict[int, Found]]:
+        """Show what costs nothing, and what is asked because of it. Whether there was any; what else is stored."""
+        shown = False
+        while True:
+            found = await self._shelf.find(self._wanted())
+            seen = {i: f for i, f in found.items() if f.seen(self._asker.role.name)}
+            if not seen:
+                return shown, found
+            for i, each in seen.items():
+                self._free[i] = each.stored.created if each.stored else None
+                self._show(i, each.released)
+            await self._evaluate_ready()
+            shown = True
+
+    def _show(self, index: int, released: Released) -> None:
+        columns = (*released.keys, *released.values)
+        for i, array in enumerate(self._plan.arrays):
+            if array.measurement == index:
+                self._literals[i] = array_literal(columns[array.column])
+        self._released.add(index)
+
+    async def _show_paid(self, others: Mapping[int, Found], fresh: Sequence[int]) -> Loss:
+        """Charge for what other roles have seen and for what is to be measured, then show both. Raises Refusal."""
+        measurements = self._plan.measurements
+        exposed = _sum(exposure(f.stored, measurements[i].loss) for i, f in others.items() if f.stored is not None)
+        measured = _sum(measurements[i].loss for i in fresh)
+        charge = await self._charge(exposed + measured, measured)
+        for i, found in others.items():
+            if found.stored is not None:
+                await self._shelf.seen(found.stored)
+            self._show(i, found.released)
+        for i in fresh:
+            await self._evaluate_ready()
+            await self._measure(i)
+        await self._evaluate_ready()
+        return charge.loss
+
+    async def _charge(self, loss: Loss, dataset_loss: Loss) -> Charge:
         """Durable when this returns. Raises Refusal when a limit is reached or the ledger cannot be written."""
         self._check_cancelled()
         request = ChargeRequest(
@@ -137,8 +255,8 @@ class Answering:
             dataset=self._dataset.policy.dataset,
             role=self._asker.role.name,
             user=self._asker.user.name,
-            loss=self._plan.loss,
-            dataset_loss=self._plan.loss,
+            loss=loss,
+            dataset_loss=dataset_loss,
             limits=self._dataset.limits(self._asker),
             statement=self._statement,
             at=dt.datetime.now(dt.UTC),
@@ -149,33 +267,47 @@ class Answering:
             raise exhausted.refusal() from None
         except Exception as error:
             raise internal(error, statement=self._statement) from error
-        loss, count = self._plan.loss, len(self._plan.measurements)
-        entry = Answered(request.role, charge.at, loss.epsilon, loss.delta, count, False, self._statement)
-        self._dataset.answered.append(entry)
+        self._remember(charge.at, charge.loss)
         return charge
 
-    async def _measure(self, index: int, measurement: Measurement, parameters: Sequence[str | None]) -> None:
-        """Raises AFTER_CHARGE whatever fails, in the same words whatever the data; 57014 when cancelled."""
-        self._check_cancelled()
+    def _remember(self, at: dt.datetime, loss: Loss) -> None:
+        """For `dpproxy.answers`. What only other roles had asked before looks as if it had been measured."""
+        role, count = self._asker.role.name, len(self._plan.measurements)
+        entry = Answered(role, at, loss.epsilon, loss.delta, count, not loss, self._statement)
+        self._dataset.answered.append(entry)
+
+    async def _interruptible(self, work: Awaitable[T]) -> T:
+        """`work`, which a cancel request ends: then 57014 is raised."""
+        running: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._running = running
         try:
-            self._running = asyncio.ensure_future(self._measured(measurement, [*parameters, *self._inputs]))
-            released = await self._running
-            columns = (*released.keys, *released.values)
-            for i, array in enumerate(self._plan.arrays):
-                if array.measurement == index:
-                    self._literals[i] = array_literal(columns[array.column])
+            return await running
         except asyncio.CancelledError:
             self._check_cancelled()
+            raise
+
+    async def _measure(self, index: int) -> None:
+        """Raises AFTER_CHARGE whatever fails, in the same words whatever the data; 57014 when cancelled."""
+        self._check_cancelled()
+        measurement, values = self._plan.measurements[index], [*self._parameters, *self._inputs]
+        try:
+            released = await self._interruptible(self._measured(measurement, values))
+            asked = self._shelf.asked(measurement, values)
+            if asked is not None:
+                await self._shelf.keep(asked, measurement, released)
+            self._show(index, released)
+        except Refusal:
             raise
         except Exception as error:
             incident(error, statement=self._statement, after_charge=True)
             raise AFTER_CHARGE from None
-        self._released.add(index)
 
     async def _measured(self, measurement: Measurement, values: Sequence[str | None]) -> Released:
         queries = [query.render(values, self._dataset.literal) for query in measurement.queries]
         exact = await self._dataset.backend.run(queries)
         return await asyncio.to_thread(release, measurement, exact, self._dataset.noise)
+
+    # afterwards
 
     async def _hold(self, began: float) -> None:
         """Answers leave on the policy's time grid, if it has one, so that their time says less."""
@@ -184,20 +316,29 @@ class Answering:
             elapsed = asyncio.get_running_loop().time() - began
             await asyncio.sleep(-elapsed % (quantum / 1000))
 
-    async def _note(self, charge: Charge) -> str | None:
-        role = self._asker.role
+    async def _note(self, charged: Loss) -> str | None:
+        """In a thread, for the same reason as above."""
         try:
-            ask = self._dataset.ledger.standing  # in a thread, for the same reason
-            standing = await asyncio.to_thread(ask, charge.dataset, "role", role.name, limit(role.budget), charge.at)
+            name, held = self._dataset.policy.dataset, self._dataset.held(self._asker)
+            found = await asyncio.to_thread(standings, self._dataset.ledger, name, held if charged else held[:1])
+            reached = self._dataset.warned.notices(name, found, held) if charged else ()
         except Exception as error:
             incident(error, statement=self._statement)
             return None
-        return note(charge, standing)
+        return note(charged, len(self._free), len(self._plan.measurements), found[0], reached)
 
 
-def note(charge: Charge, standing: Standing) -> str:
-    """What an answer cost and what is left, for people."""
+def note(charged: Loss, free: int, measurements: int, standing: Standing, reached: Sequence[str] = ()) -> str:
+    """What an answer cost and what is left of the role's budget, for people. `free`: of the measurements."""
     until = f" until {standing.resets:%Y-%m-%d}" if standing.resets else ""
-    spent = amounts(charge.loss.epsilon, charge.loss.delta)
     left = amounts(standing.left_epsilon, standing.left_delta)
-    return f"charged {spent}; role {charge.role} has {left} left{until}"
+    if not charged:
+        cost = "reused, epsilon 0"
+    else:
+        some = f" ({free} of {measurements} measurements reused)" if free else ""
+        cost = f"charged {amounts(charged.epsilon, charged.delta)}{some}"
+    return "; ".join((cost, f"role {standing.name} has {left} left{until}", *reached))
+
+
+def _sum(losses: Iterable[Loss]) -> Loss:
+    return sum(losses, ZERO)

@@ -30,6 +30,8 @@ from dpproxy.session.prepared import (
     look,
     planned,
 )
+from dpproxy.session.preview import foretold
+from dpproxy.session.reuse import reuse_mode
 from dpproxy.session.settings import is_off
 from dpproxy.session.talk import Talk
 from dpproxy.session.tracker import STATUSES
@@ -308,16 +310,18 @@ class Conductor:
         texts: Sequence[str | None] = (),
     ) -> Answer:
         """Raises Refusal, StatementFailed, LinkLost."""
-        if private.statement.kind == "explain":
-            return Answer((text_literal(private.plan.explain),), None)
 
         async def ask(inputs: Sequence[int], literals: Literals) -> list[str | None]:
             return await evaluate(talk, private, values, formats, inputs, literals)
 
         session = self._session
         name = hashlib.sha256(private.statement.text.encode()).hexdigest()[:16]
-        self._answering = Answering(session.dataset, session.asker, private.plan, name, ask)
+        mode = reuse_mode(private.look.settings["dpproxy.reuse"])
+        self._answering = Answering(session.dataset, session.asker, private.plan, name, ask, mode)
         try:
+            if private.statement.kind == "explain":
+                preview = await self._answering.preview(texts)
+                return Answer((text_literal(foretold(private.plan.explain, preview)),), None)
             answer = await self._answering.run(texts)
         finally:
             self._answering = None
@@ -328,6 +332,7 @@ class Conductor:
             kind=private.statement.kind,
             statement=name,
             measurements=len(private.plan.measurements),
-            epsilon=private.plan.loss.epsilon,
+            epsilon=answer.charged.epsilon,
+            reused=answer.reused,
         )
         return Answer(answer.literals, None if is_off(private.look.settings["dpproxy.notices"]) else answer.notice)

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dpproxy.backends.base import Backend
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.mechanisms.noise import Noise
-from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, TableName
-from dpproxy.policy.model import Budget, Policy, Role, User
+from dpproxy.policy.model import Policy, Role, User
 from dpproxy.session.planning import Planner
-
-Literal_ = Callable[[Dialect, str, str | None], str]
-"""`plan`'s rendering of a value of a PostgreSQL type as a literal of a dialect."""
+from dpproxy.session.reuse import Literal_, Reuse
+from dpproxy.session.standings import Held, Warned, limit
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
@@ -49,7 +46,8 @@ class Asker:
 @dataclass(frozen=True)
 class Dataset:
     """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely;
-    `unconcerned` remembers texts that do not. `withheld`: public tables too large for the facade."""
+    `unconcerned` remembers texts that do not. `withheld`: public tables too large for the facade. `reuse`: None where no
+    answers are stored."""
 
     policy: Policy
     catalog: Catalog
@@ -60,8 +58,10 @@ class Dataset:
     literal: Literal_
     words: tuple[bytes, ...]
     withheld: frozenset[TableName] = frozenset()
+    reuse: Reuse | None = None
     unconcerned: set[bytes] = field(default_factory=set)
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
+    warned: Warned = field(default_factory=Warned)
 
     def remember(self, record: Iterable[tuple[int, object]]) -> None:
         """Earlier charges, from the ledger's record, in order."""
@@ -71,11 +71,14 @@ class Dataset:
                 self.answered.append(Answered(entry.role, entry.at, loss.epsilon, loss.delta, None, False, entry.statement))
 
     def limits(self, asker: Asker) -> Limits:
-        return Limits(limit(asker.role.budget), limit(self.policy.budget), per_query_epsilon=asker.role.query.max_epsilon)
+        own = limit(asker.user.budget) if asker.user.budget is not None else None
+        return Limits(limit(asker.role.budget), limit(self.policy.budget), own, asker.role.query.max_epsilon)
 
-
-def limit(budget: Budget) -> Limit:
-    return Limit(budget.epsilon, budget.delta, budget.every)
+    def held(self, asker: Asker) -> list[Held]:
+        """The role's budget first, the dataset's last."""
+        role, user = asker.role, asker.user
+        own = [Held("user", user.name, user.budget)] if user.budget is not None else []
+        return [Held("role", role.name, role.budget), *own, Held("dataset", self.policy.dataset, self.policy.budget)]
 
 
 def words_of(names: frozenset[str]) -> tuple[bytes, ...]:

@@ -7,10 +7,14 @@ proxy over a policy that does not fit would protect less than it says.
 
 from __future__ import annotations
 
+import datetime as dt
+
 from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
+from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.ledger import Ledger
+from dpproxy.errors import Refusal
 from dpproxy.facade.building import Ready
 from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.mechanisms.noise import DefaultNoise
@@ -22,7 +26,9 @@ from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.policy.problems import Mark, PolicyError, Problem
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
 from dpproxy.session.dataset import Dataset, words_of
-from dpproxy.session.planning import planner_for
+from dpproxy.session.epoch import epoch_of, epoch_query, max_age, state_of
+from dpproxy.session.planning import Planner, planner_for
+from dpproxy.session.reuse import Reuse
 
 START = Mark(1, 1)
 
@@ -57,16 +63,51 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
         raise PolicyError(Problem(loaded.file, m.line, m.column, f"`{n}`: {what}", fix) for n, m in marks.items())
 
 
-async def open_dataset(loaded: Loaded, facade: Facade | RemoteFacade, ledger: Ledger, ready: Ready | None = None) -> Dataset:
+async def open_dataset(
+    loaded: Loaded,
+    facade: Facade | RemoteFacade,
+    ledger: Ledger,
+    ready: Ready | None = None,
+    answers: AnswerStore | None = None,
+) -> Dataset:
     """One policy, served. `ready`: see `Facade.apply`. Raises PolicyError, BackendError, FacadeError."""
+    state = state_of(loaded.policy)
     backend = open_backend(loaded.policy)
     try:
         catalog = await checked_catalog(loaded, backend)
         planner = planner_for(loaded.policy, catalog, backend.dialect)
+        reuse = await _reuse(loaded, backend, planner, answers, state)
         await facade.apply(loaded.policy, catalog, backend.public_rows, ready)
     except BaseException:
         await backend.close()
         raise
     noise, words = DefaultNoise(), words_of(planner.names)
     withheld = facade.withheld(loaded.policy.dataset)
-    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld)
+    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld, reuse)
+
+
+async def _reuse(loaded: Loaded, backend: Backend, planner: Planner, answers: AnswerStore | None, state: str) -> Reuse | None:
+    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError."""
+    policy, now = loaded.policy, dt.datetime.now(dt.UTC)
+    if answers is None or policy.reuse_seconds == 0:
+        return None
+    query = epoch_query(policy)
+    if query is not None:
+        _check_epoch(loaded, planner, query)
+    epoch, age = epoch_of(policy, backend, state), max_age(policy)
+    await epoch.current(now)  # a query that fails stops the start
+    if age is not None:
+        answers.forget(policy.dataset, before=now - age)
+    return Reuse(answers, epoch, age)
+
+
+def _check_epoch(loaded: Loaded, planner: Planner, query: str) -> None:
+    """What the query says is public: it must not read private tables. Raises PolicyError."""
+    mark = loaded.positions.get(("reuse_answers", "epoch"), START)
+    try:
+        private = any(statement.private for statement in planner.split(query))
+    except Refusal:
+        private = any(name in query.lower() for name in planner.names)  # an engine's own words: by name alone
+    if private:
+        what, fix = "the epoch's query reads a private table", "ask a public table for the number of the last load"
+        raise PolicyError([Problem(loaded.file, mark.line, mark.column, what, fix)])

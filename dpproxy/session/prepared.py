@@ -191,9 +191,8 @@ async def evaluate(
     """Inputs of a plan as text; arrays that are not yet released are NULL. Raises StatementFailed."""
     chosen = [private.plan.inputs[i] for i in inputs]
     calls = ", ".join(f"dpproxy.text_form(({given.sql})::{given.type})" for given in chosen)
-    row, _ = await talk.ask_row(
-        f"SELECT {calls}", outer_oids(private), [*values, *literals], all_formats(formats, len(values), len(literals))
-    )
+    oids = [*private.look.oids, *(array_oid(a.type) for a in private.plan.arrays)]  # also of an EXPLAIN
+    row, _ = await talk.ask_row(f"SELECT {calls}", oids, [*values, *literals], all_formats(formats, len(values), len(literals)))
     return [None if v is None else v.decode() for v in row]
 
 

@@ -6,13 +6,13 @@ order of `facade.ddl.VIRTUAL`; values are PostgreSQL's text forms.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 
 from dpproxy.budget.ledger import Standing, decimal
 from dpproxy.facade.ddl import column_type, readable, visible_columns
 from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy
-from dpproxy.session.dataset import Asker, Dataset, limit
+from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.standings import standings
 
 Row = tuple[str | None, ...]
 
@@ -25,10 +25,10 @@ def virtual_columns(table: str, dataset: Dataset, asker: Asker) -> list[list[str
 
 
 def _budget(dataset: Dataset, asker: Asker) -> Iterator[Row]:
-    """The role's account alone: what others spent of the dataset's is not this role's business."""
-    at = dt.datetime.now(dt.UTC)
-    role = asker.role
-    yield _standing(role.name, dataset.ledger.standing(dataset.policy.dataset, "role", role.name, limit(role.budget), at))
+    """The role's and the user's own: what others spent of the dataset's is not this role's business."""
+    own = [held for held in dataset.held(asker) if held.scope != "dataset"]
+    for standing in standings(dataset.ledger, dataset.policy.dataset, own):
+        yield _standing(asker.role.name, standing)
 
 
 def _standing(role: str, s: Standing) -> Row:

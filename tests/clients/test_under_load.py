@@ -18,7 +18,7 @@ from dpproxy.launch import launched
 from dpproxy.policy.load import load_policy
 from dpproxy.policy.model import MICRO
 from dpproxy.policy.password import make_verifier
-from dpproxy.session.dataset import limit
+from dpproxy.session.standings import limit
 
 POLICY = """
 version: 1
@@ -93,7 +93,6 @@ def test_kill_9_under_load_forgets_no_answer(policy: Path) -> None:
             thread.join()
     ledger = SqliteLedger(policy.parent / "state" / "ledger.sqlite")
     rules = load_policy(policy)
-
 
     standing = ledger.standing("town", "role", "rich", limit(rules.roles["rich"].budget), dt.datetime.now(dt.UTC))
     ledger.close()

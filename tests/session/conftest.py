@@ -174,7 +174,7 @@ class Stage:
 
     def spent(self) -> int:
         """Micro-epsilon on the ledger."""
-        from dpproxy.session.dataset import limit
+        from dpproxy.session.standings import limit
 
         role = self.dataset.policy.roles["analyst"]
         at = dt.datetime.now(dt.UTC)

@@ -1,0 +1,244 @@
+"""The commands `ledger` and `budget`: what operators do with the record of what was spent.
+
+Knows: the terminal, both kinds of ledger by their address. Must not know: how a record is kept or read. All but `budget
+grant`, `ledger clock` and `ledger repair` work while proxies run; these three need a SQLite ledger's proxy stopped.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from dpproxy.budget.book import Book
+from dpproxy.budget.entries import NO_HASH, encode
+from dpproxy.budget.journal import MAX_JUMP, Journal, replay
+from dpproxy.budget.ledger import Grant, LedgerError, Scope, Standing, decimal
+from dpproxy.budget.place import Place, ledger_key, place_of, read_secret
+from dpproxy.budget.record import Verified, export, show, verify, verify_export
+from dpproxy.policy.load import load_file
+from dpproxy.policy.model import ATTO, MICRO, Policy
+from dpproxy.session.standings import limit
+
+STATE = Path("dpproxy-state")
+State = Annotated[Path, typer.Option(help="folder of the ledger, the stored answers and the facade")]
+Ledger = Annotated[
+    str | None,
+    typer.Option("--ledger", envvar="DPPROXY_LEDGER", show_envvar=True, help="postgresql://... or a path; default: in --state"),
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(envvar="DPPROXY_KEY_FILE", show_envvar=True, help="file with the secret that seals ledger and stored answers"),
+]
+Dataset = Annotated[str | None, typer.Option(help="a ledger in PostgreSQL has a record for each dataset")]
+Reason = Annotated[str, typer.Option(help="kept in the record")]
+PolicyFile = Annotated[Path, typer.Argument(help="the policy file of a dataset")]
+
+
+class _ShowByDefault(TyperGroup):
+    """`dpproxy budget FILE` is `dpproxy budget show FILE`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = not args or args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if known else ["show", *args])
+
+
+ledger_app = typer.Typer(no_args_is_help=True, help="Verify, show, export, back up and repair the ledger.")
+budget_app = typer.Typer(no_args_is_help=True, cls=_ShowByDefault, help="What is spent and left; grant more.")
+
+
+# budget
+
+
+@budget_app.command("show")
+def budget_show(policy: PolicyFile, state: State = STATE, ledger: Ledger = None) -> None:
+    """What each role, each user with a budget, and all together, have spent and have left; also while the proxy runs."""
+    rules, book = load_file(policy).policy, Book(MAX_JUMP)
+    with place_of(ledger, state).reader(rules.dataset).snapshot() as (_, rows):
+        replay(book, NO_HASH, rows)
+    at = dt.datetime.now(dt.UTC)
+    print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets")))
+    for scope, name, budget in _accounts(rules):
+        print("\t".join(_standing(book.standing((rules.dataset, scope, name), limit(budget), at))))
+
+
+def _accounts(rules: Policy) -> Iterator[tuple[Scope, str, Any]]:
+    yield from (("role", r.name, r.budget) for r in rules.roles.values())
+    yield from (("user", u.name, u.budget) for u in rules.users.values() if u.budget is not None)
+    yield "dataset", rules.dataset, rules.budget
+
+
+def _standing(s: Standing) -> tuple[str, ...]:
+    epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
+    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
+    return (s.scope, s.name, s.window, *epsilon, *delta, f"{s.resets:%Y-%m-%d}" if s.resets else "never")
+
+
+@budget_app.command()
+def grant(
+    policy: PolicyFile,
+    reason: Reason,
+    epsilon: Annotated[str, typer.Option(help="beyond the limit, in the current window")] = "0",
+    delta: Annotated[str, typer.Option(help="the same of delta")] = "0",
+    role: Annotated[str | None, typer.Option(help="to this role")] = None,
+    user: Annotated[str | None, typer.Option(help="to this user, who has a budget of its own")] = None,
+    whole: Annotated[bool, typer.Option("--all", help="to all roles together: the dataset's cap")] = False,
+    state: State = STATE,
+    ledger: Ledger = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Allow an account more in its current window. The reason stays in the record."""
+    rules = load_file(policy).policy
+    scope, name = _account(rules, role, user, whole)
+    amounts = (_amount("epsilon", epsilon, MICRO), _amount("delta", delta, ATTO))
+    if not any(amounts):
+        raise LedgerError("nothing is granted: say --epsilon or --delta")
+    with _opened(place_of(ledger, state), key_file) as journal:
+        journal.grant(Grant(rules.dataset, scope, name, *amounts, reason, dt.datetime.now(dt.UTC)))
+
+
+def _account(rules: Policy, role: str | None, user: str | None, whole: bool) -> tuple[Scope, str]:
+    if (role is not None) + (user is not None) + whole != 1:
+        raise LedgerError("say who is granted: one of --role, --user, --all")
+    if role is not None and role not in rules.roles:
+        raise LedgerError(f"there is no role `{role}` in the policy")
+    if user is not None and (user not in rules.users or rules.users[user].budget is None):
+        raise LedgerError(f"there is no user `{user}` with a budget of its own in the policy")
+    if role is not None:
+        return "role", role
+    return ("user", user) if user is not None else ("dataset", rules.dataset)
+
+
+def _amount(what: str, text: str, unit: int) -> int:
+    """Rounded down."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal(-1)
+    if not value.is_finite() or value < 0:
+        raise LedgerError(f"--{what} must be a number from 0, not `{text}`")
+    return int(value * unit)
+
+
+@contextmanager
+def _opened(place: Place, key_file: Path | None) -> Iterator[Journal]:
+    journal = place.open(ledger_key(read_secret(key_file)))
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+# ledger
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    exported: Annotated[Path | None, typer.Argument(help="a file written by `export`; default: the ledger itself")] = None,
+    dataset: Dataset = None,
+    state: State = STATE,
+    ledger: Ledger = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Check the chain of hashes, the head, and with a key its seal or signature."""
+    key = ledger_key(read_secret(key_file))
+    if exported is None:
+        _tell(verify(place_of(ledger, state).reader(dataset), key=key))
+        return
+    with _reading(exported) as lines:
+        _tell(verify_export(lines, key=key))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[TextIO]:
+    try:
+        with path.open() as lines:
+            yield lines
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _tell(found: Verified) -> None:
+    last = f", the last of {found.last:%Y-%m-%d %H:%M:%S} UTC" if found.last else ""
+    print(f"{found.entries} entries{last}; head {found.hash}")
+
+
+@ledger_app.command("export")
+def ledger_export(
+    out: Annotated[Path | None, typer.Option(help="default: standard output")] = None,
+    dataset: Dataset = None,
+    state: State = STATE,
+    ledger: Ledger = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Write every entry with its hash as JSON lines, and the head, signed if there is a key."""
+    reader, key = place_of(ledger, state).reader(dataset), ledger_key(read_secret(key_file))
+    if out is None:
+        export(reader, sys.stdout, key=key)
+        return
+    try:
+        with out.open("x") as stream:
+            _tell(export(reader, stream, key=key))
+    except OSError as error:
+        raise LedgerError(f"{out} cannot be written: {error.strerror}") from error
+
+
+@ledger_app.command("show")
+def ledger_show(
+    role: Annotated[str | None, typer.Option(help="only charges of this role")] = None,
+    since: Annotated[dt.datetime | None, typer.Option(help="only entries from this time on, in UTC")] = None,
+    dataset: Dataset = None,
+    state: State = STATE,
+    ledger: Ledger = None,
+) -> None:
+    """Print entries, one JSON object a line, without their curves."""
+    after = since.replace(tzinfo=dt.UTC) if since is not None else None
+    for sequence, entry in show(place_of(ledger, state).reader(dataset), role=role, dataset=dataset, since=after):
+        print(json.dumps(_brief(json.loads(encode(entry, sequence)))))
+
+
+def _brief(fields: dict[str, Any]) -> dict[str, Any]:
+    """Losses as epsilon and delta; `dataset_loss` is true for the same, false for none."""
+    return {k: {"epsilon": v["epsilon"], "delta": v["delta"]} if isinstance(v, dict) else v for k, v in fields.items()}
+
+
+@ledger_app.command("backup")
+def ledger_backup(
+    target: Annotated[Path, typer.Argument(help="a file that does not exist")], state: State = STATE, ledger: Ledger = None
+) -> None:
+    """Copy a SQLite ledger, also while the proxy runs. A proxy starts on a copy only after `repair`."""
+    place_of(ledger, state).backup(target)
+
+
+@ledger_app.command("repair")
+def ledger_repair(
+    reason: Reason, dataset: Dataset = None, state: State = STATE, ledger: Ledger = None, key_file: KeyFile = None
+) -> None:
+    """Make a damaged record whole by charging more: what can be read stays charged, every current window is closed."""
+    key = ledger_key(read_secret(key_file))
+    repaired = place_of(ledger, state).repair(dataset, reason, key)
+    if repaired is None:
+        print("the ledger is whole: nothing was done")
+    else:
+        _tell(repaired)
+
+
+@ledger_app.command("clock")
+def ledger_clock(
+    reason: Reason,
+    dataset: Annotated[str, typer.Option(help="whose record; a SQLite ledger has one for all")],
+    state: State = STATE,
+    ledger: Ledger = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Give an operator's word that this machine's clock is right, when charges are refused after it jumped ahead."""
+    with _opened(place_of(ledger, state), key_file) as journal:
+        journal.accept_clock(dataset, dt.datetime.now(dt.UTC), reason)

@@ -1,0 +1,184 @@
+"""Stored answers as one statement uses them: named, looked up, shown, kept; and each made by one asker at a time.
+
+Knows: measurements, the store of answers, epochs. Must not know: charges, connections. A measurement's names (`plan.model.
+Names`) with the values of this moment in their holes, on one epoch of one dataset, say what is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, cast
+
+import structlog
+
+from dpproxy.backends.base import BackendError
+from dpproxy.budget.answers import AnswerStore, Found
+from dpproxy.budget.asked import Asked, StoredRelease, name
+from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
+from dpproxy.mechanisms.exact import Released
+from dpproxy.plan.loss import MICRO
+from dpproxy.plan.model import Accept, Dialect, Measurement, Names, Param, Template, Text
+from dpproxy.session.epoch import Epoch
+from dpproxy.sql.types import INTEGERS
+
+LOG = structlog.get_logger()
+
+Mode = Literal["exact", "derive", "off"]
+MODES = ("exact", "derive", "off")
+
+Values = Sequence[str | None]
+Literal_ = Callable[[Dialect, str, str | None], str]
+"""`plan`'s rendering of a value of a PostgreSQL type as a literal of a dialect."""
+
+
+def reuse_mode(setting: str | None) -> Mode:
+    """`dpproxy.reuse`. Raises Refusal 22023."""
+    value = (setting or "exact").lower()
+    if value not in MODES:
+        raise Refusal(INVALID_PARAMETER_VALUE, f'dpproxy.reuse must be one of exact, derive, off, not "{value[:40]}"')
+    return cast(Mode, value)
+
+
+class Flights:
+    """Measurements being made: who asks for one meanwhile waits, and finds it stored. For one event loop.
+
+    Names are held all at once, and none is held by who waits: so no two wait for each other.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, asyncio.Future[None]] = {}
+
+    def busy(self, names: Collection[str]) -> list[asyncio.Future[None]]:
+        """Futures that are done when somebody is through with one of the names; empty when all are free."""
+        return [self._held[n] for n in names if n in self._held]
+
+    @contextmanager
+    def held(self, names: Collection[str]) -> Iterator[None]:
+        """Names that are not busy."""
+        loop = asyncio.get_running_loop()
+        self._held |= {n: loop.create_future() for n in names}
+        try:
+            yield
+        finally:
+            for n in names:
+                self._held.pop(n).set_result(None)
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What a dataset has for it. `max_age`: None for as long as the epoch lasts."""
+
+    store: AnswerStore
+    epoch: Epoch
+    max_age: dt.timedelta | None = None
+    flights: Flights = field(default_factory=Flights)
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """One statement's view: what its role may find on one epoch. `reuse` is None where nothing is stored."""
+
+    reuse: Reuse | None
+    mode: Mode
+    dataset: str
+    role: str
+    dialect: Dialect
+    literal: Literal_
+    epoch: str | None = None
+
+    @staticmethod
+    async def opened(reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_) -> Shelf:
+        """A backend that does not tell its epoch: nothing is looked up, nothing kept."""
+        epoch = None
+        if reuse is not None:
+            try:
+                epoch = await reuse.epoch.current(dt.datetime.now(dt.UTC))
+            except BackendError as error:
+                LOG.error("the data's epoch is unknown", dataset=dataset, error=str(error))
+        return Shelf(reuse, mode, dataset, role, dialect, literal, epoch)
+
+    def asked(self, measurement: Measurement, values: Values) -> Asked | None:
+        """What a measurement is looked for as; None for what is not reused."""
+        names = measurement.canonical
+        if self.epoch is None or names is None:
+            return None
+        try:
+            return self._asked(measurement, names, values)
+        except ValueError:  # a value the engine cannot take; the measurement will say so
+            return None
+
+    def _asked(self, m: Measurement, names: Names, values: Values) -> Asked:
+        mechanisms = [b.mechanism for b in m.bases] + [s.kind for s in m.selections for _ in s.fractions or (0,)]
+        noise = [b.scale for b in m.bases]
+        for s in m.selections:
+            noise += [Fraction(MICRO, s.epsilon // max(len(s.fractions), 1))] * max(len(s.fractions), 1)
+
+        def digest(text: Text, mechanism: str = "") -> str:
+            return name(self.dataset, self.epoch or "", mechanism, Template(self.dialect, text).render(values, self.literal))
+
+        totals = zip(names.totals, mechanisms, strict=True)
+        accepts = self._accepts(names.accepts, values, digest)
+        return Asked(
+            digest(names.rows),
+            tuple(map(digest, names.keys)),
+            tuple(digest(c, m) for c, m in zip(names.columns, mechanisms, strict=True)),
+            tuple(noise),
+            m.threshold.tau if m.threshold else None,
+            digest(names.base),
+            tuple(None if text is None else digest(text, mechanism) for text, mechanism in totals),
+            accepts or {},
+            m.dense and accepts is not None,
+            names.complete and accepts is not None,
+            names.additive,
+        )
+
+    @staticmethod
+    def _accepts(accepts: Sequence[Accept], values: Values, digest: Callable[[Text], str]) -> dict[str, frozenset[str]] | None:
+        """By the key's name, the texts it may be; None when NULL is among what it is compared with."""
+        found: dict[str, frozenset[str]] = {}
+        for accept in accepts:
+            texts = [values[v.index] if isinstance(v, Param) else v for v in accept.values]
+            if any(t is None for t in texts):
+                return None
+            spelled = frozenset(str(int(t)) if accept.type in INTEGERS else t for t in texts if t is not None)
+            key = digest(accept.key)
+            found[key] = found.get(key, spelled) & spelled
+        return found
+
+    async def find(self, wanted: Mapping[int, tuple[Asked, Measurement]]) -> dict[int, Found]:
+        """What is stored, by the same numbers."""
+        reuse = self.reuse
+        if reuse is None or self.mode == "off" or not wanted:
+            return {}
+        mode, now = self.mode, dt.datetime.now(dt.UTC)
+
+        def look() -> dict[int, Found]:
+            found = {
+                i: reuse.store.find(asked, role=self.role, price=m.loss, now=now, max_age=reuse.max_age, mode=mode)
+                for i, (asked, m) in wanted.items()
+            }
+            return {i: f for i, f in found.items() if f is not None}
+
+        return await asyncio.to_thread(look)
+
+    async def keep(self, asked: Asked, measurement: Measurement, released: Released) -> None:
+        """What this role has paid for."""
+        if self.reuse is not None:
+            roles, now = frozenset({self.role}), dt.datetime.now(dt.UTC)
+            stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
+            await asyncio.to_thread(self.reuse.store.put, stored)
+
+    async def seen(self, stored: StoredRelease) -> None:
+        """This role has paid for another's."""
+        if self.reuse is not None:
+            await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role)
+
+    @property
+    def flights(self) -> Flights:
+        """Where nothing is looked up there is nothing to wait for."""
+        return Flights() if self.reuse is None or self.mode == "off" else self.reuse.flights
