@@ -12,6 +12,9 @@ from dpproxy.plan.functions import unsupported
 from dpproxy.sql.types import NUMBERS
 
 
+LARGEST = 10**60  # of any summed value: its square and the products of two still are doubles
+
+
 def bounded_argument(agg: Agg) -> Expr:
     """The argument of a numeric aggregate, with a closed bound. Raises Refusal naming the column and the remedies."""
     (value,) = agg.args
@@ -29,6 +32,8 @@ def bounded_argument(agg: Agg) -> Expr:
             hint=f"Clamp it in SQL, `{agg.name}(LEAST(GREATEST(x, 0), 100))`, or ask the policy's author for "
             "a `range` of the column.",
         )
+    if not known.bound.within(LARGEST):
+        raise unsupported(f"{agg.name}() of values beyond 1e{len(str(LARGEST)) - 1}")
     return value
 
 

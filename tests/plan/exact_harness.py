@@ -132,7 +132,8 @@ class Pair:
         return self._outcome(self._front, with_literals(made.outer, literals)), released
 
     def _input(self, sql: str, type_: str, literals: dict[int, str]) -> str | None:
-        text = with_literals(f"SELECT (({sql})::{type_})::text", literals)
+        cast = "text" if type_.startswith("rows(") else type_
+        text = with_literals(f"SELECT (({sql})::{cast})::text", literals)
         row = self._front.execute(text.encode(), prepare=False).fetchone()
         assert row is not None
         return row[0] if row[0] is None else str(row[0])

@@ -9,6 +9,7 @@ pass it.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,7 +96,15 @@ def plan(
 
 def values_of(made: Plan, parameters: Sequence[str | None] = ()) -> list[str | None]:
     """The client's values, then stand-ins for what the facade would be asked."""
-    return [*parameters, *(STAND_INS[given.type] for given in made.inputs)]
+    return [*parameters, *(stand_in(given.type) for given in made.inputs)]
+
+
+def stand_in(type_: str) -> str:
+    """What an input of a type might be; of released rows, one row and one of NULLs."""
+    if not type_.startswith("rows("):
+        return STAND_INS[type_]
+    types = type_[5:-1].split(",")
+    return json.dumps([[STAND_INS[t] for t in types], [None] * len(types)])
 
 
 def queries(measurement: Measurement, values: Sequence[str | None]) -> list[str]:
@@ -216,6 +225,11 @@ def _answer(m: Measurement, table: pa.Table) -> Answer:
     if repeated:
         raise ValueError(f"group {repeated[0]} is returned twice")
     return Answer(tuple(keys), {row[: len(m.keys)]: row[len(m.keys) :] for row in rows})
+
+
+def compared(m: Measurement, before: pa.Table, after: pa.Table) -> list[str]:
+    """What two answers to `queries[0]`, of databases that differ in one unit, have against the plan's claims."""
+    return [*_malformed(m, before), *_malformed(m, after), *_compared(m, _answer(m, before), _answer(m, after))]
 
 
 def _compared(m: Measurement, before: Answer, after: Answer) -> Iterator[str]:
