@@ -35,10 +35,27 @@ def positions(known: Columns, rows: int, wanted: Columns, wanted_rows: int) -> I
 
 def _codes(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> Int64:
     """A small number for each distinct value of both, NULL included."""
-    if ours.type != theirs.type:
-        raise MechanismError("a key has two types")
+    ours, theirs = _alike(ours, theirs)
     both = pa.chunked_array([*ours.chunks, *theirs.chunks], type=ours.type).combine_chunks()
     array = both if isinstance(both, pa.Array) else pa.concat_arrays(both.chunks)
     if not isinstance(array, pa.DictionaryArray):
         array = array.dictionary_encode(null_encoding="encode")
     return np.asarray(array.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64) + 1
+
+
+def _alike(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Both with one type: an engine may spell declared keys as wider or narrower numbers, or as texts for an ENUM's."""
+    if ours.type == theirs.type:
+        return ours, theirs
+    types = (ours.type, theirs.type)
+    if all(map(pa.types.is_integer, types)):
+        common = pa.int64()
+    elif all(pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in types):
+        common = pa.float64()
+    elif all(pa.types.is_string(t) or pa.types.is_dictionary(t) for t in types):
+        common = pa.string()
+    elif all(map(pa.types.is_timestamp, types)):
+        common = pa.timestamp("us")
+    else:
+        raise MechanismError("a key has two types")
+    return ours.cast(common, safe=False), theirs.cast(common, safe=False)
