@@ -110,11 +110,13 @@ def _counts_rows(spec: BasisSpec) -> bool:
 
 def _shape(rows: Rows, keys: list[Expr], specs: Sequence[BasisSpec], context: Context) -> Shape:
     """The two skip rules: no per-unit step when a unit has one row; no choice of groups when keys are constant
-    within a unit (L0 = 1) or when a unit may reach all groups there can be."""
+    within a unit (L0 = 1) or when a unit may reach all groups there can be: values of those keys that vary within it."""
     notes = []
     dense = dense_domain(keys, rows) if keys else None
-    constant = all(facts(k).constant for k in keys)
-    size = dense.size if dense is not None else None
+    varying = [k for k in keys if not facts(k).constant]
+    own = dense if len(varying) == len(keys) else dense_domain(varying, rows) if varying else None
+    constant = not varying
+    size = own.size if own is not None else None
     bound = rows.limits.groups
     unit = context.policy.unit_name
     if not keys:
@@ -124,7 +126,7 @@ def _shape(rows: Rows, keys: list[Expr], specs: Sequence[BasisSpec], context: Co
         notes.append(f"keys are constant per {unit}: one group per {unit}")
     elif size is not None and (bound is None or bound >= size):
         l0, pick = size, False
-        notes.append(f"a {unit} may reach all {size} groups: none is cut")
+        notes.append(f"a {unit} may reach {'all ' if own is dense else ''}{size} groups: none is cut")
     elif bound is not None:
         l0, pick = bound, True
         notes.append(f"at most {bound} groups per {unit}")

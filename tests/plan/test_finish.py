@@ -194,3 +194,15 @@ def test_a_planted_bug_is_caught(shop_catalog: Catalog) -> None:
             thinner = tuple(replace(b, scale=b.scale * factor) for b in made.bases)
             with pytest.raises(Exception, match=r"smaller than the loss|lower than|less noise"):
                 check(replace(made, bases=thinner), OpenDPNoise())
+
+
+def test_only_keys_that_vary_count_for_the_groups_of_a_customer(shop_catalog: Catalog) -> None:
+    """A customer has one region: by region and status three groups can be reached, not twelve."""
+    wide = plan_harness.wide(with_mechanism("laplace"))
+    sql = "SELECT c.region, o.status, count(*) FROM customers c JOIN orders o USING (customer_id) GROUP BY 1, 2"
+    made = only(plan_harness.plan(sql, shop_catalog, wide))
+    assert (made.l0, made.dense) == (3, True)
+    assert "a customer may reach 3 groups: none is cut" in made.notes
+    undeclared = sql.replace("c.region", "c.name")
+    made = only(plan_harness.plan(undeclared, shop_catalog, wide))
+    assert (made.l0, made.dense) == (3, False)
