@@ -18,7 +18,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from corpus_postgres import loaded, pointed
 from exact import compare, generous
+from scratch_postgres import scratch_server
 
 from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
 
@@ -45,6 +47,19 @@ def chosen(file: Path, asked: str, corpus: Path) -> list[str]:
         else:
             able.append(name)
     return able
+
+
+def on_postgres(stack: contextlib.ExitStack, policies: list[Path], corpus: Path, folder: Path) -> list[Path]:
+    """The policies over copies of their data in a scratch PostgreSQL that lives as long as the stack."""
+    server = stack.enter_context(scratch_server(folder / "postgres", settings={"work_mem": "64MB", "shared_buffers": "256MB"}))
+    moved = folder / "policies"
+    moved.mkdir()
+    found = []
+    for policy in policies:
+        say(f"loading {policy.stem} into PostgreSQL {server.major}")
+        schema = corpus.parent / "schema" / f"{policy.stem}.postgres.sql"
+        found.append(pointed(policy, loaded(server, policy.stem, corpus / f"{policy.stem}.duckdb", schema, folder), moved))
+    return found
 
 
 def run(options: argparse.Namespace, data_sets: list[str], proxy: Proxy) -> int:
@@ -78,6 +93,8 @@ def main() -> int:
     try:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpproxy-accept-")))
+            if options.engine == "postgres":
+                policies = on_postgres(stack, policies, corpus, folder)
             if options.exact:
                 policies = [generous(policy, folder) for policy in policies]
             proxy = stack.enter_context(launched(policies, folder / "state", env={"DPPROXY_CORPUS": str(corpus)}))

@@ -66,6 +66,7 @@ def scratch_server(
 ) -> Iterator[Scratch]:
     """A fresh server of the programs in `folder` (default: the wheel's newest). Raises FacadeError."""
     account = choose_account()
+    state.mkdir(parents=True, exist_ok=True)
     place = choose_place(state, account, find_binaries(folder))
     server = EmbeddedServer(place, account, connections=40, on_exit=lambda: None)
     loop = asyncio.new_event_loop()
