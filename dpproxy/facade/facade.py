@@ -30,7 +30,7 @@ from dpproxy.policy.password import make_verifier
 
 LOG = logging.getLogger(__name__)
 
-PUBLIC_CAP = 200_000  # rows of a public table kept here: tens of megabytes and a second or two to fill
+PUBLIC_CAP = 1_000_000  # rows of a public table kept here: tens of megabytes and a second or two to fill
 RESTARTS = 5  # attempts, doubling from 0.1 s, before the facade is declared dead
 
 

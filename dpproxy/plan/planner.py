@@ -272,6 +272,17 @@ def _renamed(tree: exp.Expr, columns: tuple[str, ...]) -> exp.Expr:
     return parse_expression(f"SELECT * FROM ({to_sql(tree)}) AS dpproxy_cte({names})")
 
 
+def guarded(tree: exp.Expr) -> exp.Expr:
+    """Divisors made NULL where they are 0: a noisy count may be 0 where the exact one never is."""
+    for node in list(tree.find_all(exp.Div, exp.Mod)):
+        divisor = node.expression
+        plain = divisor.unnest() if isinstance(divisor, exp.Paren) else divisor
+        safe = isinstance(plain, exp.Anonymous) and plain.name.lower() in ("nullif", "greatest")
+        if not safe and not isinstance(plain, exp.Literal):
+            divisor.replace(exp.Anonymous(this="NULLIF", expressions=[divisor.copy(), exp.Literal.number(0)]))
+    return tree
+
+
 def _with_ctes(tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
     """A released query with the CTEs it may refer to in front of it."""
     if not ctes:
@@ -316,7 +327,7 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
     if not planner.compiled and not planner.arrays:
         outer = statement.query  # it turned out to read nothing private: the facade's own business
     else:
-        outer = to_sql(settled(result.tree, measurements, confidence))
+        outer = to_sql(settled(guarded(result.tree), measurements, confidence))
     inputs = [replace(i, sql=settled_text(i.sql, measurements, confidence)) for i in planner.inputs]
     loss = sum((m.loss for m in measurements), ZERO)
     return Plan(

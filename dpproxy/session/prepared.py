@@ -190,7 +190,8 @@ async def evaluate(
 ) -> list[str | None]:
     """Inputs of a plan as text; arrays that are not yet released are NULL. Raises StatementFailed."""
     chosen = [private.plan.inputs[i] for i in inputs]
-    calls = ", ".join(f"dpproxy.text_form(({given.sql})::{given.type})" for given in chosen)
+    types = ["text" if given.type.startswith("rows(") else given.type for given in chosen]  # rows come as JSON text
+    calls = ", ".join(f"dpproxy.text_form(({given.sql})::{type_})" for given, type_ in zip(chosen, types, strict=True))
     oids = [*private.look.oids, *(array_oid(a.type) for a in private.plan.arrays)]  # also of an EXPLAIN
     row, _ = await talk.ask_row(f"SELECT {calls}", oids, [*values, *literals], all_formats(formats, len(values), len(literals)))
     return [None if v is None else v.decode() for v in row]
