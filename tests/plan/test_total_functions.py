@@ -1,0 +1,116 @@
+"""Every allowed function and operator is total: no value of any type makes the generated SQL fail.
+
+An error after the charge would be one bit about the data. Each expression is evaluated over the ends of every type,
+infinities, NaN, NULL and texts that look like numbers and dates. What is refused is refused before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import plan_harness
+import pytest
+from plan_harness import Shop
+
+from dpproxy.errors import Refusal
+from dpproxy.policy.catalog import Catalog
+
+NUMBERS = ("o.amount", "o.weight", "o.qty", "o.big", "c.income", "c.birth_year", "c.phone")
+TEXTS, TIMES = ("o.coupon", "c.name"), ("o.due", "c.signup", "o.ts", "o.due::timestamp")
+FROM = "FROM orders o JOIN customers c USING (customer_id)"
+BATCH = 25  # expressions a statement: a failing one is then found by itself
+TYPES = (
+    "int bigint smallint numeric real float8 numeric(5,2) text bool varchar(2) char(3) date timestamp timestamptz uuid interval"
+)
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+def of_numbers() -> Iterator[str]:
+    for n in NUMBERS:
+        yield from (f"{f}({n})" for f in words("abs floor ceil ceiling sqrt ln log log10 exp sign round trunc"))
+        yield from (f"{f}({n}::numeric, {digits})" for f in ("round", "trunc") for digits in (-15, -2, 0, 3, 15))
+        yield from (f"{n}::{t}" for t in words(TYPES))
+        yield f"-{n}"
+        for m in NUMBERS:
+            yield from (f"{n} {op} {m}" for op in ("+", "-", "*", "/", "%", "=", "<"))
+            yield from (f"{f}({n}, {m})" for f in words("power mod coalesce nullif least greatest"))
+            yield f"{n} * {m} * {n} * {m} * {n}"
+    yield from (f"{d} {sign} {n}::int" for n in NUMBERS for d in ("o.due", "c.signup") for sign in "+-")
+
+
+def of_texts() -> Iterator[str]:
+    for t in TEXTS:
+        yield from (f"{t}::{type_}" for type_ in words(TYPES))
+        yield from (f"{f}({t})" for f in words("lower upper length char_length trim btrim ltrim rtrim reverse md5"))
+        yield from (f"left({t}, {n})" for n in (-1, 0, 3))
+        yield from (f"right({t}, {n})" for n in (-2, 0, 3))
+        yield from (f"substring({t}, {n}, {m})" for n in (-3, 0, 2) for m in (0, 5))
+        yield from (f"split_part({t}, '-', {n})" for n in (-2, -1, 1, 9))
+        yield from (f"{t} {op} '{p}'" for op in ("LIKE", "ILIKE", "NOT LIKE") for p in ("%a%", "", r"%\%%", "_"))
+        yield from (f"{t} {op} '{p}'" for op in ("~", "~*", "!~", "!~*") for p in ("^a", "[0-9]+$", "a|b", ""))
+        yield from (f"lpad({t}, 5)", f"rpad({t}, 0, 'x')", f"replace({t}, '', 'x')", f"strpos({t}, '')", f"{t} || {t}")
+        yield from (f"concat({t}, 1, {t})", f"starts_with({t}, '')", f"position('a' in {t})", f"{t} LIKE 'a!%' ESCAPE '!'")
+        yield from (f"trim(both 'a' from {t})", f"coalesce({t}, '')", f"nullif({t}, '')", f"greatest({t}, 'm')")
+
+
+def of_times() -> Iterator[str]:
+    for d in TIMES:
+        yield from (
+            f"extract({u} from {d})" for u in words("year month day quarter week dow isodow doy hour minute second epoch")
+        )
+        yield from (f"date_part('{u}', {d})" for u in ("isoyear", "epoch", "week"))
+        yield from (
+            f"date_trunc('{u}', {d})" for u in words("milliseconds second minute hour day week month quarter year decade")
+        )
+        yield from (f"to_char({d}, '{f}')" for f in ("YYYY-MM", "YYYY", "Mon", "DD Mon YYYY", "HH24:MI", "FMDay", "YY", "Dy"))
+        yield from (f"{d} {s} interval '{i}'" for s in "+-" for i in ("1 day", "9999 years", "36 hours", "-3 months"))
+        yield from (f"{d}::{t}" for t in ("date", "timestamp", "timestamptz", "text"))
+        for e in TIMES:
+            yield from (f"{d} {op} {e}" for op in ("-", "<", "=", "IS DISTINCT FROM"))
+            yield from (f"{f}({d}, {e})" for f in ("least", "greatest", "coalesce", "nullif"))
+    yield from (f"{d} {op} {n}" for d in ("o.due", "c.signup") for op in "+-" for n in (0, 1, 100_000, 2_147_483_647))
+
+
+EXPRESSIONS = (*of_numbers(), *of_texts(), *of_times())
+
+
+@pytest.fixture(scope="module")
+def shops() -> tuple[Shop, ...]:
+    return tuple(Shop(seed, most=0) for seed in (1, 2))
+
+
+def fails(expressions: list[str], shops: tuple[Shop, ...], catalog: Catalog) -> str:
+    """The error of a statement over all of them; empty when there is none."""
+    items = ", ".join(f"count({e})" for e in expressions)
+    made = plan_harness.plan(f"SELECT {items} {FROM}", catalog)
+    try:
+        for shop in shops:
+            shop.run(plan_harness.queries(made.measurements[0], plan_harness.values_of(made))[0])
+    except Exception as error:  # whatever it is, it would follow a charge
+        return str(error)
+    return ""
+
+
+def accepted(expression: str, catalog: Catalog) -> bool:
+    try:
+        plan_harness.plan(f"SELECT count({expression}) {FROM}", catalog)
+    except Refusal:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("start", range(0, len(EXPRESSIONS), 4 * BATCH))
+def test_no_value_raises(start: int, shops: tuple[Shop, ...], shop_catalog: Catalog) -> None:
+    chosen = [e for e in EXPRESSIONS[start : start + 4 * BATCH] if accepted(e, shop_catalog)]
+    for at in range(0, len(chosen), BATCH):
+        batch = chosen[at : at + BATCH]
+        if fails(batch, shops, shop_catalog):
+            assert {e: found for e in batch if (found := fails([e], shops, shop_catalog))} == {}
+
+
+def test_most_are_accepted(shop_catalog: Catalog) -> None:
+    sample = EXPRESSIONS[::7]
+    assert sum(accepted(e, shop_catalog) for e in sample) > 0.85 * len(sample)
