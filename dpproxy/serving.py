@@ -25,6 +25,7 @@ from dpproxy.budget.record import show
 from dpproxy.budget.sealing import Sealer
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade, RemoteFacade
+from dpproxy.memory import give_back
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
@@ -111,6 +112,7 @@ class Running:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
         bound = await self._server.listen(options.host, options.port)
+        give_back()
         print(f"listening on {options.host}:{bound}", file=sys.stderr, flush=True)
 
     async def stop(self) -> None:
