@@ -23,7 +23,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -227,22 +227,21 @@ class AnswerStore:
 
     def put(self, release: StoredRelease) -> None:
         """Keep a release; the least recently used ones make room. One too large for the store is not kept."""
-        payload, made = _text(release), release.made
-        if len(payload) > self._max_bytes:
-            return
-        if self._sealer is not None:
-            payload = self._sealer.seal(payload, made.base)
+        payload = _text(release)
+        if len(payload) <= self._max_bytes:
+            sealed = self._sealer.seal(payload, release.made.base) if self._sealer else payload
+            self._write(lambda: self._insert(release, sealed))
+
+    def _insert(self, release: StoredRelease, payload: bytes) -> None:
         created, used = release.created.astimezone(dt.UTC).isoformat(), release.created.timestamp()
-        with self._transaction():
-            cursor = self._db.execute(
-                "INSERT INTO releases (exact, base, dataset, created, used, payload) VALUES (?, ?, ?, ?, ?, ?)",
-                (made.exact, made.base, release.dataset, created, used, payload),
-            )
-            rows = [(cursor.lastrowid, role) for role in release.roles]
-            self._db.executemany("INSERT INTO seen VALUES (?, ?)", rows)
-            self._bytes += len(payload)
-            if self._bytes > self._max_bytes:
-                self._evict(keep=cursor.lastrowid)
+        cursor = self._db.execute(
+            "INSERT INTO releases (exact, base, dataset, created, used, payload) VALUES (?, ?, ?, ?, ?, ?)",
+            (release.made.exact, release.made.base, release.dataset, created, used, payload),
+        )
+        self._db.executemany("INSERT INTO seen VALUES (?, ?)", [(cursor.lastrowid, role) for role in release.roles])
+        self._bytes += len(payload)
+        if self._bytes > self._max_bytes:
+            self._evict(keep=cursor.lastrowid)
 
     def _evict(self, keep: int | None) -> None:
         old = self._db.execute("SELECT id, length(payload) FROM releases WHERE id <> ? ORDER BY used, id", (keep,)).fetchall()
@@ -254,15 +253,18 @@ class AnswerStore:
 
     def mark_seen(self, stored: StoredRelease, role: str) -> None:
         """The role was charged for this release and is about to see it."""
-        with self._transaction():
-            self._db.execute("INSERT OR IGNORE INTO seen SELECT id, ? FROM releases WHERE id = ?", (role, stored.id))
+        query = "INSERT OR IGNORE INTO seen SELECT id, ? FROM releases WHERE id = ?"
+        self._write(lambda: self._db.execute(query, (role, stored.id)))
 
     def forget(self, dataset: str, *, before: dt.datetime | None = None) -> None:
         """Drop a dataset's answers, or those made before a moment (a new data epoch; answers that expired)."""
         limit = before.astimezone(dt.UTC).isoformat() if before else "9999"
-        with self._transaction():
+
+        def work() -> None:
             self._db.execute("DELETE FROM releases WHERE dataset = ? AND created < ?", (dataset, limit))
             self._bytes = self._db.execute("SELECT coalesce(sum(length(payload)), 0) FROM releases").fetchone()[0]
+
+        self._write(work)
 
     def count(self, dataset: str, role: str) -> int:
         """How many stored answers a role can ask for again at no charge."""
@@ -275,14 +277,13 @@ class AnswerStore:
         with self._lock:
             self._db.close()
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _write(self, work: Callable[[], object]) -> None:
         """All or nothing; a failure is logged and forgotten: what is not stored is asked and paid for again."""
         with self._lock:
             before = self._bytes
             try:
                 self._db.execute("BEGIN IMMEDIATE")
-                yield
+                work()
                 self._db.execute("COMMIT")
             except sqlite3.Error as error:
                 self._bytes = before

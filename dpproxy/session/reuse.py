@@ -168,10 +168,14 @@ class Shelf:
 
     async def keep(self, asked: Asked, measurement: Measurement, released: Released) -> None:
         """What this role has paid for."""
-        if self.reuse is not None:
-            roles, now = frozenset({self.role}), dt.datetime.now(dt.UTC)
-            stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
+        if self.reuse is None:
+            return
+        roles, now = frozenset({self.role}), dt.datetime.now(dt.UTC)
+        stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
+        try:
             await asyncio.to_thread(self.reuse.store.put, stored)
+        except Exception as error:  # an answer that cannot be kept is an answer all the same
+            LOG.error("an answer was not stored", dataset=self.dataset, error=type(error).__name__)
 
     async def seen(self, stored: StoredRelease) -> None:
         """This role has paid for another's."""
