@@ -143,9 +143,11 @@ class Postgres:
 
     async def _once(self, work: Work[T]) -> T:
         pool = await self._opened()
-        async with pool.acquire(timeout=CONNECT_TIMEOUT) as connection:
-            async with connection.transaction(isolation="repeatable_read", readonly=True):
-                return await work(connection)
+        async with (
+            pool.acquire(timeout=CONNECT_TIMEOUT) as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            return await work(connection)
 
     async def _opened(self) -> asyncpg.Pool:
         async with self._opening:

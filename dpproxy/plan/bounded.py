@@ -11,7 +11,6 @@ from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.sql.types import NUMBERS
 
-
 LARGEST = 10**60  # of any summed value: its square and the products of two still are doubles
 
 

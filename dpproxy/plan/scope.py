@@ -58,7 +58,6 @@ class Context:
                 return table
         return None
 
-
     def view(self, schema: str, name: str) -> str | None:
         """The query of a policy's view, None when the name is not one. Raises Refusal 42501 for a role without it."""
         schemas = (schema,) if schema else self.settings.search_path
