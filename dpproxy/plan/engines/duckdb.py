@@ -165,7 +165,8 @@ class DuckDB(Engine):
         return f"CAST(sign({self.number(args[0], names, 'DOUBLE')}) AS BIGINT)"
 
     def _op_sqrt(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"sqrt(greatest({self.number(args[0], names, 'DOUBLE')}, 0))"
+        value = self.number(args[0], names, "DOUBLE")
+        return f"(CASE WHEN {value} >= 0 THEN sqrt({value}) END)"  # greatest(NULL, 0) would be 0
 
     def _op_ln(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return self._guarded_log("ln", args, names)
@@ -178,7 +179,8 @@ class DuckDB(Engine):
         return f"(CASE WHEN {value} > 0 THEN {name}({value}) END)"
 
     def _op_exp(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"exp(least({self.number(args[0], names, 'DOUBLE')}, 700))"
+        value = self.number(args[0], names, "DOUBLE")
+        return f"(CASE WHEN {value} IS NOT NULL THEN exp(least({value}, 700)) END)"
 
     def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         base, exponent = (self.number(a, names, "DOUBLE") for a in args)

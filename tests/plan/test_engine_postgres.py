@@ -1,0 +1,263 @@
+"""PostgreSQL's spelling: total whatever the data, as private as the plan says, and the same answers as DuckDB's.
+
+The first half is `test_sensitivity.py` on PostgreSQL: the fixtures and generated queries, each unit deleted in turn, on shops
+full of what raises there (NaN, infinities, numerics of 131,072 digits, the ends of the calendar). The second half lets three
+speak: PostgreSQL about the analyst's own expression, the generated SQL there, and the generated SQL on DuckDB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import grammar
+import plan_harness
+import pytest
+import shop_world
+from fixture_cases import ACCEPTED, Case
+from hypothesis import HealthCheck, given, note, settings
+from plan_harness import Sensitivity, cells, queries, values_of
+from postgres_shop import PostgresShop
+from scratch_postgres import Scratch, installations, scratch_server
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.model import Plan
+from dpproxy.plan.planner import planning
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy
+
+SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
+    with scratch_server(tmp_path_factory.mktemp("engine")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shop(server: Scratch) -> Iterator[PostgresShop]:
+    made = PostgresShop(server, "shop", 1)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def small(server: Scratch) -> Iterator[PostgresShop]:
+    made = PostgresShop(server, "small", 2, most=4)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def on_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_harness, "planning", lambda policy, catalog, _: planning(policy, catalog, "postgres"))
+
+
+@pytest.mark.usefixtures("on_postgres")
+@pytest.mark.parametrize("case", ACCEPTED, ids=str)
+def test_fixtures_are_as_private_as_planned(case: Case, shop: PostgresShop, shop_catalog: Catalog) -> None:
+    made = case.plan(shop_catalog)
+    assert Sensitivity(shop).problems(made, case.values) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_generated_queries(small: PostgresShop, shop_catalog: Catalog) -> None:
+    accepted: list[bool] = []
+
+    @settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=SUPPRESSED)
+    @given(grammar.statements())
+    def every_query(sql: str) -> None:
+        note(sql)
+        try:
+            made = plan_harness.plan(sql, shop_catalog)
+        except Refusal:
+            accepted.append(False)
+            return
+        accepted.append(True)
+        assert Sensitivity(small).problems(made) == [], sql  # type: ignore[arg-type]
+
+    every_query()
+    assert sum(accepted) > len(accepted) / 2, "most generated queries must be accepted, or nothing is shown"
+
+
+# --- expressions that raise in PostgreSQL, and what each version makes of them
+
+ODD = [
+    "big * big * big", "- big", "abs(big)", "big / qty", "big % qty", "big + 9223372036854775807", "qty::smallint",
+    "amount * amount * amount", "amount / weight", "weight * weight * weight * weight", "weight / (weight * weight)",
+    "sqrt(weight)", "ln(amount)", "log(weight)", "exp(weight)", "power(weight, 3)", "power(amount, 0.5)", "power(weight, weight)",
+    "round(amount, 2)", "trunc(amount, -2)", "floor(weight)", "ceil(amount)", "sign(weight)", "weight::int", "amount::bigint",
+    "weight::real", "amount::float8", "amount::float8 * weight", "weight::numeric", "weight::numeric * amount",
+    "coupon::int", "coupon::bigint", "coupon::numeric", "coupon::float8", "coupon::date", "coupon::timestamp", "coupon::boolean",
+    "coupon::uuid", "due + 1000000", "due - big::int", "due - ts::date", "ts + INTERVAL '4000 years'",
+    "ts - INTERVAL '9000 years'", "ts - due", "due::timestamp", "ts::date", "date_trunc('decade', ts)",
+    "date_trunc('week', due)", "extract(year FROM due)", "extract(isoyear FROM ts)", "extract(epoch FROM ts)",
+    "extract(day FROM ts - due)", "to_char(ts, 'YYYY-MM')", "note || coupon || note", "replace(coupon, 'a', note)",
+    "lpad(note, 20, 'x')", "split_part(coupon, '-', -1)", "substr(note, -3, 5)", "left(note, -2)",
+    "nullif(amount, weight)", "coalesce(amount, weight)", "greatest(amount, weight, qty)", "CASE WHEN paid THEN big * 3 END",
+    "qty * 3000000000 * big % 7", "(big * big) % 5", "amount * weight + qty * big",
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("on_postgres")
+@pytest.mark.parametrize("expression", ODD)
+def test_no_value_raises(expression: str, small: PostgresShop, shop_catalog: Catalog) -> None:
+    """As a key, in a predicate, in a sum, inside one unit's own aggregate, and as a column of a subquery."""
+    accepted = 0
+    for sql in (
+        f"SELECT {expression}, count(*) FROM orders GROUP BY 1",
+        f"SELECT count(*) FROM orders WHERE ({expression}) IS NOT NULL AND ({expression}) = ({expression})",
+        f"SELECT sum(least(greatest(({expression})::float8, 0), 10)) FROM orders",
+        f"SELECT count(*) FROM (SELECT customer_id, sum(({expression})::numeric) AS s, avg({expression}) AS a,"
+        f" stddev({expression}) AS d, max({expression}) AS m FROM orders GROUP BY 1) t WHERE s * a > d OR m = m",
+        f"SELECT count(*) FROM (SELECT customer_id, {expression} AS y FROM orders) t WHERE y * y > y",
+        f"SELECT count(*) FROM (SELECT customer_id, {expression} AS y FROM orders) t WHERE y % 7 = 1 OR y / 3 = 5",
+    ):
+        if not small.takes(sql):
+            continue
+        try:
+            made = plan_harness.plan(sql, shop_catalog)
+        except Refusal:
+            continue
+        accepted += 1
+        for measurement in made.measurements:
+            for text in queries(measurement, values_of(made)):
+                small.run(text)
+    assert accepted >= 2
+
+
+@pytest.mark.parametrize("major", sorted(installations()))
+def test_every_version_takes_the_generated_sql(
+    major: int, tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog
+) -> None:
+    with scratch_server(tmp_path_factory.mktemp("version"), installations()[major]) as running:
+        assert running.major == major
+        shop = PostgresShop(running, "shop", 2, most=0)
+        for case in ACCEPTED:
+            made = planning(plan_harness.policy(case.policy), shop_catalog, "postgres")
+            plan = _planned(made, case)
+            for measurement in plan.measurements:
+                for text in queries(measurement, values_of(plan, case.values)):
+                    shop.run(text)
+        shop.close()
+
+
+def _planned(made: Any, case: Case) -> Plan:
+    policy = plan_harness.policy(case.policy)
+    values = {"search_path": "public", **{k: str(v) for k, v in case.settings.items()}}
+    return made(plan_harness.statement(case.sql, policy), policy.roles[case.role], values, case.types)
+
+
+# --- three that must agree
+
+EXPRESSIONS = [
+    "qty / 7", "-qty / 7", "(qty - 10) / 3", "(qty - 10) % 3", "-(qty % 4)", "big % 10", "(big - 500) / 100", "abs(qty - 10)",
+    "qty * 1.5", "amount / 3 > 100", "round(amount)", "round(amount, 1)", "round(-amount, -1)", "trunc(amount)",
+    "trunc(-amount, 1)", "floor(amount / 100)", "ceil(-amount / 100)", "round(weight)", "round(weight * 2)", "floor(-weight)",
+    "weight::int", "amount::int", "(-amount)::bigint", "(weight + 0.5)::int", "qty::numeric(10,1)", "qty::text", "due::text",
+    "paid::int", "qty::boolean", "paid::text", "sign(weight - 5)", "sqrt(qty)", "sqrt(nullif(qty, 3))", "exp(nullif(qty, 3) / 10.0) > 2", "power(qty, 2)", "exp(qty / 10.0) > 2",
+    "ln(qty + 1) > 1", "log(qty + 1) > 1", "mod(qty, 3)", "greatest(qty, 5, big)", "least(qty, NULL, 5)",
+    "coalesce(nullif(qty, 3), -1)", "nullif(category, 'toys')", "CASE WHEN qty > 5 THEN 'many' WHEN qty > 2 THEN 'some' END",
+    "CASE status WHEN 'open' THEN 1 ELSE 0 END", "qty IS NULL", "paid IS TRUE", "paid IS NOT FALSE", "NOT paid",
+    "paid OR NULL", "qty BETWEEN 3 AND 7", "qty IN (1, 2, 3)", "category IN ('toys', 'food')", "category NOT IN ('toys', NULL)",
+    "category < 'food'", "category LIKE 't%'", "category LIKE '_o%'", "category NOT LIKE '%s'", "category ILIKE 'T%S'",
+    "note LIKE '%\\%%'", "coupon LIKE '%#%%' ESCAPE '#'", "category ~ '^[tb]o'", "category ~* 'OO'", "category !~ 's$'",
+    "lower(coupon)", "upper(category)", "length(note)", "length(coupon)", "substr(category, 2, 2)", "substring(category FROM 3)",
+    "left(category, 2)", "left(category, -2)", "right(category, 3)", "right(category, -1)", "reverse(category)",
+    "replace(category, 'o', '00')", "strpos(category, 'o')", "position('z' IN category)", "trim(coupon)", "ltrim(note, 'gl')",
+    "rtrim(note, 'pek')", "lpad(category, 7, '*')", "rpad(category, 3, '-')", "split_part(note, ' ', 1)",
+    "split_part(coupon, '-', 2)", "split_part(coupon, '-', -1)", "category || '-' || status", "category || NULL",
+    "concat(category, NULL, qty)", "md5(category)", "starts_with(category, 'to')",
+    "extract(year FROM ts)", "extract(month FROM due)", "extract(dow FROM ts)", "extract(isodow FROM due)",
+    "extract(doy FROM ts)", "extract(week FROM ts)", "extract(quarter FROM due)", "extract(hour FROM ts)",
+    "extract(isoyear FROM due)", "date_part('minute', ts) > 30", "extract(second FROM ts)", "extract(epoch FROM ts) > 1.71e9",
+    "date_trunc('month', ts)", "date_trunc('week', due)", "date_trunc('hour', ts)", "date_trunc('quarter', due)",
+    "date_trunc('decade', ts)", "date_trunc('year', ts)", "ts::date", "due::timestamp",
+    "due + 30", "due - 45", "due - DATE '2024-01-01'", "ts::date - due", "due + INTERVAL '1 month'",
+    "ts - INTERVAL '36 hours'", "(ts + INTERVAL '1 month')::date", "ts > due", "ts > '2024-03-01'", "due >= DATE '2024-06-30'",
+    "extract(day FROM ts - TIMESTAMP '2024-01-01 06:00:00')", "to_char(ts, 'YYYY-MM')", "to_char(ts, 'HH24:MI') > '12:00'",
+    "to_char(ts, 'Mon YYYY')", "to_char(due, 'FMDay')", "to_char(ts, 'DD/MM/YYYY')", "('x' || qty)::text",
+    "(qty || '0')::int", "(qty || '.5')::numeric", "(qty || '.5')::numeric::int", "'2024-0' || (qty % 9 + 1)",
+    "('2024-0' || (qty % 9 + 1) || '-01')::date",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wide() -> Policy:
+    return plan_harness.wide(plan_harness.policy())
+
+
+@pytest.fixture(scope="module")
+def tame(server: Scratch) -> Iterator[PostgresShop]:
+    made = PostgresShop(server, "tame", 3, trouble=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def tame_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(":memory:") as connection:
+        shop_world.fill(connection, 3, trouble=False)
+        yield connection
+
+
+def _plans(sql: str, catalog: Catalog, policy: Policy) -> tuple[Plan, Plan]:
+    """For PostgreSQL and for DuckDB."""
+    statement = plan_harness.statement(sql, policy)
+    postgres, other = (
+        planning(policy, catalog, dialect)(statement, policy.roles["analyst"], {"search_path": "public"}, ())
+        for dialect in ("postgres", "duckdb")
+    )
+    return postgres, other
+
+
+def _plain(value: Any) -> Any:
+    """A value whatever its road: numbers as floats, times as text without empty fractions."""
+    if isinstance(value, bool) or value is None:
+        return value
+    text = str(value)
+    if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.I):
+        return round(float(text), 6) + 0.0
+    text = text.removesuffix("+00")
+    return re.sub(r" 00:00:00$", "", re.sub(r"(\.\d*?)0+$", r"\1", text) if re.match(r"\d+-\d\d-\d\d ", text) else text)
+
+
+def _groups(rows: list[tuple[Any, ...]], keys: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Groups that are not empty."""
+    plain = [tuple(map(_plain, row)) for row in rows]
+    return {row[:keys]: row[keys:] for row in plain if any(row[keys:])}
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_three_agree(
+    expression: str, tame: PostgresShop, tame_duckdb: duckdb.DuckDBPyConnection, shop_catalog: Catalog, wide: Policy
+) -> None:
+    sql = f"SELECT {expression} AS k, count(*) FROM orders GROUP BY 1"
+    postgres, other = _plans(sql, shop_catalog, wide)
+    values = values_of(postgres)
+    ours = _groups(cells(tame.run(queries(postgres.measurements[0], values)[0]).select(["k0", "b0"])), 1)
+    duck = tame_duckdb.sql(queries(other.measurements[0], values)[0]).project("k0, b0").fetchall()
+    tame.connection.execute("SET search_path = main, pg_catalog")
+    try:
+        plain = _groups(cells(tame.run(f"SELECT {expression} AS k, count(*) FROM orders GROUP BY 1")), 1)
+    finally:
+        tame.connection.execute("SET search_path = pg_catalog")
+    assert ours == plain
+    assert _groups(duck, 1) == plain
+
+
+@pytest.mark.parametrize("case", [c for c in ACCEPTED if c.exact in ("", "declared")], ids=str)
+def test_fixtures_agree(
+    case: Case, tame: PostgresShop, tame_duckdb: duckdb.DuckDBPyConnection, shop_catalog: Catalog, wide: Policy
+) -> None:
+    """Whole measurements: the same groups and the same sums from both engines."""
+    plans = [_planned(planning(wide, shop_catalog, dialect), case) for dialect in ("postgres", "duckdb")]
+    values = values_of(plans[0], case.values)
+    for ours, other in zip(plans[0].measurements, plans[1].measurements, strict=True):
+        for mine, duck in zip(queries(ours, values), queries(other, values), strict=True):
+            left = [tuple(map(_plain, row)) for row in cells(tame.run(mine))]
+            right = [tuple(map(_plain, row)) for row in tame_duckdb.sql(duck).fetchall()]
+            assert sorted(left, key=repr) == sorted(right, key=repr)
