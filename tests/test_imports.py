@@ -26,7 +26,7 @@ RANKS = {
     "session": 4,
     "console": 5,
     "audit": 5,
-    "memory": 6,
+    "memory": 5,
     "launch": 6,
     "demo_data": 6,
     "serving": 6,

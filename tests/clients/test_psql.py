@@ -17,9 +17,10 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_an_answer_with_its_price(psql: Psql) -> None:
-    done = psql(BY_REGION + ";")
+    done = psql(f"SET dpproxy.reuse = off;\n{BY_REGION};")
     assert lines(done) == LINES
     assert "NOTICE:  charged epsilon 1000; role analyst has epsilon" in done.stderr
+    assert "NOTICE:  reused, epsilon 0; role analyst has epsilon" in psql(BY_REGION + ";").stderr
 
 
 def test_the_d_family(psql: Psql) -> None:
@@ -96,7 +97,8 @@ def test_virtual_tables(psql: Psql) -> None:
     assert lines(psql("SELECT role, scope, epsilon_limit FROM dpproxy.budget;")) == ["analyst|role|100000000"]
     assert "people|region|plain|text|||east, north, south, west|" in lines(psql("TABLE dpproxy.policy;"))
     assert "visits|private|3|3|" in lines(psql("SELECT * FROM dpproxy.tables;"))
-    assert "f" in psql(f"{BY_REGION}; SELECT reused FROM dpproxy.answers LIMIT 1;").stdout
+    asked = f"SET dpproxy.reuse = off;\n{BY_REGION};\nSET dpproxy.reuse = exact;\n{BY_REGION};\n"
+    assert lines(psql(f"{asked}SELECT reused FROM dpproxy.answers LIMIT 2;"))[-2:] == ["t", "f"]
     assert not [line for line in lines(psql("TABLE dpproxy.policy;")) if "email" in line]
 
 
@@ -107,7 +109,8 @@ def test_public_tables_are_plain(psql: Psql) -> None:
 
 
 def test_settings(psql: Psql) -> None:
-    script = f"SET dpproxy.epsilon = 500;\nSHOW dpproxy.epsilon;\n{BY_REGION};\nRESET dpproxy.epsilon;\nSHOW dpproxy.epsilon;"
+    script = "SET dpproxy.epsilon = 500;\nSET dpproxy.reuse = off;\n"
+    script += f"SHOW dpproxy.epsilon;\n{BY_REGION};\nRESET dpproxy.epsilon;\nSHOW dpproxy.epsilon;"
     done = psql(script)
     assert lines(done) == ["500", *LINES, "1000"]
     assert "charged epsilon 500;" in done.stderr

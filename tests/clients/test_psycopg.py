@@ -69,11 +69,24 @@ def test_a_parameter_above_the_measurement(connection: Connection) -> None:
     assert connection.execute(sql, (10, given, 5)).fetchone() == ("east", 260, given)
 
 
-def test_prepared_statements_pay_at_each_execution(connection: Connection) -> None:
+def test_prepared_statements_pay_once(connection: Connection) -> None:
     def spent() -> Decimal:
         (value,) = connection.execute("SELECT epsilon_spent FROM dpproxy.budget").fetchone() or (None,)
         return Decimal(value)
 
+    connection.execute(BY_REGION)
+    before = spent()
+    for _ in range(8):
+        assert connection.execute(BY_REGION, prepare=True).fetchall() == REGIONS
+    assert spent() == before
+
+
+def test_prepared_statements_pay_at_each_execution_where_nothing_is_reused(connection: Connection) -> None:
+    def spent() -> Decimal:
+        (value,) = connection.execute("SELECT epsilon_spent FROM dpproxy.budget").fetchone() or (None,)
+        return Decimal(value)
+
+    connection.execute("SET dpproxy.reuse = off")
     before = spent()
     for _ in range(8):
         assert connection.execute(BY_REGION, prepare=True).fetchall() == REGIONS
@@ -158,6 +171,7 @@ def test_executemany_and_row_factories(connection: Connection) -> None:
 def test_notices_reach_the_client(connection: Connection) -> None:
     heard: list[str] = []
     connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    connection.execute("SET dpproxy.reuse = off")
     connection.execute(BY_REGION)
     assert len(heard) == 1
     assert heard[0].startswith("charged epsilon 1000;")
