@@ -292,8 +292,8 @@ class ExprBinder:
         length = type_length(node.to)
         if length and target in ("time", *TIMES, "interval"):
             raise unsupported(f"a cast to {node.to.sql()}")
-        if node.to.is_type("char") and not length:
-            length = (1,)  # `char` is char(1)
+        if target == "bpchar":
+            raise unsupported("a cast to char(n)", "Use varchar(n): char(n) pads with spaces that comparisons ignore.")
         if isinstance(inner, Lit) and inner.type == "unknown" and not length:
             return fn.typed_literal(target, inner.text)
         if isinstance(inner, Hole) and inner.type == "unknown":

@@ -147,7 +147,7 @@ def _proportional(burdens: Sequence[float], whole: int) -> list[int]:
     spare = whole - len(burdens)
     if spare < 0:
         raise _too_small()
-    steps = [round(b / total * allocation.STEPS) for b in burdens]
+    steps = [max(1, round(b / total * allocation.STEPS)) for b in burdens]  # the least of them is answered too
     found = [1 + spare * step // max(sum(steps), 1) for step in steps]
     found[steps.index(max(steps))] += whole - sum(found)
     return found
