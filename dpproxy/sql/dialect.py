@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import TokenizerCore, TokenType
 
 _LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE", "OPENJSON", "DECODE", "PREDICT",
                  "FLOOR", "CEIL", "CEILING", "GAP_FILL", "INITCAP", "CHAR", "CHR", "NORMALIZE", "LOG"}  # fmt: skip
@@ -23,11 +23,27 @@ _INTERVAL_FIELDS = {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"}
 _FIELD_VALUE = re.compile(r"\s*[+-]?\d+(-\d+)?\s*")
 
 
+class _Tokens(TokenizerCore):
+    __slots__ = ()
+
+    def _scan_string(self, start: str) -> bool:
+        """`$1,$2` is two parameters: the stock tokenizer reads a string with the tag `1,`, open to the end."""
+        if start == "$" and self._peek.isdigit():
+            self._add(TokenType.PARAMETER)
+            return True
+        return super()._scan_string(start)
+
+
 class FaithfulPostgres(Postgres):
     """PostgreSQL with every ordinary function kept as it was written."""
 
     class Tokenizer(Postgres.Tokenizer):
         COMMANDS: ClassVar[set[Any]] = set()  # the stock one swallows the rest of EXPLAIN as one string
+
+        def _init_core(self) -> TokenizerCore:
+            core = super()._init_core()
+            core.__class__ = _Tokens
+            return core
 
     class Parser(Postgres.Parser):  # type: ignore[valid-type, misc]
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 (sqlglot's own style of configuration)

@@ -153,3 +153,9 @@ def test_types_of_operations() -> None:
         "float8",
         "float8",
     )
+
+
+def test_parameters_need_no_space_between() -> None:
+    tree = parse("SELECT count(*) FROM people WHERE region IN ($1,$2) AND x = $3||$4 AND y = $$,$$")
+    assert [p.name for p in tree.find_all(exp.Parameter)] == ["1", "2", "3", "4"]
+    assert [s.name for s in tree.find_all(exp.RawString)] == [","]
