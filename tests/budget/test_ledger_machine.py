@@ -6,6 +6,7 @@ import datetime as dt
 import shutil
 import tempfile
 import uuid
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dpproxy.budget import record
 from dpproxy.budget.accountant import Limit
-from dpproxy.budget.answers import AnswerStore, StoredRelease
+from dpproxy.budget.answers import AnswerStore
+from dpproxy.budget.asked import Asked, StoredRelease, exposure
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, Grant, LedgerError, Limits, charge
 from dpproxy.budget.sqlite import SqliteLedger
@@ -28,6 +30,8 @@ LIMITS = Limits(Limit(10, 0, "day"), Limit(100, 0, "month"), Limit(8, 0, "week")
 ROLES = st.sampled_from(["r1", "r2", "r3"])
 USERS = st.sampled_from(["u1", "u2"])
 DAY = dt.timedelta(days=1)
+MAX_AGE = 20 * DAY
+CRASHES = ("", "", "", "before it is kept", "before it is seen")
 
 
 def window_of(limit: Limit, at: dt.datetime) -> tuple[int, ...]:
@@ -37,6 +41,21 @@ def window_of(limit: Limit, at: dt.datetime) -> tuple[int, ...]:
     if limit.window == "week":
         return at.isocalendar()[:2]
     return (at.year, at.month)
+
+
+@dataclass
+class Kept:
+    """A release in the model: its epsilon, what it says, when it was made, who has seen it."""
+
+    epsilon: int
+    value: int
+    at: dt.datetime
+    roles: set[str]
+
+
+def chart(key: str, epsilon: int) -> Asked:
+    """A chart asked for at a price: noise is 1/epsilon."""
+    return Asked(f"chart {key}", (), ("n",), (Fraction(1, epsilon),))
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -51,8 +70,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.clock = START - 365 * DAY  # the record has no time yet
         self.spent: list[tuple[str, str, int, dt.datetime]] = []
         self.granted: list[tuple[str, str, int, dt.datetime]] = []
-        self.saw: set[tuple[str, str]] = set()
-        self.stored: dict[str, int] = {}
+        self.stored: dict[str, list[Kept]] = {}
+        self.serial = 0
         self.last: ChargeRequest | None = None
 
     def teardown(self) -> None:
@@ -108,24 +127,57 @@ class LedgerMachine(RuleBasedStateMachine):
     def query(self, role: str, user: str, epsilon: int) -> None:
         self.charge(role, user, epsilon, epsilon)
 
-    @rule(role=ROLES, user=USERS, key=st.sampled_from("ab"), epsilon=st.integers(1, 3))
-    def ask_a_chart(self, role: str, user: str, key: str, epsilon: int) -> None:
-        """The rule of use of stored answers: free when seen, the role alone when stored, everybody else pays."""
-        stored = self.answers.get(key, role=role, now=self.now, scales=(Fraction(1),))
-        assert (stored is not None) == (key in self.stored)
-        if stored is None:
-            if self.charge(role, user, epsilon, epsilon):
-                answer = Released((), (np.array([len(self.spent)]),), 1)
-                new = StoredRelease(key, "d", answer, Loss(epsilon), (Fraction(1),), self.now, frozenset({role}))
-                self.answers.put(new)
-                self.stored[key] = len(self.spent)
-                self.saw.add((key, role))
+    def fitting(self, key: str, role: str, epsilon: int) -> Kept | None:
+        """The latest the role has seen that is accurate enough, else the latest at this price that others have."""
+        enough = [k for k in self.stored.get(key, []) if k.epsilon >= epsilon and self.now - k.at <= MAX_AGE]
+        mine = [k for k in enough if role in k.roles]
+        others = [k for k in enough if k.epsilon <= epsilon]
+        # of two made at one time, the one stored later
+        return max(enumerate(mine or others), key=lambda pair: (pair[1].at, pair[0]), default=(0, None))[1]
+
+    @rule(role=ROLES, user=USERS, key=st.sampled_from("ab"), epsilon=st.integers(1, 3), crash=st.sampled_from(CRASHES))
+    def ask_a_chart(self, role: str, user: str, key: str, epsilon: int, crash: str) -> None:
+        """The rule of use: free when seen, the role alone when another's, else everybody pays. A crash after the charge
+        leaves what was charged, and nothing else."""
+        asked = chart(key, epsilon)
+        found = self.answers.find(asked, role=role, price=Loss(epsilon), now=self.now, max_age=MAX_AGE)
+        expected = self.fitting(key, role, epsilon)
+        assert (found is None) == (expected is None)
+        if found is None or expected is None:
+            if self.charge(role, user, epsilon, epsilon) and crash != "before it is kept":
+                self.keep(key, role, epsilon, asked)
             return
-        assert stored.released.values[0].tolist() == [self.stored[key]]  # the same noise, always
-        assert (role in stored.roles) == ((key, role) in self.saw)
-        if role not in stored.roles and self.charge(role, user, stored.loss.epsilon, 0):
-            self.answers.mark_seen(stored, role)
-            self.saw.add((key, role))
+        assert found.stored is not None
+        assert found.released.values[0].tolist() == [expected.value]  # the same noise, always
+        assert found.seen(role) == (role in expected.roles)
+        if found.seen(role):
+            return
+        cost = exposure(found.stored, Loss(epsilon))
+        assert cost.epsilon == epsilon
+        if self.charge(role, user, epsilon, 0) and crash != "before it is seen":
+            self.answers.mark_seen(found.stored, role)
+            expected.roles.add(role)
+
+    def keep(self, key: str, role: str, epsilon: int, asked: Asked) -> None:
+        self.serial += 1
+        answer = Released((), (np.array([self.serial]),), 1)
+        self.answers.put(StoredRelease("d", asked, answer, Loss(epsilon), self.now, frozenset({role})))
+        self.stored.setdefault(key, []).append(Kept(epsilon, self.serial, self.now, {role}))
+
+    @rule(role=ROLES, user=USERS, key=st.sampled_from("ab"), epsilon=st.integers(1, 3))
+    def ask_a_chart_anew(self, role: str, user: str, key: str, epsilon: int) -> None:
+        """`dpproxy.reuse = off`: paid for, and kept beside what there is."""
+        if self.charge(role, user, epsilon, epsilon):
+            self.keep(key, role, epsilon, chart(key, epsilon))
+
+    @rule()
+    def lose_the_answers(self) -> None:
+        """Costs budget, never an undercharge: everything is asked and paid for again."""
+        self.answers.close()
+        for path in self.folder.glob("answers.sqlite*"):
+            path.unlink()
+        self.answers = AnswerStore(self.folder / "answers.sqlite")
+        self.stored = {}
 
     @rule()
     def charge_again(self) -> None:
