@@ -33,10 +33,12 @@ from dpproxy.plan.expr import (
     conjuncts,
 )
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.query import Analyser, ReleasedResult, RowsResult, contains_aggregate
+from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Rows
+from dpproxy.plan.results import ReleasedResult, RowsResult
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.tables import reach_unit
+from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import ident, position
 
 if TYPE_CHECKING:
@@ -99,9 +101,9 @@ class QueryHooks:
         if not contains_aggregate(projection):
             return None
         copy = query.copy()
-        items = self.analyser._from_items(copy, self.env, scope)
-        private = any(i.rows is not None and i.rows.private for i in items)
-        rows, inner = self.analyser._joined(copy, items, self.env, scope)
+        items = self.analyser.from_items(copy, self.env, scope)
+        private = any(i.private for i in items)
+        rows, inner = self.analyser.joined(copy, items, self.env, scope)
         where = copy.args.get("where")
         hooks = QueryHooks(self.planner, self.analyser, self.env, rows, aggregates=True)
         if where is not None:
@@ -177,8 +179,8 @@ class QueryHooks:
         copy = inner_query.copy()
         if contains_aggregate(copy) or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):
             raise unsupported("EXISTS of a query with GROUP BY, HAVING or LIMIT", "Use plain rows in EXISTS.")
-        items = self.analyser._from_items(copy, self.env, scope)
-        rows, inner = self.analyser._joined(copy, items, self.env, scope)
+        items = self.analyser.from_items(copy, self.env, scope)
+        rows, inner = self.analyser.joined(copy, items, self.env, scope)
         where = copy.args.get("where")
         if where is not None:
             hooks = QueryHooks(self.planner, self.analyser, self.env, rows)

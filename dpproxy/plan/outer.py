@@ -29,10 +29,12 @@ from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.names import output_name
 from dpproxy.plan.nominal import Output
 from dpproxy.plan.padding import ignores_padding
-from dpproxy.plan.query import Analyser, RowsResult, is_aggregate
+from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Rows
+from dpproxy.plan.results import RowsResult, private_in_public
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.select import resolve_group_item, unit_ids
+from dpproxy.plan.trees import is_aggregate
 from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
 from dpproxy.sql.types import TIMES
 
@@ -192,7 +194,7 @@ class MeasuredSelect:
     def _nested(self, node: exp.Expr) -> exp.Expr:
         result = self.analyser.analyse(node, self.env)
         if isinstance(result, RowsResult):
-            raise self.analyser._private_in_public(node)
+            raise private_in_public(node, self.planner.context)
         return result.tree
 
     def _window(self, node: exp.Window) -> exp.Expr:

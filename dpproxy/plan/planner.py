@@ -29,15 +29,16 @@ from dpproxy.plan.model import Array, Dialect, Input, Plan
 from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression, sets_source, with_columns
 from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.probes import returns_nothing
-from dpproxy.plan.query import Analyser, Item, ReleasedResult, Result, RowsResult
+from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Given, Rows, Values
+from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, alias_columns, renamed, row_level
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
-from dpproxy.sql.dialect import ident, position, to_sql
+from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.statements import Statement, parse
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
@@ -127,9 +128,8 @@ class Planner:
         )
         hole = self._input(sql, f"rows({','.join(types.values())})")
         columns = tuple(Column(self.counter.column(), n, t) for n, t in types.items())
-        alias = item.node.args.get("alias")
         given = Item(item.alias, Rows(Given(columns, hole.index)), columns, item.node)
-        return analyser._renamed(given, [ident(c) for c in alias.args.get("columns") or ()] if alias is not None else ())
+        return renamed(given, alias_columns(item.node))
 
     def released_in(self, analyser: Analyser, query: exp.Expr, env: Env) -> RowsResult:
         """`x IN (released query)`."""
@@ -321,7 +321,7 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
     analyser = Analyser(planner)
     result = ReleasedResult(tree, False) if returns_nothing(tree) else analyser.analyse(tree, {})
     if isinstance(result, RowsResult):
-        raise analyser._row_level(tree)
+        raise row_level(tree, context)
     measurements = finish(planner.compiled, context)
     confidence = Fraction(context.settings.confidence)
     if not planner.compiled and not planner.arrays:

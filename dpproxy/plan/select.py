@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import Refusal
 from dpproxy.plan import interval as iv
 from dpproxy.plan import joins
 from dpproxy.plan.expr import (
@@ -38,9 +38,11 @@ from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.names import output_name
-from dpproxy.plan.query import Analyser, Result, RowsResult, contains_aggregate
+from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Distinct, Project, Rows
+from dpproxy.plan.results import Result, RowsResult, limited
 from dpproxy.plan.scope import Env, Scope
+from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import ident, position
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows
             if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
                 raise unsupported("DISTINCT over window functions")
             return planner.measure(analyser, select, rows, scope, env)
-    _no_limit(select, analyser)
+    _no_limit(select)
     result = _project(planner, rows, projections)
     if distinct is not None:
         result = _distinct(planner, result)
@@ -81,9 +83,9 @@ def _has_aggregates(select: exp.Select) -> bool:
     return any(contains_aggregate(p) for p in parts if p is not None)
 
 
-def _no_limit(select: exp.Select, analyser: Analyser) -> None:
+def _no_limit(select: exp.Select) -> None:
     if any(select.args.get(k) for k in ("limit", "offset", "fetch")):
-        raise analyser._limit(select)
+        raise limited(select)
 
 
 def _projections(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[tuple[str, Expr]]:
@@ -167,7 +169,7 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     items = [(output_name(n), hooks._binder.bind(n.unalias(), scope)) for n in select.expressions]
     having = select.args.get("having")
     condition = hooks._binder.bind(having.this, scope) if having is not None else None
-    _no_limit(select, hooks.analyser)
+    _no_limit(select)
     unit = rows.unit
     if unit is not None and not any(isinstance(k, Ref) and k.column.id == unit.id for k in keys):
         keys = [*keys, Ref(unit.type, unit)]
@@ -324,8 +326,3 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     conditions = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
     kept = frozenset(i for i in rows.determinants if i in known)
     return RowsResult(replace(rows, node=node, one=one, conditions=conditions, determinants=kept, tables=()), result.columns)
-
-
-def refuse_rows(planner: Planner, node: exp.Expr) -> Refusal:
-    unit = planner.context.policy.unit_name
-    return Refusal(FEATURE_NOT_SUPPORTED, f"answers are aggregates over many {unit}s", position(node))

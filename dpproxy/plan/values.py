@@ -12,8 +12,9 @@ from sqlglot import exp
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Column, Lit
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.query import Analyser, Item
+from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Rows, Values
+from dpproxy.plan.results import Item
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.types import common

@@ -1,0 +1,134 @@
+"""UNION, INTERSECT and EXCEPT of rows (PRIVACY.md section 2, the rows on set operations).
+
+Knows: rows and their columns. Must not know: SQL text, engines. Rows of units are put together with their unit as one
+more column, so that each row of the result belongs to one unit as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan import interval as iv
+from dpproxy.plan.expr import Column, Expr, Lit, Ref, ValuesDomain
+from dpproxy.plan.functions import coerce, unsupported
+from dpproxy.plan.relation import Distinct, Limits, Project, Relation, Rows, Union, Values
+from dpproxy.plan.results import RowsResult, row_level
+from dpproxy.plan.scope import Context, Counter
+from dpproxy.plan.tables import reach_unit
+from dpproxy.sql.dialect import position
+from dpproxy.sql.types import common
+
+
+class SetOperation:
+    """One set operation of two queries that both are rows."""
+
+    def __init__(self, context: Context, counter: Counter, node: exp.SetOperation) -> None:
+        self.context, self.counter, self.node = context, counter, node
+        self.distinct = bool(node.args.get("distinct"))
+        self.union = isinstance(node, exp.Union)
+
+    def of(self, left: RowsResult, right: RowsResult) -> RowsResult:
+        """Raises Refusal."""
+        if len(left.columns) != len(right.columns):
+            raise Refusal("42601", "each UNION query must have the same number of columns", position(self.node))
+        if left.rows.private != right.rows.private:
+            raise row_level(self.node, self.context)
+        if not self.union and left.rows.private:
+            raise unsupported(
+                f"{type(self.node).__name__.upper()} of private rows", "Use [NOT] EXISTS correlated on the unit id."
+            )
+        sides = [reach_unit(side.rows, self.context, self.counter) for side in (left, right)]
+        outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))
+        constants = [_constant_rows(left), _constant_rows(right)]
+        if self.union and constants[0] is not None and constants[1] is not None:
+            return self._constants(outputs, [*constants[0], *constants[1]])
+        if not self.union:
+            return self._public(outputs, sides, (left, right))
+        return self._union(outputs, sides, (left, right))
+
+    def _union(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
+        unit = _unit_column(sides, self.counter) if results[0].rows.private else None
+        extra = (unit,) if unit is not None else ()
+        children = []
+        for side, result in zip(sides, results, strict=True):
+            columns = [*result.columns, *([side.unit] if side.unit is not None else [])]
+            children.append(projected(side.node, columns, self.counter))
+        rows_node = Union((*outputs, *extra), tuple(children))
+        limits = _add_limits(sides[0].limits, sides[1].limits)
+        rows = Rows(rows_node, unit, None, False, limits, _unit_ids(outputs, *results))
+        if self.distinct and unit is not None and not any(c.taint for c in outputs):
+            raise self._across_units()
+        if self.distinct:
+            rows = replace(rows, node=Distinct(rows_node.columns, rows_node))
+        return RowsResult(rows, outputs)
+
+    def _constants(self, outputs: tuple[Column, ...], rows: list[tuple[Expr, ...]]) -> RowsResult:
+        """`SELECT 1, 'a' UNION ALL SELECT 2, 'b' ...`: a list of values, however long."""
+        typed = [tuple(coerce(e, c.type) for e, c in zip(row, outputs, strict=True)) for row in rows]
+        if self.distinct:
+            typed = list(dict.fromkeys(typed))
+        return RowsResult(Rows(Values(outputs, tuple(typed))), outputs)
+
+    def _public(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
+        word = "intersect" if isinstance(self.node, exp.Intersect) else "except"
+        children = tuple(projected(side.node, result.columns, self.counter) for side, result in zip(sides, results, strict=True))
+        return RowsResult(Rows(Union(outputs, children, word if self.distinct else f"{word} all")), outputs)
+
+    def _across_units(self) -> Refusal:
+        policy = self.context.policy
+        return Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"UNION removes duplicates across {policy.unit_name}s",
+            position(self.node),
+            hint=f"Use UNION ALL, or select {policy.unit_column} too.",
+        )
+
+    def _merged(self, a: Column, b: Column) -> Column:
+        domain = a.domain if a.domain == b.domain else None
+        if isinstance(a.domain, ValuesDomain) and isinstance(b.domain, ValuesDomain):
+            domain = ValuesDomain(tuple(dict.fromkeys((*a.domain.values, *b.domain.values))))
+        return Column(
+            self.counter.column(), a.name, common([a.type, b.type]), iv.hull([a.bound, b.bound]),
+            a.grid if a.grid == b.grid else None, max(a.taint, b.taint), False, True, True, domain,
+        )  # fmt: skip
+
+
+def projected(node: Relation, columns: Sequence[Column], counter: Counter) -> Project:
+    """These columns alone, under new ids."""
+    fresh = tuple(replace(c, id=counter.column()) for c in columns)
+    return Project(fresh, node, tuple(Ref(c.type, c) for c in columns))
+
+
+def _unit_column(sides: Sequence[Rows], counter: Counter) -> Column:
+    units = [s.unit for s in sides if s.unit is not None]
+    return replace(units[0], id=counter.column(), nullable=any(u.nullable for u in units))
+
+
+def _constant_rows(result: RowsResult) -> list[tuple[Expr, ...]] | None:
+    """The rows of a query of constants; None for other queries."""
+    node = result.rows.node
+    if isinstance(node, Values) and node.columns and tuple(c.id for c in node.columns) == tuple(c.id for c in result.columns):
+        return list(node.rows)
+    if not isinstance(node, Project) or not isinstance(node.child, Values) or node.child.columns:
+        return None
+    whole = len(node.items) == len(result.columns) and all(isinstance(i, Lit) for i in node.items)
+    return [node.items] if whole else None
+
+
+def _add_limits(a: Limits, b: Limits) -> Limits:
+    groups = None if a.groups is None or b.groups is None else a.groups + b.groups
+    return Limits(a.rows + b.rows, groups)
+
+
+def _unit_ids(outputs: Sequence[Column], left: RowsResult, right: RowsResult) -> frozenset[int]:
+    """Output columns that fix the unit on both sides."""
+    found = set()
+    for output, a, b in zip(outputs, left.columns, right.columns, strict=True):
+        sides = ((a, left.rows), (b, right.rows))
+        if all(c.id in r.determinants or (r.unit is not None and c.id == r.unit.id) for c, r in sides):
+            found.add(output.id)
+    return frozenset(found)

@@ -1,0 +1,151 @@
+"""The items of FROM: tables, views, CTEs, derived tables, VALUES, functions.
+
+Knows: names and what the policy says of them. Must not know: joins, expressions. An item is rows when it has private rows
+below it; else it stays a tree for the facade, until something private is joined with it and it is made rows too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.functions import unsupported
+from dpproxy.plan.results import Item, RowsResult, alias_columns, private_in_public, renamed
+from dpproxy.plan.scope import Cte, Env, Scope
+from dpproxy.plan.tables import scan_table
+from dpproxy.plan.trees import outermost_queries
+from dpproxy.sql.dialect import ident
+from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
+
+if TYPE_CHECKING:
+    from dpproxy.plan.query import Analyser
+
+
+class Sources:
+    """The FROM of one SELECT."""
+
+    def __init__(self, analyser: Analyser, env: Env, outer: Scope | None) -> None:
+        self.analyser, self.env, self.outer = analyser, env, outer
+        self.planner, self.context, self.counter = analyser.planner, analyser.context, analyser.counter
+
+    def items(self, select: exp.Select) -> list[Item]:
+        clause = select.args.get("from_")
+        nodes = [clause.this] if clause is not None else []
+        nodes += [join.this for join in select.args.get("joins") or ()]
+        return [self.item(node) for node in nodes]
+
+    def item(self, node: exp.Expr) -> Item:
+        alias = ident(node.args["alias"].this) if node.args.get("alias") is not None else ""
+        if isinstance(node, exp.Table):
+            return self._table(node, alias, alias_columns(node))
+        if isinstance(node, exp.Subquery):
+            return self._derived(node, alias)
+        if isinstance(node, exp.Lateral) and self.analyser.names_private(node.this, self.env):
+            raise unsupported("LATERAL over private rows", "Join on the unit id instead.")
+        return Item(alias, None, (), node)
+
+    def _derived(self, node: exp.Subquery, alias: str) -> Item:
+        inner = node.copy()
+        result = self.analyser.analyse(node.this, self.analyser.with_ctes(node, self.env, self.outer), self.outer)
+        if isinstance(result, RowsResult):
+            return renamed(Item(alias, result.rows, result.columns, node), alias_columns(node))
+        node.set("this", result.tree)
+        node.meta["dpproxy_measured"] = result.measured
+        node.meta["dpproxy_original"] = inner.this
+        return Item(alias, None, (), node)
+
+    def _table(self, node: exp.Table, alias: str, names: tuple[str, ...]) -> Item:
+        if node.args.get("sample"):
+            if self.analyser.private_table(node, self.env):
+                raise unsupported("TABLESAMPLE of private rows")
+            return Item(alias, None, (), node)
+        if not isinstance(node.this, exp.Identifier):
+            return self._function(node, alias)
+        schema, name = ident(node.args.get("db")), ident(node.this)
+        if not schema and name in self.env:
+            return self._cte(self.env[name], alias or name, names, node)
+        if schema == VIRTUAL_SCHEMA:
+            self.planner.virtual(node, name)
+            return Item(alias or name, None, (), node)
+        view = self.context.view(schema, name)
+        if view is not None:
+            return self._view(node, view, alias or name, names)
+        policy = self.context.find(schema, name)
+        if policy is None or policy.public:
+            return Item(alias or name, None, (), node)
+        rows, columns = scan_table(policy, self.context, self.counter)
+        return renamed(Item(alias or name, rows, columns, node), names)
+
+    def _function(self, node: exp.Table, alias: str) -> Item:
+        if self.analyser.names_private(node.this, self.env):
+            raise private_in_public(node, self.context)
+        for nested in outermost_queries(node.this):
+            if isinstance(self.analyser.analyse(nested, self.env), RowsResult):
+                raise private_in_public(nested, self.context)
+        return Item(alias, None, (), node)
+
+    def _view(self, node: exp.Table, view: str, alias: str, names: tuple[str, ...]) -> Item:
+        """A view of the policy is the query it stands for, outside the statement's own CTEs."""
+        identifiers = [exp.to_identifier(n, quoted=True) for n in names] or None
+        wrapped = exp.Subquery(
+            this=parse(view), alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=identifiers)
+        )
+        node.replace(wrapped)
+        return Sources(self.analyser, {}, None).item(wrapped)
+
+    def _cte(self, cte: Cte, alias: str, names: tuple[str, ...], node: exp.Table) -> Item:
+        if not cte.per_unit:
+            released = self.planner.released_ctes.get(id(cte.query))
+            node.meta["dpproxy_measured"] = released is not None and released.measured
+            return Item(alias, None, (), node)
+        result = self.analyser.analyse(cte.query.copy(), cte.env)
+        assert isinstance(result, RowsResult)
+        return renamed(renamed(Item(alias, result.rows, result.columns, node), cte.columns), names)
+
+    # --- public and released items beside private ones
+
+    def as_rows(self, item: Item) -> Item:
+        """A public or released item as rows the backend can join with private ones. Raises Refusal."""
+        if item.rows is not None:
+            return item
+        node = item.node
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            found = self._named_rows(item, node)
+            if found is not None:
+                return found
+        if isinstance(node, exp.Subquery):
+            if node.meta.get("dpproxy_measured"):
+                return self.planner.released_rows(self.analyser, item, node.this, self.env)
+            return self._public_query(replace(item, node=node.meta["dpproxy_original"]), self.env, (), node)
+        if isinstance(node, exp.Values):
+            return replace(self.planner.values_item(self.analyser, node), alias=item.alias)
+        raise _unjoinable()
+
+    def _named_rows(self, item: Item, node: exp.Table) -> Item | None:
+        """A CTE or a public table; None for what the policy does not know."""
+        schema, name = ident(node.args.get("db")), ident(node.this)
+        if not schema and name in self.env:
+            cte = self.env[name]
+            measured = self.planner.released_ctes.get(id(cte.query))
+            if measured is not None and measured.measured:
+                return self.planner.released_rows(self.analyser, item, exp.select("*").from_(name), self.env)
+            return self._public_query(replace(item, node=cte.query.copy()), cte.env, cte.columns, node)
+        policy = self.context.find(schema, name)
+        if policy is None:
+            return None
+        rows, columns = scan_table(policy, self.context, self.counter)
+        return renamed(replace(item, rows=rows, columns=columns), alias_columns(node))
+
+    def _public_query(self, item: Item, env: Env, columns: tuple[str, ...], original: exp.Expr) -> Item:
+        result = self.analyser.analyse(item.node.copy(), env, None, True)
+        if not isinstance(result, RowsResult):
+            raise _unjoinable()
+        found = renamed(Item(item.alias, result.rows, result.columns, original), columns)
+        return renamed(found, alias_columns(original))
+
+
+def _unjoinable() -> Refusal:
+    return unsupported("joining this with private rows", "Join it with the released result, in an outer query.")
