@@ -1,6 +1,7 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
-usage: scripts/bench [memory] [relay] [planning] [aggregate] [--seconds N] [--rounds N]      default: everything
+usage: scripts/bench [memory] [relay] [planning] [aggregate] [accuracy] [--seconds N] [--rounds N] [--scale X] [--answers N]
+       default: everything but accuracy, which needs the shared workload
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
@@ -9,6 +10,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   relay      pgbench `SELECT 1` through the proxy and on the facade's own socket, simple and prepared, 1 and 16 clients
   planning   text to plan of a joined, grouped query: never seen, and seen before
   aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
+  accuracy   relative errors of the shared workload through a proxy, beside the best peer's
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import bench_accuracy
 import bench_plans
 import psutil
 
@@ -98,7 +101,8 @@ def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
 
 THROUGH = {"memory": memory, "relay": relay}
 """Parts that need a running proxy, in the order in which they run: memory first, while it is still idle."""
-PARTS = (*THROUGH, "planning", "aggregate")
+DEFAULT = (*THROUGH, "planning", "aggregate")
+PARTS = (*DEFAULT, "accuracy")
 
 
 def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
@@ -114,13 +118,19 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
     if "aggregate" in parts:
         say("aggregate: making 2 tables of 10 M rows")
         bench_plans.aggregate(work, options.rounds)
+    if "accuracy" in parts:
+        folder = work / "accuracy"
+        folder.mkdir()
+        bench_accuracy.accuracy(folder, options.scale, options.answers)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS) + "; default: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last")
     parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=0.05, help="of the workload for accuracy; 1 is 10 M orders")
+    parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
@@ -130,7 +140,7 @@ def main() -> int:
         say("making the sample shop")
         make_shop(policy.with_name("shop.duckdb"))
         try:
-            measure_all(options.parts or list(PARTS), policy, options)
+            measure_all(options.parts or list(DEFAULT), policy, options)
         except LaunchError as error:
             say(str(error))
             return 1

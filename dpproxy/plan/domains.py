@@ -28,14 +28,16 @@ from dpproxy.plan.expr import (
     children,
     has_subquery,
     references,
+    walk,
 )
 from dpproxy.plan.facts import facts
 from dpproxy.plan.relation import Rows, Scan
 from dpproxy.plan.render import Renderer
-from dpproxy.sql.types import INTEGERS
+from dpproxy.sql.types import INTEGERS, NUMBERS
 
 MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
 MAX_INPUTS = 2_000_000  # declared values an engine enumerates to find the groups there can be: well under a second
+MAX_WHOLE = 1_000  # values of a computed key beyond which most groups would be empty
 MAX_BESIDE_TABLE = 1_000  # declared values beside the keys of a public table, whose size the plan does not know
 _DAY_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "isoyear"}
 _DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
@@ -75,6 +77,8 @@ class Dense:
 def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
     """The domain of a grouping, None when some key is not declared or there are too many groups."""
     scans = {s.number: s for s in rows.publics}
+    whole: dict[Expr, Column] = {}
+    keys = [_by_whole_numbers(key, whole) for key in keys]
     for key in keys:
         if has_subquery(key) or not all(_usable(key, c, scans) for c in references(key)):
             return None
@@ -88,6 +92,55 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
         return None  # a product of public tables may be larger than any answer
     size = None if unknown else known
     return Dense(tuple(parts), size, len(keys))
+
+
+_WHOLE = {"floor", "ceil", "round", "trunc", "int/", "%"}
+"""Operations whose results, when they are on the grid of whole numbers, are all whole numbers of their bound."""
+
+
+def _by_whole_numbers(key: Expr, known: dict[Expr, Column]) -> Expr:
+    """The key with each FLOOR(amount / 100) and its like, over columns without declared values, replaced by a column of the
+    few whole numbers it can be: what is computed from it then has a domain. `known`: those replaced so far."""
+    if key in known:
+        return Cast(key.type, Ref("int8", known[key]))
+    column = _whole_column(key, -1 - len(known))
+    if column is not None:
+        known[key] = column
+        return Cast(key.type, Ref("int8", column))
+    if isinstance(key, Call):
+        return Call(key.type, key.op, tuple(_by_whole_numbers(a, known) for a in key.args))
+    if isinstance(key, Cast):
+        return Cast(key.type, _by_whole_numbers(key.arg, known), key.length)
+    if isinstance(key, Case):
+        whens = tuple((_by_whole_numbers(t, known), _by_whole_numbers(r, known)) for t, r in key.whens)
+        return Case(key.type, whens, _by_whole_numbers(key.default, known) if key.default is not None else None)
+    return key
+
+
+def _whole_column(expr: Expr, number: int) -> Column | None:
+    """A column of all values of `expr`, numbered below those of the query; None when they are many, or declared already."""
+    whole = isinstance(expr, Call) and expr.op in _WHOLE
+    if not (whole or (isinstance(expr, Cast) and expr.type in INTEGERS)) or expr.type not in NUMBERS:
+        return None
+    bound, grid = facts(expr).bound, facts(expr).grid
+    if grid != 1 or not bound.closed or all(c.domain is not None for c in references(expr)):
+        return None
+    lo, hi = (x.__floor__() for x in bound.ends)
+    if hi - lo >= MAX_WHOLE:
+        return None
+    return Column(number, "whole", "int8", bound, grid, domain=SeriesDomain(lo, hi, "int", _may_be_null(expr)))
+
+
+_TOTAL = _WHOLE | {"+", "-", "*", "/", "neg", "abs", "least", "greatest", "coalesce"}
+
+
+def _may_be_null(expr: Expr) -> bool:
+    """Whether NULL is a key of its own: not where it could only come from a column with a declared range, whose NULLs the
+    policy has not declared."""
+    divisors = [e.args[1] for e in walk(expr) if isinstance(e, Call) and e.op in ("/", "int/", "%")]
+    known = all(isinstance(e, Ref | Lit) or (isinstance(e, Call) and e.op in _TOTAL) for e in walk(expr))
+    ranged = all(facts(Ref(c.type, c)).bound.closed for c in references(expr))
+    return not (known and ranged and all(isinstance(d, Lit) and d.text not in (None, "0") for d in divisors))
 
 
 def _usable(key: Expr, column: Column, scans: dict[int, Scan]) -> bool:
