@@ -4,7 +4,8 @@ usage: scripts/accept [--data-sets a,b] [--exact] [--verbose] [--json OUT] [--en
 
 The proxy serves the data sets that FILE names, that have a policy in tests/corpus/policies, and whose database lies in
 $DPPROXY_CORPUS (default: `db` beside FILE). FILE is run by the `run_acceptance.py` beside it, whose table is all that
-comes out on standard output. With --exact the answers are compared with DuckDB's own instead: see exact.py.
+comes out on standard output. With --exact the answers are compared with the engine's own instead: see exact.py. With
+--engine postgres the data are copied into a PostgreSQL of its own, which the proxy then reads.
 """
 
 from __future__ import annotations
@@ -49,17 +50,15 @@ def chosen(file: Path, asked: str, corpus: Path) -> list[str]:
     return able
 
 
-def on_postgres(stack: contextlib.ExitStack, policies: list[Path], corpus: Path, folder: Path) -> list[Path]:
-    """The policies over copies of their data in a scratch PostgreSQL that lives as long as the stack."""
+def on_postgres(stack: contextlib.ExitStack, data_sets: list[str], corpus: Path, folder: Path) -> dict[str, str]:
+    """DSNs of copies of the data sets in a scratch PostgreSQL that lives as long as the stack."""
     server = stack.enter_context(scratch_server(folder / "postgres", settings={"work_mem": "64MB", "shared_buffers": "256MB"}))
-    moved = folder / "policies"
-    moved.mkdir()
-    found = []
-    for policy in policies:
-        say(f"loading {policy.stem} into PostgreSQL {server.major}")
-        schema = corpus.parent / "schema" / f"{policy.stem}.postgres.sql"
-        found.append(pointed(policy, loaded(server, policy.stem, corpus / f"{policy.stem}.duckdb", schema, folder), moved))
-    return found
+    dsns = {}
+    for name in data_sets:
+        say(f"loading {name} into PostgreSQL {server.major}")
+        schema = corpus.parent / "schema" / f"{name}.postgres.sql"
+        dsns[name] = loaded(server, name, corpus / f"{name}.duckdb", schema, folder)
+    return dsns
 
 
 def run(options: argparse.Namespace, data_sets: list[str], proxy: Proxy) -> int:
@@ -77,7 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/accept", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("file", type=Path, metavar="FILE.jsonl")
     parser.add_argument("--data-sets", default="", metavar="A,B", help="default: all of FILE's that have a policy")
-    parser.add_argument("--exact", action="store_true", help="compare noiseless answers with DuckDB's")
+    parser.add_argument("--exact", action="store_true", help="compare noiseless answers with the engine's own")
     parser.add_argument("--verbose", action="store_true", help="each miss, with its error, on standard error")
     parser.add_argument("--json", metavar="OUT", help="write one JSON object a statement")
     parser.add_argument("--engine", metavar="E", help="statements for this engine: duckdb (default) or postgres")
@@ -93,13 +92,15 @@ def main() -> int:
     try:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpproxy-accept-")))
+            engines = {name: str(corpus / f"{name}.duckdb") for name in data_sets}
             if options.engine == "postgres":
-                policies = on_postgres(stack, policies, corpus, folder)
+                engines = on_postgres(stack, data_sets, corpus, folder)
+                policies = [pointed(policy, engines[policy.stem], folder) for policy in policies]
             if options.exact:
                 policies = [generous(policy, folder) for policy in policies]
             proxy = stack.enter_context(launched(policies, folder / "state", env={"DPPROXY_CORPUS": str(corpus)}))
             say(f"running {options.file.name} on {proxy.host}:{proxy.port}")
-            status = compare(options, data_sets, proxy, corpus) if options.exact else run(options, data_sets, proxy)
+            status = compare(options, data_sets, proxy, engines) if options.exact else run(options, data_sets, proxy)
             if proxy.process.poll() is not None:
                 say("the proxy ended before its time:\n" + "\n".join(list(proxy.said)[-20:]))
                 status = status or 1

@@ -1,7 +1,7 @@
-"""Exactness without noise: with an enormous epsilon an answer must equal what DuckDB says to the same SQL.
+"""Exactness without noise: with an enormous epsilon an answer must equal what the engine itself says to the same SQL.
 
 Knows: the corpus file, both servers as a client, what EXPLAIN says of groups. Must not know: plans. Silently wrong is
-worse than refused, so every statement the proxy answers is compared; only those it refuses, or that DuckDB itself
+worse than refused, so every statement the proxy answers is compared; only those it refuses, or that the engine itself
 cannot run, are left out.
 
 Rows are compared as multisets, numbers to `RELATIVE`, instants and dates as instants. Two things differ by design and
@@ -19,7 +19,7 @@ import decimal
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,17 @@ def generous(policy: Path, folder: Path) -> Path:
     return target
 
 
-def compare(options: argparse.Namespace, data_sets: list[str], proxy: Proxy, corpus: Path) -> int:
-    """Prints each difference and, last, `exact: N compared, M differ`. Returns 1 when there are any."""
+def compare(options: argparse.Namespace, data_sets: list[str], proxy: Proxy, engines: Mapping[str, str]) -> int:
+    """Prints each difference and, last, `exact: N compared, M differ`. Returns 1 when there are any.
+
+    `engines` has for each data set what its engine is asked directly by: a DuckDB file or a libpq connection string.
+    """
     compared = differ = 0
     entries = [json.loads(line) for line in options.file.read_text().splitlines() if line.strip()]
     for name in data_sets:
         print(f"comparing {name}", file=sys.stderr, flush=True)
-        own = [entry for entry in entries if entry["dataset"] == name and "duckdb" in entry["runs_on"]]
-        with Pair(name, proxy, corpus) as pair:
+        own = [entry for entry in entries if entry["dataset"] == name and (options.engine or "duckdb") in entry["runs_on"]]
+        with Pair(name, proxy, engines[name]) as pair:
             for entry in (entry for entry in own if entry["expect"] != "refuse"):
                 found = pair.difference(entry["sql"])
                 compared += found is not None
@@ -73,14 +76,14 @@ def compare(options: argparse.Namespace, data_sets: list[str], proxy: Proxy, cor
 
 
 class Pair:
-    """The proxy and DuckDB over one data set."""
+    """The proxy and the engine itself over one data set."""
 
-    def __init__(self, name: str, proxy: Proxy, corpus: Path) -> None:
+    def __init__(self, name: str, proxy: Proxy, engine: str) -> None:
         self._dsn = f"host={proxy.host} port={proxy.port} user=analyst password=analyst dbname={name}"
-        self._path = str(corpus / f"{name}.duckdb")
+        self._engine = engine
 
     def __enter__(self) -> Pair:
-        self._direct = duckdb.connect(self._path, read_only=True)
+        self._direct = direct(self._engine)
         self._connect()
         return self
 
@@ -102,7 +105,7 @@ class Pair:
             return None
         try:
             theirs = self._direct.execute(sql).fetchall()
-        except duckdb.Error:
+        except (duckdb.Error, psycopg.Error):
             return None
         plan = self._explain(sql)
         return difference(
@@ -117,6 +120,13 @@ class Pair:
             return "\n".join(row[0] for row in self._proxied.execute(f"EXPLAIN {sql}").fetchall())
         except psycopg.Error:
             return ""
+
+
+def direct(engine: str) -> duckdb.DuckDBPyConnection | psycopg.Connection:
+    """A connection that reads a DuckDB file, or a server that `engine` is a connection string of, in UTC."""
+    if Path(engine).is_file():
+        return duckdb.connect(engine, read_only=True)
+    return psycopg.connect(engine, autocommit=True, options="-c timezone=UTC -c default_transaction_read_only=on")
 
 
 def plain(value: Any) -> Any:
