@@ -1,5 +1,8 @@
 """What every room's tests share: where the material outside the repository is.
 
+What a run leaves out for want of something on this machine (its skip's reason has ABSENT before a colon) is listed at its
+end, also by scripts/test, which shows no other skips.
+
 `shared()` names the folder of the corpus, attacks and captured clients: `$DPPROXY_SHARED`, or `shared` beside the
 repository. A clone elsewhere has none of it, and the tests that need it say so when they skip.
 """
@@ -7,6 +10,7 @@ repository. A clone elsewhere has none of it, and the tests that need it say so 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -26,3 +30,16 @@ def shared() -> Path:
 @pytest.fixture(name="shared", scope="session")
 def shared_fixture() -> Path:
     return shared()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    absent: dict[str, list[str]] = defaultdict(list)
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
+        what, colon, why = reason.removeprefix("Skipped: ").partition(": ")
+        if colon and what.endswith("ABSENT"):
+            _, _, case = report.nodeid.partition("[")
+            absent[f"{what}: {why}"].append(case.rstrip("]") or report.nodeid)
+    for reason, cases in sorted(absent.items()):
+        shown = ", ".join(cases[:8]) + (f" and {len(cases) - 8} more" if len(cases) > 8 else "")
+        terminalreporter.write_line(f"NOT TRIED, {reason} ({shown})", yellow=True)

@@ -17,6 +17,9 @@ from dpproxy.facade.binaries import find_binaries
 from dpproxy.launch import launched
 from dpproxy.policy.password import make_verifier
 
+from .matrix import pytest_configure
+
+__all__ = ["pytest_configure"]
 PASSWORD = "open sesame"
 
 DATA = """
@@ -86,6 +89,12 @@ class Town:
     user: str = "ada"
     password: str = PASSWORD
     database: str = "town"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """libpq's variables."""
+        pairs = {"HOST": self.host, "PORT": str(self.port), "USER": self.user, "PASSWORD": self.password}
+        return {f"PG{name}": value for name, value in {**pairs, "DATABASE": self.database}.items()}
 
     @property
     def dsn(self) -> str:

@@ -1,0 +1,226 @@
+"""Drivers of other languages and libraries, each in a process of its own, against the proxy of the other client tests.
+
+A script under `drivers/` prints one line of JSON for each thing it tries; every one must hold. What it tried is a row of
+README's table, written by scripts/clients. A driver that is neither installed nor can be fetched skips, loudly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .conftest import Town
+from .install import absent, deb, need, npm, pip
+
+pytestmark = pytest.mark.slow
+SCRIPTS = Path(__file__).parent / "drivers"
+Command = tuple[list[str], Mapping[str, str]]
+"""What to run, and what to add to its environment."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """`ready` fetches what is needed, or skips the test."""
+
+    name: str
+    ready: Callable[[], Command]
+
+
+def python(script: str, packages: tuple[str, ...], *arguments: str, **more: str) -> Callable[[], Command]:
+    def ready() -> Command:
+        path = os.pathsep.join((str(pip(*packages, light=packages is ORM)), str(SCRIPTS)))
+        return [sys.executable, str(SCRIPTS / script), *arguments], {"PYTHONPATH": path, **more}
+
+    return ready
+
+
+def node(script: str) -> Callable[[], Command]:
+    def ready() -> Command:
+        folder = npm("pg", "pg-cursor", "pg-query-stream", "postgres", "knex")
+        return ["node", str(SCRIPTS / script)], {"NODE_PATH": str(folder / "node_modules")}
+
+    return ready
+
+
+def works(*command: str) -> bool:
+    """Whether something is installed in this system."""
+    try:
+        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def libraries(root: Path) -> Path:
+    """Where an unpacked Debian keeps what depends on the processor."""
+    return root / "usr" / "lib" / str(sysconfig.get_config_var("MULTIARCH"))
+
+
+def system_psql() -> Command:
+    command = [sys.executable, str(SCRIPTS / "psql_script.py")]
+    if works("psql", "-V"):
+        return command, {}
+    root = deb("postgresql-client")
+    folder = next((root / "usr" / "lib" / "postgresql").glob("*/bin"))
+    return command, {"PATH": f"{folder}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(libraries(root))}
+
+
+def perl() -> Command:
+    need("perl")
+    command = ["perl", str(SCRIPTS / "dbdpg.pl")]
+    if works("perl", "-MDBD::Pg", "-e", "1"):
+        return command, {}
+    root = deb("libdbd-pg-perl")
+    folders = [*libraries(root).glob("perl5/*"), root / "usr" / "share" / "perl5"]
+    environment = {"PERL5LIB": os.pathsep.join(map(str, folders)), "LD_LIBRARY_PATH": str(libraries(root))}
+    if not works("env", *(f"{k}={v}" for k, v in environment.items()), "perl", "-MDBD::Pg", "-e", "1"):
+        absent("this perl is not the one Debian's DBD::Pg is for")
+    return command, environment
+
+
+def php() -> Command:
+    script = str(SCRIPTS / "pdo.php")
+    if works("php", "-r", "exit(in_array('pgsql', PDO::getAvailableDrivers()) ? 0 : 1);"):
+        return ["php", script], {}
+    root = deb("php8.2-cli", "php8.2-pgsql")
+    folder = next((root / "usr" / "lib" / "php").glob("20*"))
+    extensions = [part for name in ("pdo", "pdo_pgsql", "pgsql") for part in ("-d", f"extension={name}.so")]
+    command = [str(root / "usr" / "bin" / "php8.2"), "-n", "-d", f"extension_dir={folder}", *extensions, script]
+    return command, {"LD_LIBRARY_PATH": str(libraries(root))}
+
+
+def ruby() -> Command:
+    script = str(SCRIPTS / "ruby_pg.rb")
+    if works("ruby", "-rpg", "-e", "0"):
+        return ["ruby", script], {}
+    root = deb("ruby3.1", "ruby-pg")
+    lib = libraries(root)
+    folders = [
+        *(root / "usr" / "lib" / "ruby" / part for part in ("vendor_ruby", "3.1.0")),
+        *(lib / "ruby" / part for part in ("vendor_ruby/3.1.0", "3.1.0")),
+    ]
+    return [str(root / "usr" / "bin" / "ruby3.1"), "--disable-gems", script], {
+        "RUBYLIB": os.pathsep.join(map(str, folders)),
+        "LD_LIBRARY_PATH": str(lib),
+    }
+
+
+GO = ("golang-1.19-go", "golang-github-lib-pq-dev", "golang-github-jackc-pgx-v4-dev")
+
+
+def go(driver: str) -> Callable[[], Command]:
+    def ready() -> Command:
+        need("gcc")
+        root = deb(*GO)
+        goroot = root / "usr" / "lib" / "go-1.19"
+        binary = root / f"pgx-{(SCRIPTS / 'pgx.go').stat().st_mtime_ns}"
+        if not binary.exists():
+            environment = {
+                **os.environ,
+                "GOROOT": str(goroot),
+                "GOPATH": str(root / "usr" / "share" / "gocode"),
+                "GO111MODULE": "off",
+                "GOCACHE": str(root / "cache"),
+                "GOFLAGS": "",
+                "GOTOOLCHAIN": "local",
+                "CGO_ENABLED": "0",
+            }
+            command = [str(goroot / "bin" / "go"), "build", "-o", str(binary), str(SCRIPTS / "pgx.go")]
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+            if done.returncode:
+                absent(f"go build: {done.stderr[-500:]}")
+        return [str(binary), driver], {}
+
+    return ready
+
+
+def r_language() -> Command:
+    script = str(SCRIPTS / "rpostgres.R")
+    if works("Rscript", "-e", "library(RPostgreSQL)"):
+        return ["Rscript", script], {}
+    root = deb("r-cran-rpostgresql")
+    home = root / "usr" / "lib" / "R"
+    folders = [home / "lib", libraries(root), *(libraries(root) / name for name in ("blas", "lapack"))]
+    return [str(home / "bin" / "exec" / "R"), "--no-echo", "--no-restore", "--vanilla", f"--file={script}"], {
+        "R_HOME": str(home),
+        "EDITOR": "vi",  # R does not start without a name here, which its missing Renviron would have
+        "R_LIBS": str(home / "site-library"),
+        "LD_LIBRARY_PATH": os.pathsep.join(map(str, folders)),
+    }
+
+
+def odbc(mode: str) -> Callable[[], Command]:
+    def ready() -> Command:
+        root = deb("odbc-postgresql", "libodbc2")
+        driver = libraries(root) / "odbc" / "psqlodbcw.so"
+        more = {"LD_LIBRARY_PATH": str(libraries(root)), "PSQLODBC": str(driver)}
+        return python("odbc_script.py", ("pyodbc",), mode, **more)()
+
+    return ready
+
+
+def jdbc(mode: str) -> Callable[[], Command]:
+    def ready() -> Command:
+        need("java", "javac")
+        jar = deb("libpostgresql-jdbc-java") / "usr" / "share" / "java" / "postgresql.jar"
+        classpath = os.pathsep.join(map(str, (jar, *jar.parent.glob("*.jar"))))
+        return ["java", "-Xshare:auto", "-cp", classpath, str(SCRIPTS / "Jdbc.java"), mode], {}
+
+    return ready
+
+
+FRAMES = ("pandas", "sqlalchemy>=2", "psycopg2-binary")
+COLUMNS = ("polars", "adbc-driver-postgresql", "connectorx", "pyarrow")
+ORM = ("sqlalchemy>=2", "psycopg2-binary")
+"""Fetched by a plain test run too: five seconds."""
+
+DRIVERS = (
+    Driver("psql (system)", system_psql),
+    Driver("psycopg2", python("psycopg2_script.py", ORM)),
+    *(Driver(f"SQLAlchemy, {d}", python("sqlalchemy_script.py", ORM, d)) for d in ("psycopg2", "psycopg", "pg8000")),
+    Driver("pandas", python("pandas_script.py", FRAMES)),
+    Driver("polars, ADBC", python("polars_script.py", COLUMNS)),
+    Driver("connectorx", python("connectorx_script.py", COLUMNS)),
+    *(Driver(f"JDBC, {mode}", jdbc(mode)) for mode in ("extended", "simple", "extendedCacheEverything")),
+    Driver("psqlODBC", odbc("plain")),
+    Driver("psqlODBC, UseDeclareFetch", odbc("fetch")),
+    Driver("node pg", node("node_pg.js")),
+    Driver("node postgres.js", node("node_postgres.js")),
+    Driver("node knex", node("node_knex.js")),
+    Driver("Go lib/pq", go("postgres")),
+    Driver("Go pgx", go("pgx")),
+    Driver("Perl DBD::Pg", perl),
+    Driver("PHP PDO", php),
+    Driver("Ruby pg", ruby),
+    Driver("R RPostgreSQL", r_language),
+)
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda d: d.name.replace(" ", "-"))
+def test_driver(driver: Driver, town: Town, record_property: Callable[[str, object], None]) -> None:
+    command, more = driver.ready()
+    done = subprocess.run(
+        command,
+        env={**os.environ, **town.environment, **more},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        stdin=subprocess.DEVNULL,
+        errors="replace",
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    checks = {line["check"]: line["ok"] for line in lines if "check" in line}
+    record_property("client", driver.name)
+    record_property("version", next((line["version"] for line in lines if "version" in line), "?"))
+    record_property("checks", checks)
+    failures = [f"{line['check']}: {line['why']}" for line in lines if line.get("ok") is False]
+    assert not failures, "\n".join(failures)
+    assert checks, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
