@@ -28,7 +28,7 @@ import structlog
 from dpproxy.budget.answers import Found
 from dpproxy.budget.asked import Asked, exposure
 from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Standing, amounts, charge_async
-from dpproxy.errors import AFTER_CHARGE, INTERNAL_ERROR, QUERY_CANCELED, Refusal
+from dpproxy.errors import AFTER_CHARGE, FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, QUERY_CANCELED, Refusal
 from dpproxy.mechanisms.exact import Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.loss import ZERO, Loss
@@ -234,6 +234,9 @@ class Answering:
     async def _show_paid(self, others: Mapping[int, Found], fresh: Sequence[int]) -> Loss:
         """Charge for what other roles have seen and for what is to be measured, then show both. Raises Refusal."""
         measurements = self._plan.measurements
+        for i in fresh:
+            if self._needs(i) <= self._known:
+                self._check_values(i)
         exposed = _sum(exposure(f.stored, measurements[i].loss) for i, f in others.items() if f.stored is not None)
         measured = _sum(measurements[i].loss for i in fresh)
         charge = await self._charge(exposed + measured, measured)
@@ -246,6 +249,18 @@ class Answering:
             await self._measure(i)
         await self._evaluate_ready()
         return charge.loss
+
+    def _check_values(self, index: int) -> None:
+        """Raises Refusal when a value that is already known, a parameter's say, cannot be spelled for the engine."""
+        try:
+            self._queries(self._plan.measurements[index])
+        except ValueError as error:
+            raise Refusal(FEATURE_NOT_SUPPORTED, f"{error} over private tables") from None
+
+    def _queries(self, measurement: Measurement) -> list[str]:
+        """Raises ValueError."""
+        values = [*self._parameters, *self._inputs]
+        return [query.render(values, self._dataset.literal) for query in measurement.queries]
 
     async def _charge(self, loss: Loss, dataset_loss: Loss) -> Charge:
         """Durable when this returns. Raises Refusal when a limit is reached or the ledger cannot be written."""
@@ -291,7 +306,7 @@ class Answering:
         self._check_cancelled()
         measurement, values = self._plan.measurements[index], [*self._parameters, *self._inputs]
         try:
-            released = await self._interruptible(self._measured(measurement, values))
+            released = await self._interruptible(self._measured(measurement))
             asked = self._shelf.asked(measurement, values)
             if asked is not None:
                 await self._shelf.keep(asked, measurement, released)
@@ -302,9 +317,8 @@ class Answering:
             incident(error, statement=self._statement, after_charge=True)
             raise AFTER_CHARGE from None
 
-    async def _measured(self, measurement: Measurement, values: Sequence[str | None]) -> Released:
-        queries = [query.render(values, self._dataset.literal) for query in measurement.queries]
-        exact = await self._dataset.backend.run(queries)
+    async def _measured(self, measurement: Measurement) -> Released:
+        exact = await self._dataset.backend.run(self._queries(measurement))
         return await asyncio.to_thread(release, measurement, exact, self._dataset.noise)
 
     # afterwards

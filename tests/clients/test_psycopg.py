@@ -44,6 +44,8 @@ PARAMETERS = [
     ("income < %s", Decimal("2500.00"), 500),
     ("height >= %s", 175.0, 500),
     ("height >= %s", 175, 500),
+    ("height < %s", float("inf"), 1000),
+    ("height > %s", float("nan"), 0),
     ("region = %s", "east", 250),
     ("region = %s", 'it\'s \\ "odd" é', 0),
     ("region = ANY(%s)", ["east", "west"], 500),
@@ -61,6 +63,14 @@ def test_parameters(connection: Connection, where: str, value: object, expected:
     cursor = connection.execute(f"SELECT count(*) FROM people WHERE {condition}", (value,))
     (count,) = cursor.fetchone() or (None,)
     assert abs(count - expected) <= 1
+
+
+def test_a_value_that_cannot_be_spelled_costs_nothing(connection: Connection) -> None:
+    left = "SELECT epsilon_left FROM dpproxy.budget"
+    before = connection.execute(left).fetchone()
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="type date"):
+        connection.execute("SELECT count(*) FROM people WHERE born < %s::date", ("infinity",))
+    assert connection.execute(left).fetchone() == before
 
 
 def test_a_parameter_above_the_measurement(connection: Connection) -> None:

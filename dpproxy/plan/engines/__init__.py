@@ -11,6 +11,7 @@ from dpproxy.plan.engines.postgres import Postgres
 from dpproxy.plan.expr import Lit
 from dpproxy.plan.functions import NotPlain, typed_literal
 from dpproxy.plan.model import Dialect
+from dpproxy.sql.types import FLOATS
 
 
 def engine(dialect: Dialect) -> Engine:
@@ -31,18 +32,20 @@ def literal(dialect: Dialect, type_: str, text: str | None) -> str:
         element = type_[:-2]
         items = array_items(text) if text is not None else [None]
         return ", ".join(literal(dialect, element, item) for item in items) or spelled.literal(element, None)
-    if text is None:
-        return spelled.literal(type_, None)
+    if text is None or (type_ in FLOATS and text in _NOT_FINITE):
+        return spelled.literal(type_, text)
     try:
         if type_ == "timestamptz":
             text = re.sub(r"[+-]\d\d(:?\d\d)*$", "", text)  # the session's local time, as all timestamptz are below
         value = typed_literal(type_, text)
     except NotPlain as error:
-        raise ValueError(f"a value of type {type_} cannot be passed to the data backend") from error
+        raise ValueError(f"this value of type {type_} cannot be used") from error
     assert isinstance(value, Lit)
     return spelled.literal(type_, value.text)
 
 
+_NOT_FINITE = {"NaN", "Infinity", "-Infinity"}
+"""Columns may hold them, so expressions are total on them. Infinite dates are another matter: they cannot be subtracted."""
 MAX_GIVEN_ROWS = 20_000  # rows the facade may hand to a measurement: they become constants of its text
 
 
