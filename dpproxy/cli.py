@@ -32,7 +32,9 @@ from dpproxy.session.opening import checked_catalog, open_backend
 from dpproxy.session.server import DRAIN_SECONDS
 from dpproxy.session.tls import TlsError, TlsFiles
 
-commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+commands = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, pretty_exceptions_show_locals=False, help=__doc__
+)
 policy_app = typer.Typer(no_args_is_help=True, help="Check policies, make passwords, print the schema.")
 commands.add_typer(policy_app, name="policy")
 commands.add_typer(budget_app, name="budget")

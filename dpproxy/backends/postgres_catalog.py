@@ -35,7 +35,9 @@ WITH RECURSIVE base(oid, base) AS (
     SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
   UNION ALL
     SELECT d.oid, b.base FROM pg_type d JOIN base b ON d.typbasetype = b.oid WHERE d.typtype = 'd')
-SELECT n.nspname, c.relname, a.attname, t.typname, tn.nspname, t.typtype::text, t.typcategory = 'A',
+SELECT n.nspname, c.relname, a.attname, t.typname, tn.nspname, t.typtype::text,
+       (SELECT e.typname FROM pg_type e JOIN pg_namespace en ON en.oid = e.typnamespace
+        WHERE e.oid = t.typelem AND t.typcategory = 'A' AND en.nspname = 'pg_catalog'), t.typcategory = 'A',
        a.attnotnull OR dt.typnotnull,
        col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class'), c.oid::int8, a.attnum::int4
 FROM pg_class c
@@ -85,6 +87,12 @@ def _type(name: str, schema: str, kind: str) -> tuple[str, bool]:
     return (name if name in SHOWN else "text"), False
 
 
+def _array(element: str | None) -> str:
+    """The type the facade shows of an array of a built-in type (None: of another): arrays of what it has are arrays there."""
+    known = element is not None and (element in SHOWN or COMPUTABLE.get(element) == element)
+    return f"{element}[]" if known else "text"
+
+
 async def introspect(connection: asyncpg.Connection) -> Catalog:
     """Raises BackendError for a database whose texts are bytes of no known encoding."""
     if await connection.fetchval(_ENCODING) == "SQL_ASCII":
@@ -92,9 +100,9 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
     tables: dict[int, CatalogTable] = {}
     names: dict[tuple[int, int], str] = {}
     for row in await connection.fetch(_COLUMNS):
-        schema, table, column, type_, type_schema, kind, array, not_null, comment, about, oid, number = row
+        schema, table, column, type_, type_schema, kind, element, array, not_null, comment, about, oid, number = row
         known = tables.get(oid) or CatalogTable(TableName(schema, table), (schema, table), (), comment=about)
-        shown, bounded = ("text", False) if array else _type(type_, type_schema, kind)
+        shown, bounded = (_array(element), False) if array else _type(type_, type_schema, kind)
         added = CatalogColumn(column, column, shown, not not_null, bounded, comment)
         tables[oid] = replace(known, columns=(*known.columns, added))
         names[oid, number] = column

@@ -23,7 +23,7 @@ TYPES = frozenset(
         *("uuid", "json", "jsonb", "bytea", "inet", "cidr", "macaddr", "bit", "varbit", "xml"),
     }
 )
-"""Types a column may have; any other is shown as text."""
+"""Types a column may have, and arrays of them; any other is shown as text."""
 
 VIRTUAL = {
     "budget": "role text, scope text, epsilon_spent numeric, epsilon_limit numeric, epsilon_left numeric, "
@@ -105,7 +105,7 @@ def role_name(role: str, dataset: str) -> str:
 
 
 def column_type(column: CatalogColumn) -> str:
-    return column.type if column.type in TYPES else "text"
+    return column.type if column.type.removesuffix("[]") in TYPES else "text"
 
 
 def visible_columns(policy: TablePolicy, table: CatalogTable) -> tuple[CatalogColumn, ...]:

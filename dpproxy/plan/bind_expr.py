@@ -51,6 +51,8 @@ _CONSTANT_FUNCTIONS = {
     "now": "timestamptz", "transaction_timestamp": "timestamptz", "statement_timestamp": "timestamptz",
     "current_timestamp": "timestamptz", "localtimestamp": "timestamp",
 }  # fmt: skip
+_READING = {"to_date": ("date", "date"), "to_timestamp": ("timestamptz", "timestamp")}
+"""Of two strings: constants that BI tools spell so. The type, and the one the facade is asked for."""
 
 
 class ExprBinder:
@@ -360,6 +362,9 @@ class ExprBinder:
             return self._hooks.aggregate(node, scope)
         if name in _CONSTANT_FUNCTIONS and not node.expressions:
             return self._hooks.facade_constant("LOCALTIMESTAMP", _CONSTANT_FUNCTIONS[name])
+        if name in _READING and [a.is_string for a in node.expressions] == [True, True]:
+            type_, local = _READING[name]
+            return self._hooks.facade_constant(f"({to_sql(node)})::{local}", type_)
         builder = fn.FUNCTIONS.get(name)
         if builder is None:
             raise Refusal(
