@@ -58,7 +58,7 @@ GRANT SELECT (a) ON loose TO reader;
 """
 
 TYPES = {
-    "id": "int4", "Weird Name": "varchar", "a": "text", "b": "int4", "c": "int4", "d": "text", "e": "jsonb", "f": "numeric",
+    "id": "int4", "Weird Name": "varchar", "a": "text", "b": "int4", "c": "int4", "d": "int4[]", "e": "jsonb", "f": "numeric",
     "g": "float4", "h": "float8", "i": "timestamp", "j": "timestamptz", "k": "time", "l": "interval", "m": "uuid",
     "n": "bpchar", "o": "text", "p": "bytea", "q": "bool", "r": "date", "s": "int2", "t": "int8", "u": "int8", "v": "text",
     "w": "text", "x": "int4", "y": "text", "z": "timetz",
