@@ -21,7 +21,7 @@ Which certificate holds at the end may depend on the answers, so one delta canno
 go on under whichever bound its luck makes looser. Each has its own share, delta_f + delta_g + sum of delta_j <= delta.
 Proof: on sessions that end under certificate c the expected excess of the loss over epsilon is at most delta_c (each
 certificate's potential is a nonnegative supermartingale), under the basic one it is zero; sum over c. The shares are
-fixed by the limit alone, before any answer.
+fixed before any answer: by the limit, and by what the first statement of a window costs (`budget.tuning`).
 """
 
 from __future__ import annotations
@@ -44,9 +44,6 @@ from dpproxy.plan.loss import (
 )
 from dpproxy.policy.model import ATTO, Window
 
-GAUSSIAN_SHARE = Fraction(4, 5)
-"""Of the conversions' delta: the Gaussian certificate is the tighter one for sessions of many small queries."""
-
 RESERVE_PARTS = 25
 """The reserve r is at most V/25: it costs 4 %, and merging queries of a hundredth of epsilon then costs about 2 %."""
 
@@ -55,34 +52,55 @@ MOST_EPSILON = 300.0
 
 
 @dataclass(frozen=True)
-class Limit:
-    """At most `epsilon` (micro) and `delta` (atto) within a window.
+class Shares:
+    """How delta is divided, in hundredths: `failures` for thresholds and (epsilon, delta) readings, `gaussian` for the
+    Gaussian certificate, `lead` for the one Renyi order ORDERS[order], the rest for all orders."""
 
-    `conversion` is the part of delta kept for the Gaussian and Renyi certificates (three quarters unless given; 0:
-    basic composition only); the rest, `failures`, is for thresholds and for (epsilon, delta) readings.
-    """
+    failures: int = 25
+    gaussian: int = 60
+    lead: int = 0
+    order: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.failures, self.gaussian, self.lead, self.spread) < 0:
+            raise ValueError("shares are not negative, and not more than the whole")
+
+    @property
+    def spread(self) -> int:
+        return 100 - self.failures - self.gaussian - self.lead
+
+
+BALANCED = Shares()
+"""When nothing is known: the Gaussian certificate is the tighter one for sessions of many small queries."""
+
+NO_CONVERSION = Shares(100, 0)
+"""Basic composition only."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most `epsilon` (micro) and `delta` (atto) within a window. `shares` of delta as in `Shares`."""
 
     epsilon: int
     delta: int = 0
     window: Window = "never"
-    conversion: int | None = None
+    shares: Shares = BALANCED
 
     def __post_init__(self) -> None:
-        if self.epsilon < 0 or not 0 <= self.delta < ATTO or not 0 <= (self.conversion or 0) <= self.delta:
-            raise ValueError("a limit is not negative, and its conversion is part of delta")
-
-    @property
-    def converted(self) -> int:
-        return self.delta * 3 // 4 if self.conversion is None else self.conversion
+        if self.epsilon < 0 or not 0 <= self.delta < ATTO:
+            raise ValueError("a limit is not negative, and delta is less than 1")
 
     @property
     def failures(self) -> int:
-        return self.delta - self.converted
+        return self.delta * self.shares.failures // 100
+
+    def part(self, hundredths: int) -> float:
+        """So many hundredths of delta, as a number; for the certificates, whose bounds have margins of their own."""
+        return self.delta / ATTO * hundredths / 100
 
     def plus(self, epsilon: int, delta: int) -> Limit:
         """With an operator's grant; the shares grow alike."""
-        kept = None if self.conversion is None else self.conversion + delta * self.conversion // max(1, self.delta)
-        return Limit(self.epsilon + epsilon, min(self.delta + delta, ATTO - 1), self.window, kept)
+        return Limit(self.epsilon + epsilon, min(self.delta + delta, ATTO - 1), self.window, self.shares)
 
 
 @dataclass(frozen=True)
@@ -116,12 +134,12 @@ def admits(spent: Loss, new: Loss, limit: Limit) -> bool:
 
 @lru_cache(maxsize=1024)
 def filter_of(limit: Limit) -> Filter:
-    """The shares of delta and the bounds they give."""
-    epsilon, converted = limit.epsilon / MICRO, limit.converted / ATTO
-    gaussian = converted * float(GAUSSIAN_SHARE) * (1 - 1e-6)  # for the factors 1 + 1e-18 of `plan.loss._gaussian`
+    """The bounds that the shares of delta give."""
+    epsilon, shares = limit.epsilon / MICRO, limit.shares
+    gaussian = limit.part(shares.gaussian) * (1 - 1e-6)  # for the factors 1 + 1e-18 of `plan.loss._gaussian`
     reserve, variance = _variance(epsilon, gaussian)
-    deltas = _renyi_deltas(epsilon, converted * float(1 - GAUSSIAN_SHARE))
-    rdp = tuple(_renyi_bound(a, epsilon, d) for a, d in zip(ORDERS, deltas, strict=True))
+    deltas = _renyi_deltas(epsilon, limit.part(shares.spread), limit.part(shares.lead), shares.order)
+    rdp = tuple(renyi_bound(a, epsilon, d) for a, d in zip(ORDERS, deltas, strict=True))
     return Filter(limit.epsilon, limit.failures, reserve, variance, gaussian, rdp, deltas)
 
 
@@ -138,12 +156,15 @@ def _variance(epsilon: float, delta: float) -> tuple[int, int | None]:
     return (fitting[-1], most - RESERVES[fitting[-1]]) if fitting else (0, None)
 
 
-def _renyi_deltas(epsilon: float, delta: float) -> tuple[float, ...]:
-    """A third for the order that is best for many small queries, and halves of it away from it: at most `delta`."""
-    if delta <= 0:
-        return (0.0,) * len(ORDERS)
-    best = max(range(len(ORDERS)), key=lambda j: _converted(ORDERS[j], epsilon, delta) / ORDERS[j])
-    return tuple(delta / 3 * 2.0 ** -abs(j - best) for j in range(len(ORDERS)))
+def _renyi_deltas(epsilon: float, spread: float, lead: float, order: int) -> tuple[float, ...]:
+    """`lead` for one order; of `spread` a third for the one that is best for many small queries, and halves of it away
+    from it."""
+    deltas = [0.0] * len(ORDERS)
+    if spread > 0:
+        best = max(range(len(ORDERS)), key=lambda j: _converted(ORDERS[j], epsilon, spread) / ORDERS[j])
+        deltas = [spread / 3 * 2.0 ** -abs(j - best) for j in range(len(ORDERS))]
+    deltas[order] += lead
+    return tuple(deltas)
 
 
 def _converted(alpha: float, epsilon: float, delta: float) -> float:
@@ -151,7 +172,8 @@ def _converted(alpha: float, epsilon: float, delta: float) -> float:
     return epsilon - math.log1p(-1 / alpha) + math.log(delta * alpha) / (alpha - 1)
 
 
-def _renyi_bound(alpha: float, epsilon: float, delta: float) -> int:
+def renyi_bound(alpha: float, epsilon: float, delta: float) -> int:
+    """The same in nano-nats, rounded down; negative when there is none."""
     if delta <= 0 or epsilon <= 0:
         return -1
     return math.floor(_converted(alpha, epsilon, delta) * NANO * (1 - 1e-12) - 1)

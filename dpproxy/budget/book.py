@@ -29,6 +29,7 @@ from dpproxy.budget.ledger import (
     Scope,
     Standing,
 )
+from dpproxy.budget.tuning import tuned
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.policy.model import Window
 
@@ -38,12 +39,14 @@ AccountKey = tuple[str, Scope, str]
 
 @dataclass(frozen=True)
 class Opening:
-    """A window of one account: its `start`, the account's total then, and what was granted beyond the limit since."""
+    """A window of one account: its `start`, the account's total then, and what was granted beyond the limit since.
+    `first`: what the first statement in it cost; None before it (`budget.tuning`)."""
 
     start: dt.datetime
     total: Loss = ZERO
     granted_epsilon: int = 0
     granted_delta: int = 0
+    first: Loss | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,13 @@ class Account:
         pairs = zip(self.openings, _starts(day), strict=True)
         openings = tuple(o if o.start == start else Opening(start, self.total) for o, start in pairs)
         return replace(self, day=day, openings=openings)
+
+
+def _begun(openings: tuple[Opening, ...], loss: Loss) -> tuple[Opening, ...]:
+    """The openings after a charge."""
+    if not loss or all(o.first for o in openings):
+        return openings
+    return tuple(o if o.first else replace(o, first=loss) for o in openings)
 
 
 @lru_cache(maxsize=256)
@@ -120,7 +130,7 @@ class Book:
         for scope, name, limit, loss in checks:
             if limit is None:
                 continue
-            spent, bound = self._position((request.dataset, scope, name), limit, at)
+            spent, bound = self._position((request.dataset, scope, name), limit, at, loss)
             if not admits(spent, loss, bound):
                 left = None if scope == "dataset" else remaining(spent, bound)
                 raise BudgetExhausted(scope, left, windows.end(limit.window, at), asked, request.dataset)
@@ -136,11 +146,15 @@ class Book:
             )
         return at
 
-    def _position(self, key: AccountKey, limit: Limit, at: dt.datetime) -> tuple[Loss, Limit]:
-        """What counts as spent in the current window, and the limit with grants; nothing but grants if exhausted."""
+    def _position(self, key: AccountKey, limit: Limit, at: dt.datetime, new: Loss = ZERO) -> tuple[Loss, Limit]:
+        """What counts as spent in the current window, and the limit with grants, as `new` finds it; nothing but grants
+        if exhausted."""
         account = self._accounts.get(key, Account()).on(at)
         opening = account.openings[windows.WINDOWS.index(limit.window)]
-        base = replace(limit, epsilon=0, delta=0, conversion=None) if self._is_exhausted(limit.window, at) else limit
+        first = opening.first or new
+        base = tuned(limit, first) if first else limit
+        if self._is_exhausted(limit.window, at):
+            base = replace(base, epsilon=0, delta=0)
         return account.total.since(opening.total), base.plus(opening.granted_epsilon, opening.granted_delta)
 
     def _is_exhausted(self, window: Window, at: dt.datetime) -> bool:
@@ -174,13 +188,14 @@ class Book:
         for scope, name, loss in losses:
             key = (charge.dataset, scope, name)
             account = self._accounts.get(key, Account()).on(charge.at)
-            self._accounts[key] = Account(account.total + loss, account.charges + 1, account.day, account.openings)
+            self._accounts[key] = Account(account.total + loss, account.charges + 1, account.day, _begun(account.openings, loss))
 
     def _grant(self, grant: Grant) -> None:
         key = (grant.dataset, grant.scope, grant.name)
         account = self._accounts.get(key, Account()).on(grant.at)
         openings = tuple(
-            Opening(o.start, o.total, o.granted_epsilon + grant.epsilon, o.granted_delta + grant.delta) for o in account.openings
+            replace(o, granted_epsilon=o.granted_epsilon + grant.epsilon, granted_delta=o.granted_delta + grant.delta)
+            for o in account.openings
         )
         self._accounts[key] = replace(account, openings=openings)
 

@@ -10,13 +10,17 @@ from dp_accounting.rdp import compute_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.budget.accountant import Limit, admits, effective_epsilon, filter_of, remaining
+from dpproxy.budget.accountant import BALANCED, NO_CONVERSION, Limit, Shares, admits, effective_epsilon, filter_of, remaining
+from dpproxy.budget.tuning import tuned
 from dpproxy.plan.loss import MICRO, NANO, ORDERS, PICO, RESERVES, ZERO, Loss, hockey_stick
 from dpproxy.policy.model import ATTO
 
 TYPICAL = Limit(10 * MICRO, 10**12)  # (10, 1e-6)
 
-limits = st.builds(Limit, st.integers(1000, 400 * MICRO), st.integers(0, 10**14), st.just("never"), st.sampled_from([None, 0]))
+shares = st.sampled_from(
+    [BALANCED, NO_CONVERSION, Shares(12, 80), Shares(12, 2, 80, 9), Shares(60, 1, 37, 31), Shares(0, 0, 100, 3)]
+)
+limits = st.builds(Limit, st.integers(1000, 400 * MICRO), st.integers(0, 10**14), st.just("never"), shares)
 queries = st.one_of(
     st.integers(0, 3 * MICRO).map(Loss.pure),
     st.tuples(st.integers(0, MICRO), st.integers(0, 10**12)).map(lambda t: Loss(*t)),
@@ -34,7 +38,8 @@ def times(loss: Loss, n: int) -> Loss:
 
 
 def admitted(query: Loss, limit: Limit) -> int:
-    """How many equal queries a filter admits, one after the other."""
+    """How many equal queries a filter admits, one after the other, in a window that begins with them."""
+    limit = tuned(limit, query)
     spent, n = ZERO, 0
     while admits(spent, query, limit):
         spent, n = spent + query, n + 1
@@ -102,7 +107,7 @@ def test_failures_are_capped_in_every_certificate() -> None:
     assert limit.failures == 250
     assert admits(ZERO, Loss(1, 250), limit)
     assert not admits(ZERO, Loss(1, 251), limit)
-    assert admits(ZERO, Loss(1, 1000), Limit(10 * MICRO, 1000, conversion=0))
+    assert admits(ZERO, Loss(1, 1000), Limit(10 * MICRO, 1000, shares=NO_CONVERSION))
     assert not admits(Loss(1, 200), Loss.delta_only(51), limit)
 
 
@@ -131,7 +136,29 @@ def test_a_grant_never_narrows(epsilon: int, delta: int) -> None:
     wider = TYPICAL.plus(epsilon * MICRO, delta * 10**10)
     assert wider.epsilon == TYPICAL.epsilon + epsilon * MICRO
     assert wider.failures >= TYPICAL.failures
-    assert wider.converted >= TYPICAL.converted
+    assert filter_of(wider).delta_gaussian >= filter_of(TYPICAL).delta_gaussian
+
+
+@given(queries.filter(bool), st.integers(0, 10**14))
+@settings(max_examples=60, deadline=None)
+def test_tuning_divides_the_same_delta(first: Loss, delta: int) -> None:
+    limit = Limit(10 * MICRO, delta)
+    mine = tuned(limit, first)
+    assert (mine.epsilon, mine.delta, mine.window) == (limit.epsilon, limit.delta, limit.window)
+    f = filter_of(mine)
+    assert f.failures / ATTO + f.delta_gaussian + sum(f.deltas) <= delta / ATTO * (1 + 1e-12)
+
+
+def test_tuning_gives_thresholds_what_they_need() -> None:
+    """Undeclared groups at a thousandth of delta each: what is left beside epsilon decides, not a fixed quarter."""
+    query = Loss.pure(MICRO // 10) + Loss.delta_only(TYPICAL.delta // 1000)
+    assert admitted(query, TYPICAL) > 300
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 20), Fraction(1, 5)])
+def test_tuning_chooses_the_certificate_that_serves(epsilon: Fraction) -> None:
+    small = tuned(TYPICAL, Loss.pure(int(epsilon * MICRO))).shares
+    assert (small.gaussian > small.lead) == (epsilon < Fraction(1, 10))
 
 
 def pld_of(query: Fraction, n: int) -> pld.PrivacyLossDistribution:
@@ -147,20 +174,29 @@ def test_effective_epsilon_is_above_the_optimum() -> None:
         assert effective_epsilon(times(Loss.pure(10 * MICRO // parts), n), TYPICAL) >= truth * MICRO
 
 
+def most_by_pld(one: pld.PrivacyLossDistribution, at_least: int) -> int:
+    """How many dp-accounting's PLD admits, all chosen in advance."""
+    low, high = at_least, 2 * at_least
+    while low < high:
+        middle = (low + high + 1) // 2
+        good = one.self_compose(middle).get_epsilon_for_delta(TYPICAL.delta / ATTO) <= 10
+        low, high = (middle, high) if good else (low, middle - 1)
+    return low
+
+
 @pytest.mark.slow
 def test_how_many_queries_a_budget_admits(capsys: pytest.CaptureFixture[str]) -> None:
     """(10, 1e-6): within 10 % of dp-accounting's PLD, which may use all of delta and may not be adaptive."""
-    lines = ["epsilon of a query | basic | this filter | PLD"]
-    for epsilon in (Fraction(1, 20), Fraction(1, 10), Fraction(1, 5)):
-        mine = admitted(Loss.pure(int(epsilon * MICRO)), TYPICAL)
-        basic = TYPICAL.epsilon // int(epsilon * MICRO)
-        low, high = mine, 2 * mine
-        while low < high:
-            middle = (low + high + 1) // 2
-            good = pld_of(epsilon, middle).get_epsilon_for_delta(TYPICAL.delta / ATTO) <= 10
-            low, high = (middle, high) if good else (low, middle - 1)
-        lines.append(f"{float(epsilon):18} | {basic:5} | {mine:11} | {low}")
-        if epsilon <= Fraction(1, 10):
-            assert mine >= low * 0.9
+    lines = ["epsilon of a query | basic | counts: this filter / PLD | sums: this filter / PLD"]
+    for epsilon in (Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), Fraction(3, 10), Fraction(1, 2)):
+        counts, sums = Loss.laplace_vector(1, epsilon), Loss.laplace_vector(1, epsilon, 10_000)
+        mine = [admitted(counts, TYPICAL), admitted(sums, TYPICAL)]
+        theirs = [
+            most_by_pld(pld.from_discrete_laplace_mechanism(float(epsilon), value_discretization_interval=1e-4), mine[0]),
+            most_by_pld(pld.from_laplace_mechanism(1 / float(epsilon), value_discretization_interval=1e-4), mine[1]),
+        ]
+        pairs = " | ".join(f"{m:5} / {t:5} = {m / t:.2f}" for m, t in zip(mine, theirs, strict=True))
+        lines.append(f"{float(epsilon):18} | {int(TYPICAL.epsilon // (epsilon * MICRO)):5} | {pairs}")
+        assert all(m >= 0.9 * t for m, t in zip(mine, theirs, strict=True)), lines[-1]
     with capsys.disabled():
         print("\n" + "\n".join(lines))

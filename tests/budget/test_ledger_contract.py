@@ -60,9 +60,9 @@ def _refused(ledger: Journal, request: ChargeRequest) -> tuple[str, tuple[int, i
 
 
 def test_delta_is_capped_too(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
-    """Thousands of thresholded queries of hardly any epsilon."""
+    """Thousands of thresholded queries of hardly any epsilon: at most six tenths of delta are for thresholds."""
     ledger, limits = open_ledger(), Limits(Limit(10 * MICRO, 400), Limit(10 * MICRO, 10**6))
-    for _ in range(10):
+    for _ in range(24):
         charge(ledger, request_of(1, delta=10, limits=limits))
     with pytest.raises(BudgetExhausted, match="role"):
         charge(ledger, request_of(1, delta=10, limits=limits))
@@ -148,7 +148,7 @@ def test_standing_in_the_window_and_for_life(open_ledger: OpenLedger, request_of
     standing = ledger.standing("shop", "role", "analyst", limit, june)
     assert (standing.spent_epsilon, standing.lifetime_epsilon, standing.charges) == (MICRO, 3 * MICRO, 3)
     assert (standing.spent_delta, standing.lifetime_delta) == (1000, 3000)
-    assert standing.left_delta == 10**12 // 4 - 1000
+    assert 10**11 < standing.left_delta < 10**12
     assert standing.resets == dt.datetime(2024, 7, 1, tzinfo=dt.UTC)
     assert ledger.standing("shop", "role", "nobody", limit, june).left_epsilon == limit.epsilon
 
@@ -280,3 +280,20 @@ def test_a_seal_needs_its_key(open_ledger: OpenLedger, request_of: MakeRequest) 
     with pytest.raises(LedgerCorrupt, match="seal"):
         charge(open_ledger(key=b"x" * 32), request_of())
     charge(open_ledger(key=b"k" * 32), request_of())
+
+
+def test_a_windows_first_statement_decides_how_its_delta_is_divided(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    """50 statements of 0.2 by basic composition of 10, 82 when a window begins with one; a restart changes nothing."""
+    limit = Limit(10 * MICRO, 10**12, "month")
+    limits, large = Limits(limit, Limit(1000 * MICRO, 10**12)), MICRO // 5
+    ledger = open_ledger()
+    for future in [ledger.submit(request_of(large, limits=limits)) for _ in range(70)]:
+        future.result()
+    ledger.close()
+    ledger = open_ledger()
+    verdicts = [ledger.submit(request_of(large, limits=limits)).exception() is None for _ in range(20)]
+    assert 78 <= 70 + sum(verdicts) <= 90
+    june = NOON + dt.timedelta(days=30)
+    charge(ledger, request_of(MICRO // 100, limits=limits, at=june))
+    verdicts = [ledger.submit(request_of(large, limits=limits, at=june)).exception() is None for _ in range(90)]
+    assert 50 <= sum(verdicts) < 78, "the month began with small ones"
