@@ -3,7 +3,7 @@
 Knows: threads, books, rows, the order of steps. Must not know: SQL, files. One thread owns the store; what callers
 submit while it is busy becomes one transaction, so a durable charge costs at most one commit. The steps:
 
-1. `begin` locks the record and reads its head; rows that other processes added are read, checked and taken up;
+1. `begin` locks the record and reads its head; rows that other processes added come with it, are checked and taken up;
 2. each request is decided on a copy of the book, in the order of submission, and becomes a row;
 3. rows and head are committed; only then is the copy published and anyone told.
 
@@ -60,24 +60,30 @@ MAX_JUMP = dt.timedelta(days=400)
 """A year's window may pass unused; a clock further ahead than this is more likely wrong."""
 
 
+Stored = tuple[str, bytes]
+"""(body, hash) of an entry."""
+
+
 class Store(Protocol):
     """Used by one thread. Every method may raise StoreError, after which the transaction is void or its outcome
     unknown, and `recover` is called before anything else."""
 
-    def begin(self, chain: str) -> Head:
-        """Start a transaction that no other writer of this chain can enter."""
+    def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
+        """Start a transaction that no other writer of this chain can enter. What comes with the head are entries
+        after `known`, in order; `rows` has what is missing of them."""
         ...
 
-    def rows(self, chain: str, after: int) -> Iterable[tuple[str, bytes]]:
-        """(body, hash) of the entries after a sequence, in order."""
+    def rows(self, chain: str, after: int) -> Iterable[Stored]:
+        """The entries after a sequence, in order."""
         ...
 
     def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
-        """The bodies of the charges with these ids, by id; outside a transaction, to keep those short. `append`
-        fails for an id that was added since."""
+        """The bodies of the charges with these ids, by id."""
         ...
 
-    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None: ...
+    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
+        """This or `commit` raises KnownCharge for an id that exists."""
+        ...
 
     def commit(self) -> None:
         """Durable when it returns."""
@@ -98,6 +104,10 @@ class Store(Protocol):
 
 class StoreError(LedgerError):
     """The store failed; see Store."""
+
+
+class KnownCharge(StoreError):
+    """A charge of this id exists: somebody asks for it again."""
 
 
 @dataclass
@@ -272,7 +282,7 @@ class Journal:
         outcomes: list[Any] = []
         for attempt in (1, 2):
             try:
-                outcomes = self._transact(chain, jobs)
+                outcomes = self._attempt(chain, jobs, again=attempt > 1)
                 break
             except StoreError as error:
                 log.warning("ledger transaction failed (attempt %d): %s", attempt, error)
@@ -289,17 +299,30 @@ class Journal:
             else:
                 job.future.set_result(outcome)
 
+    def _attempt(self, chain: str, jobs: list[_Job], again: bool) -> list[Any]:
+        try:
+            return self._transact(chain, jobs, again)
+        except KnownCharge:
+            if again:
+                raise
+            self._store.rollback()
+            return self._transact(chain, jobs, again=True)
+
     def _recover(self) -> None:
         try:
             self._store.recover()
         except LedgerError as error:
             log.error("the ledger's store did not recover: %s", error)
 
-    def _transact(self, chain: str, jobs: list[_Job]) -> list[Any]:
-        charges = self._stored(chain, [job.id for job in jobs if job.id is not None])
+    def _transact(self, chain: str, jobs: list[_Job], again: bool) -> list[Any]:
+        """`again`: charges of these ids may exist. Otherwise that is found out by those that are refused or known."""
         tx, seen = self._caught_up(chain), self._books.get(chain)
-        tx.charges.update(charges)
+        if again:
+            tx.charges.update(self._stored(chain, [job.id for job in jobs if job.id is not None]))
         outcomes = [_outcome(job, tx) for job in jobs]
+        refused = [j.id for j, o in zip(jobs, outcomes, strict=True) if j.id is not None and isinstance(o, BudgetExhausted)]
+        if not again and refused and self._stored(chain, refused):
+            raise KnownCharge("a charge of this id exists")
         if tx.rows:
             last = tx.rows[-1]
             sealed = seal(self._key, chain, last.sequence, last.hash) if self._key else None
@@ -319,11 +342,11 @@ class Journal:
 
     def _caught_up(self, chain: str) -> Transaction:
         """Begin, and take up what this process has not seen. Raises LedgerCorrupt when it does not fit."""
-        head = self._store.begin(chain)
-        check_seal(self._key, chain, head)
         known = self._books.get(chain)
         book = known.copy() if known else Book(self._max_jump)
-        digest = self._digests.get(chain, Head().hash)
+        head, page = self._store.begin(chain, book.sequence)
+        check_seal(self._key, chain, head)
+        digest = replay(book, self._digests.get(chain, Head().hash), page)
         if head.sequence > book.sequence:
             digest = replay(book, digest, self._store.rows(chain, book.sequence))
         if (book.sequence, digest) != (head.sequence, head.hash):
@@ -334,7 +357,7 @@ class Journal:
         return tx
 
 
-def replay(book: Book, digest: bytes, rows: Iterable[tuple[str, bytes]]) -> bytes:
+def replay(book: Book, digest: bytes, rows: Iterable[Stored]) -> bytes:
     """Check rows against the chain and take them up. Returns the last hash. Raises LedgerCorrupt."""
     for body, stored in rows:
         digest = link(digest, body)

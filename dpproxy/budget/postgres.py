@@ -4,10 +4,12 @@ Knows: asyncpg, tables, row locks. Must not know: what entries mean. One chain p
 dataset's head row, so charges to one dataset are serial (they must be: each is checked against all before it) and
 datasets do not wait for each other. Each proxy batches what waits (`journal`), so the lock is taken once per commit.
 
-The lock is not held while the disk works: a charge's transaction commits with synchronous_commit off, which ends it
-at once, and a second, synchronous one (`settle`) then waits until the log is on disk at least that far. Concurrent
-proxies' waits share one flush of the server. Nothing is acknowledged or remembered before it; what builds on a charge
-comes after it in the log, so a crash forgets both or neither.
+The lock is held as shortly as can be: one answer (the head and what others appended) and one question (the new rows,
+COMMIT) cross while it is; under load each crossing waits for a processor. Nor is it held while the disk works: a
+charge's transaction commits with synchronous_commit off, which ends it at once, and a second, synchronous one
+(`settle`) then waits until the log is on disk at least that far. Concurrent proxies' waits share one flush of the
+server. Nothing is acknowledged or remembered before it; what builds on a charge comes after it in the log, so a crash
+forgets both or neither.
 
 A proxy that dies releases its lock with its connection; one that hangs is cut off by the server after
 LOCK_SECONDS. A commit whose acknowledgement is lost is asked for again by the charges' ids, after the lock has been
@@ -26,9 +28,9 @@ from typing import Any, TypeVar
 import asyncpg
 
 from dpproxy.budget.entries import Head, Row
-from dpproxy.budget.journal import MAX_JUMP, Journal, StoreError
+from dpproxy.budget.journal import MAX_JUMP, Journal, KnownCharge, Stored, StoreError
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
-from dpproxy.budget.record import Stored, Verified, readable, rechained, sealed, verify
+from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0  # a statement of ours takes milliseconds; reading a long record at start takes seconds
@@ -40,6 +42,7 @@ _SETTINGS = {
     "lock_timeout": f"{LOCK_SECONDS}s",
     "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",
     "search_path": "dpproxy_ledger",
+    "standard_conforming_strings": "on",  # `_quoted` relies on it
 }
 
 _SCHEMA_LOCK = 0x6470_7072  # an advisory lock of our own: two proxies may start at once
@@ -57,7 +60,27 @@ CREATE TABLE IF NOT EXISTS dpproxy_ledger.damaged (
 );
 """
 
-_LOCK_HEAD = "SELECT sequence, hash, seal FROM head WHERE chain = $1 FOR UPDATE"
+_FUNCTIONS = """
+CREATE OR REPLACE FUNCTION dpproxy_ledger.taken(the_chain text, known bigint, most integer)
+RETURNS TABLE (sequence bigint, hash bytea, seal bytea, bodies text[], hashes bytea[]) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
+    IF NOT FOUND THEN
+        INSERT INTO dpproxy_ledger.head VALUES (the_chain, 0, decode(repeat('00', 32), 'hex')) ON CONFLICT DO NOTHING;
+        PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
+    END IF;
+    RETURN QUERY SELECT h.sequence, h.hash, h.seal, array_agg(e.body ORDER BY e.sequence), array_agg(e.hash ORDER BY e.sequence)
+        FROM dpproxy_ledger.head AS h LEFT JOIN dpproxy_ledger.entries AS e
+            ON e.chain = the_chain AND e.sequence > known AND e.sequence <= known + most
+        WHERE h.chain = the_chain GROUP BY h.sequence, h.hash, h.seal;
+END
+$$
+"""
+"""Locks a record (each statement after it sees what was committed before) and answers what `known` rows lack."""
+
+_TAKEN = "SELECT * FROM taken($1, $2, $3)"
+_HEAD = "SELECT sequence, hash, seal FROM head WHERE chain = $1"
 _APPEND = """
 WITH added AS (
     INSERT INTO entries SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bytea[])
@@ -80,6 +103,7 @@ class PostgresStore:
         self._dsn = dsn
         self._loop = asyncio.new_event_loop()
         self._connection: asyncpg.Connection[Any] | None = None
+        self._pending = ""  # the statements of the commit under way
         try:
             self._do(self._open())
         except BaseException:
@@ -92,6 +116,8 @@ class PostgresStore:
             await self._connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
             if await self._connection.fetchval("SELECT to_regclass('dpproxy_ledger.damaged')") is None:
                 await self._connection.execute(_SCHEMA)
+            if await self._connection.fetchval("SELECT to_regproc('dpproxy_ledger.taken')") is None:
+                await self._connection.execute(_FUNCTIONS)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -105,17 +131,15 @@ class PostgresStore:
             raise StoreError("the ledger's PostgreSQL is not connected")
         return self._connection
 
-    def begin(self, chain: str) -> Head:
-        return self._do(self._begin(self._db, chain))
+    def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
+        self._pending = ""
+        return self._do(self._begin(self._db, chain, known))
 
-    async def _begin(self, db: asyncpg.Connection[Any], chain: str) -> Head:
+    async def _begin(self, db: asyncpg.Connection[Any], chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
         await db.execute("BEGIN; SET LOCAL synchronous_commit = off")
-        row = await db.fetchrow(_LOCK_HEAD, chain)
-        if row is None:
-            await db.execute("INSERT INTO head VALUES ($1, 0, $2) ON CONFLICT DO NOTHING", chain, Head().hash)
-            row = await db.fetchrow(_LOCK_HEAD, chain)
-            assert row is not None
-        return Head(*row)
+        row = await db.fetchrow(_TAKEN, chain, known, _PAGE)
+        assert row is not None
+        return Head(row["sequence"], row["hash"], row["seal"]), _rows_of(row)
 
     def rows(self, chain: str, after: int) -> Iterator[Stored]:
         while True:
@@ -130,13 +154,20 @@ class PostgresStore:
         return {row["id"]: row["body"] for row in self._do(self._db.fetch(query, chain, list(ids)))}
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
-        columns = ([r.sequence for r in rows], [r.id for r in rows], [r.body for r in rows], [r.hash for r in rows])
-        self._do(self._db.execute(_APPEND, chain, *columns, head.sequence, head.hash, head.seal))
+        """Sent with the commit."""
+        added = ", ".join(
+            f"({_quoted(chain)}, {r.sequence}, {_quoted(r.id)}, {_quoted(r.body)}, {_quoted(r.hash)})" for r in rows
+        )
+        changed = f"sequence = {head.sequence}, hash = {_quoted(head.hash)}, seal = {_quoted(head.seal)}"
+        self._pending = f"INSERT INTO entries VALUES {added}; UPDATE head SET {changed} WHERE chain = {_quoted(chain)}"
 
     def commit(self) -> None:
-        if self._do(self._db.execute("COMMIT")) != "COMMIT":  # a failed transaction answers ROLLBACK
-            raise StoreError("the ledger's PostgreSQL rolled the transaction back")
-        self.settle()
+        try:
+            self._do(self._db.execute(f"{self._pending}; COMMIT; {_FLUSH}"))
+        except StoreError as error:
+            if isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                raise KnownCharge("a charge of this id exists") from error
+            raise
 
     def settle(self) -> None:
         self._do(self._db.execute(_FLUSH))
@@ -156,6 +187,20 @@ class PostgresStore:
             if self._connection is not None:
                 self._do(self._connection.close(timeout=CONNECT_SECONDS))
         self._loop.close()
+
+
+def _rows_of(row: asyncpg.Record) -> Sequence[Stored]:
+    """None is the join's, where there is nothing new."""
+    return [(body, digest) for body, digest in zip(row["bodies"], row["hashes"], strict=True) if body is not None]
+
+
+def _quoted(value: str | bytes | None) -> str:
+    """A literal of our own text: the bodies' JSON has names of roles and users in it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'"
+    return "'" + value.replace("'", "''") + "'"
 
 
 async def connect(dsn: str) -> asyncpg.Connection[Any]:
@@ -189,7 +234,7 @@ async def _read(dsn: str, chain: str) -> tuple[Head, list[Stored]]:
     db = await connect(dsn)
     try:
         async with db.transaction(isolation="repeatable_read", readonly=True):
-            row = await db.fetchrow(_LOCK_HEAD.removesuffix(" FOR UPDATE"), chain)
+            row = await db.fetchrow(_HEAD, chain)
             rows = await db.fetch("SELECT body, hash FROM entries WHERE chain = $1 ORDER BY sequence", chain)
     finally:
         await db.close()

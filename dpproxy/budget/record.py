@@ -34,11 +34,8 @@ from dpproxy.budget.entries import (
     link,
     seal,
 )
-from dpproxy.budget.journal import MAX_JUMP, replay
+from dpproxy.budget.journal import MAX_JUMP, Stored, replay
 from dpproxy.budget.ledger import Charge, LedgerCorrupt
-
-Stored = tuple[str, bytes]
-"""(body, hash) of an entry."""
 
 
 class Reader(Protocol):

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpproxy.budget.entries import Head, Row
-from dpproxy.budget.journal import MAX_JUMP, Journal, StoreError
+from dpproxy.budget.journal import MAX_JUMP, Journal, KnownCharge, Stored, StoreError
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 
 BUSY_SECONDS = 10.0
@@ -155,12 +155,12 @@ class SqliteStore:
             row = self._db.execute("SELECT sequence, hash, seal FROM head").fetchone()
         return Head(*row) if row else Head()
 
-    def begin(self, chain: str) -> Head:
+    def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
         with self._store_errors():
             self._db.execute("BEGIN IMMEDIATE")
-        return self._read_head()
+        return self._read_head(), ()
 
-    def rows(self, chain: str, after: int) -> Iterator[tuple[str, bytes]]:
+    def rows(self, chain: str, after: int) -> Iterator[Stored]:
         """In pages, so that no cursor is left open when a reader stops in the middle."""
         query = "SELECT sequence, body, hash FROM entries WHERE sequence > ? ORDER BY sequence LIMIT ?"
         while True:
@@ -178,7 +178,11 @@ class SqliteStore:
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
         with self._store_errors():
-            self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", [(r.sequence, r.id, r.body, r.hash) for r in rows])
+            values = [(r.sequence, r.id, r.body, r.hash) for r in rows]
+            try:
+                self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", values)
+            except sqlite3.IntegrityError as error:
+                raise KnownCharge("a charge of this id exists") from error
             self._db.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?)", (head.sequence, head.hash, head.seal))
         self._head = head
 

@@ -170,3 +170,45 @@ def test_two_hundred_kills_in_postgres(postgres: Any, capsys: pytest.CaptureFixt
     acknowledged, charged = _kill_loop(postgres, 200)
     with capsys.disabled():
         print(f"\n200 kills: {acknowledged} acknowledged, {charged} charged, 0 lost")
+
+
+def test_a_known_id_is_not_refused_when_the_budget_is_gone(postgres: Any, request_of: MakeRequest) -> None:
+    """Asked for again through another proxy, by one that was never told: still the first charge."""
+    limits, one, two = Limits(Limit(MICRO), Limit(MICRO)), PostgresLedger(postgres.dsn), PostgresLedger(postgres.dsn)
+    request = request_of(limits=limits)
+    first = charge(one, request)
+    assert charge(two, request) == first
+    with pytest.raises(BudgetExhausted):
+        charge(two, request_of(limits=limits))
+    one.close()
+    two.close()
+
+
+def test_names_are_quoted(postgres: Any, request_of: MakeRequest) -> None:
+    odd = 'it\'s \\ a "name"; -- ü'
+    ledger = PostgresLedger(postgres.dsn)
+    done = charge(ledger, request_of(role=odd, user=odd, dataset=odd))
+    ledger.close()
+    ((_, found),) = record.show(PostgresReader(postgres.dsn, odd))
+    assert found == done
+
+
+@pytest.mark.long
+def test_eight_writers(postgres: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Eight processes, each charging one statement after the other, to one dataset; the promise is 500 a second."""
+    command = [sys.executable, str(WRITER), postgres.dsn, "1000000", "1"]
+    writers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(8)]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+    time.sleep(0.5)
+    reader = PostgresReader(postgres.dsn, "shop")
+    counted, began = record.verify(reader).entries, time.monotonic()
+    time.sleep(5)
+    seconds, rate = time.monotonic() - began, record.verify(reader).entries - counted
+    for writer in writers:
+        writer.kill()
+        writer.communicate()
+    with capsys.disabled():
+        print(f"\n8 writers: {rate / seconds:.0f} charges/s")
+    assert rate / seconds >= 500
