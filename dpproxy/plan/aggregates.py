@@ -18,10 +18,11 @@ from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Agg, Expr, Ref
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.measure import BasisSpec, SelectionSpec, grid_of
+from dpproxy.plan.grids import STEPS, grid_of
+from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.nominal import Kind, Output
 from dpproxy.plan.ranges import Range
-from dpproxy.sql.types import FLOATS
+from dpproxy.sql.types import FLOATS, INTEGERS
 
 LIMIT = 2**62  # basis columns stay within it
 
@@ -72,22 +73,27 @@ def _nullable(agg: Agg) -> bool:
 
 
 def measured(
-    agg: Agg, label: str, unit_name: str, is_unit: Callable[[Expr], bool], shared: frozenset[Counted] = frozenset()
+    agg: Agg,
+    label: str,
+    unit_name: str,
+    is_unit: Callable[[Expr], bool],
+    shared: frozenset[Counted] = frozenset(),
+    steps: int = STEPS[0],
 ) -> Measured:
-    """The bases and formula of one aggregate. `shared`: see `companions`. Raises Refusal for what cannot be released."""
+    """The bases and formula of one aggregate. `shared`: see `companions`; `steps`: of grids. Raises Refusal."""
     if agg.name == "count":
         return _count(agg, label, is_unit)
     if agg.name in ("sum", "avg"):
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", "Aggregate over a subquery grouped by the unit.")
         if agg.name == "sum":
-            return _sum_of_mean(agg, label) if (agg.args[0], agg.where) in shared else _sum(agg, label)
-        return _avg(agg, label)
+            return _sum_of_mean(agg, label, steps) if (agg.args[0], agg.where) in shared else _sum(agg, label, steps)
+        return _avg(agg, label, steps)
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
         arguments = [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
-        bases, found, type_, weights = moments.moments(agg.name, arguments, agg.where, label)
+        bases, found, type_, weights = moments.moments(agg.name, arguments, agg.where, label, steps)
         return _measured(bases, found, type_, "derived", weights)
     if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
         selection, formula, type_ = selections.selected(agg, label)
@@ -156,19 +162,19 @@ def sum_type(type_: str) -> str:
     return {"int2": "int8", "int4": "int8", "int8": "numeric"}.get(type_, type_)
 
 
-def _sum(agg: Agg, label: str) -> Measured:
+def _sum(agg: Agg, label: str, steps: int) -> Measured:
     value = bounded_argument(agg)
-    lo, hi, grid = grid_of(value)
+    lo, hi, grid = grid_of(value, steps)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
     type_ = sum_type(value.type)
     found = ranges.rising(ranges.basis(0), lambda x: _scaled(x, grid, type_))
     return _measured((spec,), found, type_, "linear", (nominal.total(lo, hi),))
 
 
-def _sum_of_mean(agg: Agg, label: str) -> Measured:
+def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
     """From the count and the centred sum that the query needs anyway: sum(x) = sum(x - c) + c * count(x)."""
     value = bounded_argument(agg)
-    lo, hi, grid = grid_of(value)
+    lo, hi, grid = grid_of(value, steps)
     middle = (lo + hi) // 2
     times = ranges.rising(ranges.basis(0), lambda x: f"{abs(middle)}::numeric * {x}")
     whole = ranges.plus(ranges.basis(1), times) if middle >= 0 else ranges.minus(ranges.basis(1), times)
@@ -178,23 +184,26 @@ def _sum_of_mean(agg: Agg, label: str) -> Measured:
     found = ranges.rising(whole, lambda x: _scaled(x, grid, type_))
     usual = nominal.typical(lo, hi)
     weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
-    return _measured(moments.mean_bases(value, agg.where, label), found, type_, "derived", weights)
+    return _measured(moments.mean_bases(value, agg.where, label, steps), found, type_, "derived", weights)
 
 
 def _scaled(text: str, grid: Fraction, type_: str) -> str:
     if grid == 1:
         return f"CAST({text} AS {type_})" if type_ != "int8" or text != "{0}" else text
-    return f"CAST(CAST({text} AS numeric) * {decimal(grid)} AS {type_})"
+    product = f"CAST({text} AS numeric) * {decimal(grid)}"
+    if grid > 1 and type_ in INTEGERS:  # noise on a coarse grid could be beyond the type
+        product = f"LEAST(GREATEST({product}, {-LIMIT}), {LIMIT})"
+    return f"CAST({product} AS {type_})"
 
 
-def _avg(agg: Agg, label: str) -> Measured:
+def _avg(agg: Agg, label: str, steps: int) -> Measured:
     """Count and centred sum: centring halves the sensitivity and keeps the ratio stable when the count is small."""
     value = bounded_argument(agg)
-    lo, hi, grid = grid_of(value)
+    lo, hi, grid = grid_of(value, steps)
     middle = (lo + hi) // 2
     center = middle * grid
     type_ = "float8" if value.type in FLOATS else "numeric"
-    rows, total = moments.mean_bases(value, agg.where, label)
+    rows, total = moments.mean_bases(value, agg.where, label, steps)
     step = f"{decimal(grid)}::numeric"
     ratio = ranges.over(ranges.scaled(ranges.basis(1), step), ranges.at_least(ranges.basis(0), "1"))
     held = ranges.clamped(

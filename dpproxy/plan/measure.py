@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.bounding import Writer
 from dpproxy.plan.domains import dense_domain
 from dpproxy.plan.engines.base import Engine
@@ -24,8 +24,6 @@ from dpproxy.plan.scope import Context
 from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape
 
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
-MAX_STEPS = 2**28  # grid units of one value: with any sane row and group bounds, noise stays within 64 bits
-AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cut into about this many steps
 
 
 @dataclass(frozen=True)
@@ -42,32 +40,6 @@ class Compiled:
     min_units: int
     outputs: tuple[Output, ...] = ()  # what is made of the columns
     names: Names | None = None
-
-
-def grid_of(expr: Expr) -> tuple[int, int, Fraction]:
-    """(lo, hi, grid) of a bounded numeric expression in whole grid units, rounded outwards."""
-    known = facts(expr)
-    lo, hi = known.bound.ends
-    return on_grid(lo, hi, known.grid)
-
-
-def on_grid(lo: Fraction, hi: Fraction, grid: Fraction | None) -> tuple[int, int, Fraction]:
-    """The interval in whole units of `grid`, or of one chosen from its width when none is known or it is too fine."""
-    limit = MAX_STEPS
-    if grid is None or max(abs(lo), abs(hi)) / grid > limit:
-        grid = _auto_grid(max(hi - lo, Fraction(1, 10**12)))
-        while max(abs(lo), abs(hi)) / grid > limit:
-            grid *= 10
-    return (lo / grid).__floor__(), (hi / grid).__ceil__(), grid
-
-
-def _auto_grid(width: Fraction) -> Fraction:
-    grid = Fraction(1)
-    while width / grid < AUTO_GRID_STEPS:
-        grid /= 10
-    while width / grid > AUTO_GRID_STEPS * 10:
-        grid *= 10
-    return grid
 
 
 def compile_measurement(
@@ -93,7 +65,11 @@ def compile_measurement(
             specs.append(BasisSpec("units", None, None, f"distinct {context.policy.unit_name}s"))
     for spec in specs:
         if spec.linf(shape.rows) > MAX_MAGNITUDE:
-            raise ValueError("a contribution is too large for 64-bit sums")
+            raise Refusal(
+                PROGRAM_LIMIT_EXCEEDED,
+                f"what one {context.policy.unit_name} may contribute to an aggregate would exceed 64 bits",
+                hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
+            )
     present = Call("bool", "is_not_null", (Ref(rows.unit.type, rows.unit),))
     node = Filter(rows.node.columns, rows.node, present) if rows.unit.nullable else rows.node
     plain = [k for _, k in keys]
@@ -146,4 +122,4 @@ def _shape(rows: Rows, keys: list[Expr], specs: Sequence[BasisSpec], context: Co
 DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
 
 
-__all__ = ["BasisSpec", "Compiled", "SelectionSpec", "Shape", "compile_measurement", "grid_of", "on_grid"]
+__all__ = ["BasisSpec", "Compiled", "SelectionSpec", "Shape", "compile_measurement"]

@@ -16,7 +16,8 @@ from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Call, Expr, Lit, conjunction
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.measure import BasisSpec, grid_of, on_grid
+from dpproxy.plan.grids import grid_of, on_grid
+from dpproxy.plan.measure import BasisSpec
 from dpproxy.plan.ranges import Range
 from dpproxy.sql.types import FLOATS
 
@@ -38,8 +39,8 @@ class _Input:
     half: Fraction
 
 
-def _input(value: Expr) -> _Input:
-    lo, hi, grid = grid_of(value)
+def _input(value: Expr, steps: int) -> _Input:
+    lo, hi, grid = grid_of(value, steps)
     middle = (lo + hi) // 2
     center = middle * grid
     half = max(hi - middle, middle - lo) * grid
@@ -54,25 +55,25 @@ def _literal_type(value: Expr) -> str:
 Found = tuple[tuple[BasisSpec, ...], Range, str, tuple[float, ...]]
 
 
-def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str) -> Found:
+def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> Found:
     """Bases, formula, PostgreSQL type of a statistic, and the weights of its bases. Raises Refusal for wrong arguments."""
     wanted = 1 if name in SINGLE else 2
     if len(arguments) != wanted:
         raise unsupported(f"{name}() with {len(arguments)} arguments")
-    inputs = [_input(a) for a in arguments]
+    inputs = [_input(a, steps) for a in arguments]
     present = tuple(Call("bool", "is_not_null", (i.value,)) for i in inputs if facts(i.value).nullable)
     if wanted == 1:
         weights = nominal.DEVIATION if name.startswith("stddev") else nominal.VARIANCE
-        squares = _square(inputs[0], where, f"centred squares for {label}")
-        return (*mean_bases(arguments[0], where, label), squares), *_single(name, inputs[0], squares), weights
+        squares = _square(inputs[0], where, f"centred squares for {label}", steps)
+        return (*mean_bases(arguments[0], where, label, steps), squares), *_single(name, inputs[0], squares), weights
     y, x = inputs
     condition = conjunction((*((where,) if where is not None else ()), *present))
     count = BasisSpec("count", None, condition, f"count for {label}")
     bases = [count, *(_first(i, condition, f"centred sum of {n} for {label}") for n, i in (("y", y), ("x", x)))]
     if name not in ("regr_count", "regr_avgx", "regr_avgy"):
-        bases.append(_cross(y, x, condition, f"products of y and x for {label}"))
-        bases.append(_square(y, condition, f"centred squares of y for {label}"))
-        bases.append(_square(x, condition, f"centred squares of x for {label}"))
+        bases.append(_cross(y, x, condition, f"products of y and x for {label}", steps))
+        bases.append(_square(y, condition, f"centred squares of y for {label}", steps))
+        bases.append(_square(x, condition, f"centred squares of x for {label}", steps))
     used, formula = _paired(name, y, x, bases)
     type_ = "int8" if name == "regr_count" else "float8"
     return tuple(bases[i] for i in used), formula, type_, tuple(_weight(name, i) for i in used)
@@ -90,28 +91,30 @@ def _weight(name: str, index: int) -> float:
     return squares if index > 3 else nominal.COVARIANCE[index]
 
 
-def mean_bases(value: Expr, where: Expr | None, label: str) -> tuple[BasisSpec, BasisSpec]:
+def mean_bases(value: Expr, where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, BasisSpec]:
     """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
     counted = value if facts(value).nullable else None
-    return BasisSpec("count", counted, where, f"count for {label}"), _first(_input(value), where, f"centred sum for {label}")
+    return BasisSpec("count", counted, where, f"count for {label}"), _first(
+        _input(value, steps), where, f"centred sum for {label}"
+    )
 
 
 def _first(i: _Input, where: Expr | None, label: str) -> BasisSpec:
     return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, mean=True)
 
 
-def _square(i: _Input, where: Expr | None, label: str) -> BasisSpec:
+def _square(i: _Input, where: Expr | None, label: str, steps: int) -> BasisSpec:
     """Sum of (x - c)^2 - half^2/2, on a grid of its own."""
     top = i.half * i.half
-    lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid)
+    lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, steps)
     middle = (lo + hi) // 2
     square = Call("float8", "square", (i.centred,))
     return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, mean=True)
 
 
-def _cross(y: _Input, x: _Input, where: Expr | None, label: str) -> BasisSpec:
+def _cross(y: _Input, x: _Input, where: Expr | None, label: str, steps: int) -> BasisSpec:
     top = y.half * x.half
-    lo, hi, grid = on_grid(-top, top, y.grid * x.grid)
+    lo, hi, grid = on_grid(-top, top, y.grid * x.grid, steps)
     return BasisSpec("sum", Call("float8", "*", (_float(y.centred), _float(x.centred))), where, label, lo, hi, grid, mean=True)
 
 

@@ -286,7 +286,8 @@ class MeasuredSelect:
             )
 
         try:
-            result = measured_aggregate(agg, to_sql(node), self.planner.context.policy.unit_name, is_unit, self.shared)
+            context = self.planner.context
+            result = measured_aggregate(agg, to_sql(node), context.policy.unit_name, is_unit, self.shared, context.steps)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint

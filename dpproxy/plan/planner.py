@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_TABLE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
 from dpproxy.plan import canonical
 from dpproxy.plan.accuracy import settled, settled_text, source_columns
 from dpproxy.plan.engines import engine
@@ -22,6 +22,7 @@ from dpproxy.plan.explain import account, spelled
 from dpproxy.plan.expr import Column, Expr, Hole
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.grids import STEPS
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, compile_measurement
@@ -276,11 +277,30 @@ def guarded(tree: exp.Expr) -> exp.Expr:
     """Divisors made NULL where they are 0: a noisy count may be 0 where the exact one never is."""
     for node in list(tree.find_all(exp.Div, exp.Mod)):
         divisor = node.expression
-        plain = divisor.unnest() if isinstance(divisor, exp.Paren) else divisor
-        safe = isinstance(plain, exp.Anonymous) and plain.name.lower() in ("nullif", "greatest")
-        if not safe and not isinstance(plain, exp.Literal):
-            divisor.replace(exp.Anonymous(this="NULLIF", expressions=[divisor.copy(), exp.Literal.number(0)]))
+        if not _never_zero(divisor):
+            divisor.replace(_or_null(divisor))
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() in ("mod", "div") and len(call.expressions) == 2 and not _never_zero(call.expressions[1]):
+            call.set("expressions", [call.expressions[0], _or_null(call.expressions[1])])
     return tree
+
+
+def _or_null(divisor: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="NULLIF", expressions=[divisor.copy(), exp.Literal.number(0)])
+
+
+def _never_zero(divisor: exp.Expr) -> bool:
+    """A number, NULLIF(x, 0), or GREATEST with a number above 0."""
+    plain = divisor.unnest() if isinstance(divisor, exp.Paren) else divisor
+    if isinstance(plain, exp.Anonymous) and plain.name.lower() == "nullif":
+        return _number(plain.expressions[-1]) == 0
+    if isinstance(plain, exp.Anonymous) and plain.name.lower() == "greatest":
+        return any((_number(e) or 0) > 0 for e in plain.expressions)
+    return bool(_number(plain))
+
+
+def _number(node: exp.Expr) -> float | None:
+    return float(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
 def _with_ctes(tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
@@ -300,9 +320,20 @@ def plan(statement: Statement, context: Context) -> Plan:
             hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors and EXPLAIN of one work too.",
         )
     try:
-        return _plan_query(statement, context)
+        return _roomy(statement, context)
     except RecursionError as error:
         raise Refusal("54001", "statement is nested too deeply") from error
+
+
+def _roomy(statement: Statement, context: Context) -> Plan:
+    """The plan on the finest grids that leave room for the noise in 64 bits."""
+    for steps in STEPS[:-1]:
+        try:
+            return _plan_query(statement, replace(context, steps=steps))
+        except Refusal as refusal:
+            if refusal.sqlstate != PROGRAM_LIMIT_EXCEEDED:
+                raise
+    return _plan_query(statement, replace(context, steps=STEPS[-1]))
 
 
 def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction:

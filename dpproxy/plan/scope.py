@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dpproxy.errors import AMBIGUOUS_COLUMN, INSUFFICIENT_PRIVILEGE, UNDEFINED_COLUMN, Refusal
 from dpproxy.plan.expr import Column
+from dpproxy.plan.grids import STEPS
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, TablePolicy
@@ -42,6 +43,7 @@ class Context:
     dialect: Dialect
     settings: Settings = Settings()
     parameters: tuple[str, ...] = ()  # types of $1..$n
+    steps: int = STEPS[0]  # of the grids values are measured on
 
     def allowed(self, name: TableName) -> bool:
         table = self.policy.tables.get(name)

@@ -14,8 +14,9 @@ from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Agg, Call, Expr, Lit, Ref, SeriesDomain, ValuesDomain
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.grids import STEPS, on_grid
 from dpproxy.plan.interval import Interval
-from dpproxy.plan.measure import SelectionSpec, on_grid
+from dpproxy.plan.measure import SelectionSpec
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
 
 MAX_SIZE = 2**40  # points of a grid (mechanisms.select.MAX_SIZE)
@@ -57,7 +58,7 @@ def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) ->
     if value.type in NUMBERS:
         bounded_argument(replace(agg, args=(value,), order=()))
         known = facts(value)
-        lo, hi, grid = on_grid(*known.bound.ends, known.grid)
+        lo, hi, grid = on_grid(*known.bound.ends, known.grid, STEPS[0])
         return SelectionSpec(value, agg.where, label, lo, hi, grid, fractions), f"(# + ({lo})) * {decimal(grid)}"
     if value.type not in TIMES:
         raise Refusal(

@@ -20,7 +20,7 @@ import datetime as dt
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -315,7 +315,7 @@ class Answering:
             raise
         except Exception as error:
             incident(error, statement=self._statement, after_charge=True)
-            raise AFTER_CHARGE from None
+            raise replace(AFTER_CHARGE) from None
 
     async def _measured(self, measurement: Measurement) -> Released:
         exact = await self._dataset.backend.run(self._queries(measurement))
