@@ -15,6 +15,9 @@ from dpproxy.mechanisms.exact import Exact
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 
+COUNTED = 1_000_000
+"""Rows of a public table up to which it is counted at start how many of them share a value of each column."""
+
 
 class BackendError(Exception):
     """The engine failed. The text is for the operator's log only, never for a client."""
@@ -31,7 +34,8 @@ class Backend(Protocol):
         ...
 
     async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
-        """The catalog with `public_range` filled for the orderable columns of the tables named in `public`."""
+        """The catalog with `public_range` filled for the orderable columns of the tables named in `public`, and their
+        sizes: `rows` and `most`."""
         ...
 
     async def run(self, queries: Sequence[str]) -> Exact:

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import duckdb
 import pyarrow as pa
 
-from dpproxy.backends.base import BackendError
+from dpproxy.backends.base import COUNTED, BackendError
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
@@ -274,6 +274,7 @@ def _constrained(table: CatalogTable, kind: str, columns: tuple[str, ...], forei
 
 def _with_ranges(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> CatalogTable:
     """A column with NaN or an infinity in it gets no range: it has no bounds."""
+    table = _with_sizes(connection, table)
     ranged = [c for c in table.columns if c.type in RANGED]
     if not ranged:
         return table
@@ -281,6 +282,19 @@ def _with_ranges(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> 
     found = _rows(connection, f"SELECT {wanted} FROM {_source(table)}")[0]
     ranges = {c.name: (found[3 * i], found[3 * i + 1]) for i, c in enumerate(ranged) if found[3 * i + 2]}
     return replace(table, columns=tuple(replace(c, public_range=ranges.get(c.name)) for c in table.columns))
+
+
+def _with_sizes(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> CatalogTable:
+    rows = int(_rows(connection, f"SELECT count(*) FROM {_source(table)}")[0][0])
+    if rows > COUNTED:
+        return replace(table, rows=rows)
+    counts = [
+        f"(SELECT coalesce(max(n), 0) FROM (SELECT count({c}) AS n FROM {_source(table)} GROUP BY {c}))"
+        for c in (quote(column.source) for column in table.columns)
+    ]
+    most = _rows(connection, f"SELECT {', '.join(counts)}")[0] if counts else ()
+    columns = tuple(replace(c, most=int(n)) for c, n in zip(table.columns, most, strict=True))
+    return replace(table, rows=rows, columns=columns)
 
 
 def _range(column: CatalogColumn) -> str:

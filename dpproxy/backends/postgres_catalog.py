@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import asyncpg
 
-from dpproxy.backends.base import BackendError
+from dpproxy.backends.base import COUNTED, BackendError
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 
 COMPUTABLE = {
@@ -127,6 +127,7 @@ def _named(names: dict[tuple[int, int], str], table: int, numbers: Iterable[int]
 
 async def with_ranges(connection: asyncpg.Connection, table: CatalogTable) -> CatalogTable:
     """A column with NaN or an infinity in it gets no range: it has no bounds."""
+    table = await _with_sizes(connection, table)
     ranged = [c for c in table.columns if c.type in RANGED and c.bounded]
     if not ranged:
         return table
@@ -134,6 +135,20 @@ async def with_ranges(connection: asyncpg.Connection, table: CatalogTable) -> Ca
     found = await connection.fetchrow(f"SELECT {wanted} FROM {source(table)}")
     ranges = {c.name: (found[3 * i], found[3 * i + 1]) for i, c in enumerate(ranged) if found[3 * i + 2]}
     return replace(table, columns=tuple(replace(c, public_range=ranges.get(c.name)) for c in table.columns))
+
+
+async def _with_sizes(connection: asyncpg.Connection, table: CatalogTable) -> CatalogTable:
+    rows = int(await connection.fetchval(f"SELECT count(*) FROM {source(table)}"))
+    comparable = [c for c in table.columns if c.bounded and c.type not in SHOWN]  # json and its like have no equality
+    if rows > COUNTED or not comparable:
+        return replace(table, rows=rows)
+    counts = [
+        f"(SELECT coalesce(max(n), 0) FROM (SELECT count({c}) AS n FROM {source(table)} GROUP BY {c}) AS g)"
+        for c in (quote(column.source) for column in comparable)
+    ]
+    found = await connection.fetchrow(f"SELECT {', '.join(counts)}")
+    most = {c.name: int(n) for c, n in zip(comparable, found, strict=True)}
+    return replace(table, rows=rows, columns=tuple(replace(c, most=most.get(c.name)) for c in table.columns))
 
 
 def _range(column: CatalogColumn) -> str:

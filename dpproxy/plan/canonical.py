@@ -41,6 +41,7 @@ from dpproxy.plan.expr import (
     has_subquery,
     references,
 )
+from dpproxy.plan.fanout import contribution
 from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, compile_measurement
 from dpproxy.plan.model import Accept, Names, Param
 from dpproxy.plan.relation import Aggregate, Distinct, Filter, Join, Project, Relation, Rows, Scan, Union
@@ -104,7 +105,7 @@ def names(rows: Rows, keys: Keys, compiled: Compiled, context: Context, engine: 
         parts(f"{alone(rows, by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}"),
         tuple(map(parts, texts)),
         tuple(map(parts, columns)),
-        parts(f"{alone(wider, ()).sql} -- {wider.limits!r}"),
+        parts(f"{alone(wider, ()).sql} -- {contribution(wider, ())!r}"),
         tuple(None if total is None else parts(total) for total in totals),
         tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
         not keys or (compiled.shape.dense is not None and not compiled.shape.pick),

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.expr import Call, Column, Expr, Ref, conjunction, conjuncts, has_subquery, references
+from dpproxy.plan.fanout import MOST, spread
 from dpproxy.plan.relation import Filter, Join, Limits, Project, Relation, Rows
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import canonical_key, reach_unit
-
-MAX_GROUPS = 10**6  # a product of group bounds beyond this is no bound; the data decides nothing
 
 
 def _equalities(conditions: Sequence[Expr]) -> list[tuple[Column, Column]]:
@@ -52,6 +51,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         any(p.padded for p in parts),
         tuple(t for p in parts for t in p.tables),
         frozenset().union(*(p.kept for p in parts)),
+        tuple(b for p in parts for b in p.beside),
     )
 
 
@@ -183,16 +183,21 @@ def _unrelated(context: Context) -> Refusal:
     )
 
 
+def added(a: Limits, b: Limits) -> Limits:
+    """Bounds of the rows of two relations together."""
+    return Limits(min(a.rows + b.rows, MOST), None if a.groups is None or b.groups is None else min(a.groups + b.groups, MOST))
+
+
 def _limits(private: list[Rows]) -> Limits:
     """One unit's rows multiply in a many-to-many join; a parent on the path of its child was set to (1, 1)."""
     rows, groups = 1, 1
     unlimited = False
     for part in private:
-        rows = min(rows * part.limits.rows, MAX_GROUPS)
+        rows = min(rows * part.limits.rows, MOST)
         if part.limits.groups is None:
             unlimited = True
         else:
-            groups = min(groups * part.limits.groups, MAX_GROUPS)
+            groups = min(groups * part.limits.groups, MOST)
     return Limits(rows, None if unlimited else groups)
 
 
@@ -210,9 +215,10 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     # outer row kept, columns of the public right side may be NULL: they are no key domain any more
     columns = (*left.node.columns, *right.node.columns)
     node = Join(columns, "left", left.node, right.node, conjunction(tuple(on)))
+    beside = (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside))
     if not left.private:
-        return Rows(node, publics=left.publics, padded=left.padded or right.padded, kept=left.kept | right.kept)
-    return replace(left, node=node, one=False)
+        return Rows(node, publics=left.publics, padded=left.padded or right.padded, kept=left.kept | right.kept, beside=beside)
+    return replace(left, node=node, one=False, beside=beside)
 
 
 def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
@@ -225,11 +231,15 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
     return Rows(
         node, left.unit, None, left.one and right.one, limits, left.determinants | right.determinants,
         left.conditions, left.publics, left.padded, (*left.tables, *right.tables), left.kept,
+        (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside)),
     )  # fmt: skip
 
 
 def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
     """`left FULL JOIN right` of private sides with equal units: a row belongs to the unit of whichever side it has."""
+    pathwise = [left, right]
+    _follow_paths(pathwise, _equalities(on))
+    along = pathwise[0].limits != left.limits or pathwise[1].limits != right.limits
     left, right = reach_unit(left, context, counter), reach_unit(right, context, counter)
     related, extra = _relate([left, right], list(on), context, counter)
     left, right = related
@@ -239,7 +249,9 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     node = Join(columns, "full", left.node, right.node, conjunction((*on, *extra)))
     unit = replace(left.unit, id=counter.column(), nullable=True)
     either = Call(unit.type, "coalesce", (Ref(left.unit.type, left.unit), Ref(right.unit.type, right.unit)))
-    limits = _limits([left, right])
+    sides = [spread(left), spread(right)]
+    # along a path a row has one parent: what matches is no more than the children, and what does not comes on top
+    limits = added(*sides) if along else _limits([replace(left, limits=sides[0]), replace(right, limits=sides[1])])
     return Rows(Project((unit, *columns), node, (either,)), unit, None, False, limits, publics=())
 
 

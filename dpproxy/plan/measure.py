@@ -16,6 +16,7 @@ from dpproxy.plan.domains import dense_domain
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Call, Expr, Ref
 from dpproxy.plan.facts import facts
+from dpproxy.plan.fanout import contribution
 from dpproxy.plan.model import Names
 from dpproxy.plan.nominal import Output
 from dpproxy.plan.relation import Filter, Rows
@@ -93,7 +94,8 @@ def _shape(rows: Rows, keys: list[Expr], specs: Sequence[BasisSpec], context: Co
     own = dense if len(varying) == len(keys) else dense_domain(varying, rows) if varying else None
     constant = not varying
     size = own.size if own is not None else None
-    bound = rows.limits.groups
+    limits = contribution(rows, keys)
+    bound = limits.groups
     unit = context.policy.unit_name
     if not keys:
         l0, pick = 1, False
@@ -111,7 +113,7 @@ def _shape(rows: Rows, keys: list[Expr], specs: Sequence[BasisSpec], context: Co
         l0, pick = DEFAULT_GROUPS, True
         notes.append(f"`groups: all` needs declared keys; at most {DEFAULT_GROUPS} groups per {unit}")
     one = rows.one
-    limit = 1 if one else rows.limits.rows
+    limit = 1 if one else limits.rows
     if one:
         notes.append(f"one row per {unit}: no per-{unit} step")
     else:

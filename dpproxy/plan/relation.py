@@ -96,6 +96,17 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A public relation joined in: its columns' ids, how many rows it has (None: not known), `most` of them share a value
+    of a column (id, number), and conditions `on` which alone it is joined, where they do not hold for all rows."""
+
+    columns: frozenset[int]
+    size: int | None
+    most: tuple[tuple[int, int], ...] = ()
+    on: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True)
 class PendingPath:
     """A private scan whose unit is still to be reached: `column` equals `target`'s `target_column` next."""
 
@@ -113,6 +124,7 @@ class Rows:
     `padded`: a public table was the outer side of an outer join; its unmatched rows stand for empty groups. `kept`: ids
     of the columns that are not NULL in those rows.
     `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths.
+    `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`).
     """
 
     node: Relation
@@ -126,6 +138,7 @@ class Rows:
     padded: bool = False
     tables: tuple[tuple[TableName, Column, str], ...] = ()
     kept: frozenset[int] = frozenset()
+    beside: tuple[Beside, ...] = ()
 
     @property
     def private(self) -> bool:

@@ -35,11 +35,12 @@ from dpproxy.plan.expr import (
     walk,
 )
 from dpproxy.plan.facts import facts
+from dpproxy.plan.fanout import contribution, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.names import output_name
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Aggregate, Distinct, Project, Rows
+from dpproxy.plan.relation import Aggregate, Distinct, Limits, Project, Rows
 from dpproxy.plan.results import Result, RowsResult, limited
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.trees import contains_aggregate
@@ -186,11 +187,12 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     known = {c.id for c in node.columns}
     one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
     grouped = Rows(
-        node, unit, None, one, replace(rows.limits, rows=1, groups=1) if one else rows.limits,
+        node, unit, None, one, Limits(1, 1) if one else spread(rows),
         frozenset(i for i in unit_ids(rows) if i in known),
         tuple(c for c in rows.conditions if all(r.id in known for r in references(c))),
         rows.publics if rows.private else (), rows.padded, (),
         frozenset(i for i in known if rows.padded and (unit is None or i != unit.id)),
+        () if rows.private else (of_groups(rows, node.columns, key_columns),),
     )  # fmt: skip
     if condition is not None:
         grouped = joins.filtered(grouped, lifted[-1])
@@ -229,6 +231,7 @@ def lift_aggregates(
     """
     found: dict[Agg, Column] = {}
     keys = keys or {}
+    limits = contribution(rows, list(keys))
 
     def lift(expr: Expr) -> Expr:
         if expr in keys:
@@ -236,7 +239,7 @@ def lift_aggregates(
             return Ref(column.type, column)
         if isinstance(expr, Agg):
             if expr not in found:
-                found[expr] = _agg_column(planner, expr, rows, constant)
+                found[expr] = _agg_column(planner, expr, rows, limits, constant)
             return Ref(expr.type, found[expr])
         return rebuilt(expr, lift)
 
@@ -244,11 +247,11 @@ def lift_aggregates(
     return [(c, a) for a, c in found.items()], lifted
 
 
-def _agg_column(planner: Planner, agg: Agg, rows: Rows, constant: bool) -> Column:
+def _agg_column(planner: Planner, agg: Agg, rows: Rows, limits: Limits, constant: bool) -> Column:
     """Bounds of one unit's aggregate from the row bound of the relation (PRIVACY.md: bounds flow through)."""
     known = facts(agg)
     bound = known.bound
-    limit = Fraction(rows.limits.rows)
+    limit = Fraction(limits.rows)
     if rows.private and agg.name == "count":
         bound = iv.Interval(Fraction(0), limit)
     elif rows.private and agg.name == "sum":
@@ -323,6 +326,10 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     inner = Project(tuple(outputs), rows.node, tuple(Ref(c.type, c) for c in outputs))
     node = Distinct(tuple(outputs), inner)
     one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
+    beside = () if rows.private else (of_groups(rows, outputs, outputs),)
     conditions = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
     kept = frozenset(i for i in rows.determinants if i in known)
-    return RowsResult(replace(rows, node=node, one=one, conditions=conditions, determinants=kept, tables=()), result.columns)
+    rows = replace(
+        rows, limits=spread(rows), node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside
+    )
+    return RowsResult(rows, result.columns)

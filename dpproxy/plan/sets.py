@@ -14,8 +14,10 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
 from dpproxy.plan.expr import Column, Expr, Lit, Ref, ValuesDomain
+from dpproxy.plan.fanout import of_values, size, spread
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.relation import Distinct, Limits, Project, Relation, Rows, Union, Values
+from dpproxy.plan.joins import added
+from dpproxy.plan.relation import Beside, Distinct, Project, Relation, Rows, Union, Values
 from dpproxy.plan.results import RowsResult, row_level
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import reach_unit
@@ -58,8 +60,8 @@ class SetOperation:
             columns = [*result.columns, *([side.unit] if side.unit is not None else [])]
             children.append(projected(side.node, columns, self.counter))
         rows_node = Union((*outputs, *extra), tuple(children))
-        limits = _add_limits(sides[0].limits, sides[1].limits)
-        rows = Rows(rows_node, unit, None, False, limits, _unit_ids(outputs, *results))
+        limits = added(spread(sides[0]), spread(sides[1]))
+        rows = Rows(rows_node, unit, None, False, limits, _unit_ids(outputs, *results), beside=self._beside(rows_node, sides))
         if self.distinct and unit is not None and not any(c.taint for c in outputs):
             raise self._across_units()
         if self.distinct:
@@ -71,12 +73,22 @@ class SetOperation:
         typed = [tuple(coerce(e, c.type) for e, c in zip(row, outputs, strict=True)) for row in rows]
         if self.distinct:
             typed = list(dict.fromkeys(typed))
-        return RowsResult(Rows(Values(outputs, tuple(typed))), outputs)
+        values = Values(outputs, tuple(typed))
+        return RowsResult(Rows(values, beside=(of_values(values),)), outputs)
 
     def _public(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
         word = "intersect" if isinstance(self.node, exp.Intersect) else "except"
         children = tuple(projected(side.node, result.columns, self.counter) for side, result in zip(sides, results, strict=True))
-        return RowsResult(Rows(Union(outputs, children, word if self.distinct else f"{word} all")), outputs)
+        node = Union(outputs, children, word if self.distinct else f"{word} all")
+        return RowsResult(Rows(node, beside=self._beside(node, sides)), outputs)
+
+    @staticmethod
+    def _beside(node: Relation, sides: list[Rows]) -> tuple[Beside, ...]:
+        """Of public sides."""
+        if any(side.private for side in sides):
+            return ()
+        sizes = [size(side) for side in sides]
+        return (Beside(frozenset(c.id for c in node.columns), None if None in sizes else sum(s or 0 for s in sizes)),)
 
     def _across_units(self) -> Refusal:
         policy = self.context.policy
@@ -117,11 +129,6 @@ def _constant_rows(result: RowsResult) -> list[tuple[Expr, ...]] | None:
         return None
     whole = len(node.items) == len(result.columns) and all(isinstance(i, Lit) for i in node.items)
     return [node.items] if whole else None
-
-
-def _add_limits(a: Limits, b: Limits) -> Limits:
-    groups = None if a.groups is None or b.groups is None else a.groups + b.groups
-    return Limits(a.rows + b.rows, groups)
 
 
 def _unit_ids(outputs: Sequence[Column], left: RowsResult, right: RowsResult) -> frozenset[int]:

@@ -13,9 +13,9 @@ from fractions import Fraction
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
 from dpproxy.plan.interval import OPEN, Interval, interval, number
-from dpproxy.plan.relation import Join, Limits, PendingPath, Rows, Scan
+from dpproxy.plan.relation import Beside, Join, Limits, PendingPath, Rows, Scan
 from dpproxy.plan.scope import Context, Counter
-from dpproxy.policy.catalog import CatalogColumn, ForeignKey, TableName
+from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS
 
@@ -42,8 +42,16 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
             visible.append(column)
     scan = Scan(tuple(columns), number_, catalog.source, tuple(names))
     if table.unit is None:
-        return Rows(scan, publics=(scan,)), tuple(visible)
+        return Rows(scan, publics=(scan,), beside=(_beside(scan, catalog),)), tuple(visible)
     return _private(table, scan, context), tuple(visible)
+
+
+def _beside(scan: Scan, table: CatalogTable) -> Beside:
+    most = {c.name: c.most for c in table.columns if c.most is not None}
+    most |= {key[0]: 1 for key in (table.primary_key, *table.unique) if len(key) == 1}
+    return Beside(
+        frozenset(c.id for c in scan.columns), table.rows, tuple((c.id, most[c.name]) for c in scan.columns if c.name in most)
+    )
 
 
 def _needed(table: TablePolicy, name: str) -> bool:
@@ -222,6 +230,7 @@ def reach_unit(rows: Rows, context: Context, counter: Counter) -> Rows:
         rows = Rows(
             node, parent.unit, parent.pending, rows.one and parent.one, rows.limits, rows.determinants,
             (*rows.conditions, on), rows.publics, rows.padded, (*rows.tables, *parent.tables), rows.kept,
+            rows.beside,
         )  # fmt: skip
     return rows
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Column, Lit
+from dpproxy.plan.fanout import of_values
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Rows, Values
@@ -40,4 +41,5 @@ def values_item(planner: Planner, analyser: Analyser, node: exp.Values) -> Item:
         Column(planner.counter.column(), names[i] if i < len(names) else f"column{i + 1}", t) for i, t in enumerate(types)
     )
     bound = tuple(tuple(coerce(e, t) for e, t in zip(row, types, strict=True)) for row in rows)
-    return Item(ident(alias.this) if alias is not None else "", Rows(Values(columns, bound)), columns, node)
+    values = Values(columns, bound)
+    return Item(ident(alias.this) if alias is not None else "", Rows(values, beside=(of_values(values),)), columns, node)

@@ -1,4 +1,4 @@
-"""What a backend's tables look like: names, types, keys. Never how many rows, never a value of a private one.
+"""What a backend's tables look like: names, types, keys. Never how many rows, or a value, of a private one.
 
 Knows: shapes. Must not know: statistics, engines. Made by `backends`, read by policy checks, the planner and
 the facade.
@@ -28,7 +28,8 @@ class CatalogColumn:
     `type` is PostgreSQL's name of the base type without modifiers (`int4`, `int8`, `numeric`, `float8`, `text`,
     `varchar`, `bool`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `uuid`, ...); an engine's type
     with no counterpart is `text` here with `bounded=False`: shown, never aggregated.
-    `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data.
+    `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
+    and `most`: how many rows share one value.
     """
 
     name: str
@@ -38,6 +39,7 @@ class CatalogColumn:
     bounded: bool = True
     comment: str | None = None
     public_range: tuple[str, str] | None = None
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """`source` is the backend's (schema, name)."""
+    """`source` is the backend's (schema, name). `rows`: how many a public table has."""
 
     name: TableName
     source: tuple[str, str]
@@ -58,6 +60,7 @@ class CatalogTable:
     unique: tuple[tuple[str, ...], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     comment: str | None = None
+    rows: int | None = None
 
     def column(self, name: str) -> CatalogColumn | None:
         return next((c for c in self.columns if c.name == name), None)

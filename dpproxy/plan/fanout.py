@@ -1,0 +1,102 @@
+"""How often a row of a unit is repeated by the public rows it is joined with, and what that does to the unit's bounds.
+
+Knows: joins' conditions, sizes of public relations. Must not know: private data, engines. `bounds` of a policy speak of a
+table's own rows; joined with every region, each of them is there once a region. A public relation repeats a row at most
+as often as it has rows, or as it has rows of one value of a column that an equality fixes. The numbers come from public
+data as it was when the proxy started: they decide what is cut, and the cut is made whatever the data has become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, has_subquery, references
+from dpproxy.plan.relation import Beside, Limits, Rows, Values
+
+MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and the noise would be beyond use
+
+
+def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
+    """The most rows of one unit in a group by `keys`, and groups it reaches."""
+    often = repetitions(rows)
+    number, groups = rows.limits.rows, rows.limits.groups
+    for beside, times in often:
+        fixed = [most for key in keys if isinstance(key, Ref) and (most := dict(beside.most).get(key.column.id))]
+        number = min(number * min([times, *fixed]), MOST)
+        if groups is not None and any(c.id in beside.columns for key in keys for c in references(key)):
+            groups = min(groups * times, MOST)
+    return Limits(number, groups)
+
+
+def spread(rows: Rows) -> Limits:
+    """Bounds of the relation itself, whatever it will be grouped by."""
+    times = prod(times for _, times in repetitions(rows))
+    groups = rows.limits.groups
+    return Limits(min(rows.limits.rows * times, MOST), None if groups is None else min(groups * times, MOST))
+
+
+def repetitions(rows: Rows) -> list[tuple[Beside, int]]:
+    """Each public relation and how many of its rows a row of all that precedes it meets; those of unknown size are left out.
+
+    An equality with what is already fixed bounds it, so the order matters: the least is taken first.
+    """
+    if not rows.beside:
+        return []
+    waiting = list(rows.beside)
+    public = {i for b in waiting for i in b.columns}
+    known = {c.id for c in rows.node.columns} - public
+    known |= {c.id for e in rows.conditions for c in references(e)} - public
+    found = []
+    while waiting:
+        bounds = [_bound(b, known, [*rows.conditions, *b.on]) for b in waiting]
+        at = min(range(len(waiting)), key=lambda i: MOST + 1 if bounds[i] is None else bounds[i] or 0)
+        beside, times = waiting.pop(at), bounds[at]
+        known |= beside.columns
+        if times is not None:
+            found.append((beside, times))
+    return found
+
+
+def _bound(beside: Beside, known: set[int], conditions: Sequence[Expr]) -> int | None:
+    most = dict(beside.most)
+    options = [most[c.id] for e in conditions for c in _fixed(e, known) if c.id in most]
+    options += [beside.size] if beside.size is not None else []
+    return min(options, default=None)
+
+
+def _fixed(condition: Expr, known: set[int]) -> Iterator[Column]:
+    """The column that an equality makes a function of what is known."""
+    if not isinstance(condition, Call) or condition.op != "=" or has_subquery(condition):
+        return
+    for side, other in (condition.args, condition.args[::-1]):
+        if isinstance(side, Ref) and all(c.id in known for c in references(other)):
+            yield side.column
+
+
+# --- what is known of public relations
+
+
+def of_values(values: Values) -> Beside:
+    """A list of constants."""
+    ids = frozenset(c.id for c in values.columns)
+    most = []
+    for i, column in enumerate(values.columns):
+        cells = [row[i] for row in values.rows]
+        if all(isinstance(cell, Lit) for cell in cells):
+            most.append((column.id, max((cells.count(cell) for cell in set(cells)), default=0)))
+    return Beside(ids, len(values.rows), tuple(most))
+
+
+def of_groups(rows: Rows, columns: Sequence[Column], keys: Sequence[Column]) -> Beside:
+    """Public rows grouped or made distinct by `keys`; no keys: one row."""
+    ids = frozenset(c.id for c in columns)
+    if not keys:
+        return Beside(ids, 1)
+    return Beside(ids, size(rows), ((keys[0].id, 1),) if len(keys) == 1 else ())
+
+
+def size(rows: Rows) -> int | None:
+    """The most rows a public relation has; None when not known."""
+    sizes = [b.size for b in rows.beside]
+    return None if None in sizes else min(prod(s for s in sizes if s is not None), MOST)
