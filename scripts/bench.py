@@ -1,6 +1,7 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
 usage: scripts/bench [memory] [relay] [planning] [aggregate] [accuracy] [--seconds N] [--rounds N] [--scale X] [--answers N]
+       [--corpus FILE.jsonl]
        default: everything but accuracy, which needs the shared workload
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
@@ -8,7 +9,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
 
   memory     resident memory of the idle proxy process, without the facade's
   relay      pgbench `SELECT 1` through the proxy and on the facade's own socket, simple and prepared, 1 and 16 clients
-  planning   text to plan of a joined, grouped query: never seen, and seen before
+  planning   text to plan of a joined, grouped query: never seen, and seen before; and of the corpus, where it is at hand
   aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
   accuracy   relative errors of the shared workload through a proxy, beside the best peer's
 """
@@ -115,6 +116,8 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
     if "planning" in parts:
         say("planning")
         bench_plans.planning(policy)
+        if options.corpus.is_file():
+            bench_plans.corpus(options.corpus, ROOT / "tests" / "corpus" / "policies")
     if "aggregate" in parts:
         say("aggregate: making 2 tables of 10 M rows")
         bench_plans.aggregate(work, options.rounds)
@@ -131,6 +134,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=0.05, help="of the workload for accuracy; 1 is 10 M orders")
     parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
+    parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus" / "open.jsonl", metavar="FILE.jsonl")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")

@@ -194,17 +194,16 @@ def source_columns(teller: Teller, measurement: int, cells: int) -> list[str]:
 def settled(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
     """The tree with every call of `HALF` and `DEVIATION` replaced by its number."""
 
-    def number(node: exp.Expr) -> exp.Expr:
-        name = str(node.this) if isinstance(node, exp.Anonymous) else ""
-        if name not in (HALF, DEVIATION):
-            return node
-        measurement, basis, *rest = (int(a.this) for a in node.expressions)
-        known = measurements[measurement].bases[basis]
-        if name == DEVIATION:
-            return exp.Literal.number(repr(deviation(known, rest[0])))
-        return exp.Literal.number(half_width(known, 1 - (1 - confidence) / rest[0], rest[1]))
-
-    return tree.transform(number, copy=False)
+    for node in list(tree.find_all(exp.Anonymous)):
+        if node.this in (HALF, DEVIATION):
+            measurement, basis, *rest = (int(a.this) for a in node.expressions)
+            known = measurements[measurement].bases[basis]
+            if node.this == DEVIATION:
+                number = repr(deviation(known, rest[0]))
+            else:
+                number = str(half_width(known, 1 - (1 - confidence) / rest[0], rest[1]))
+            node.replace(exp.Literal.number(number))
+    return tree
 
 
 def settled_text(sql: str, measurements: Sequence[Measurement], confidence: Fraction) -> str:

@@ -17,7 +17,7 @@ from dpproxy.plan import functions as fn
 from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, InList, Lit, Ref
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
-from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
+from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.types import TEXTS, TIMES, common, type_length, type_name
 
 MAX_EXPRESSION = 4_000  # nodes of one expression
@@ -84,12 +84,12 @@ class ExprBinder:
             quoted = constant.text.replace("'", "''")
             local = "timestamp" if constant.type == "timestamptz" else constant.type
             return self._hooks.facade_constant(f"('{quoted}'::{constant.type})::{local}", constant.type)
-        typed = node.copy()
+        typed = copied(node)
         bare = [x for x in typed.find_all(exp.Literal) if x.is_string and x.this == constant.text and not _is_cast(x.parent)]
         if not bare:
             raise self._unknown(node)
         for found in bare:
-            found.replace(exp.cast(found.copy(), constant.type, dialect=FaithfulPostgres))
+            found.replace(exp.cast(copied(found), constant.type, dialect=FaithfulPostgres))
         return self._bind(typed, scope)
 
     @staticmethod

@@ -14,7 +14,6 @@ from fractions import Fraction
 
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Column, Expr, Ref
-from dpproxy.plan.relation import Relation, Rows
 from dpproxy.plan.render import Block, Renderer
 from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape
 
@@ -51,18 +50,21 @@ class _Inner:
 
 @dataclass
 class Writer:
-    """Writes the statements of one measurement."""
+    """Writes a statement of one measurement over the rows of `block`, whose unit is in column `unit`."""
 
     renderer: Renderer
-    engine: Engine
+    block: Block
+    unit: str
     shape: Shape
     specs: tuple[BasisSpec, ...]
     types: dict[str, str] = field(default_factory=dict)  # of the keys, by name
 
-    def write(self, node: Relation, rows: Rows, keys: list[Expr], min_units: int) -> str:
-        assert rows.unit is not None
-        block = self.renderer.block(node)
-        unit = block.names[rows.unit.id]
+    @property
+    def engine(self) -> Engine:
+        return self.renderer.engine
+
+    def write(self, keys: Sequence[Expr], min_units: int) -> str:
+        block, unit = self.block, self.unit
         key_names = [f"k{i}" for i in range(len(keys))]
         key_items = [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
         self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
@@ -78,13 +80,12 @@ class Writer:
             return f"{self._with(ctes)}{body}{order}"
         return self._fill(ctes, body, key_names)
 
-    def buckets(self, node: Relation, rows: Rows, keys: list[Expr], spec: SelectionSpec) -> str:
+    def buckets(self, keys: Sequence[Expr], spec: SelectionSpec) -> str:
         """`k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and group."""
-        assert rows.unit is not None
-        block = self.renderer.block(node)
+        block = self.block
         key_names = [f"k{i}" for i in range(len(keys))]
         self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
-        plain = [f"{block.names[rows.unit.id]} AS u"]
+        plain = [f"{self.unit} AS u"]
         plain += [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
         inner = _Inner(self.renderer, block)
         ctes = [f"r AS ({inner.select(plain, [f'{self._bucket(spec, inner)} AS bucket'])})"]

@@ -7,25 +7,20 @@ meaning would change answers, not only the names of stored ones. Two texts that 
 cost an analyst budget, never privacy.
 
 Columns are named after their tables while sorting, never after their numbers, which follow the client's spelling.
-
-The names of a measurement's parts (`names`) are what each part would compile to if it stood alone: whatever makes a
-difference to the engine makes one to the name, also what is added to the compiler later.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any
 
-from dpproxy.plan.engines.base import Engine, parts
+from dpproxy.plan.exchanges import FOLDED, chain, compared, equal_columns, flat, folded, gathered, linked
 from dpproxy.plan.expr import (
     FALSE,
     TRUE,
-    Agg,
     Call,
-    Case,
-    Cast,
     Column,
     Exists,
     Expr,
@@ -33,30 +28,20 @@ from dpproxy.plan.expr import (
     InList,
     InQuery,
     Lit,
-    Ref,
     Scalar,
     Win,
     conjunction,
     conjuncts,
     has_subquery,
+    rebuilt,
     references,
 )
-from dpproxy.plan.fanout import contribution
-from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, compile_measurement
-from dpproxy.plan.model import Accept, Names, Param
 from dpproxy.plan.relation import Aggregate, Distinct, Filter, Join, Project, Relation, Rows, Scan, Union
-from dpproxy.plan.scope import Context
+from dpproxy.plan.specs import BasisSpec, SelectionSpec
 from dpproxy.sql.types import INTEGERS
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _SYMMETRIC = frozenset({"=", "<>", "is_distinct", "is_not_distinct"})
-_FOLDED: Mapping[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-_INT32 = 2**31 - 1  # beyond, PostgreSQL may refuse what folding would allow
-
-_COUNT = BasisSpec("count", None, None, "")
-
-_ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each
-
 Measured = tuple[Rows, list[tuple[str, Expr]], list[BasisSpec], list[SelectionSpec]]
 
 
@@ -74,86 +59,15 @@ def normal(
     return replace(rows, node=node, conditions=conditions, unit=unit), named, values, chosen
 
 
-Keys = Sequence[tuple[str, Expr]]
-
-
-def names(rows: Rows, keys: Keys, compiled: Compiled, context: Context, engine: Engine) -> Names:
-    """The names of a compiled measurement's rows, keys and columns; `rows` are in normal form."""
-
-    def alone(of: Rows, keys: Keys, specs: Sequence[BasisSpec] = (), *selections: SelectionSpec) -> Compiled:
-        return compile_measurement(of, keys, specs, context, engine, selections)
-
-    wider, accepted = _without_accepts(rows)
-
-    def key_name(key: tuple[str, Expr]) -> str:
-        # counted, since a declared domain alone does not tell of what
-        return alone(wider, [key], [_COUNT]).sql
-
-    texts = [key_name(key) for key in keys]
-    order = sorted(range(len(keys)), key=texts.__getitem__)
-    by_name = [keys[i] for i in order]
-    columns = [f"{spec.kind}: {alone(rows, by_name, [spec]).sql}" for spec in compiled.specs]
-    totals = [_total(spec, alone(wider, (), [spec]).sql) for spec in compiled.specs]
-    additive = [s.kind in ("count", "sum") or (s.kind == "units" and compiled.shape.l0 == 1) for s in compiled.specs]
-    for chosen in compiled.selections:
-        side = alone(rows, by_name, (), chosen).side[0]
-        which = [str(fraction) for fraction in chosen.fractions] or ["mode"]
-        columns += [f"{fraction} of {chosen.size}: {side}" for fraction in which]
-        totals += [None] * len(which)
-        additive += [False] * len(which)
-    return Names(
-        parts(f"{alone(rows, by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}"),
-        tuple(map(parts, texts)),
-        tuple(map(parts, columns)),
-        parts(f"{alone(wider, ()).sql} -- {contribution(wider, ())!r}"),
-        tuple(None if total is None else parts(total) for total in totals),
-        tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
-        not keys or (compiled.shape.dense is not None and not compiled.shape.pick),
-        tuple(additive),
-    )
-
-
-def _total(spec: BasisSpec, text: str) -> str | None:
-    return f"{spec.kind}: {text}" if spec.kind != "distinct" else None
-
-
-def _value(constant: Expr) -> str | Param:
-    if isinstance(constant, Hole):
-        return Param(constant.index, constant.type)
-    assert isinstance(constant, Lit)
-    assert constant.text is not None
-    return constant.text
-
-
-def _without_accepts(rows: Rows) -> tuple[Rows, list[tuple[Ref, tuple[Expr, ...]]]]:
-    """The rows without conditions that a column is one of some constants; these conditions."""
-    if not isinstance(rows.node, Filter):
-        return rows, []
-    found = {c: accepted for c in conjuncts(rows.node.condition) if (accepted := _accepted(c)) is not None}
-    rest = conjunction(tuple(c for c in conjuncts(rows.node.condition) if c not in found))
-    node = rows.node.child if rest is None else replace(rows.node, condition=rest)
-    conditions = tuple(c for c in rows.conditions if c not in found)
-    return replace(rows, node=node, conditions=conditions), list(found.values())
-
-
-def _accepted(condition: Expr) -> tuple[Ref, tuple[Expr, ...]] | None:
-    match condition:
-        case Call(op="=", args=(Ref() as ref, constant)):
-            values: tuple[Expr, ...] = (constant,)
-        case InList(arg=Ref() as ref, items=items, negated=False):
-            values = items
-        case _:
-            return None
-    if ref.type not in _ACCEPTED or ref.column.taint or any(v.type != ref.type for v in values):
-        return None
-    if not all(isinstance(v, Hole) or (isinstance(v, Lit) and v.text is not None) for v in values):
-        return None
-    return ref, values
-
-
 def _counted(kind: str, value: Expr | None) -> Expr | None:
     """count(1) is count(*)."""
     return None if kind == "count" and isinstance(value, Lit) and value.text is not None else value
+
+
+@cache
+def _telling(kind: Any) -> tuple[str, ...]:
+    """The fields that make an expression or relation what it is: the columns of a relation are named by the others."""
+    return tuple(f.name for f in fields(kind) if not (issubclass(kind, Relation) and f.name == "columns"))
 
 
 class _Form:
@@ -171,12 +85,11 @@ class _Form:
             return f"#{value.id}" if exact else self._names.get(value.id, value.name)
         if isinstance(value, Scan):
             return f"#{value.number}" if exact else ".".join(value.source)
-        if isinstance(value, Expr | Relation) and is_dataclass(value):
-            # the columns of a relation are named by what it is made of
-            kept = (f.name for f in fields(value) if not (isinstance(value, Relation) and f.name == "columns"))
-            return f"{type(value).__name__}({', '.join(self.text(getattr(value, name), exact) for name in kept)})"
+        if isinstance(value, Expr | Relation):
+            kind: Any = type(value)
+            return f"{kind.__name__}({', '.join([self.text(getattr(value, name), exact) for name in _telling(kind)])})"
         if isinstance(value, tuple):
-            return f"({', '.join(self.text(v, exact) for v in value)})"
+            return f"({', '.join([self.text(v, exact) for v in value])})"
         return repr(value)
 
     def once(self, exprs: Iterable[Expr]) -> tuple[Expr, ...]:
@@ -220,11 +133,11 @@ class _Form:
         """Inner joins and filters: sources in an order of their own, conditions where all their columns are known."""
         leaves: list[Relation] = []
         found: list[Expr] = []
-        _gather(node, leaves, found)
+        gathered(node, leaves, found)
         leaves = [self.relation(leaf) for leaf in leaves]
         conditions = self.sorted(found)
         ordered = self._ordered(leaves, conditions)
-        made, rest = _chain(ordered, conditions)
+        made, rest = chain(ordered, conditions)
         condition = conjunction(rest)
         if condition is not None:
             return Filter(node.columns, made, condition)
@@ -237,7 +150,7 @@ class _Form:
         rest = rest[1:]
         while rest:
             known = {c.id for leaf in ordered for c in leaf.columns}
-            following = next((leaf for leaf in rest if _linked(leaf, known, conditions)), rest[0])
+            following = next((leaf for leaf in rest if linked(leaf, known, conditions)), rest[0])
             rest = [leaf for leaf in rest if leaf is not following]
             ordered.append(following)
         return ordered
@@ -255,7 +168,7 @@ class _Form:
         equal, before = {unit.id}, 0
         while len(equal) > before:
             before = len(equal)
-            for a, b in _equal_columns(conditions):
+            for a, b in equal_columns(conditions):
                 equal |= {a.id, b.id} if equal & {a.id, b.id} else set()
         fitting = [c for c in rows.node.columns if c.id in equal and not c.optional]
         fitting = [c for c in fitting if (c.type, c.taint) == (unit.type, unit.taint)]
@@ -273,8 +186,8 @@ class _Form:
                 return self._logical(expr)
             case Call(op=op, args=(a, b)) if op in _MIRRORED or op in _SYMMETRIC:
                 return self._compared(expr, a, b)
-            case Call(op=op, args=(Lit() as a, Lit() as b)) if op in _FOLDED and expr.type in INTEGERS:
-                return _folded(expr, a, b)
+            case Call(op=op, args=(Lit() as a, Lit() as b)) if op in FOLDED and expr.type in INTEGERS:
+                return folded(expr, a, b)
             case Call(op="+" | "*", args=(a, b)) if a.type == b.type and a.type in INTEGERS:
                 return replace(expr, args=tuple(sorted((a, b), key=self.text)))
             case InList(items=items) if len({i.type for i in items}) == 1 and not any(map(has_subquery, items)):
@@ -282,37 +195,23 @@ class _Form:
         return expr
 
     def _children(self, expr: Expr) -> Expr:
-        """The expression with the normal forms of its parts."""
+        """The expression with the normal forms of its parts, those of subqueries too."""
+        expr = rebuilt(expr, self.expr)
         match expr:
-            case Call(args=args):
-                return replace(expr, args=tuple(map(self.expr, args)))
-            case Case(whens=whens, default=default):
-                pairs = tuple((self.expr(test), self.expr(result)) for test, result in whens)
-                return replace(expr, whens=pairs, default=self.optional(default))
-            case Cast(arg=arg):
-                return replace(expr, arg=self.expr(arg))
-            case InList(arg=arg, items=items):
-                return replace(expr, arg=self.expr(arg), items=tuple(map(self.expr, items)))
-            case InQuery(args=args, relation=relation, columns=columns):
-                inner = self.relation(relation)
-                return replace(expr, args=tuple(map(self.expr, args)), relation=inner, columns=tuple(map(self.expr, columns)))
+            case InQuery(relation=relation, columns=columns):
+                return replace(expr, relation=self.relation(relation), columns=tuple(map(self.expr, columns)))
             case Exists(relation=relation):
                 return replace(expr, relation=self.relation(relation))
             case Scalar(relation=relation, value=value):
                 return replace(expr, relation=self.relation(relation), value=self.expr(value))
-            case Agg(args=args, where=where, order=order):
-                terms = tuple((self.expr(e), d, n) for e, d, n in order)
-                return replace(expr, args=tuple(map(self.expr, args)), where=self.optional(where), order=terms)
-            case Win(args=args, partition=partition, order=order):
-                terms = tuple((self.expr(e), d, n) for e, d, n in order)
-                by = tuple(sorted(map(self.expr, partition), key=self.text))
-                return replace(expr, args=tuple(map(self.expr, args)), partition=by, order=terms)
+            case Win(partition=partition):
+                return replace(expr, partition=tuple(sorted(partition, key=self.text)))
         return expr
 
     def _logical(self, expr: Call) -> Expr:
         """Operands flat, once, sorted, without those that decide nothing (three-valued logic keeps all of this)."""
         neutral, absorbing = (TRUE, FALSE) if expr.op == "and" else (FALSE, TRUE)
-        operands = self.sorted(_flat(expr, expr.op), drop=neutral)
+        operands = self.sorted(flat(expr, expr.op), drop=neutral)
         if absorbing in operands:
             return absorbing
         if not operands:
@@ -326,69 +225,8 @@ class _Form:
     def _compared(self, expr: Call, a: Expr, b: Expr) -> Expr:
         """A constant stands on the right; the sides of = have no order; constants are compared here."""
         if isinstance(a, Lit) and isinstance(b, Lit):
-            return _constant(expr, a, b)
+            return compared(expr, a, b)
         mirrored = expr.op if expr.op in _SYMMETRIC else _MIRRORED[expr.op]
         constants = isinstance(a, Lit | Hole), isinstance(b, Lit | Hole)
         swap = constants[0] if any(constants) else expr.op in _SYMMETRIC and self.text(b) < self.text(a)
         return replace(expr, op=mirrored, args=(b, a)) if swap else expr
-
-
-def _gather(node: Relation, leaves: list[Relation], conditions: list[Expr]) -> None:
-    match node:
-        case Filter(child=child, condition=condition):
-            _gather(child, leaves, conditions)
-            conditions += conjuncts(condition)
-        case Join(kind="inner" | "cross", left=left, right=right, on=on):
-            _gather(left, leaves, conditions)
-            _gather(right, leaves, conditions)
-            conditions += conjuncts(on)
-        case _:
-            leaves.append(node)
-
-
-def _chain(leaves: Sequence[Relation], conditions: Sequence[Expr]) -> tuple[Relation, tuple[Expr, ...]]:
-    """A left-deep chain, equalities of columns where both are known, and the conditions that are left."""
-    made, rest = leaves[0], list(conditions)
-    for leaf in leaves[1:]:
-        columns = (*made.columns, *leaf.columns)
-        known = {c.id for c in columns}
-        mine = [c for c in rest if _equal_columns([c]) and all(r.id in known for r in references(c))]
-        rest = [c for c in rest if c not in mine]
-        made = Join(columns, "inner" if mine else "cross", made, leaf, conjunction(tuple(mine)))
-    return made, tuple(rest)
-
-
-def _linked(leaf: Relation, known: set[int], conditions: Sequence[Expr]) -> bool:
-    mine = {c.id for c in leaf.columns}
-    return any((a.id in mine and b.id in known) or (b.id in mine and a.id in known) for a, b in _equal_columns(conditions))
-
-
-def _equal_columns(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:
-    return [
-        (c.args[0].column, c.args[1].column)
-        for c in conditions
-        if isinstance(c, Call) and c.op == "=" and isinstance(c.args[0], Ref) and isinstance(c.args[1], Ref)
-    ]
-
-
-def _flat(expr: Expr, op: str) -> tuple[Expr, ...]:
-    if isinstance(expr, Call) and expr.op == op:
-        return tuple(e for arg in expr.args for e in _flat(arg, op))
-    return (expr,)
-
-
-def _constant(expr: Call, a: Lit, b: Lit) -> Expr:
-    """`1 = 1`. Different texts are different values of whole numbers and texts alone."""
-    if a.text is None or b.text is None or a.type != b.type or expr.op not in ("=", "<>"):
-        return expr
-    same = int(a.text) == int(b.text) if a.type in INTEGERS else a.text == b.text
-    if not same and a.type not in (*INTEGERS, "text", "varchar"):
-        return expr
-    return TRUE if same == (expr.op == "=") else FALSE
-
-
-def _folded(expr: Call, a: Lit, b: Lit) -> Expr:
-    if a.text is None or b.text is None or a.type not in INTEGERS or b.type not in INTEGERS:
-        return expr
-    value = _FOLDED[expr.op](int(a.text), int(b.text))
-    return Lit(expr.type, str(value)) if abs(value) <= _INT32 and expr.type != "int2" else expr

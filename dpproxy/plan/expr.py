@@ -6,8 +6,8 @@ constructors the binder knows; every node is immutable and comparable, so equal 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -77,6 +77,10 @@ class Column:
     usable: bool = True  # False: an engine type the product can't compute with
     domain: Domain | None = field(default=None, compare=False)
     optional: bool = False
+
+    def __hash__(self) -> int:
+        """Equal columns have equal ids; what else there is takes long to hash."""
+        return self.id
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,31 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (*args, *partition, *(o[0] for o in order))
         case _:
             return ()
+
+
+def rebuilt(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to what `children` gives of it."""
+    match expr:
+        case Call(op=op, args=args):
+            return Call(expr.type, op, tuple(map(change, args)))
+        case Case(whens=whens, default=default):
+            pairs = tuple((change(test), change(result)) for test, result in whens)
+            return Case(expr.type, pairs, change(default) if default is not None else None)
+        case Cast(arg=arg, length=length):
+            return Cast(expr.type, change(arg), length)
+        case InList(arg=arg, items=items, negated=negated):
+            return InList(expr.type, change(arg), tuple(map(change, items)), negated)
+        case InQuery(args=args):
+            return replace(expr, args=tuple(map(change, args)))
+        case Agg(args=args, where=where, order=order):
+            terms = tuple((change(e), descending, nulls) for e, descending, nulls in order)
+            where = change(where) if where is not None else None
+            return replace(expr, args=tuple(map(change, args)), where=where, order=terms)
+        case Win(args=args, partition=partition, order=order):
+            terms = tuple((change(e), descending, nulls) for e, descending, nulls in order)
+            return replace(expr, args=tuple(map(change, args)), partition=tuple(map(change, partition)), order=terms)
+        case _:
+            return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

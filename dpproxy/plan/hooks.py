@@ -39,7 +39,7 @@ from dpproxy.plan.results import ReleasedResult, RowsResult
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.tables import reach_unit
 from dpproxy.plan.trees import contains_aggregate
-from dpproxy.sql.dialect import ident, position
+from dpproxy.sql.dialect import copied, ident, position
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -81,7 +81,7 @@ class QueryHooks:
         simple = self._single_aggregate(query, scope)
         if simple is not None:
             return simple
-        result = self.analyser.analyse(query.copy(), self.env)
+        result = self.analyser.analyse(copied(query), self.env)
         if isinstance(result, RowsResult):
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
@@ -100,7 +100,7 @@ class QueryHooks:
         projection = query.expressions[0].unalias()
         if not contains_aggregate(projection):
             return None
-        copy = query.copy()
+        copy = copied(query)
         items = self.analyser.from_items(copy, self.env, scope)
         private = any(i.private for i in items)
         rows, inner = self.analyser.joined(copy, items, self.env, scope)
@@ -122,7 +122,7 @@ class QueryHooks:
         return classes.find(inner.unit.id) == classes.find(outer.unit.id)
 
     def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
-        result = self.analyser.analyse(query.copy(), self.env, scope, want_rows=True)
+        result = self.analyser.analyse(copied(query), self.env, scope, want_rows=True)
         if isinstance(result, ReleasedResult):
             result = self.planner.released_in(self.analyser, query, self.env)
         if len(result.columns) != len(args):
@@ -176,7 +176,7 @@ class QueryHooks:
         inner_query = query.unnest() if isinstance(query, exp.Subquery) else query
         if not isinstance(inner_query, exp.Select):
             raise unsupported("EXISTS of this query")
-        copy = inner_query.copy()
+        copy = copied(inner_query)
         if contains_aggregate(copy) or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):
             raise unsupported("EXISTS of a query with GROUP BY, HAVING or LIMIT", "Use plain rows in EXISTS.")
         items = self.analyser.from_items(copy, self.env, scope)

@@ -8,7 +8,7 @@ number that decides privacy (bounds, sensitivities, L0) is made here, before any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.bounding import Writer
@@ -43,49 +43,74 @@ class Compiled:
     names: Names | None = None
 
 
-def compile_measurement(
-    rows: Rows,
-    keys: Sequence[tuple[str, Expr]],
-    specs: Sequence[BasisSpec],
-    context: Context,
-    engine: Engine,
-    selections: Sequence[SelectionSpec] = (),
-) -> Compiled:
-    """The backend query of a measurement. `rows.unit` must be known."""
-    assert rows.unit is not None
-    shape = _shape(rows, [k for _, k in keys], specs, context)
-    specs = list(specs)
-    threshold = None
-    if keys and shape.dense is None:
-        threshold = next((i for i, s in enumerate(specs) if s.kind == "units" and s.where is None and s.value is None), None)
-        if threshold is None and shape.rows == 1:
-            # one row per unit in a group: the number of rows is the number of units
-            threshold = next((i for i, s in enumerate(specs) if _counts_rows(s)), None)
-        if threshold is None:
-            threshold = len(specs)
-            specs.append(BasisSpec("units", None, None, f"distinct {context.policy.unit_name}s"))
-    for spec in specs:
-        if spec.linf(shape.rows) > MAX_MAGNITUDE:
-            raise Refusal(
-                PROGRAM_LIMIT_EXCEEDED,
-                f"what one {context.policy.unit_name} may contribute to an aggregate would exceed 64 bits",
-                hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
-            )
-    present = Call("bool", "is_not_null", (Ref(rows.unit.type, rows.unit),))
-    node = Filter(rows.node.columns, rows.node, present) if rows.unit.nullable else rows.node
-    plain = [k for _, k in keys]
-    writer = Writer(Renderer(engine), engine, shape, tuple(specs))
-    sql = writer.write(node, rows, plain, context.role.min_units if threshold is not None else 1)
-    side = tuple(Writer(Renderer(engine), engine, shape, ()).buckets(node, rows, plain, s) for s in selections)
-    labels = tuple((label, k.type) for label, k in keys)
-    return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, context.role.min_units)
+@dataclass
+class Compiler:
+    """Compiles measurements of the same rows, whose FROM is written once. `rows.unit` must be known."""
+
+    rows: Rows
+    context: Context
+    engine: Engine
+    _shapes: dict[tuple[Expr, ...], Shape] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unit = self.rows.unit
+        assert unit is not None
+        present = Call("bool", "is_not_null", (Ref(unit.type, unit),))
+        node = self.rows.node
+        self._renderer = Renderer(self.engine)
+        self._block = self._renderer.block(Filter(node.columns, node, present) if unit.nullable else node)
+        self._unit = self._block.names[unit.id]
+
+    def over(self, rows: Rows) -> Compiler:
+        return Compiler(rows, self.context, self.engine)
+
+    def compiled(
+        self, keys: Sequence[tuple[str, Expr]], specs: Sequence[BasisSpec] = (), selections: Sequence[SelectionSpec] = ()
+    ) -> Compiled:
+        """The backend query of a measurement."""
+        plain = tuple(k for _, k in keys)
+        shape = self._shape(plain)
+        specs, threshold = self._with_threshold(specs, shape, bool(keys))
+        for spec in specs:
+            if spec.linf(shape.rows) > MAX_MAGNITUDE:
+                raise Refusal(
+                    PROGRAM_LIMIT_EXCEEDED,
+                    f"what one {self.context.policy.unit_name} may contribute to an aggregate would exceed 64 bits",
+                    hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
+                )
+        least = self.context.role.min_units
+        sql = self._writer(shape, specs).write(plain, least if threshold is not None else 1)
+        side = tuple(self._writer(shape).buckets(plain, s) for s in selections)
+        labels = tuple((label, k.type) for label, k in keys)
+        return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least)
+
+    def _writer(self, shape: Shape, specs: Sequence[BasisSpec] = ()) -> Writer:
+        return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs))
+
+    def _shape(self, keys: tuple[Expr, ...]) -> Shape:
+        if keys not in self._shapes:
+            self._shapes[keys] = _shape(self.rows, list(keys), self.context)
+        return self._shapes[keys]
+
+    def _with_threshold(self, specs: Sequence[BasisSpec], shape: Shape, keyed: bool) -> tuple[Sequence[BasisSpec], int | None]:
+        """Undeclared keys need the number of units in each group: the index of the basis that says it, added if need be."""
+        if not keyed or shape.dense is not None:
+            return specs, None
+        for i, spec in enumerate(specs):
+            if spec.kind == "units" and spec.where is None and spec.value is None:
+                return specs, i
+        for i, spec in enumerate(specs):
+            if shape.rows == 1 and _counts_rows(spec):
+                return specs, i  # one row per unit in a group: the number of rows is the number of units
+        units = BasisSpec("units", None, None, f"distinct {self.context.policy.unit_name}s")
+        return [*specs, units], len(specs)
 
 
 def _counts_rows(spec: BasisSpec) -> bool:
     return spec.kind == "count" and spec.value is None and spec.where is None
 
 
-def _shape(rows: Rows, keys: list[Expr], specs: Sequence[BasisSpec], context: Context) -> Shape:
+def _shape(rows: Rows, keys: list[Expr], context: Context) -> Shape:
     """The two skip rules: no per-unit step when a unit has one row; no choice of groups when keys are constant
     within a unit (L0 = 1) or when a unit may reach all groups there can be: values of those keys that vary within it."""
     notes = []
@@ -124,4 +149,4 @@ def _shape(rows: Rows, keys: list[Expr], specs: Sequence[BasisSpec], context: Co
 DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
 
 
-__all__ = ["BasisSpec", "Compiled", "SelectionSpec", "Shape", "compile_measurement"]
+__all__ = ["BasisSpec", "Compiled", "Compiler", "SelectionSpec", "Shape"]

@@ -35,7 +35,7 @@ from dpproxy.plan.results import RowsResult, private_in_public
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.select import resolve_group_item, unit_ids
 from dpproxy.plan.trees import is_aggregate
-from dpproxy.sql.dialect import FaithfulPostgres, ident, position, to_sql
+from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.types import TIMES
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 def parse_expression(sql: str) -> exp.Expr:
     """Our own generated SQL as a tree, the caller's own."""
-    return _parsed(sql).copy()
+    return copied(_parsed(sql))
 
 
 @lru_cache(maxsize=4096)  # formulas repeat from statement to statement; parsing them was a third of planning

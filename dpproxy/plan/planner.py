@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical
+from dpproxy.plan import canonical, naming
 from dpproxy.plan.accuracy import settled, settled_text, source_columns
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
@@ -25,7 +25,7 @@ from dpproxy.plan.functions import unsupported
 from dpproxy.plan.grids import STEPS
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
-from dpproxy.plan.measure import Compiled, compile_measurement
+from dpproxy.plan.measure import Compiled, Compiler
 from dpproxy.plan.model import Array, Dialect, Input, Plan
 from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression, sets_source, with_columns
 from dpproxy.plan.outer_types import TreeTypes
@@ -36,10 +36,11 @@ from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, alias
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
+from dpproxy.plan.tables import Shape
 from dpproxy.plan.virtual import VIRTUAL_TABLES
-from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
-from dpproxy.sql.dialect import position, to_sql
+from dpproxy.sql.dialect import copied, position, to_sql
 from dpproxy.sql.statements import Statement, parse
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
@@ -99,7 +100,7 @@ class Planner:
         for name, cte in env.items():
             result = self.released_ctes.get(id(cte.query))
             if result is not None:
-                tree = result.tree.copy()
+                tree = copied(result.tree)
                 found[name] = tree if not cte.columns else _renamed(tree, cte.columns)
         return found
 
@@ -134,7 +135,7 @@ class Planner:
 
     def released_in(self, analyser: Analyser, query: exp.Expr, env: Env) -> RowsResult:
         """`x IN (released query)`."""
-        result = analyser.analyse(query.copy(), env)
+        result = analyser.analyse(copied(query), env)
         if isinstance(result, RowsResult):
             raise unsupported("IN (subquery) of this form")
         item = self.released_rows(analyser, Item("", None, (), exp.Subquery(this=result.tree)), result.tree, env)
@@ -159,7 +160,7 @@ class Planner:
             self._virtual[name] = len(self.arrays)
             self.arrays += [Array(t, None, i, name) for i, (_, t) in enumerate(columns)]
         first = len(self.context.parameters) + 1 + self._virtual[name]
-        alias = node.args["alias"].this.copy() if node.args.get("alias") is not None else exp.to_identifier(name)
+        alias = copied(node.args["alias"].this) if node.args.get("alias") is not None else exp.to_identifier(name)
         source = array_source("dpproxy_v", first, list(columns))
         source.args["alias"].set("this", alias)
         node.replace(source)
@@ -201,9 +202,9 @@ class Planner:
         spelled, context = engine(self.context.dialect), self.context
         chosen = [measured.keys[i] for i in members]
         rows, keys, specs, selections = canonical.normal(rows, chosen, measured.specs, measured.selections)
-        compiled = compile_measurement(rows, keys, specs, context, spelled, selections)
-        names = canonical.names(rows, keys, compiled, context, spelled)
-        return replace(compiled, outputs=tuple(measured.outputs), names=names)
+        compiler = Compiler(rows, context, spelled)
+        compiled = compiler.compiled(keys, specs, selections)
+        return replace(compiled, outputs=tuple(measured.outputs), names=naming.names(compiler, keys, compiled))
 
     def _set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
         """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
@@ -286,7 +287,7 @@ def guarded(tree: exp.Expr) -> exp.Expr:
 
 
 def _or_null(divisor: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="NULLIF", expressions=[divisor.copy(), exp.Literal.number(0)])
+    return exp.Anonymous(this="NULLIF", expressions=[copied(divisor), exp.Literal.number(0)])
 
 
 def _never_zero(divisor: exp.Expr) -> bool:
@@ -339,8 +340,10 @@ def _roomy(statement: Statement, context: Context) -> Plan:
 def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction:
     """The planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan."""
 
+    shapes: dict[TableName, Shape] = {}
+
     def planned(statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]) -> Plan:
-        context = Context(policy, catalog, role, dialect, session_settings(settings), types)
+        context = Context(policy, catalog, role, dialect, session_settings(settings), types, shapes=shapes)
         return plan(statement, context)
 
     return planned

@@ -24,7 +24,7 @@ from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.sets import SetOperation
 from dpproxy.plan.sources import Sources
 from dpproxy.plan.trees import mentions, nested_queries
-from dpproxy.sql.dialect import ident
+from dpproxy.sql.dialect import copied, ident
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -100,7 +100,7 @@ class Analyser:
                 self._recursive(cte, name, columns, new)
                 kept.append(cte)
                 continue
-            original = cte.this.copy()
+            original = copied(cte.this)
             result = self.analyse(cte.this, new, outer)
             per_unit = isinstance(result, RowsResult)
             new[name] = Cte(name, original, columns, dict(new), per_unit)

@@ -53,6 +53,10 @@ class Renderer:
     def __post_init__(self) -> None:
         self.engine.subquery = self._subquery
 
+    def resumed(self) -> Renderer:
+        """A renderer that goes on from here, as often as wanted."""
+        return Renderer(self.engine, dict(self.outer), self._aliases)
+
     def alias(self) -> str:
         self._aliases += 1
         return f"t{self._aliases}"

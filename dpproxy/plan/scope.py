@@ -23,6 +23,8 @@ from dpproxy.policy.model import Policy, Role, TablePolicy
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from dpproxy.plan.tables import Shape
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -44,6 +46,7 @@ class Context:
     settings: Settings = Settings()
     parameters: tuple[str, ...] = ()  # types of $1..$n
     steps: int = STEPS[0]  # of the grids values are measured on
+    shapes: dict[TableName, Shape] = field(default_factory=dict, compare=False)  # of the policy's tables, as they are needed
 
     def allowed(self, name: TableName) -> bool:
         table = self.policy.tables.get(name)

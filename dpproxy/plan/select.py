@@ -19,18 +19,15 @@ from dpproxy.plan import interval as iv
 from dpproxy.plan import joins
 from dpproxy.plan.expr import (
     Agg,
-    Call,
     Case,
-    Cast,
     Column,
     Expr,
-    InList,
-    InQuery,
     Lit,
     Ref,
     Taint,
     ValuesDomain,
     Win,
+    rebuilt,
     references,
     walk,
 )
@@ -262,27 +259,6 @@ def _agg_column(planner: Planner, agg: Agg, rows: Rows, limits: Limits, constant
     nullable = agg.name != "count"
     taint = Taint.NONE if agg.name in ("count",) else known.taint
     return Column(planner.counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable)
-
-
-def rebuilt(expr: Expr, f: object) -> Expr:
-    """The expression with `f` applied to its direct children."""
-    assert callable(f)
-    match expr:
-        case Call(op=op, args=args):
-            return Call(expr.type, op, tuple(f(a) for a in args))
-        case Case(whens=whens, default=default):
-            return Case(expr.type, tuple((f(t), f(r)) for t, r in whens), f(default) if default is not None else None)
-        case Cast(arg=arg, length=length):
-            return Cast(expr.type, f(arg), length)
-        case InList(arg=arg, items=items, negated=negated):
-            return InList("bool", f(arg), tuple(f(i) for i in items), negated)
-        case InQuery(args=args):
-            return replace(expr, args=tuple(f(a) for a in args))
-        case Win(args=args, partition=partition, order=order):
-            terms = tuple((f(e), d, n) for e, d, n in order)
-            return replace(expr, args=tuple(f(a) for a in args), partition=tuple(f(p) for p in partition), order=terms)
-        case _:
-            return expr
 
 
 # --- projections

@@ -17,7 +17,7 @@ from dpproxy.plan.results import Item, RowsResult, alias_columns, private_in_pub
 from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.tables import scan_table
 from dpproxy.plan.trees import outermost_queries
-from dpproxy.sql.dialect import ident
+from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Sources:
         return Item(alias, None, (), node)
 
     def _derived(self, node: exp.Subquery, alias: str) -> Item:
-        inner = node.copy()
+        inner = copied(node)
         result = self.analyser.analyse(node.this, self.analyser.with_ctes(node, self.env, self.outer), self.outer)
         if isinstance(result, RowsResult):
             return renamed(Item(alias, result.rows, result.columns, node), alias_columns(node))
@@ -101,7 +101,7 @@ class Sources:
             released = self.planner.released_ctes.get(id(cte.query))
             node.meta["dpproxy_measured"] = released is not None and released.measured
             return Item(alias, None, (), node)
-        result = self.analyser.analyse(cte.query.copy(), cte.env)
+        result = self.analyser.analyse(copied(cte.query), cte.env)
         assert isinstance(result, RowsResult)
         return renamed(renamed(Item(alias, result.rows, result.columns, node), cte.columns), names)
 
@@ -132,7 +132,7 @@ class Sources:
             measured = self.planner.released_ctes.get(id(cte.query))
             if measured is not None and measured.measured:
                 return self.planner.released_rows(self.analyser, item, exp.select("*").from_(name), self.env)
-            return self._public_query(replace(item, node=cte.query.copy()), cte.env, cte.columns, node)
+            return self._public_query(replace(item, node=copied(cte.query)), cte.env, cte.columns, node)
         policy = self.context.find(schema, name)
         if policy is None:
             return None
@@ -140,7 +140,7 @@ class Sources:
         return renamed(replace(item, rows=rows, columns=columns), alias_columns(node))
 
     def _public_query(self, item: Item, env: Env, columns: tuple[str, ...], original: exp.Expr) -> Item:
-        result = self.analyser.analyse(item.node.copy(), env, None, True)
+        result = self.analyser.analyse(copied(item.node), env, None, True)
         if not isinstance(result, RowsResult):
             raise _unjoinable()
         found = renamed(Item(item.alias, result.rows, result.columns, original), columns)

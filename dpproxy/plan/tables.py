@@ -7,6 +7,7 @@ or with a pending foreign-key path to it; nothing else in the planner makes priv
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, Tabl
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS
 
+UNNUMBERED = -1
 MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
 
 
@@ -26,24 +28,53 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
     """The rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
     if not context.allowed(table.name):
         raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}")
-    catalog = context.catalog.tables[table.name]
+    shape = _shape(table, context)
     number_ = counter.scan()
-    columns, names, visible = [], [], []
-    for entry in catalog.columns:
-        policy = table.columns.get(entry.name)
-        hidden = policy is None and not table.public
-        hidden = hidden or (policy is not None and policy.role == ColumnRole.HIDDEN)
-        if hidden and not _needed(table, entry.name):
-            continue
-        column = _column(table, policy, entry, number_, counter)
-        columns.append(column)
-        names.append(entry.source)
-        if not hidden:
-            visible.append(column)
-    scan = Scan(tuple(columns), number_, catalog.source, tuple(names))
+    columns = tuple(_numbered(c, counter.column(), number_) for c in shape.columns)
+    visible = tuple(columns[i] for i in shape.visible)
+    scan = Scan(columns, number_, context.catalog.tables[table.name].source, shape.names)
     if table.unit is None:
-        return Rows(scan, publics=(scan,), beside=(_beside(scan, catalog),)), tuple(visible)
-    return _private(table, scan, context), tuple(visible)
+        return Rows(scan, publics=(scan,), beside=(_beside(scan, context.catalog.tables[table.name]),)), visible
+    return _private(table, scan, frozenset(columns[i].id for i in shape.keys)), visible
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What every scan of a table has in common: columns without their numbers, names in the backend, which of the columns
+    analysts see and which fix the unit (by place)."""
+
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    visible: tuple[int, ...]
+    keys: tuple[int, ...]
+
+
+def _shape(table: TablePolicy, context: Context) -> Shape:
+    """Made once for a policy and a catalog."""
+    known = context.shapes.get(table.name)
+    if known is not None:
+        return known
+    entries = [e for e in context.catalog.tables[table.name].columns if not _hidden(table, e.name) or _needed(table, e.name)]
+    columns = tuple(_column(table, table.columns.get(e.name), e) for e in entries)
+    visible = tuple(i for i, e in enumerate(entries) if not _hidden(table, e.name))
+    fixing = _keys(table, context) if table.unit is not None else set()
+    keys = tuple(i for i, e in enumerate(entries) if e.name in fixing)
+    made = Shape(columns, tuple(e.source for e in entries), visible, keys)
+    context.shapes[table.name] = made
+    return made
+
+
+def _numbered(column: Column, id_: int, scan: int) -> Column:
+    """The column in one scan. Written out, as `replace` takes ten times as long and some tables have a hundred columns."""
+    made = object.__new__(Column)
+    domain = TableDomain(scan) if isinstance(column.domain, TableDomain) else column.domain
+    made.__dict__.update(column.__dict__, id=id_, domain=domain)
+    return made
+
+
+def _hidden(table: TablePolicy, name: str) -> bool:
+    policy = table.columns.get(name)
+    return not table.public if policy is None else policy.role == ColumnRole.HIDDEN
 
 
 def _beside(scan: Scan, table: CatalogTable) -> Beside:
@@ -61,12 +92,10 @@ def _needed(table: TablePolicy, name: str) -> bool:
     return name == (table.unit.steps[0].column if table.unit.steps else table.unit.column)
 
 
-def _private(table: TablePolicy, scan: Scan, context: Context) -> Rows:
+def _private(table: TablePolicy, scan: Scan, keys: frozenset[int]) -> Rows:
     assert table.unit is not None
     limits = Limits(table.bounds.rows, table.bounds.groups)
     by_name = {c.name: c for c in scan.columns}
-    names = {canonical[1] for canonical in _keys(table, context)}
-    keys = frozenset(c.id for c in scan.columns if c.name in names)
     tables = tuple((table.name, c, c.name) for c in scan.columns)
     if table.unit.steps:
         step = table.unit.steps[0]
@@ -75,7 +104,7 @@ def _private(table: TablePolicy, scan: Scan, context: Context) -> Rows:
     return Rows(scan, by_name[table.unit.column], None, table.one, limits, keys, tables=tables)
 
 
-def _keys(table: TablePolicy, context: Context) -> set[tuple[TableName, str]]:
+def _keys(table: TablePolicy, context: Context) -> set[str]:
     """The table's columns that fix the unit of a row: the unit column, the way to it, and keys others reach it by."""
     assert table.unit is not None
     names = {table.unit.steps[0].column if table.unit.steps else table.unit.column}
@@ -95,8 +124,7 @@ def _keys(table: TablePolicy, context: Context) -> set[tuple[TableName, str]]:
     }
     catalog = context.catalog.tables[table.name]
     names |= {key[0] for key in (catalog.primary_key, *catalog.unique) if len(key) == 1}
-    names |= {f.columns[0] for f in catalog.foreign_keys if _private_key(f, context)}
-    return {(table.name, name) for name in names}
+    return names | {f.columns[0] for f in catalog.foreign_keys if _private_key(f, context)}
 
 
 def canonical_key(table: TableName, column: str, context: Context) -> tuple[TableName, str]:
@@ -121,25 +149,24 @@ def _private_key(key: ForeignKey, context: Context) -> bool:
     return len(key.columns) == 1 and target is not None and not target.public
 
 
-def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColumn, scan: int, counter: Counter) -> Column:
+def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColumn) -> Column:
     role = policy.role if policy is not None else ColumnRole.PLAIN
     if table.unit is not None and not table.unit.steps and entry.name == table.unit.column:
         role = ColumnRole.UNIT
     taint = {ColumnRole.UNIT: Taint.UNIT, ColumnRole.KEY: Taint.KEY}.get(role, Taint.NONE)
     if table.public:
         taint = Taint.NONE
-    bound = _bound(policy, entry)
     return Column(
-        counter.column(),
+        UNNUMBERED,
         entry.name,
         entry.type,
-        bound,
+        _bound(policy, entry),
         _grid(policy, entry.type),
         taint,
         constant=table.one,
         nullable=entry.nullable,
         usable=entry.bounded,
-        domain=TableDomain(scan) if table.public else _domain(policy, entry.type),
+        domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
     )
 
 

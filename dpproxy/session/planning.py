@@ -53,6 +53,10 @@ class CachedPlanner:
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
 
+    def forget(self) -> None:
+        self._split.cache_clear()
+        self._plans.cache_clear()
+
     def _fresh(
         self, statement: Statement, role: _RoleKey, settings: tuple[tuple[str, str | None], ...], types: tuple[str, ...]
     ) -> Plan:
@@ -94,6 +98,6 @@ def private_names(policy: Policy) -> frozenset[str]:
     return frozenset(tables | {view.name for view in policy.views})
 
 
-def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect) -> Planner:
+def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect) -> CachedPlanner:
     """The planner of one dataset."""
     return CachedPlanner(private_names(policy), planning(policy, catalog, dialect))

@@ -74,7 +74,8 @@ def _statement(text: str, tokens: list[Token], names: frozenset[str]) -> Stateme
     query_start, query_end = tokens[first].start, tokens[last].end + 1
     query = text[query_start:query_end]
     prefix, suffix = text[begin:query_start], text[query_end:end]
-    return Statement(body, kind, _reads(query, names), prefix, query, suffix, begin, options)
+    ours = tokens[first : last + 1] if query_start == 0 else None  # tokens count from the beginning of their text
+    return Statement(body, kind, _reads(query, ours, names), prefix, query, suffix, begin, options)
 
 
 def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
@@ -139,17 +140,31 @@ def _mentions(tokens: list[Token], names: frozenset[str]) -> bool:
     return False
 
 
-def _reads(query: str, names: frozenset[str]) -> bool:
+def _reads(query: str, tokens: list[Token] | None, names: frozenset[str]) -> bool:
     try:
-        tree = parse(query)
+        tree = _parsed(query, tokens if tokens is not None else tokenize(query))
     except Refusal:
         return True
-    return any(ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in tree.find_all(exp.Table))
+    found = any(ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in tree.find_all(exp.Table))
+    if found:
+        _kept[query] = tree
+        if len(_kept) > MAX_KEPT:
+            _kept.pop(next(iter(_kept)), None)
+    return found
+
+
+MAX_KEPT = 16  # trees of a text's statements that are planned next
+_kept: dict[str, exp.Expr] = {}
+"""Trees that `split` had to make anyway, for the `parse` that follows. Each is given away once: who plans it changes it."""
 
 
 def parse(query: str) -> exp.Expr:
-    """The tree of one query. Raises Refusal 42601 or 54001."""
-    tokens = tokenize(query)
+    """The tree of one query, the caller's own. Raises Refusal 42601 or 54001."""
+    kept = _kept.pop(query, None)
+    return kept if kept is not None else _parsed(query, tokenize(query))
+
+
+def _parsed(query: str, tokens: list[Token]) -> exp.Expr:
     check(tokens, query)
     try:
         parser = FaithfulPostgres().parser()

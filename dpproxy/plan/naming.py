@@ -1,0 +1,97 @@
+"""The names of a measurement and of its parts: equal names mean equal exact values (answer reuse).
+
+Knows: measurements in normal form, how they are compiled. Must not know: noise, stored answers, clients. The name of a part is
+what the part would compile to if it stood alone: whatever makes a difference to the engine makes one to the name, also
+what is added to the compiler later. Each column is named by itself, and keys in an order of their own, so that a
+measurement of more columns, or of the same in another order, finds those of an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpproxy.plan.engines.base import parts
+from dpproxy.plan.expr import Call, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts
+from dpproxy.plan.fanout import contribution
+from dpproxy.plan.measure import BasisSpec, Compiled, Compiler
+from dpproxy.plan.model import Accept, Names, Param
+from dpproxy.plan.relation import Filter, Rows
+from dpproxy.sql.types import INTEGERS
+
+_COUNT = BasisSpec("count", None, None, "")
+_ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each
+
+Keys = Sequence[tuple[str, Expr]]
+
+
+def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
+    """The names of a compiled measurement's rows, keys and columns; the compiler's rows are in normal form."""
+    rows = compiler.rows
+    wider, accepted = _without_accepts(rows)
+    all_rows = compiler if not accepted else compiler.over(wider)
+
+    def key_name(key: tuple[str, Expr]) -> str:
+        # counted, since a declared domain alone does not tell of what
+        return all_rows.compiled([key], [_COUNT]).sql
+
+    texts = [key_name(key) for key in keys]
+    order = sorted(range(len(keys)), key=texts.__getitem__)
+    by_name = [keys[i] for i in order]
+    columns = [f"{spec.kind}: {compiler.compiled(by_name, [spec]).sql}" for spec in compiled.specs]
+    totals = [_total(spec, all_rows.compiled((), [spec]).sql) for spec in compiled.specs]
+    additive = [s.kind in ("count", "sum") or (s.kind == "units" and compiled.shape.l0 == 1) for s in compiled.specs]
+    for chosen in compiled.selections:
+        side = compiler.compiled(by_name, (), (chosen,)).side[0]
+        which = [str(fraction) for fraction in chosen.fractions] or ["mode"]
+        columns += [f"{fraction} of {chosen.size}: {side}" for fraction in which]
+        totals += [None] * len(which)
+        additive += [False] * len(which)
+    return Names(
+        parts(f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}"),
+        tuple(map(parts, texts)),
+        tuple(map(parts, columns)),
+        parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
+        tuple(None if total is None else parts(total) for total in totals),
+        tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
+        not keys or (compiled.shape.dense is not None and not compiled.shape.pick),
+        tuple(additive),
+    )
+
+
+def _total(spec: BasisSpec, text: str) -> str | None:
+    return f"{spec.kind}: {text}" if spec.kind != "distinct" else None
+
+
+def _value(constant: Expr) -> str | Param:
+    if isinstance(constant, Hole):
+        return Param(constant.index, constant.type)
+    assert isinstance(constant, Lit)
+    assert constant.text is not None
+    return constant.text
+
+
+def _without_accepts(rows: Rows) -> tuple[Rows, list[tuple[Ref, tuple[Expr, ...]]]]:
+    """The rows without conditions that a column is one of some constants; these conditions."""
+    if not isinstance(rows.node, Filter):
+        return rows, []
+    found = {c: accepted for c in conjuncts(rows.node.condition) if (accepted := _accepted(c)) is not None}
+    rest = conjunction(tuple(c for c in conjuncts(rows.node.condition) if c not in found))
+    node = rows.node.child if rest is None else replace(rows.node, condition=rest)
+    conditions = tuple(c for c in rows.conditions if c not in found)
+    return replace(rows, node=node, conditions=conditions), list(found.values())
+
+
+def _accepted(condition: Expr) -> tuple[Ref, tuple[Expr, ...]] | None:
+    match condition:
+        case Call(op="=", args=(Ref() as ref, constant)):
+            values: tuple[Expr, ...] = (constant,)
+        case InList(arg=Ref() as ref, items=items, negated=False):
+            values = items
+        case _:
+            return None
+    if ref.type not in _ACCEPTED or ref.column.taint or any(v.type != ref.type for v in values):
+        return None
+    if not all(isinstance(v, Hole) or (isinstance(v, Lit) and v.text is not None) for v in values):
+        return None
+    return ref, values
