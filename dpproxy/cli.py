@@ -7,30 +7,28 @@ is for what was asked, standard error for everything else.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 
 from dpproxy import serving
 from dpproxy.backends.base import BackendError
 from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State, budget_app, ledger_app
-from dpproxy.budget.ledger import LedgerError
-from dpproxy.budget.sealing import SealError
-from dpproxy.facade.binaries import FacadeError, find_binaries
+from dpproxy.facade.binaries import find_binaries
 from dpproxy.policy.load import load_file
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.policy.schema import text as schema_text
-from dpproxy.serving import Options, ServingError
+from dpproxy.processes import supervise
+from dpproxy.runtime import log_json, run
+from dpproxy.serving import Options
 from dpproxy.session.limits import Limits
 from dpproxy.session.opening import checked_catalog, open_backend
 from dpproxy.session.server import DRAIN_SECONDS
-from dpproxy.session.tls import TlsError, TlsFiles
+from dpproxy.session.tls import TlsFiles
 
 commands = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, pretty_exceptions_show_locals=False, help=__doc__
@@ -52,7 +50,7 @@ def app() -> None:
     """Entry point. Errors the operator can mend are one line each, without a traceback."""
     try:
         commands()
-    except (Stop, PolicyError, BackendError, FacadeError, LedgerError, SealError, ServingError, TlsError) as error:
+    except (Stop, *serving.ERRORS) as error:
         sys.exit(f"dpproxy: {error}")
 
 
@@ -79,6 +77,7 @@ def serve(
     idle_timeout: Seconds = Limits.idle,
     transaction_timeout: Annotated[float, typer.Option(min=0, help="seconds idle within a transaction")] = Limits.transaction,
     statement_timeout: Seconds = Limits.statement,
+    processes: Annotated[int, typer.Option(min=1, help="serving the port together; needs a ledger in PostgreSQL")] = 1,
     drain: Annotated[float, typer.Option(help="seconds running statements get when they must end")] = DRAIN_SECONDS,
     ledger: Ledger = None,
     key_file: KeyFile = None,
@@ -87,7 +86,7 @@ def serve(
 
     Timeouts are in seconds; 0 is none.
     """
-    _log_json()
+    log_json()
     host, port = _address(listen)
     tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
     if require_tls and tls is None:
@@ -96,8 +95,7 @@ def serve(
     limits = Limits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, drain, limits, ledger, key_file)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serving.serve(options))
+    run(serving.serve(options) if processes == 1 else supervise(options, processes))
 
 
 def _tls_files(cert: Path | None, key: Path | None, client_ca: Path | None, minimum: str) -> TlsFiles | None:
@@ -170,30 +168,6 @@ def _address(listen: str) -> tuple[str, int]:
     if not port.isdigit() or int(port) > 65535:
         raise Stop(f"`{listen}` is not HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop where it exists: the relay is twice as fast on it."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
-
-
-def _log_json() -> None:
-    """One JSON object a line on standard error; never an SQL text, a value or a secret at this level."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format='{"logger": "%(name)s", "event": "%(message)s"}')
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 if __name__ == "__main__":

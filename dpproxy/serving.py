@@ -15,14 +15,16 @@ import signal
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final, Protocol
 
 import structlog
 
 from dpproxy.backends.base import BackendError
 from dpproxy.budget.answers import AnswerStore
+from dpproxy.budget.ledger import LedgerError
 from dpproxy.budget.place import ledger_key, place_of, read_secret
 from dpproxy.budget.record import show
-from dpproxy.budget.sealing import Sealer
+from dpproxy.budget.sealing import Sealer, SealError
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.memory import give_back
@@ -34,16 +36,21 @@ from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.limits import Limits
 from dpproxy.session.opening import open_dataset
+from dpproxy.session.places import Places
 from dpproxy.session.server import DRAIN_SECONDS, Server
 from dpproxy.session.tls import TlsError, TlsFiles, load_tls
 
 LOG = structlog.get_logger()
-ANSWERS = "answers.sqlite"  # in the state folder, of this proxy alone
+ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
 SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
 
 
 class ServingError(Exception):
     """What was asked for cannot be served together; the text says why."""
+
+
+ERRORS: Final = (PolicyError, BackendError, FacadeError, LedgerError, SealError, TlsError, ServingError)
+"""What an operator can mend; the text says how."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,27 @@ class Options:
     key_file: Path | None = None
 
 
-async def serve(options: Options) -> None:
-    """Until SIGTERM or SIGINT. Raises PolicyError, BackendError, FacadeError, LedgerError, TlsError, ServingError."""
-    running = Running(options)
+class Neighbours(Protocol):
+    """The other processes of the same port, for one of them. `number` is its own, from 1."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def places(self) -> Places: ...
+
+    def cancel(self, number: int, pid: int, secret: bytes) -> None:
+        """Pass a cancel request on to the process whose key it is."""
+        ...
+
+    async def joined(self, running: Running) -> None:
+        """This process listens."""
+        ...
+
+
+async def serve(options: Options, neighbours: Neighbours | None = None) -> None:
+    """Until SIGTERM or SIGINT. Raises what is in ERRORS."""
+    running = Running(options, neighbours)
     try:
         await running.start()
         await running.stopping.wait()
@@ -78,11 +103,12 @@ async def serve(options: Options) -> None:
 class Running:
     """`stopping` is set by the first signal."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, neighbours: Neighbours | None = None) -> None:
         """Opens the ledger and the stored answers. Raises LedgerError, SealError, TlsError."""
         options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.stopping = asyncio.Event()
         self._options = options
+        self._neighbours = neighbours
         tls = load_tls(options.tls) if options.tls else None
         secret = read_secret(options.key_file)
         self._place = place_of(options.ledger, options.state)
@@ -97,23 +123,29 @@ class Running:
             limits=options.limits,
             tls=tls,
             require_tls=options.require_tls,
+            places=neighbours.places if neighbours else None,
+            number=neighbours.number if neighbours else 0,
+            elsewhere=neighbours.cancel if neighbours else None,
         )
         self._reloading = asyncio.Event()
         self._reloader: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_stop)
+            loop.add_signal_handler(number, self.told_to_stop)
         loop.add_signal_handler(signal.SIGHUP, self._reloading.set)
 
     async def start(self) -> None:
-        options = self._options
-        await self._facade.start(options.state)
+        options, neighbours = self._options, self._neighbours
+        await self._facade.start(options.state / f"process-{neighbours.number}" if neighbours else options.state)
         for path in options.policies:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
-        bound = await self._server.listen(options.host, options.port)
+        bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
         give_back()
-        print(f"listening on {options.host}:{bound}", file=sys.stderr, flush=True)
+        if neighbours is not None:
+            await neighbours.joined(self)
+        else:
+            print(f"listening on {options.host}:{bound}", file=sys.stderr, flush=True)
 
     async def stop(self) -> None:
         """Also after a start that failed halfway."""
@@ -126,7 +158,11 @@ class Running:
         self._ledger.close()
         self._answers.close()
 
-    def _told_to_stop(self) -> None:
+    def cancel(self, pid: int, secret: bytes) -> None:
+        """A cancel request that reached another process."""
+        self._server.cancel(pid, secret)
+
+    def told_to_stop(self) -> None:
         if self.stopping.is_set():
             self._server.hurry()
         self.stopping.set()

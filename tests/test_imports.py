@@ -31,8 +31,10 @@ RANKS = {
     "demo_data": 6,
     "serving": 6,
     "bookkeeping": 6,
-    "cli": 7,
-    "demo": 7,
+    "runtime": 6,
+    "processes": 7,
+    "cli": 8,
+    "demo": 8,
 }
 
 SIDEWAYS = {("sql", "policy")}

@@ -57,6 +57,8 @@ class Site(Protocol):
     @property
     def limits(self) -> Limits: ...
 
+    def new_pid(self) -> int: ...
+
     def opened(self, session: ClientSession) -> None: ...
 
     def closed(self, session: ClientSession) -> None: ...
@@ -101,7 +103,7 @@ class ClientSession(asyncio.Protocol):
     # the beginning
 
     def renew_key(self) -> None:
-        self.key = (secrets.randbits(31), secrets.token_bytes(SECRET_BYTES.get(self._greeting.minor, 4)))
+        self.key = (self._site.new_pid(), secrets.token_bytes(SECRET_BYTES.get(self._greeting.minor, 4)))
 
     def begin(self) -> None:
         self.renew_key()

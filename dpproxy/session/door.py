@@ -56,8 +56,12 @@ class Host(Site, Protocol):
         """Whether it is what `dataset` says still, and not being exchanged."""
         ...
 
-    def admit(self, user: str | None) -> bool:
-        """Whether there is room for one more connection: of anybody (None), of this user."""
+    def room(self) -> bool:
+        """Whether there is a place for one more connection."""
+        ...
+
+    def admit(self, user: str) -> bool:
+        """Take a place for this user, if there is one; `closed` gives it back."""
         ...
 
     def entered(self, door: Door) -> None: ...
@@ -188,7 +192,7 @@ class Door(asyncio.Protocol):
         self._work_off()
 
     def _greeted(self, greeting: Greeting) -> None:
-        if not self._host.admit(None):
+        if not self._host.room():
             self._refuse("53300", "sorry, too many clients already")
             return
         self._greeting = greeting
@@ -239,10 +243,10 @@ class Door(asyncio.Protocol):
 
     def _enter(self, user: User, answer: bytes) -> None:
         assert self._dataset is not None
-        if not self._host.admit(user.name):
-            self._refuse("53300", f'too many connections for user "{user.name}"')
-        elif not self._host.serves(self._dataset):
+        if not self._host.serves(self._dataset):
             self._refuse("57P03", "the policy is being read again, try again")
+        elif not self._host.admit(user.name):
+            self._refuse("53300", f'too many connections for user "{user.name}"')
         else:
             self._write(answer)
             self._open(Asker(user, self._dataset.policy.roles[user.role]), self._dataset)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 from dpproxy.facade.facade import Endpoint
@@ -17,8 +16,10 @@ from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.door import Door
 from dpproxy.session.limits import Limits, State, Throttle, Watch
+from dpproxy.session.places import OwnPlaces, Places
 from dpproxy.session.tls import Tls
 
+NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
 DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
 
 
@@ -33,8 +34,14 @@ class Server:
         limits: Limits | None = None,
         tls: Tls | None = None,
         require_tls: bool = False,
+        places: Places | None = None,
+        number: int = 0,
+        elsewhere: Callable[[int, int, bytes], None] | None = None,
     ) -> None:
-        """`tls` may be exchanged while the server runs: handshakes that begin later use the new one."""
+        """`tls` may be exchanged while the server runs: handshakes that begin later use the new one.
+
+        Of several processes on one port each has its `number`, from 1, and passes the others' cancel requests to `elsewhere`.
+        """
         self.tls = tls
         self.require_tls = require_tls
         self.secret = secrets.token_bytes(32)
@@ -44,16 +51,18 @@ class Server:
         self._facade = facade
         self._doors: set[Door] = set()
         self._sessions: dict[int, ClientSession] = {}
-        self._users: Counter[str] = Counter()
+        self._places = places or OwnPlaces(self.limits.connections, self.limits.connections_per_user)
+        self._number = number
+        self._elsewhere = elsewhere
         self._closing: set[str] = set()  # datasets that let nobody in at the moment
         self._listener: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
         self._impatient = asyncio.Event()
 
-    async def listen(self, host: str, port: int) -> int:
-        """Accept connections; returns the port (0 asks for a free one). Raises OSError."""
+    async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Accept connections; returns the port (0 asks for a free one). `shared`: with other processes. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Door(self), host, port, backlog=1024)
+        self._listener = await loop.create_server(lambda: Door(self), host, port, backlog=1024, reuse_port=shared or None)
         self._watching = asyncio.ensure_future(self._watch())
         return int(self._listener.sockets[0].getsockname()[1])
 
@@ -116,11 +125,11 @@ class Server:
         name = dataset.policy.dataset
         return self._datasets.get(name) is dataset and name not in self._closing
 
-    def admit(self, user: str | None) -> bool:
-        limits = self.limits
-        if user is None:
-            return len(self._sessions) < limits.connections and len(self._doors) <= 2 * limits.connections
-        return len(self._sessions) < limits.connections and self._users[user] < limits.connections_per_user
+    def room(self) -> bool:
+        return self._places.room() and len(self._doors) <= 2 * self.limits.connections
+
+    def admit(self, user: str) -> bool:
+        return self._places.take(user)
 
     def entered(self, door: Door) -> None:
         self._doors.add(door)
@@ -128,18 +137,30 @@ class Server:
     def left(self, door: Door) -> None:
         self._doors.discard(door)
 
+    def new_pid(self) -> int:
+        """The number of a cancel key, with the process's own in its first bits."""
+        if not self._number:
+            return secrets.randbits(31)
+        bits = 31 - NUMBER_BITS
+        return self._number << bits | secrets.randbits(bits)
+
     def opened(self, session: ClientSession) -> None:
+        """Of a user who was admitted."""
         while session.key[0] in self._sessions:
             session.renew_key()
         self._sessions[session.key[0]] = session
-        self._users[session.asker.user.name] += 1
 
     def closed(self, session: ClientSession) -> None:
         if self._sessions.pop(session.key[0], None) is not None:
-            self._users[session.asker.user.name] -= 1
+            self._places.give(session.asker.user.name)
 
     def cancel(self, pid: int, secret: bytes) -> None:
         """Silent when the key is wrong, as in PostgreSQL."""
+        owner = pid >> (31 - NUMBER_BITS)
+        if self._number and owner != self._number:
+            if self._elsewhere is not None and owner > 0:
+                self._elsewhere(owner, pid, secret)
+            return
         session = self._sessions.get(pid)
         if session is not None and hmac.compare_digest(session.key[1], secret):
             session.cancel()

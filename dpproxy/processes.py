@@ -1,0 +1,271 @@
+"""Several serving processes on one port: started, watched, told, stopped.
+
+Knows: `serving`, pipes, signals, SO_REUSEPORT. Must not know: policies, statements, what an answer is. One Python process
+uses one core; N of them share a port, the ledger (in PostgreSQL: a SQLite ledger has one writer), the stored answers and
+the caps on connections. Each has a facade of its own: one that dies, or is built anew, concerns its own sessions only, and
+a reload needs no agreement between processes.
+
+A process is started by exec, not by fork: nothing that noise is drawn from may ever be a copy of another's. It reads its
+options from standard input; after that a line there is a cancel request that reached another process, and its end means
+that the watcher is gone. On standard output it says when it is ready, and which cancel requests are another's: a key holds
+the number of its process. Both are pipes nobody else has.
+
+SIGTERM, SIGINT and SIGHUP go to every process. One that dies is started again; its sessions are lost, as with any server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from dpproxy.budget.place import SqlitePlace, place_of
+from dpproxy.runtime import log_json, run
+from dpproxy.serving import ERRORS, Options, Running, ServingError, serve
+from dpproxy.session.places import SharedPlaces
+
+LOG = structlog.get_logger()
+
+MOST: Final = 64
+"""Processes: the number is a part of a cancel key's 31 bits (`session.server`)."""
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 10.0
+"""Seconds before a process that died is started again, doubled each time until one has lived for a while."""
+LIVED: Final = 60.0
+_LENGTH: Final = struct.Struct("!I")
+BACKLOG: Final = 64 * 1024
+"""Bytes a process may leave unread before cancel requests for it are dropped."""
+
+
+# the watcher
+
+
+@dataclass
+class _Worker:
+    number: int
+    process: asyncio.subprocess.Process
+    ready: asyncio.Event
+    outdated: bool = False  # what it reads now may be what was before a reload
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    def tell(self, line: bytes) -> None:
+        pipe = self.process.stdin
+        if pipe is not None and pipe.transport.get_write_buffer_size() < BACKLOG:
+            pipe.write(line)
+
+
+async def supervise(options: Options, count: int) -> None:
+    """Serve with `count` processes until SIGTERM or SIGINT. Raises ServingError."""
+    check(options, count)
+    with _reserved(options.host, options.port) as port, tempfile.TemporaryFile() as places:
+        await _Watcher(replace(options, port=port), count, places.fileno()).run()
+
+
+def check(options: Options, count: int) -> None:
+    """Raises ServingError."""
+    if count > MOST:
+        raise ServingError(f"--processes is {MOST} at most")
+    if isinstance(place_of(options.ledger, options.state), SqlitePlace):
+        raise ServingError("--processes needs a ledger that processes can share: --ledger postgresql://...")
+    if options.facade_dsn is not None:
+        raise ServingError("--processes cannot be used with --facade-dsn: each process has a facade of its own")
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise ServingError("--processes needs a system with SO_REUSEPORT")
+
+
+@contextlib.contextmanager
+def _reserved(host: str, port: int) -> Iterator[int]:
+    """The port is bound as long as the watcher runs, so that no other program takes it between two processes."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind, protocol) as reserved:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.bind(address)
+            yield int(reserved.getsockname()[1])
+    except OSError as error:
+        raise ServingError(f"{host}:{port} cannot be listened on: {error.strerror}") from error
+
+
+class _Watcher:
+    def __init__(self, options: Options, count: int, places: int) -> None:
+        self._options = options
+        self._count = count
+        self._file = places
+        self._places = SharedPlaces(places, options.limits.connections, options.limits.connections_per_user)
+        self._workers: dict[int, _Worker] = {}
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        for ending in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(ending, self._stop)
+        watches: list[asyncio.Task[None]] = []
+        try:
+            for group in ((1,), range(2, self._count + 1)):  # the first alone: it makes what they share
+                for number, reading in zip(group, await asyncio.gather(*map(self._start, group)), strict=True):
+                    if not self._workers[number].ready.is_set() and not self._stopping.is_set():
+                        raise ServingError(f"process {number} did not start")
+                    watches.append(asyncio.ensure_future(self._watch(number, reading)))
+            if not self._stopping.is_set():
+                print(f"listening on {self._options.host}:{self._options.port}", file=sys.stderr, flush=True)
+            await asyncio.gather(*watches)
+        finally:
+            self._stop()
+            await asyncio.gather(*watches, return_exceptions=True)
+
+    def _stop(self) -> None:
+        """Called again, it ends their patience."""
+        self._stopping.set()
+        for worker in self._workers.values():
+            worker.send(signal.SIGTERM)
+
+    def _reload(self) -> None:
+        """Who is only beginning is told when it is ready: before, SIGHUP would end it."""
+        for worker in self._workers.values():
+            worker.outdated = not worker.ready.is_set()
+            if not worker.outdated:
+                worker.send(signal.SIGHUP)
+
+    async def _start(self, number: int) -> asyncio.Task[None]:
+        """A process that is ready, or has ended; the task ends with it."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "dpproxy.processes", str(number)),  # the number is for who looks at a list of processes
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=(self._file,),
+            start_new_session=True,  # Ctrl-C reaches the watcher alone, which tells each once
+        )
+        worker = _Worker(number, process, asyncio.Event())
+        self._workers[number] = worker
+        if self._stopping.is_set():
+            worker.send(signal.SIGTERM)
+        told = pickle.dumps(Membership(number, self._file, self._options))
+        worker.tell(_LENGTH.pack(len(told)) + told)
+        reading = asyncio.ensure_future(self._read(worker))
+        waiting = asyncio.ensure_future(worker.ready.wait())
+        await asyncio.wait((reading, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return reading
+
+    async def _read(self, worker: _Worker) -> None:
+        """Until the process has ended."""
+        assert worker.process.stdout is not None
+        async for line in worker.process.stdout:
+            match line.split():
+                case [b"ready"]:
+                    worker.ready.set()
+                    if worker.outdated:
+                        worker.send(signal.SIGHUP)
+                case [b"cancel", number, *key]:
+                    other = self._workers.get(int(number))
+                    if other is not None:
+                        other.tell(b"cancel " + b" ".join(key) + b"\n")
+        await worker.process.wait()
+        self._places.clear(worker.number)
+
+    async def _watch(self, number: int, reading: asyncio.Task[None]) -> None:
+        """Start it again whenever it dies."""
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        while True:
+            began = loop.time()
+            await reading
+            if self._stopping.is_set():
+                return
+            pause = FIRST_PAUSE if loop.time() - began > LIVED else min(2 * pause, LONGEST_PAUSE)
+            LOG.error("a process died and is started again", process=number, code=self._workers[number].process.returncode)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+                return
+            reading = await self._start(number)
+
+
+# a process
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What a process is told when it begins. `places`: descriptor of the file with the taken places."""
+
+    number: int
+    places: int
+    options: Options
+
+
+class Post:
+    """A process's end of its two pipes: a `serving.Neighbours`."""
+
+    def __init__(self, member: Membership) -> None:
+        limits = member.options.limits
+        self.number = member.number
+        self.places = SharedPlaces(member.places, limits.connections, limits.connections_per_user, member.number)
+        self._listening: asyncio.Task[None] | None = None
+        os.set_blocking(sys.stdout.fileno(), False)
+
+    def cancel(self, number: int, pid: int, secret: bytes) -> None:
+        self._say(f"cancel {number} {pid} {secret.hex()}\n")
+
+    def _say(self, line: str) -> None:
+        """Dropped when the pipe is full: then thousands of requests wait already. A line is short enough to go whole."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(sys.stdout.fileno(), line.encode())
+
+    async def joined(self, running: Running) -> None:
+        self._listening = asyncio.ensure_future(self._listen(running))
+        self._say("ready\n")
+
+    async def _listen(self, running: Running) -> None:
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+        async for line in reader:
+            match line.split():
+                case [b"cancel", pid, secret]:
+                    running.cancel(int(pid), bytes.fromhex(secret.decode()))
+        running.told_to_stop()
+
+
+def _told() -> Membership:
+    """Read from our own watcher, and not a byte too far."""
+    (size,) = _LENGTH.unpack(_exactly(_LENGTH.size))
+    found = pickle.loads(_exactly(size))
+    assert isinstance(found, Membership)
+    return found
+
+
+def _exactly(size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += (piece := os.read(sys.stdin.fileno(), size - len(data)))
+        if not piece:
+            sys.exit("dpproxy: the watcher is gone")
+    return data
+
+
+def main() -> None:
+    member = _told()
+    log_json(member.number)
+    try:
+        run(serve(member.options, Post(member)))
+    except ERRORS as error:
+        sys.exit(f"dpproxy: {error}")
+
+
+if __name__ == "__main__":
+    from dpproxy import processes  # pickled values are of this module's own name
+
+    processes.main()
