@@ -23,7 +23,7 @@ from dpproxy.backends.base import BackendError
 from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.ledger import LedgerError
 from dpproxy.budget.place import ledger_key, place_of, read_secret
-from dpproxy.budget.record import show
+from dpproxy.budget.record import recent
 from dpproxy.budget.sealing import Sealer, SealError
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade, RemoteFacade
@@ -42,6 +42,7 @@ from dpproxy.session.tls import TlsError, TlsFiles, load_tls
 
 LOG = structlog.get_logger()
 ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
+REMEMBERED = 5000  # of the ledger's last entries, what is of a dataset is shown in its `dpproxy.answers`
 SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
 
 
@@ -180,7 +181,7 @@ class Running:
         try:
             dataset = await open_dataset(loaded, self._facade, self._ledger, ready, self._answers)
             await ready()
-            dataset.remember(await asyncio.to_thread(list, show(self._place.reader(name), dataset=name)))
+            dataset.remember(await asyncio.to_thread(recent, self._place.reader(name), name, REMEMBERED))
             self._datasets[name] = dataset
         finally:
             self._server.reopen(name)

@@ -13,12 +13,11 @@ Every account keeps all kinds of windows at once: a policy may change a limit's 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 
 from dpproxy.budget import window as windows
 from dpproxy.budget.accountant import Limit, admits, effective_epsilon, remaining
-from dpproxy.budget.entries import ClockWord, Entry, Exhausted, Opened
+from dpproxy.budget.entries import Checkpoint, ClockWord, Entry, Exhausted, Migrated, Opened
 from dpproxy.budget.ledger import (
     BudgetExhausted,
     Charge,
@@ -29,57 +28,10 @@ from dpproxy.budget.ledger import (
     Scope,
     Standing,
 )
+from dpproxy.budget.states import Account, AccountKey, Opening, State, begun, decoded, encoded
 from dpproxy.budget.tuning import tuned
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.policy.model import Window
-
-AccountKey = tuple[str, Scope, str]
-"""(dataset, scope, name)"""
-
-
-@dataclass(frozen=True)
-class Opening:
-    """A window of one account: its `start`, the account's total then, and what was granted beyond the limit since.
-    `first`: what the first statement in it cost; None before it (`budget.tuning`)."""
-
-    start: dt.datetime
-    total: Loss = ZERO
-    granted_epsilon: int = 0
-    granted_delta: int = 0
-    first: Loss | None = None
-
-
-@dataclass(frozen=True)
-class Account:
-    """`total` is of all time: a charge is one addition, whatever windows there are; a window's spending is the total
-    since its opening. `openings[i]` is for WINDOWS[i], as of `day`."""
-
-    total: Loss = ZERO
-    charges: int = 0
-    day: dt.date | None = None
-    openings: tuple[Opening, ...] = tuple(Opening(windows.EPOCH) for _ in windows.WINDOWS)
-
-    def on(self, at: dt.datetime) -> Account:
-        """The same account with the windows that hold `at`."""
-        day = at.astimezone(dt.UTC).date()
-        if day == self.day:
-            return self
-        pairs = zip(self.openings, _starts(day), strict=True)
-        openings = tuple(o if o.start == start else Opening(start, self.total) for o, start in pairs)
-        return replace(self, day=day, openings=openings)
-
-
-def _begun(openings: tuple[Opening, ...], loss: Loss) -> tuple[Opening, ...]:
-    """The openings after a charge."""
-    if not loss or all(o.first for o in openings):
-        return openings
-    return tuple(o if o.first else replace(o, first=loss) for o in openings)
-
-
-@lru_cache(maxsize=256)
-def _starts(day: dt.date) -> tuple[dt.datetime, ...]:
-    at = dt.datetime.combine(day, dt.time(), dt.UTC)
-    return tuple(windows.start(w, at) for w in windows.WINDOWS)
 
 
 class Book:
@@ -87,6 +39,7 @@ class Book:
 
     def __init__(self, max_jump: dt.timedelta) -> None:
         self.sequence = 0
+        self.schema = 0
         self.clock: dt.datetime | None = None
         self._max_jump = max_jump
         self._accounts: dict[AccountKey, Account] = {}
@@ -94,7 +47,8 @@ class Book:
 
     def copy(self) -> Book:
         other = Book(self._max_jump)
-        other.sequence, other.clock, other._exhausted = self.sequence, self.clock, self._exhausted
+        other.sequence, other.schema, other.clock = self.sequence, self.schema, self.clock
+        other._exhausted = self._exhausted
         other._accounts = dict(self._accounts)
         return other
 
@@ -164,20 +118,37 @@ class Book:
         """Take up the next entry. Raises LedgerCorrupt when it cannot follow."""
         if sequence != self.sequence + 1 or isinstance(entry, Opened) != (sequence == 1):
             raise LedgerCorrupt("the ledger's entries are not in sequence")
-        if not isinstance(entry, Opened):
+        if not isinstance(entry, Opened | Migrated | Checkpoint):
             if self.clock is not None and entry.at < self.clock:
                 raise LedgerCorrupt("the ledger's times run backwards")
             self.clock = entry.at
         self.sequence = sequence
         match entry:
+            case Opened() | Migrated():
+                self.schema = entry.schema
+            case Checkpoint():
+                if entry != self.checkpoint():
+                    raise LedgerCorrupt("a checkpoint of the ledger does not agree with the entries before it")
             case Charge():
                 self._charge(entry)
             case Grant():
                 self._grant(entry)
             case Exhausted():
                 self._exhaust(entry)
-            case Opened() | ClockWord():
+            case ClockWord():
                 pass
+
+    def checkpoint(self) -> Checkpoint:
+        """All of this, but for the sequence."""
+        return Checkpoint(encoded(State(self.schema, self.clock, self._exhausted, self._accounts)))
+
+    def restore(self, sequence: int, entry: Entry) -> None:
+        """Begin with a checkpoint. Raises LedgerCorrupt when the entry is none."""
+        if not isinstance(entry, Checkpoint):
+            raise LedgerCorrupt("an entry of the ledger is not the checkpoint it should be")
+        state = decoded(entry.state)
+        self.sequence, self.schema, self.clock, self._exhausted = sequence, state.schema, state.clock, state.exhausted
+        self._accounts = dict(state.accounts)
 
     def _charge(self, charge: Charge) -> None:
         losses: tuple[tuple[Scope, str, Loss], ...] = (
@@ -188,7 +159,7 @@ class Book:
         for scope, name, loss in losses:
             key = (charge.dataset, scope, name)
             account = self._accounts.get(key, Account()).on(charge.at)
-            self._accounts[key] = Account(account.total + loss, account.charges + 1, account.day, _begun(account.openings, loss))
+            self._accounts[key] = Account(account.total + loss, account.charges + 1, account.day, begun(account.openings, loss))
 
     def _grant(self, grant: Grant) -> None:
         key = (grant.dataset, grant.scope, grant.name)

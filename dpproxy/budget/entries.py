@@ -4,6 +4,9 @@ Knows: JSON, SHA-256. Must not know: where entries are kept, what they mean for 
 JSON with sorted keys; its hash covers the hash before it, so no entry can be changed, dropped, added or moved without
 changing every later hash, and the head (sequence, hash) names the whole record. With a key, the head is sealed by
 HMAC-SHA-256: without the key nobody can write another record that passes. Integers only; times in UTC.
+
+A checkpoint is an entry like others: all accounts as they stand before it, so that a start need not add up what comes
+before (it is still hashed, so that no change goes unnoticed).
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from typing import Any
 from dpproxy.budget.ledger import Charge, Grant, LedgerCorrupt, LedgerError
 from dpproxy.plan.loss import ORDERS, RESERVES, ZERO, Loss
 
-SCHEMA = 1
+SCHEMA = 2
+"""1: without checkpoints. A record of an older schema is read as it is, and says from where on it is of this one."""
+
+CHECKPOINT_EVERY = 20_000
+"""Checkpoints have sequences that are multiples of this: half a second of adding up, and 15 MB of entries."""
+
+_ANOTHER_VERSION = "the ledger was written by another version of dpproxy; this one cannot read it"
 
 NO_HASH = bytes(32)
 """What the first entry's hash covers in place of an earlier one."""
@@ -32,6 +41,20 @@ class Opened:
     schema: int = SCHEMA
     orders: tuple[float, ...] = ORDERS
     reserves: tuple[int, ...] = RESERVES
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """From here on entries are of this schema."""
+
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`state`: what all entries before come to (`budget.book`), as JSON has it."""
+
+    state: Any
 
 
 @dataclass(frozen=True)
@@ -50,7 +73,7 @@ class Exhausted:
     reason: str
 
 
-Entry = Opened | Charge | Grant | ClockWord | Exhausted
+Entry = Opened | Migrated | Checkpoint | Charge | Grant | ClockWord | Exhausted
 
 
 @dataclass(frozen=True)
@@ -65,9 +88,20 @@ class Head:
 @dataclass(frozen=True)
 class Row:
     sequence: int
-    id: str | None  # of charges
+    id: str | None  # of charges and checkpoints
     body: str
     hash: bytes
+
+
+def row_of(entry: Entry, sequence: int, previous: bytes) -> Row:
+    """The entry in the record, after the one of that hash."""
+    body = encode(entry, sequence)
+    id = entry.id if isinstance(entry, Charge) else checkpoint_id(sequence) if isinstance(entry, Checkpoint) else None
+    return Row(sequence, id, body, link(previous, body))
+
+
+def checkpoint_id(sequence: int) -> str:
+    return f"checkpoint {sequence}"
 
 
 def link(previous: bytes, body: str) -> bytes:
@@ -104,6 +138,10 @@ def _fields(entry: Entry) -> dict[str, Any]:
                 "orders": list(entry.orders),
                 "reserves": list(entry.reserves),
             }
+        case Migrated():
+            return {"kind": "migrated", "schema": entry.schema}
+        case Checkpoint():
+            return {"kind": "checkpoint", "state": entry.state}
         case Charge():
             fields: dict[str, Any] = {"kind": "charge", "id": entry.id, "at": _time(entry.at)}
             fields |= {"dataset": entry.dataset, "role": entry.role, "user": entry.user, "statement": entry.statement}
@@ -151,15 +189,25 @@ def _entry(data: dict[str, Any]) -> Entry:
             return Exhausted(_at(data["at"]), data["reason"])
         case "open":
             return _opened(data)
+        case "migrated":
+            return Migrated(_readable(data["schema"]))
+        case "checkpoint":
+            return Checkpoint(data["state"])
         case _:
             raise ValueError("unknown kind of entry")
 
 
 def _opened(data: dict[str, Any]) -> Opened:
-    opened = Opened(data["ledger"], data["schema"], tuple(data["orders"]), tuple(data["reserves"]))
-    if (opened.schema, opened.orders, opened.reserves) != (SCHEMA, ORDERS, RESERVES):
-        raise LedgerError("the ledger was written by another version of dpproxy; this one cannot read it")
+    opened = Opened(data["ledger"], _readable(data["schema"]), tuple(data["orders"]), tuple(data["reserves"]))
+    if (opened.orders, opened.reserves) != (ORDERS, RESERVES):
+        raise LedgerError(_ANOTHER_VERSION)
     return opened
+
+
+def _readable(schema: int) -> int:
+    if not 1 <= schema <= SCHEMA:
+        raise LedgerError(_ANOTHER_VERSION)
+    return schema
 
 
 def _time(at: dt.datetime) -> str:

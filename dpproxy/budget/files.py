@@ -43,6 +43,16 @@ class SqliteReader:
         except sqlite3.Error as error:
             raise StoreError(f"{self.path.name}: {error}") from error
 
+    def recent(self, most: int) -> list[Stored]:
+        if not self.path.exists():
+            return []
+        try:
+            with contextlib.closing(connect(self.path, read_only=True)) as db:
+                query = "SELECT body, hash FROM entries ORDER BY sequence DESC LIMIT ?"
+                return db.execute(query, (most,)).fetchall()[::-1]
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path.name}: {error}") from error
+
 
 def backup(path: Path, target: Path) -> None:
     """Copy the record as it is now, while the proxy runs. `target` must not exist. Raises LedgerError.

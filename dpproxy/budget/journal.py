@@ -28,16 +28,20 @@ from typing import Any, Protocol
 from dpproxy.budget.accountant import Limit
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import (
+    CHECKPOINT_EVERY,
+    SCHEMA,
     ClockWord,
     Entry,
     Exhausted,
     Head,
+    Migrated,
     Opened,
     Row,
     check_seal,
+    checkpoint_id,
     decode,
-    encode,
     link,
+    row_of,
     seal,
 )
 from dpproxy.budget.ledger import (
@@ -73,12 +77,16 @@ class Store(Protocol):
         after `known`, in order; `rows` has what is missing of them."""
         ...
 
+    def last(self, chain: str) -> int:
+        """The last sequence; 0 when there is none."""
+        ...
+
     def rows(self, chain: str, after: int) -> Iterable[Stored]:
-        """The entries after a sequence, in order."""
+        """The entries after a sequence, in order; also outside a transaction."""
         ...
 
     def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
-        """The bodies of the charges with these ids, by id."""
+        """The bodies of the entries with these ids, by id; also outside a transaction."""
         ...
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
@@ -121,11 +129,16 @@ class Transaction:
     rows: list[Row] = field(default_factory=list)
 
     def append(self, entry: Entry) -> None:
-        sequence = self.book.sequence + 1
-        body = encode(entry, sequence)
-        self.book.apply(sequence, entry)
-        self.digest = link(self.digest, body)
-        self.rows.append(Row(sequence, entry.id if isinstance(entry, Charge) else None, body, self.digest))
+        """The entry, and a checkpoint if one is due."""
+        self._append(entry)
+        if (self.book.sequence + 1) % CHECKPOINT_EVERY == 0:
+            self._append(self.book.checkpoint())
+
+    def _append(self, entry: Entry) -> None:
+        row = row_of(entry, self.book.sequence + 1, self.digest)
+        self.book.apply(row.sequence, entry)
+        self.digest = row.hash
+        self.rows.append(row)
 
     def charge(self, request: ChargeRequest) -> Charge:
         """Raises BudgetExhausted; LedgerError for the clock, or for an id that stands for something else."""
@@ -343,10 +356,10 @@ class Journal:
     def _caught_up(self, chain: str) -> Transaction:
         """Begin, and take up what this process has not seen. Raises LedgerCorrupt when it does not fit."""
         known = self._books.get(chain)
-        book = known.copy() if known else Book(self._max_jump)
+        book, digest = (known.copy(), self._digests[chain]) if known else self._read(chain)
         head, page = self._store.begin(chain, book.sequence)
         check_seal(self._key, chain, head)
-        digest = replay(book, self._digests.get(chain, Head().hash), page)
+        digest = replay(book, digest, page)
         if head.sequence > book.sequence:
             digest = replay(book, digest, self._store.rows(chain, book.sequence))
         if (book.sequence, digest) != (head.sequence, head.hash):
@@ -354,16 +367,36 @@ class Journal:
         tx = Transaction(book, digest)
         if not head.sequence:
             tx.append(Opened(str(uuid.uuid4())))
+        elif book.schema < SCHEMA:
+            tx.append(Migrated())
         return tx
 
+    def _read(self, chain: str) -> tuple[Book, bytes]:
+        """The record as far as it goes, before anybody is locked out: hashed from its first entry, added up from the last
+        checkpoint."""
+        book, last = Book(self._max_jump), self._store.last(chain)
+        latest = last - last % CHECKPOINT_EVERY
+        places = [n for n in (latest, latest - CHECKPOINT_EVERY) if n > 0]
+        found = self._store.find(chain, [checkpoint_id(n) for n in places]) if places else {}
+        checkpoint = next((n for n in places if checkpoint_id(n) in found), 0)
+        return book, replay(book, Head().hash, self._store.rows(chain, 0), checkpoint)
 
-def replay(book: Book, digest: bytes, rows: Iterable[Stored]) -> bytes:
-    """Check rows against the chain and take them up. Returns the last hash. Raises LedgerCorrupt."""
+
+def replay(book: Book, digest: bytes, rows: Iterable[Stored], checkpoint: int = 0) -> bytes:
+    """Check rows against the chain and take them up. Returns the last hash. Raises LedgerCorrupt.
+
+    What comes before the checkpoint of that sequence is checked against the chain alone; what it adds up to is in it.
+    """
+    sequence = book.sequence
     for body, stored in rows:
+        sequence += 1
         digest = link(digest, body)
         if digest != stored:
-            raise LedgerCorrupt(f"entry {book.sequence + 1} of the ledger was changed, or one before it was lost")
-        book.apply(*decode(body))
+            raise LedgerCorrupt(f"entry {sequence} of the ledger was changed, or one before it was lost")
+        if sequence > checkpoint:
+            book.apply(*decode(body))
+        elif sequence == checkpoint:
+            book.restore(*decode(body))
     return digest
 
 

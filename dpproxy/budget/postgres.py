@@ -141,6 +141,10 @@ class PostgresStore:
         assert row is not None
         return Head(row["sequence"], row["hash"], row["seal"]), _rows_of(row)
 
+    def last(self, chain: str) -> int:
+        query = "SELECT coalesce(max(sequence), 0) FROM entries WHERE chain = $1"
+        return int(self._do(self._db.fetchval(query, chain)))
+
     def rows(self, chain: str, after: int) -> Iterator[Stored]:
         while True:
             page = self._do(self._db.fetch(_ROWS, chain, after, _PAGE))
@@ -229,6 +233,9 @@ class PostgresReader:
         head, rows = _run(_read(self.dsn, self.chain))
         yield head, iter(rows)
 
+    def recent(self, most: int) -> list[Stored]:
+        return _run(_read_recent(self.dsn, self.chain, most))
+
 
 async def _read(dsn: str, chain: str) -> tuple[Head, list[Stored]]:
     db = await connect(dsn)
@@ -239,6 +246,16 @@ async def _read(dsn: str, chain: str) -> tuple[Head, list[Stored]]:
     finally:
         await db.close()
     return Head(*row) if row else Head(), [(r["body"], r["hash"]) for r in rows]
+
+
+async def _read_recent(dsn: str, chain: str, most: int) -> list[Stored]:
+    db = await connect(dsn)
+    try:
+        query = "SELECT body, hash FROM entries WHERE chain = $1 ORDER BY sequence DESC LIMIT $2"
+        rows = await db.fetch(query, chain, most)
+    finally:
+        await db.close()
+    return [(r["body"], r["hash"]) for r in reversed(rows)]
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -23,19 +23,23 @@ from typing import Protocol, TextIO
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import (
     NO_HASH,
+    Checkpoint,
     Entry,
     Exhausted,
     Head,
+    Migrated,
     Opened,
     Row,
     check_seal,
     decode,
-    encode,
-    link,
+    row_of,
     seal,
 )
 from dpproxy.budget.journal import MAX_JUMP, Stored, replay
 from dpproxy.budget.ledger import Charge, LedgerCorrupt
+
+UNSEEN = (Opened, Migrated, Checkpoint)
+"""Entries that spend nothing and say nothing but how to read the others."""
 
 
 class Reader(Protocol):
@@ -45,6 +49,10 @@ class Reader(Protocol):
     def chain(self) -> str: ...
 
     def snapshot(self) -> AbstractContextManager[tuple[Head, Iterator[Stored]]]: ...
+
+    def recent(self, most: int) -> list[Stored]:
+        """The last entries, in order. Raises LedgerError."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -78,13 +86,19 @@ def show(
     with reader.snapshot() as (_, rows):
         for body, _ in rows:
             sequence, entry = decode(body)
-            if isinstance(entry, Opened) or (since is not None and entry.at < since):
+            if isinstance(entry, UNSEEN) or (since is not None and entry.at < since):
                 continue
             if role is not None and not (isinstance(entry, Charge) and entry.role == role):
                 continue
             if dataset is not None and getattr(entry, "dataset", dataset) != dataset:
                 continue
             yield sequence, entry
+
+
+def recent(reader: Reader, dataset: str, most: int) -> list[Charge]:
+    """The last charges of a dataset among the record's last `most` entries, in order. Raises LedgerError."""
+    entries = (decode(body)[1] for body, _ in reader.recent(most))
+    return [entry for entry in entries if isinstance(entry, Charge) and entry.dataset == dataset]
 
 
 def export(reader: Reader, out: TextIO, *, key: bytes | None = None) -> Verified:
@@ -143,20 +157,19 @@ def readable(rows: Iterable[Stored]) -> list[Entry]:
 
 def rechained(entries: Iterable[Entry], at: dt.datetime, reason: str) -> list[Row]:
     """A new record of the same entries, and the one that closes every window. Times never run backwards in it."""
-    kept = [entry for entry in entries if not isinstance(entry, Opened)]
+    kept = [entry for entry in entries if not isinstance(entry, UNSEEN)]
     rows, digest, ids = list[Row](), NO_HASH, set[str]()
     clock: dt.datetime | None = None
     for entry in [Opened(str(uuid.uuid4())), *kept, Exhausted(at, reason)]:
         if not isinstance(entry, Opened):
             clock = max(entry.at, clock or entry.at)
             entry = replace(entry, at=clock)
-        id = entry.id if isinstance(entry, Charge) else None
-        if id in ids:
+        row = row_of(entry, len(rows) + 1, digest)
+        if row.id in ids:
             continue
-        ids |= {id} if id is not None else set()
-        body = encode(entry, len(rows) + 1)
-        digest = link(digest, body)
-        rows.append(Row(len(rows) + 1, id, body, digest))
+        ids |= {row.id} if row.id is not None else set()
+        digest = row.hash
+        rows.append(row)
     return rows
 
 

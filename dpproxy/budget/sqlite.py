@@ -31,6 +31,9 @@ PAGE = 1000
 ANCHOR_BYTES = 128
 """Fixed, and within one disk sector, so that a crash leaves the old anchor or the new one."""
 
+FORMAT = 1
+"""Of the tables, in the file's user_version; what is in the entries has a version of its own (`entries.SCHEMA`)."""
+
 SCHEMA_SQL = """
 CREATE TABLE IF NOT EXISTS entries (
     sequence INTEGER PRIMARY KEY, id TEXT UNIQUE, body TEXT NOT NULL, hash BLOB NOT NULL
@@ -119,9 +122,11 @@ class SqliteStore:
     def _open(self) -> None:
         with self._store_errors():
             self._connection = connect(self._path)
+            if self._connection.execute("PRAGMA user_version").fetchone()[0] > FORMAT:
+                raise LedgerError("the ledger's file was written by a later version of dpproxy; this one cannot read it")
             self._connection.executescript(SCHEMA_SQL)
             # proves that the file can be written and, after a failure, puts what only the log holds on disk
-            self._connection.execute("PRAGMA user_version = 1")
+            self._connection.execute(f"PRAGMA user_version = {FORMAT}")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _check_anchor(self) -> None:
@@ -159,6 +164,10 @@ class SqliteStore:
         with self._store_errors():
             self._db.execute("BEGIN IMMEDIATE")
         return self._read_head(), ()
+
+    def last(self, chain: str) -> int:
+        with self._store_errors():
+            return int(self._db.execute("SELECT coalesce(max(sequence), 0) FROM entries").fetchone()[0])
 
     def rows(self, chain: str, after: int) -> Iterator[Stored]:
         """In pages, so that no cursor is left open when a reader stops in the middle."""

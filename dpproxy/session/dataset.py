@@ -63,12 +63,11 @@ class Dataset:
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
     warned: Warned = field(default_factory=Warned)
 
-    def remember(self, record: Iterable[tuple[int, object]]) -> None:
-        """Earlier charges, from the ledger's record, in order."""
-        for _, entry in record:
-            if isinstance(entry, Charge):
-                loss = entry.loss
-                self.answered.append(Answered(entry.role, entry.at, loss.epsilon, loss.delta, None, False, entry.statement))
+    def remember(self, charges: Iterable[Charge]) -> None:
+        """Earlier charges, in order."""
+        for charge in charges:
+            loss = charge.loss
+            self.answered.append(Answered(charge.role, charge.at, loss.epsilon, loss.delta, None, False, charge.statement))
 
     def limits(self, asker: Asker) -> Limits:
         own = limit(asker.user.budget) if asker.user.budget is not None else None

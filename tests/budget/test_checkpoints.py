@@ -1,0 +1,238 @@
+"""Checkpoints: a start adds up what came after the last one, hashes all of it, and knows exactly what a long one knows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpproxy.budget import book as books
+from dpproxy.budget import files, record
+from dpproxy.budget.accountant import Limit
+from dpproxy.budget.entries import NO_HASH, Checkpoint, Opened, decode, encode, link
+from dpproxy.budget.files import SqliteReader
+from dpproxy.budget.journal import Journal
+from dpproxy.budget.ledger import ChargeRequest, Grant, LedgerCorrupt, LedgerError, Limits, charge
+from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.budget.states import State, decoded, encoded
+from dpproxy.plan.loss import MICRO
+
+OpenLedger = Callable[..., Journal]
+MakeRequest = Callable[..., ChargeRequest]
+
+NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+MONTHLY = Limit(1000 * MICRO, 10**12, "month")
+ENOUGH = Limits(MONTHLY, MONTHLY)
+ACCOUNTS = [("role", "r0"), ("role", "r1"), ("user", "ada"), ("dataset", "shop"), ("role", "new")]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpproxy.budget.journal.CHECKPOINT_EVERY", 10)
+
+
+def fill(ledger: Journal, request_of: MakeRequest, count: int = 34) -> None:
+    for i in range(count):
+        at = NOON + dt.timedelta(days=i)
+        charge(ledger, request_of(1000 + i, role=f"r{i % 2}", delta=i, at=at, limits=ENOUGH))
+        if i % 9 == 0:
+            ledger.grant(Grant("shop", "role", "r1", 7, 0, "why", at))
+
+
+def standings(ledger: Journal) -> list[object]:
+    at = NOON + dt.timedelta(days=40)
+    limits = (MONTHLY, Limit(10**9, 10**12, "year"), Limit(10**9))
+    return [ledger.standing("shop", s, n, limit, at) for s, n in ACCOUNTS for limit in limits]  # type: ignore[arg-type]
+
+
+def test_a_start_from_a_checkpoint_knows_the_same(
+    open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = open_ledger()
+    fill(ledger, request_of)
+    before = standings(ledger)
+    ledger.close()
+    applied: list[int] = []
+    apply = books.Book.apply
+
+    def counted(self: books.Book, sequence: int, entry: Any) -> None:
+        applied.append(sequence)
+        apply(self, sequence, entry)
+
+    monkeypatch.setattr(books.Book, "apply", counted)
+    ledger = open_ledger()
+    assert standings(ledger) == before
+    assert min(applied) == 41, "42 entries: what is before the checkpoint at 40 is not added up again"
+    fill(ledger, request_of, 1)
+    ledger.close()
+
+
+def test_a_start_without_its_checkpoint_takes_longer(
+    open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = open_ledger()
+    fill(ledger, request_of)
+    before = standings(ledger)
+    ledger.close()
+    monkeypatch.setattr("dpproxy.budget.journal.CHECKPOINT_EVERY", 13)
+    ledger = open_ledger()
+    assert standings(ledger) == before
+    ledger.close()
+
+
+DAMAGE = {
+    "a charge before the checkpoint": "UPDATE entries SET body = replace(body, '\"epsilon\":1003', '\"epsilon\":1') WHERE sequence = 6",
+    "a lost charge before it": "DELETE FROM entries WHERE sequence = 5",
+    "a checkpoint": "UPDATE entries SET body = replace(body, '1003', '1') WHERE sequence = 40",
+    "a hash before it": "UPDATE entries SET hash = zeroblob(32) WHERE sequence = 7",
+    "the end": "DELETE FROM entries WHERE sequence >= 41",
+    "the end, with the head": "UPDATE head SET sequence = 40, hash = (SELECT hash FROM entries WHERE sequence = 40)",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_tampering_is_detected_all_the_same(damage: str, tmp_path: Path, request_of: MakeRequest) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = SqliteLedger(path)
+    fill(ledger, request_of)
+    ledger.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute(DAMAGE[damage]).rowcount
+    db.close()
+    with pytest.raises(LedgerCorrupt):
+        SqliteLedger(path)
+    assert files.repair(path, at=NOON + dt.timedelta(days=50), reason="tampered") is not None
+    SqliteLedger(path).close()
+
+
+def test_ids_only_say_where_to_look(tmp_path: Path, request_of: MakeRequest) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = SqliteLedger(path)
+    fill(ledger, request_of)
+    before = standings(ledger)
+    ledger.close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE entries SET id = NULL WHERE id LIKE 'checkpoint %'")
+    db.close()
+    ledger = SqliteLedger(path)
+    assert standings(ledger) == before
+    ledger.close()
+
+
+def forged(path: Path, sequence: int, change: Callable[[str], str]) -> None:
+    """As by somebody who knows the format but has no key: the entry changed, and every hash after it."""
+    db = sqlite3.connect(path)
+    digest = NO_HASH
+    for n, body in db.execute("SELECT sequence, body FROM entries ORDER BY sequence").fetchall():
+        body = change(body) if n == sequence else body
+        digest = link(digest, body)
+        db.execute("UPDATE entries SET body = ?, hash = ? WHERE sequence = ?", (body, digest, n))
+    db.execute("UPDATE head SET hash = ?", (digest,))
+    db.commit()
+    db.close()
+    anchor = path.with_name(path.name + ".anchor")
+    data = json.loads(anchor.read_text())
+    anchor.write_text(json.dumps(data | {"hash": digest.hex()}).ljust(127) + "\n")
+
+
+def test_verify_adds_up_what_a_checkpoint_says(tmp_path: Path, request_of: MakeRequest) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = SqliteLedger(path)
+    fill(ledger, request_of)
+    ledger.close()
+    record.verify(SqliteReader(path))
+    forged(path, 40, lambda body: body.replace('"epsilon":', '"epsilon":1', 1))
+    with pytest.raises(LedgerCorrupt, match="checkpoint"):
+        record.verify(SqliteReader(path))
+
+
+def test_a_forger_without_the_key_is_detected_at_start(tmp_path: Path, request_of: MakeRequest) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = SqliteLedger(path, key=b"k" * 32)
+    fill(ledger, request_of)
+    ledger.close()
+    forged(path, 40, lambda body: body.replace('"epsilon":', '"epsilon":1', 1))
+    with pytest.raises(LedgerCorrupt, match="seal"):
+        SqliteLedger(path, key=b"k" * 32)
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path: Path, request_of: MakeRequest) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    fill(ledger, request_of, 5)
+    ledger.close()
+    book = ledger._books[""]
+    state = State(book.schema, book.clock, book._exhausted, book._accounts)
+    assert decoded(json.loads(json.dumps(encoded(state)))) == state
+    for broken in ({}, {"losses": [], "accounts": [["d", "role", "r", 0, 1, None, []]]}, None, {"losses": [{}]}):
+        with pytest.raises(LedgerCorrupt):
+            decoded(broken)
+
+
+def as_schema_1(path: Path) -> None:
+    """A record as it was before checkpoints."""
+    forged(path, 1, lambda body: body.replace('"schema":2', '"schema":1'))
+
+
+def test_an_older_record_is_carried_on(tmp_path: Path, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with monkeypatch.context() as rarely:
+        rarely.setattr("dpproxy.budget.journal.CHECKPOINT_EVERY", 1000)
+        ledger = SqliteLedger(path)
+        fill(ledger, request_of, 8)
+        before = standings(ledger)
+        ledger.close()
+    as_schema_1(path)
+    ledger = SqliteLedger(path)
+    assert standings(ledger) == before
+    fill(ledger, request_of, 9)
+    ledger.close()
+    SqliteLedger(path).close()
+    kinds = [json.loads(body)["kind"] for body, _ in SqliteReader(path).recent(100)]
+    assert kinds.count("migrated") == 1
+    assert kinds.count("checkpoint") == 1
+    record.verify(SqliteReader(path))
+
+
+def test_a_later_version_is_refused(tmp_path: Path, request_of: MakeRequest) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = SqliteLedger(path)
+    charge(ledger, request_of())
+    ledger.close()
+    forged(path, 1, lambda body: body.replace('"schema":2', '"schema":3'))
+    with pytest.raises(LedgerError, match="another version"):
+        SqliteLedger(path)
+    forged(path, 1, lambda body: body.replace('"schema":3', '"schema":2'))
+    SqliteLedger(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    with pytest.raises(LedgerError, match="later version"):
+        SqliteLedger(path)
+
+
+def test_entries_of_every_kind_are_read_as_written() -> None:
+    checkpoint = Checkpoint(encoded(State(2, NOON, None, {})))
+    for sequence, entry in ((1, Opened("x")), (20, checkpoint)):
+        assert decode(encode(entry, sequence)) == (sequence, entry)
+
+
+def test_recent_charges_are_of_one_dataset(
+    open_ledger: OpenLedger, request_of: MakeRequest, request: pytest.FixtureRequest
+) -> None:
+    ledger = open_ledger()
+    fill(ledger, request_of, 12)
+    charge(ledger, request_of(5, dataset="clinic", at=NOON + dt.timedelta(days=60)))
+    ledger.close()
+    if isinstance(ledger, SqliteLedger):
+        reader: record.Reader = SqliteReader(ledger.path)
+    else:
+        from dpproxy.budget.postgres import PostgresReader
+
+        reader = PostgresReader(request.getfixturevalue("postgres").dsn, "shop")
+    assert [c.loss.epsilon for c in record.recent(reader, "shop", 5)][-1] == 1011
+    assert len(record.recent(reader, "shop", 100)) == 12
