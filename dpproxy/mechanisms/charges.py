@@ -24,7 +24,9 @@ MAP_ROUNDING = 1 + Fraction(1, 2**40)
 def check(measurement: Measurement, noise: Noise) -> None:
     """Raises MechanismError unless each part is charged at least what it costs, and the whole at least its parts."""
     for basis in measurement.bases:
-        _check_basis(basis, measurement.l0, noise)
+        if basis.norm == 2 and basis.mechanism != "gaussian":
+            raise MechanismError("an l2 norm is no sensitivity of this noise")
+        _check_basis(basis, basis.reach(measurement.l0), noise)
     _check_gaussians(measurement)
     for selection in measurement.selections:
         _check_selection(selection, measurement)
@@ -53,7 +55,7 @@ def _check_gaussians(measurement: Measurement) -> None:
     if not columns:
         return
     epsilon, delta = sum(b.loss.epsilon for b in columns), sum(b.loss.conversion for b in columns)
-    rho = sum((exact_loss("gaussian", b.scale, measurement.l0, b.linf) for b in columns), Fraction(0))
+    rho = sum((exact_loss("gaussian", b.scale, b.reach(measurement.l0), b.linf) for b in columns), Fraction(0))
     try:
         allowed = calibration.rho_for(epsilon, delta)
     except ValueError:
@@ -106,9 +108,9 @@ def _check_threshold(measurement: Measurement) -> None:
 
 def _least_tau(threshold: Threshold, units: Basis, l0: int) -> int:
     if threshold.reach is None:
-        return calibration.threshold(units.scale, l0, threshold.delta, threshold.min_units, units.mechanism)
+        return calibration.threshold(units.scale, l0, threshold.delta, threshold.min_units * units.fine, units.mechanism)
     _, reach = calibration.truncated_threshold(units.scale, l0, threshold.delta, threshold.min_units)
-    if units.mechanism != "laplace" or threshold.reach < reach:
+    if units.mechanism != "laplace" or units.norm or threshold.reach < reach:
         raise MechanismError("a threshold with less noise than its delta allows")
     return threshold.min_units + threshold.reach
 

@@ -37,7 +37,7 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
     noisy = [_noised(measurement, i, values, noise) for i, values in enumerate(columns)]
     kept = _kept(measurement, table.num_rows, columns, noisy)
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
-    values = [v[kept] for v in noisy]
+    values = [_rounded(v[kept], b.fine) for v, b in zip(noisy, measurement.bases, strict=True)]
     for selection in measurement.selections:
         values += _selected(measurement, selection, table, tables[selection.query], kept)
     return Released(keys, tuple(values), int(kept.size))
@@ -72,12 +72,18 @@ def _noised(measurement: Measurement, index: int, values: Int64, noise: Noise) -
     return noisy
 
 
+def _rounded(noisy: Int64, fine: int) -> Int64:
+    """Released values on the basis's grid, to the nearest."""
+    return noisy if fine == 1 else (noisy + fine // 2) // fine
+
+
 def _kept(measurement: Measurement, rows: int, exact: list[Int64], noisy: list[Int64]) -> Int64:
     """Positions of the released groups: all when dense, else those whose noisy units reach tau."""
     threshold = measurement.threshold
     if threshold is None:
         return np.arange(rows, dtype=np.int64)
-    if (exact[threshold.basis] < threshold.min_units).any():
+    weighed = measurement.bases[threshold.basis].norm  # units are then not counted by this column
+    if not weighed and (exact[threshold.basis] < threshold.min_units).any():
         raise MechanismError("the backend returned a group below the least number of units")
     return np.flatnonzero(noisy[threshold.basis] >= threshold.tau).astype(np.int64)
 

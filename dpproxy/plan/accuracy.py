@@ -217,7 +217,8 @@ def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
     """In grid units. For one cell certified (`calibration.interval`); for a sum of several by Cornish & Fisher's
     expansion to the fourth cumulant (Laplace noise: excess kurtosis 3 / cells), rounded up."""
     if cells == 1:
-        return calibration.interval(basis.mechanism, basis.scale, confidence)
+        half = calibration.interval(basis.mechanism, basis.scale, confidence)
+        return half if basis.fine == 1 else math.ceil(Fraction(half, basis.fine) + Fraction(1, 2))  # and it is rounded
     z = NormalDist().inv_cdf((1 + float(confidence)) / 2)
     if basis.mechanism == "laplace":
         z += (z**3 - 3 * z) / 24 * 3 / cells
@@ -232,4 +233,4 @@ def deviation(basis: Basis, cells: int = 1) -> float:
         one = scale
     else:
         one = math.sqrt(2) * math.exp(-0.5 / scale) / -math.expm1(-1 / scale)
-    return one * math.sqrt(cells)
+    return one / basis.fine * math.sqrt(cells)

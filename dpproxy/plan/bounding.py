@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from dpproxy.plan import scaling
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Column, Expr, Ref
 from dpproxy.plan.render import Block, Renderer
@@ -161,6 +162,8 @@ class Writer:
         inner = _Inner(self.renderer, block)
         items = [f"{self._row_value(spec, inner)[0]} AS x{i}" for i, spec in enumerate(self.specs)]
         group = ", ".join(["u", *key_names])
+        if any(spec.norm(self.shape) for spec in self.specs):
+            return self._scaled(inner, items, unit, key_items, key_names)
         totals = [text for i, spec in enumerate(self.specs) for text in self._totals(spec, i)]
         partials = [f"{self._partial(spec, i)} AS p{i}" for i, spec in enumerate(self.specs) if spec.kind != "distinct"]
         ctes = [
@@ -170,20 +173,48 @@ class Writer:
         ]
         source = "p"
         if self.shape.pick:
-            order = f"{self.engine.pick_hash(['u', *key_names])}, {', '.join(key_names)}"
-            ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
-            ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
+            ctes.append(self._picked(source, key_names))
             source = "q"
+        return self._across(ctes, source, key_names)
+
+    def _scaled(
+        self, inner: _Inner, items: list[str], unit: str, key_items: list[str], key_names: list[str]
+    ) -> tuple[list[str], list[str], str]:
+        """As `_bounded`, for `Shape.norm`: groups are picked first, then each unit's vector over them is scaled down."""
+        names = ["u", *key_names]
+        group = ", ".join(names)
+        totals = [text for i, spec in enumerate(self.specs) for text in self._totals(spec, i)]
+        ctes = [
+            f"r AS ({inner.select([f'{unit} AS u', *key_items], items)})",
+            f"g AS (SELECT {', '.join([group, *totals])} FROM r GROUP BY {group})",
+        ]
+        source = "g"
+        if self.shape.pick:
+            ctes.append(self._picked(source, key_names))
+            source = "q"
+        norms = [f"{text} AS s{i}" for i, spec in enumerate(self.specs) if (text := scaling.norm(spec, i, self.shape))]
+        ctes.append(f"w AS (SELECT {', '.join(['u', *norms])} FROM {source} GROUP BY u)")
+        partials = [f"{self._partial(spec, i)} AS p{i}" for i, spec in enumerate(self.specs) if spec.kind != "distinct"]
+        columns = [f"{source}.{name}" for name in names]
+        ctes.append(f"p AS (SELECT {', '.join([*columns, *partials])} FROM {source} JOIN w ON {source}.u = w.u)")
+        return self._across(ctes, "p", key_names)
+
+    def _picked(self, source: str, key_names: list[str]) -> str:
+        order = f"{self.engine.pick_hash(['u', *key_names])}, {', '.join(key_names)}"
+        ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM {source}"
+        return f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})"
+
+    def _across(self, ctes: list[str], source: str, key_names: list[str]) -> tuple[list[str], list[str], str]:
+        """Sums over units of what `source` has of each."""
         distinct = [i for i, spec in enumerate(self.specs) if spec.kind == "distinct"]
         for i in distinct:
             ctes.append(self._distinct(i, source, key_names))
         sums = [self._total(i, spec) for i, spec in enumerate(self.specs)]
-        joined = self._join_distinct(source, distinct, key_names)
-        return ctes, sums, joined
+        return ctes, sums, self._join_distinct(source, distinct, key_names)
 
     def _totals(self, spec: BasisSpec, i: int) -> list[str]:
         """What all rows of a unit in a group add up to, before it is bounded: t{i}, and how many they are: n{i}."""
-        if spec.kind == "distinct" or (spec.kind == "units" and spec.where is None and spec.value is None):
+        if spec.kind in ("distinct", "weight") or (spec.kind == "units" and spec.where is None and spec.value is None):
             return []
         counted = f"count(x{i}) AS n{i}"
         if spec.kind != "sum":
@@ -194,6 +225,8 @@ class Writer:
     def _partial(self, spec: BasisSpec, i: int) -> str:
         """A unit's contribution to a group, clamped (the Linf bound; of means, see BasisSpec)."""
         k = self.shape.rows
+        if spec.norm(self.shape):
+            return scaling.partial(spec, i, self.shape)
         if spec.kind == "units":
             return "1" if spec.where is None and spec.value is None else f"CASE WHEN n{i} > 0 THEN 1 ELSE 0 END"
         if spec.kind == "count":

@@ -89,7 +89,8 @@ def _groups(told: _Told) -> Account:
     if m.threshold is None:
         return {"Declared": told.groups} if told.groups is not None else {"Declared": "by a public table"}
     return {
-        "Threshold": m.threshold.tau,
+        "Threshold": -(-m.threshold.tau // m.bases[m.threshold.basis].fine),
+        "Weighed": bool(m.bases[m.threshold.basis].norm),
         "Delta": float(Fraction(m.threshold.delta, ATTO)),
         "Minimum Units": m.threshold.min_units,
     }
@@ -118,7 +119,7 @@ def _mean_half(bases: Sequence[Basis], told: _Told) -> float:
     """How far a mean of n rows may be off, times n: the sum's share and the count's, each at half of the failure."""
     each = 1 - (1 - told.confidence) / 2
     count, total = bases
-    half = Fraction(total.linf, max(count.linf, 1))  # the most a mean can be off its centre
+    half = Fraction(total.linf * count.fine, max(count.linf, 1) * total.fine)  # the most a mean can be off its centre
     return float((half_width(total, each) + half * half_width(count, each)) * total.grid)
 
 
@@ -138,11 +139,11 @@ def _basis(basis: Basis, told: _Told) -> Account:
     return {
         "Column": basis.label,
         "Mechanism": MECHANISMS[basis.mechanism],
-        "Scale": float(basis.scale * basis.grid),
+        "Scale": float(basis.scale * basis.grid / basis.fine),
         "Within": _half(basis, told.confidence),
         "Epsilon": _micro(basis.loss.epsilon),
-        "Sensitivity": float(basis.linf * basis.grid),
-        "Groups Per Unit": told.measurement.l0,
+        "Sensitivity": float(basis.linf * basis.grid / basis.fine),
+        "Groups Per Unit": "all together" if basis.norm else told.measurement.l0,
     }
 
 
@@ -249,7 +250,8 @@ def _groups_text(groups: Account, unit: str) -> str:
         known = f" {groups['Declared']}" if isinstance(groups["Declared"], int) else ""
         return f"all{known} declared ones, empty ones too"
     least = f", none of fewer than {groups['Minimum Units']}" if groups["Minimum Units"] > 1 else ""
-    return f"those whose noisy number of {unit}s reaches {groups['Threshold']} (delta={groups['Delta']:.3g}{least})"
+    of = "weight" if groups["Weighed"] else "number"
+    return f"those whose noisy {of} of {unit}s reaches {groups['Threshold']} (delta={groups['Delta']:.3g}{least})"
 
 
 def _error_text(output: Account) -> str:
@@ -267,8 +269,12 @@ def _error_text(output: Account) -> str:
 def _noise_text(basis: Account) -> str:
     return (
         f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g} "
-        f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} x {basis['Groups Per Unit']} groups)"
+        f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} {_reached(basis['Groups Per Unit'])})"
     )
+
+
+def _reached(groups: int | str) -> str:
+    return f"x {groups} groups" if isinstance(groups, int) else f"over {groups}"
 
 
 def _selection_text(selection: Account) -> str:

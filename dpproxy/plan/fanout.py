@@ -23,17 +23,18 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
     number, groups = rows.limits.rows, rows.limits.groups
     for beside, times in often:
         fixed = [most for key in keys if isinstance(key, Ref) and (most := dict(beside.most).get(key.column.id))]
-        number = min(number * min([times, *fixed]), MOST)
+        number = min(number * (times if rows.limits.whole else min([times, *fixed])), MOST)
         if groups is not None and any(c.id in beside.columns for key in keys for c in references(key)):
             groups = min(groups * times, MOST)
-    return Limits(number, groups)
+    return Limits(number, groups, rows.limits.whole)
 
 
 def spread(rows: Rows) -> Limits:
     """Bounds of the relation itself, whatever it will be grouped by."""
     times = prod(times for _, times in repetitions(rows))
     groups = rows.limits.groups
-    return Limits(min(rows.limits.rows * times, MOST), None if groups is None else min(groups * times, MOST))
+    number = min(rows.limits.rows * times, MOST)
+    return Limits(number, None if groups is None else min(groups * times, MOST), rows.limits.whole)
 
 
 def repetitions(rows: Rows) -> list[tuple[Beside, int]]:

@@ -104,7 +104,7 @@ def _mechanism(compiled: Compiled, epsilon: int, delta: int, context: Context) -
     wanted = context.policy.mechanism
     if not compiled.specs or wanted == "laplace":
         return "laplace"
-    if wanted == "gaussian":
+    if wanted == "gaussian" or (compiled.shape.norm == 2 and any(spec.norm(compiled.shape) for spec in compiled.specs)):
         return "gaussian"
     return allocation.better(_basis_weights(compiled), compiled.shape.l0, epsilon, delta)
 
@@ -122,12 +122,17 @@ def weights(compiled: Compiled) -> list[list[float]]:
             row[len(compiled.specs) + made.selection] = made.weights[0] * factor
         rows.append(row)
     if compiled.threshold is not None:
-        rows.append([nominal.THRESHOLD if i == compiled.threshold else 0.0 for i in range(width)])
+        weight = nominal.WEIGHED_THRESHOLD if compiled.shape.norm else nominal.THRESHOLD
+        rows.append([weight if i == compiled.threshold else 0.0 for i in range(width)])
     return rows or [[1.0] * width]
 
 
 def _basis_weights(compiled: Compiled) -> list[list[float]]:
-    return [row[: len(compiled.specs)] for row in weights(compiled)]
+    """Where some columns' sensitivity is over all groups together, those of the others count for each of the l0 groups."""
+    shape, specs = compiled.shape, compiled.specs
+    l0 = math.sqrt(shape.l0) if shape.norm == 2 else shape.l0
+    factors = [l0 if shape.norm and not spec.norm(shape) else 1.0 for spec in specs]
+    return [[w * f for w, f in zip(row[: len(specs)], factors, strict=True)] for row in weights(compiled)]
 
 
 def _burden(compiled: Compiled) -> float:
@@ -138,7 +143,7 @@ def _burden(compiled: Compiled) -> float:
     dense = compiled.shape.dense
     groups = 1 if not compiled.keys else min(dense.size or UNKNOWN_GROUPS, MOST_GROUPS) if dense else UNKNOWN_GROUPS
     alone = allocation.allocate(weights(compiled), max(_columns(compiled), MICRO)).error
-    return max(alone, 1e-3) * compiled.shape.l0 * math.sqrt(groups)
+    return max(alone, 1e-3) * (1 if compiled.shape.norm else compiled.shape.l0) * math.sqrt(groups)
 
 
 def _proportional(burdens: Sequence[float], whole: int) -> list[int]:
@@ -185,7 +190,9 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
 def _parts(compiled: Compiled, epsilon: int) -> list[int]:
     if not _columns(compiled):
         return []
-    return list(allocation.allocate(weights(compiled), epsilon).parts)
+    rows, count = weights(compiled), len(compiled.specs)
+    rows = [[*basis, *row[count:]] for basis, row in zip(_basis_weights(compiled), rows, strict=True)]
+    return list(allocation.allocate(rows, epsilon).parts)
 
 
 def _bases(compiled: Compiled, parts: Sequence[int], share: _Share) -> list[Basis]:
@@ -195,16 +202,17 @@ def _bases(compiled: Compiled, parts: Sequence[int], share: _Share) -> list[Basi
     return _gaussians(compiled, sum(parts), share.delta_noise)
 
 
-def _sensitivity(spec: BasisSpec, shape: Shape) -> int:
-    """A column that no row can move still gets noise of one unit: its sensitivity is stated as 1, never 0."""
-    return max(spec.linf(shape.rows), 1)
+def _sensitivity(spec: BasisSpec, shape: Shape) -> tuple[int, int]:
+    """(linf in parts of a grid unit, groups of that much). A column that no row can move still gets noise of one unit: its
+    sensitivity is stated as 1, never 0."""
+    return max(spec.linf(shape.rows), 1) * spec.fine(shape), 1 if spec.norm(shape) else shape.l0
 
 
 def _laplace(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
-    linf = _sensitivity(spec, shape)
-    scale = calibration.laplace_scale(shape.l0, linf, epsilon)
-    loss = Loss.laplace_vector(shape.l0, Fraction(linf) / scale, linf)
-    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss)
+    linf, l0 = _sensitivity(spec, shape)
+    scale = calibration.laplace_scale(l0, linf, epsilon)
+    loss = Loss.laplace_vector(l0, Fraction(linf) / scale, linf)
+    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss, spec.norm(shape), spec.fine(shape))
 
 
 def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
@@ -219,12 +227,12 @@ def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
         ) from None
     found = allocation.allocate(_basis_weights(compiled), epsilon, "gaussian").parts
     deltas = _labels(found, delta)
-    bases = []
+    bases, shape = [], compiled.shape
     for spec, part, atto in zip(compiled.specs, found, deltas, strict=True):
-        linf = _sensitivity(spec, compiled.shape)
-        sigma = calibration.gaussian_sigma(compiled.shape.l0, linf, rho * part / epsilon)
-        loss = Loss.gaussian(compiled.shape.l0, linf, sigma, part, atto)
-        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss))
+        linf, l0 = _sensitivity(spec, shape)
+        sigma = calibration.gaussian_sigma(l0, linf, rho * part / epsilon)
+        loss = Loss.gaussian(l0, linf, sigma, part, atto)
+        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, spec.norm(shape), spec.fine(shape)))
     return bases
 
 
@@ -241,8 +249,8 @@ def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int) -> Thresh
     if compiled.threshold is None:
         return None
     units, l0, least = bases[compiled.threshold], compiled.shape.l0, compiled.min_units
-    if units.mechanism == "gaussian":
-        tau = calibration.threshold(units.scale, l0, delta, least, "gaussian")
+    if units.mechanism == "gaussian" or units.norm:
+        tau = calibration.threshold(units.scale, l0, delta, least * units.fine, units.mechanism)
         return Threshold(compiled.threshold, tau, least, delta)
     tau, reach = calibration.truncated_threshold(units.scale, l0, delta, least)
     return Threshold(compiled.threshold, tau, least, delta, reach)

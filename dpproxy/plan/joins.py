@@ -185,7 +185,8 @@ def _unrelated(context: Context) -> Refusal:
 
 def added(a: Limits, b: Limits) -> Limits:
     """Bounds of the rows of two relations together."""
-    return Limits(min(a.rows + b.rows, MOST), None if a.groups is None or b.groups is None else min(a.groups + b.groups, MOST))
+    groups = None if a.groups is None or b.groups is None else min(a.groups + b.groups, MOST)
+    return Limits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole)
 
 
 def _limits(private: list[Rows]) -> Limits:
@@ -198,7 +199,7 @@ def _limits(private: list[Rows]) -> Limits:
             unlimited = True
         else:
             groups = min(groups * part.limits.groups, MOST)
-    return Limits(rows, None if unlimited else groups)
+    return Limits(rows, None if unlimited else groups, any(part.limits.whole for part in private))
 
 
 def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:

@@ -72,7 +72,7 @@ class Compiler:
         shape = self._shape(plain)
         specs, threshold = self._with_threshold(specs, shape, bool(keys))
         for spec in specs:
-            if spec.linf(shape.rows) > MAX_MAGNITUDE:
+            if spec.linf(shape.rows) * spec.fine(shape) > MAX_MAGNITUDE:
                 raise Refusal(
                     PROGRAM_LIMIT_EXCEEDED,
                     f"what one {self.context.policy.unit_name} may contribute to an aggregate would exceed 64 bits",
@@ -96,13 +96,16 @@ class Compiler:
         """Undeclared keys need the number of units in each group: the index of the basis that says it, added if need be."""
         if not keyed or shape.dense is not None:
             return specs, None
+        unit = self.context.policy.unit_name
+        if shape.norm:
+            return [*specs, BasisSpec("weight", None, None, f"weight of {unit}s, 1 over all groups of each")], len(specs)
         for i, spec in enumerate(specs):
             if spec.kind == "units" and spec.where is None and spec.value is None:
                 return specs, i
         for i, spec in enumerate(specs):
             if shape.rows == 1 and _counts_rows(spec):
                 return specs, i  # one row per unit in a group: the number of rows is the number of units
-        units = BasisSpec("units", None, None, f"distinct {self.context.policy.unit_name}s")
+        units = BasisSpec("units", None, None, f"distinct {unit}s")
         return [*specs, units], len(specs)
 
 
@@ -122,6 +125,7 @@ def _shape(rows: Rows, keys: list[Expr], context: Context) -> Shape:
     limits = contribution(rows, keys)
     bound = limits.groups
     unit = context.policy.unit_name
+    norm = 0
     if not keys:
         l0, pick = 1, False
     elif rows.one or constant:
@@ -135,18 +139,27 @@ def _shape(rows: Rows, keys: list[Expr], context: Context) -> Shape:
         notes.append(f"at most {bound} groups per {unit}")
     else:
         # `groups: all` needs a domain whose size the policy fixes
-        l0, pick = DEFAULT_GROUPS, True
-        notes.append(f"`groups: all` needs declared keys; at most {DEFAULT_GROUPS} groups per {unit}")
+        l0, pick = (DEFAULT_WHOLE_GROUPS if rows.limits.whole else DEFAULT_GROUPS), True
+        notes.append(f"`groups: all` needs declared keys; at most {l0} groups per {unit}")
     one = rows.one
     limit = 1 if one else limits.rows
-    if one:
+    if rows.limits.whole and l0 > 1:
+        norm = _norm(context)
+        notes.append(f"a {unit} weighs at most {limit} rows over all groups (its l{norm} norm; scaled down where it is more)")
+    elif one:
         notes.append(f"one row per {unit}: no per-{unit} step")
     else:
         notes.append(f"at most {limit} rows per {unit} and group")
-    return Shape(limit, l0, not one, pick, dense, tuple(notes))
+    return Shape(limit, l0, not one, pick, dense, tuple(notes), norm)
+
+
+def _norm(context: Context) -> int:
+    """In which norm a whole contribution is bounded: as Gaussian noise needs it where it may be used, else as Laplace's."""
+    return 2 if context.policy.mechanism != "laplace" and context.role.query.delta > 0 else 1
 
 
 DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
+DEFAULT_WHOLE_GROUPS = 100  # the same where contributions are scaled: more groups cost a threshold its logarithm only
 
 
 __all__ = ["BasisSpec", "Compiled", "Compiler", "SelectionSpec", "Shape"]

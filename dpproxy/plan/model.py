@@ -55,6 +55,8 @@ class Basis:
     `linf`: the most one unit can change it by in one group, in grid units.
     `scale`: of the discrete Laplace noise, or sigma of the discrete Gaussian noise, in grid units.
     `grid`: the value of one grid unit (a label for people; arithmetic is in the outer query).
+    `norm`: 1 or 2 where `linf` bounds that norm of a unit's changes in all groups together (`specs.Shape`), else 0.
+    `fine`: what the backend returns, `linf` and `scale` are in this many parts of a grid unit; what is released is rounded.
     """
 
     label: str
@@ -63,6 +65,12 @@ class Basis:
     mechanism: Literal["laplace", "gaussian"]
     scale: Fraction
     loss: Loss
+    norm: int = 0
+    fine: int = 1
+
+    def reach(self, l0: int) -> int:
+        """How many groups' worth of `linf` one unit changes, of the `l0` groups it may be in."""
+        return 1 if self.norm else l0
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ THRESHOLD = 3.0
 """Groups below a threshold are missing, not inexact: a group at the threshold (about 14 scales of noise, 10 standard
 deviations) should not be much better known than within 30 %."""
 
+WEIGHED_THRESHOLD = 0.9
+"""The same of weights, a quarter of a group's units: at the threshold (6 deviations of the weights) counts are within 15 %."""
+
 QUANTILE = 2.0
 """The median of n evenly spread values misses by as many ranks as a count errs, and each is 2/n of its value."""
 

@@ -8,6 +8,7 @@ AS m(...) WHERE h ORDER BY o LIMIT n`: FROM, WHERE and GROUP BY vanish, HAVING f
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -92,7 +93,7 @@ class MeasuredSelect:
         self.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
-        self.shared = companions(self._bound_aggregates(), self.rows.one)
+        self.shared = companions(self._bound_aggregates(), self.rows.one) | self._divided_sums()
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None
@@ -122,6 +123,35 @@ class MeasuredSelect:
                 with contextlib.suppress(Refusal):
                     found.append(bind_aggregate(self.binder, node, self.scope, per_unit=False))
         return found
+
+    def _divided_sums(self) -> frozenset[Counted]:
+        """Inputs whose SUM is only ever divided by their COUNT: a mean by another name, and it is measured like one, so that
+        what bounds cut from the one they cut from the other."""
+        sums: Counter[Agg] = Counter()
+        divided: Counter[Agg] = Counter()
+        parts = [*self.select.expressions, self.select.args.get("having"), self.select.args.get("order")]
+        for node in (n for part in parts if part is not None for n in part.walk()):
+            if is_aggregate(node) and (agg := self._bound(node)) and agg.name == "sum":
+                sums[agg] += 1
+            if isinstance(node, exp.Div) and (agg := self._divided_sum(node)):
+                divided[agg] += 1
+        return frozenset((agg.args[0], agg.where) for agg, times in divided.items() if sums[agg] == times)
+
+    def _divided_sum(self, node: exp.Div) -> Agg | None:
+        """SUM(x) of `... SUM(x) ... / ... COUNT(x) ...`."""
+        over, under = list(aggregate_calls(node.this)), list(aggregate_calls(node.expression))
+        if len(over) != 1 or len(under) != 1:
+            return None
+        total, count = self._bound(over[0]), self._bound(under[0])
+        if total is None or count is None or (total.name, count.name) != ("sum", "count") or total.distinct or count.distinct:
+            return None
+        counted = count.args == total.args or (not count.args and not facts(total.args[0]).nullable)
+        return total if counted and total.where == count.where else None
+
+    def _bound(self, node: exp.Expr) -> Agg | None:
+        with contextlib.suppress(Refusal):
+            return bind_aggregate(self.binder, node, self.scope, per_unit=False)
+        return None
 
     def _expand_stars(self) -> None:
         expanded: list[exp.Expr] = []

@@ -258,9 +258,13 @@ def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
     if any(size is None for size in sizes):
         return None
     known = [size or 1 for size in sizes]
-    apart = sum((len(compiled) * c.shape.l0) ** 2 for c in compiled)
-    together = sum(compiled[finest].shape.l0 ** 2 * known[finest] / size for size in known)
+    apart = sum((len(compiled) * _reach(c)) ** 2 for c in compiled)
+    together = sum(_reach(compiled[finest]) ** 2 * known[finest] / size for size in known)
     return finest if together <= apart else None
+
+
+def _reach(compiled: Compiled) -> int:
+    return 1 if compiled.shape.norm else compiled.shape.l0
 
 
 def _local(name: str, type_: str) -> str:

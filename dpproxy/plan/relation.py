@@ -89,10 +89,14 @@ class Union(Relation):
 
 @dataclass(frozen=True)
 class Limits:
-    """Contribution of one unit to the relation: `rows` in any group, `groups` reached (None: all there can be)."""
+    """Contribution of one unit to the relation: `rows` in any group, `groups` reached (None: all there can be).
+
+    `whole`: in all its groups together it weighs no more than `rows` in one (`policy.model.Bounds`).
+    """
 
     rows: int
     groups: int | None
+    whole: bool = False
 
 
 @dataclass(frozen=True)

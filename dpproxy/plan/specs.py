@@ -12,10 +12,13 @@ from fractions import Fraction
 from dpproxy.plan.domains import Dense
 from dpproxy.plan.expr import Expr
 
+PRECISION = 2**20
+
 
 @dataclass(frozen=True)
 class BasisSpec:
-    """A basis column before noise. `kind`: count | units | sum | distinct. `value` is what is counted or summed.
+    """A basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
+    A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Shape.norm` is set.
 
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the
     sum goes with a count into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
@@ -43,9 +46,18 @@ class BasisSpec:
 
     def linf(self, rows: int) -> int:
         """The most one unit changes the column by in one group, in grid units."""
-        if self.kind == "units":
+        if self.kind in ("units", "weight"):
             return 1
         return rows * max(abs(self.lo), abs(self.hi))
+
+    def norm(self, shape: Shape) -> int:
+        """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
+        return shape.norm if self.kind in ("count", "sum", "weight") else 0
+
+    def fine(self, shape: Shape) -> int:
+        """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth."""
+        linf = max(self.linf(shape.rows), 1)
+        return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(shape) else 1
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,12 @@ class SelectionSpec:
 
 @dataclass(frozen=True)
 class Shape:
-    """How contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each unit."""
+    """How contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each unit.
+
+    `norm`: 1 or 2 where a unit's contributions to all its groups are scaled down together until their l1 or l2 norm is
+    that of `rows` rows in one group: then one unit changes the column by at most `linf` in that norm, however many groups
+    it reaches. Scaling one unit's vector looks at that unit alone, so that nothing else moves. 0 otherwise.
+    """
 
     rows: int
     l0: int
@@ -83,3 +100,4 @@ class Shape:
     pick: bool
     dense: Dense | None
     notes: tuple[str, ...]
+    norm: int = 0

@@ -94,7 +94,7 @@ def _needed(table: TablePolicy, name: str) -> bool:
 
 def _private(table: TablePolicy, scan: Scan, keys: frozenset[int]) -> Rows:
     assert table.unit is not None
-    limits = Limits(table.bounds.rows, table.bounds.groups)
+    limits = Limits(table.bounds.rows, table.bounds.groups, table.bounds.whole)
     by_name = {c.name: c for c in scan.columns}
     tables = tuple((table.name, c, c.name) for c in scan.columns)
     if table.unit.steps:

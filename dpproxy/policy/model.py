@@ -48,10 +48,15 @@ class ColumnPolicy:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Contribution bounds of one unit in any group: `rows` per group, `groups` reached (None means `all`)."""
+    """Contribution bounds of one unit in any group: `rows` per group, `groups` reached (None means `all`).
+
+    `whole`: `rows` bounds all of its groups together: what it adds to them, as a vector, is no longer than that many rows
+    in one group would be, and is scaled down where it is.
+    """
 
     rows: int
     groups: int | None
+    whole: bool = False
 
 
 @dataclass(frozen=True)

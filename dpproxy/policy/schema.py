@@ -74,12 +74,13 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "public": FLAG,
             "unit": {"anyOf": [TEXT, _ref("via")]},
             "unique": FLAG,
-            "bounds": _ref("bounds"),
+            "bounds": {"anyOf": [_ref("bounds"), _ref("whole_bounds")]},
             "columns": _named("column"),
         },
     ),
     "via": (shapes.VIA, {"via": TABLE_COLUMN, "column": TEXT}),
     "bounds": (shapes.BOUNDS, {"rows_per_group": COUNT, "groups": {"anyOf": [COUNT, {"const": "all"}]}}),
+    "whole_bounds": (shapes.WHOLE_BOUNDS, {"rows": COUNT, "groups": {"anyOf": [COUNT, {"const": "all"}]}}),
     "plain_column": (
         shapes.COLUMN,
         {

@@ -89,6 +89,14 @@ BOUNDS = Shape(
     },
     ("rows_per_group", "groups"),
 )
+WHOLE_BOUNDS = Shape(
+    "a bounds mapping with `rows`",
+    {
+        "rows": "In all groups together a unit weighs no more than this many rows in one; more is scaled down.",
+        "groups": "Most groups that one unit counts in where it cannot be scaled (default all).",
+    },
+    ("rows",),
+)
 COLUMN = Shape(
     "a column",
     {

@@ -103,15 +103,17 @@ def _column_name(reader: Reader, node: Node) -> str | None:
 
 
 def _bounds(reader: Reader, node: Node) -> Bounds | None:
-    keys = reader.mapping(node, shapes.BOUNDS)
-    if not keys or set(keys) != set(shapes.BOUNDS.keys):
+    whole = isinstance(node, Mapping) and "rows" in node.entries
+    shape, name = (shapes.WHOLE_BOUNDS, "rows") if whole else (shapes.BOUNDS, "rows_per_group")
+    keys = reader.mapping(node, shape)
+    if not keys or any(k not in keys for k in shape.required):
         return None
-    rows = reader.integer(keys["rows_per_group"], "rows_per_group", 1, MAX_BOUND)
-    groups_node = keys["groups"]
-    if isinstance(groups_node, Scalar) and groups_node.text == "all":
-        return Bounds(rows, None) if rows is not None else None
+    rows = reader.integer(keys[name], name, 1, MAX_BOUND)
+    groups_node = keys.get("groups")
+    if groups_node is None or (isinstance(groups_node, Scalar) and groups_node.text == "all"):
+        return Bounds(rows, None, whole) if rows is not None else None
     groups = reader.integer(groups_node, "groups", 1, MAX_BOUND)
-    return Bounds(rows, groups) if rows is not None and groups is not None else None
+    return Bounds(rows, groups, whole) if rows is not None and groups is not None else None
 
 
 def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None) -> TablePolicy:

@@ -114,7 +114,7 @@ class Shelf:
 
     def _asked(self, m: Measurement, names: Names, values: Values) -> Asked:
         mechanisms = [b.mechanism for b in m.bases] + [s.kind for s in m.selections for _ in s.fractions or (0,)]
-        noise = [b.scale for b in m.bases]
+        noise = [b.scale / b.fine for b in m.bases]
         for s in m.selections:
             noise += [Fraction(MICRO, s.epsilon // max(len(s.fractions), 1))] * max(len(s.fractions), 1)
 

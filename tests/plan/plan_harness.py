@@ -54,7 +54,10 @@ def wide(given: Policy, rows: int = 200) -> Policy:
     """The same policy with bounds that no unit of the tame shop reaches, and an epsilon that leaves no noise."""
 
     def widened(table: TablePolicy) -> TablePolicy:
-        return table if table.one or table.public else replace(table, bounds=Bounds(rows, rows))
+        if table.one or table.public:
+            return table
+        whole = table.bounds.whole
+        return replace(table, bounds=Bounds(rows * rows if whole else rows, rows, whole))
 
     limits = QueryLimits(10**6 * MICRO, 10**6 * MICRO, ATTO // 10**6)
     roles = {name: replace(role, query=limits, min_units=1) for name, role in given.roles.items()}
@@ -198,7 +201,7 @@ class Sensitivity:
                 for problem in _compared(m, before, after):
                     yield f"without unit {unit}: {problem}"
             for selection in m.selections:
-                counted = [self._shop.run(sql[selection.query], unit) for unit in (None, *self._shop.units)]
+                counted = [_declared(m, before, self._shop.run(sql[selection.query], u)) for u in (None, *self._shop.units)]
                 for unit, table in zip(self._shop.units, counted[1:], strict=True):
                     for problem in _counts_moved(m, selection.sensitivity, selection.size, counted[0], table):
                         yield f"without unit {unit}: {selection.label}: {problem}"
@@ -243,11 +246,28 @@ def _compared(m: Measurement, before: Answer, after: Answer) -> Iterator[str]:
         yield f"{len(changed)} groups changed, l0 is {m.l0}: {changed[:4]}"
     for key in changed:
         yield from _moved(m, key, before.bases.get(key), after.bases.get(key))
+    yield from _norms(m, [(before.bases.get(key), after.bases.get(key)) for key in changed])
+
+
+def _norms(m: Measurement, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[str]:
+    """What a unit changes in all groups together, where that is what is bounded; groups that come or go are the threshold's."""
+    for i, basis in enumerate(m.bases):
+        moved = [abs(old[i] - new[i]) for old, new in changes if old is not None and new is not None]
+        total = sum(moved) if basis.norm == 1 else math.sqrt(sum(x * x for x in moved))
+        if basis.norm and total > basis.linf * (1 + 1e-12):
+            yield f"{basis.label} moved by {total} in all, linf is {basis.linf}"
 
 
 def _moved(m: Measurement, key: Row, before: Row | None, after: Row | None) -> Iterator[str]:
     """One group. An undeclared one may appear or vanish at exactly min_units units; zeros stand for it then."""
-    if (before is None or after is None) and m.threshold is not None:
+    if (before is None or after is None) and m.threshold is not None and m.bases[m.threshold.basis].norm:
+        basis = m.bases[m.threshold.basis]
+        weight = (before or after or ())[m.threshold.basis]
+        if weight > m.threshold.min_units * basis.fine:
+            yield f"group {key} appeared or vanished at a weight of {weight / basis.fine}"
+        if m.threshold.min_units > 1:
+            return
+    elif (before is None or after is None) and m.threshold is not None:
         units = (before or after or ())[m.threshold.basis]
         if units != m.threshold.min_units:
             yield f"group {key} appeared or vanished at {units} units"
@@ -259,16 +279,24 @@ def _moved(m: Measurement, key: Row, before: Row | None, after: Row | None) -> I
             yield f"{basis.label} of group {key} moved from {old} to {new}, linf is {basis.linf}"
         if abs(old) > LIMIT or abs(new) > LIMIT:
             yield f"{basis.label} of group {key} is beyond 2**62"
-    if m.threshold is not None and any(
-        side is not None and side[m.threshold.basis] < m.threshold.min_units for side in (before, after)
+    if (
+        m.threshold is not None
+        and not m.bases[m.threshold.basis].norm
+        and any(side is not None and side[m.threshold.basis] < m.threshold.min_units for side in (before, after))
     ):
         yield f"group {key} has fewer than {m.threshold.min_units} units"
 
 
-def _counts_moved(m: Measurement, most: int, size: int, before: pa.Table, after: pa.Table) -> Iterator[str]:
+def _declared(m: Measurement, answer: Answer, table: pa.Table) -> list[Row]:
+    """The counts that are looked at: of declared groups alone, where groups are declared."""
+    known = set(answer.order)
+    return [row for row in cells(table) if not m.dense or not m.keys or row[: len(m.keys)] in known]
+
+
+def _counts_moved(m: Measurement, most: int, size: int, before: list[Row], after: list[Row]) -> Iterator[str]:
     """A selection's counts: in at most l0 groups, one unit adds at most `most` contributions, all on the grid."""
     width = len(m.keys)
-    old, new = (Counter({row[: width + 1]: row[width + 1] for row in cells(t)}) for t in (before, after))
+    old, new = (Counter({row[: width + 1]: row[width + 1] for row in t}) for t in (before, after))
     if any(not 0 <= row[width] < size for row in (*old, *new)):
         yield "a bucket is off the grid"
     moved: Counter[Row] = Counter()

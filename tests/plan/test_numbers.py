@@ -101,7 +101,8 @@ def test_losses_cover_the_noise(case: Case, shop_catalog: Catalog) -> None:
         spent = Fraction(0)
         for basis in m.bases:
             assert basis.mechanism == "laplace"
-            own = m.l0 * basis.linf / basis.scale  # Dwork & Roth 2014, theorem 3.6: l1 sensitivity over scale
+            groups = 1 if basis.norm == 1 else m.l0  # a vector of l1 norm linf, or l0 numbers of at most linf each
+            own = groups * basis.linf / basis.scale  # Dwork & Roth 2014, theorem 3.6: l1 sensitivity over scale
             assert own * MICRO <= basis.loss.epsilon
             spent += own
         spent += sum(Fraction(m.l0 * s.epsilon, MICRO) for s in m.selections)
@@ -116,13 +117,15 @@ def test_losses_cover_the_noise(case: Case, shop_catalog: Catalog) -> None:
 def tail(scale: float, at: int) -> float:
     """P(X >= at) of discrete Laplace noise, at >= 1, by summation of P(X = x) = (1 - q) / (1 + q) * q**|x|."""
     q = math.exp(-1 / scale)
+    if scale > 10**5:
+        return q**at / (1 + q)  # the geometric series
     reach = at + int(60 * scale) + 10  # beyond, less than e**-60 of the tail is left
     return (1 - q) / (1 + q) * math.fsum(q**x for x in range(at, reach))
 
 
-def chance(threshold: Threshold, scale: float) -> float:
-    """That a group of exactly `min_units` units is released."""
-    over = threshold.tau - threshold.min_units
+def chance(threshold: Threshold, scale: float, fine: int) -> float:
+    """That a group of exactly `min_units` units, of weight 1 or `fine` parts each, is released."""
+    over = threshold.tau - threshold.min_units * fine
     if threshold.reach is None:
         return tail(scale, over)
     q, k = math.exp(-1 / scale), threshold.reach
@@ -139,7 +142,8 @@ def test_thresholds_cost_their_delta(case: Case, role: str, shop_catalog: Catalo
             assert m.dense or not m.keys
             continue
         assert m.threshold.min_units == (3 if role == "careful" else 1)
-        p = chance(m.threshold, float(m.bases[m.threshold.basis].scale))
+        units = m.bases[m.threshold.basis]
+        p = chance(m.threshold, float(units.scale), units.fine)
         assert m.l0 * p * ATTO <= m.threshold.delta * (1 + 1e-9)
         assert m.l0 * p * ATTO > m.threshold.delta / 4, "a higher threshold than needed"
         assert m.loss.delta >= m.threshold.delta

@@ -7,6 +7,7 @@ at most `linf`, in at most `l0` groups; declared groups never move; undeclared o
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from plan_harness import Sensitivity, Shop
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Measurement, Plan, Template
 from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.model import Mechanism
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -49,6 +51,32 @@ def test_small_groups_stay_in_the_backend(case: Case, small_shops: tuple[Shop, .
     made = replace(case, role="careful").plan(shop_catalog)
     assert Sensitivity(small_shops[0]).problems(made, case.values) == []
     assert {m.threshold.min_units for m in made.measurements if m.threshold} == {3}
+
+
+@pytest.mark.parametrize("case", [c for c in ACCEPTED if c.policy == "whole"], ids=str)
+def test_whole_contributions_in_the_norm_of_gaussian_noise(case: Case, shop: Shop, shop_catalog: Catalog) -> None:
+    made = case.plan(shop_catalog, replace(plan_harness.policy("whole"), mechanism="gaussian"))
+    assert Sensitivity(shop).problems(made, case.values) == []
+    norms = {b.norm for m in made.measurements for b in m.bases}
+    assert norms <= {0, 2}
+    assert 2 in norms or made.measurements[0].l0 == 1
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_whole_contributions_are_used_whole(mechanism: Mechanism, shop: Shop, shop_catalog: Catalog) -> None:
+    """Some unit's vector is nearly as long as it may be: nothing is scaled down more than it must be."""
+    given = replace(plan_harness.policy("whole"), mechanism=mechanism)
+    made = plan_harness.plan("SELECT status, count(*), sum(amount), avg(qty) FROM orders GROUP BY 1", shop_catalog, given)
+    (measurement,) = made.measurements
+    (sql,) = plan_harness.queries(measurement, [])
+    whole = shop.run(sql)
+    for i, basis in enumerate(measurement.bases):
+        column = f"b{i}"
+        longest = 0.0
+        for unit in shop.units:
+            moved = [abs(a - b) for a, b in zip(whole[column].to_pylist(), shop.run(sql, unit)[column].to_pylist(), strict=True)]
+            longest = max(longest, sum(moved) if basis.norm == 1 else math.hypot(*moved))
+        assert 0.7 < longest / basis.linf <= 1, basis.label
 
 
 def _judge(sql: str, shops: tuple[Shop, ...], catalog: Catalog) -> bool:
@@ -135,6 +163,7 @@ def _smaller(**numbers: int) -> Callable[[Plan], Plan]:
 
 
 BY_CATEGORY = "SELECT category, count(*), sum(amount) FROM orders GROUP BY category"
+WHOLE = "SELECT category, count(*), sum(amount), avg(qty) FROM orders GROUP BY category"
 PLANTED = {
     "no bound of rows on counts": (BY_CATEGORY, _without(r"CASE WHEN n0 > \d+ THEN \d+ ELSE n0 END", "n0")),
     "no bound of rows on sums": (
@@ -175,6 +204,11 @@ PLANTED = {
         _without(r"FROM d LEFT JOIN a", "FROM d JOIN a"),
     ),
     "small groups are returned": (BY_CATEGORY, _without(r" HAVING count\(\*\) >= 3", "")),
+    "counts are not scaled": (WHOLE, _without(r"CASE WHEN s0 <= 4 THEN (.*?) ELSE .*? END AS p0", r"\1 AS p0")),
+    "sums are not scaled": (WHOLE, _without(r"CASE WHEN s1 <= 16777216 THEN (.*?) ELSE .*? END AS p1", r"\1 AS p1")),
+    "means are not scaled": (WHOLE, _without(r"CASE WHEN s3 <= 4 THEN (.*?) ELSE .*? END AS p3", r"\1 AS p3")),
+    "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS p4", r"\1 AS p4")),
+    "the length of another group": (WHOLE, _without(r"sum\((CASE WHEN n0 .*?) \* CASE", r"max(\1 * CASE")),
     "a group too few": (BY_CATEGORY, _smaller(l0=1)),
     "a sensitivity too small": ("SELECT count(*) FROM customers", _smaller(linf=1)),
 }  # fmt: skip
@@ -183,6 +217,8 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str, shop: Shop, shop_catalog: Catalog) -> None:
     sql, plant = PLANTED[name]
-    made = plan_harness.plan(sql, shop_catalog, role="careful" if name == "small groups are returned" else "analyst")
+    given = replace(plan_harness.policy("whole"), mechanism="gaussian") if sql is WHOLE else plan_harness.policy()
+    role = "careful" if name == "small groups are returned" else "analyst"
+    made = plan_harness.plan(sql, shop_catalog, given, role)
     assert Sensitivity(shop).problems(made) == []
     assert Sensitivity(shop).problems(plant(made)) != []

@@ -1,0 +1,77 @@
+"""A unit's contributions to all its groups, scaled down together to a norm (`Shape.norm`; PRIVACY.md section 3, Bounds).
+
+Knows: columns `n{i}`, `t{i}` of a unit in a group (`bounding`), what one may add. Must not know: engines; this SQL is common
+to all. Let x be a unit's vector of a column over its groups, B = linf. It is measured as x itself when its norm is at most
+B, else as x * B / norm(x): an l1 or l2 norm of at most B either way, which is the sensitivity whatever the number of groups.
+
+What is rounded, is rounded down. Norms are added up from whole numbers, so that the order of rows changes nothing: counts
+as they are, sums as their size in 4096ths of B, rounded up. Weights are doubles, each operation good to 3e-16, and lowered
+by 1e-9; products are truncated. A mean's sum is scaled by the weight of its count: of n rows that add up to t, |t| <= n m,
+so the norm of t is at most m times that of n, and B of the one is m times B of the other.
+"""
+
+from __future__ import annotations
+
+from dpproxy.plan.specs import BasisSpec, Shape
+
+MOST = 2**31 - 1
+"""Sizes are held here: their squares fit 64 bits, and what is held is also what is scaled."""
+
+STEPS = 4096
+LOWERED = "0.999999999"
+
+
+def norm(spec: BasisSpec, i: int, shape: Shape) -> str:
+    """The sum over a unit's groups of sizes (l1) or of their squares (l2); empty for columns that are not scaled."""
+    which = spec.norm(shape)
+    if not which:
+        return ""
+    if spec.kind == "weight":
+        return "count(*)"
+    size = _size(spec, i, shape)
+    return f"sum({size})" if which == 1 else f"sum({size} * {size})"
+
+
+def partial(spec: BasisSpec, i: int, shape: Shape) -> str:
+    """A unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{i}`."""
+    fine, bound = spec.fine(shape), _bound(spec, shape)
+    whole = {"weight": "1", "count": f"n{i}"}.get(spec.kind, f"coalesce(t{i}, 0)")
+    measure = f"CAST(s{i} AS DOUBLE PRECISION)"
+    root = measure if shape.norm == 1 else f"sqrt({measure})"
+    most = bound if shape.norm == 1 else bound * bound
+    weight = f"{_held(spec, i, shape)} * {fine} * ({bound} * {LOWERED} / {root})"
+    return f"CASE WHEN s{i} <= {most} THEN CAST({whole} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+
+
+def _counted(spec: BasisSpec) -> bool:
+    """Whether the norm is that of the numbers of rows."""
+    return spec.kind == "count" or spec.mean
+
+
+def _bound(spec: BasisSpec, shape: Shape) -> int:
+    """The largest norm, in the unit of sizes."""
+    if spec.kind == "weight":
+        return 1
+    return shape.rows if _counted(spec) else STEPS
+
+
+def _size(spec: BasisSpec, i: int, shape: Shape) -> str:
+    if _counted(spec):
+        return f"CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END"
+    parts = f"floor(abs({_double(i)}) * {STEPS} / {max(spec.linf(shape.rows), 1)})"
+    return f"CASE WHEN coalesce(t{i}, 0) = 0 THEN 0 WHEN {parts} < {MOST - 1} THEN CAST({parts} AS BIGINT) + 1 ELSE {MOST} END"
+
+
+def _held(spec: BasisSpec, i: int, shape: Shape) -> str:
+    """What is scaled, as a double within what sizes can say."""
+    if spec.kind == "weight":
+        return "1"
+    if spec.kind == "count":
+        return f"CAST(CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END AS DOUBLE PRECISION)"
+    row = max(abs(spec.lo), abs(spec.hi), 1)
+    most = MOST * row if spec.mean else (MOST - 1) * max(spec.linf(shape.rows), 1) // STEPS
+    return f"greatest(least({_double(i)}, {float(most)!r}), {-float(most)!r})"
+
+
+def _double(i: int) -> str:
+    return f"CAST(coalesce(t{i}, 0) AS DOUBLE PRECISION)"
