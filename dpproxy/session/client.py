@@ -13,14 +13,14 @@ import secrets
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from dpproxy.facade.ddl import role_name
 from dpproxy.facade.facade import Endpoint
 from dpproxy.session.answer import internal
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.dataset import Asker, Dataset
-from dpproxy.session.facade_login import FacadeLogin, open_link
+from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
 from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.login import Greeting
@@ -332,18 +332,12 @@ class ClientSession(asyncio.Protocol):
 
     # the end
 
-    def cancel(self, reason: str = "user request") -> None:
-        """Cancel what runs: a measurement here, or whatever runs on the facade."""
+    def cancel(self, reason: str = "user request") -> asyncio.Future[None] | None:
+        """Cancel what runs: a measurement here, or whatever runs on the facade; then the result is done once it has heard."""
         if not self._conductor.cancel(reason):
-            self._cancelling = asyncio.ensure_future(self._cancel_on_facade())
-
-    async def _cancel_on_facade(self) -> None:
-        try:
-            transport = cast("asyncio.Transport", await open_link(self._site.facade, asyncio.Protocol()))
-        except OSError:
-            return
-        transport.write(front.cancel_request(*self._facade_key))
-        transport.close()
+            self._cancelling = asyncio.ensure_future(cancel_at(self._site.facade, self._facade_key, CONNECT_TIMEOUT))
+            return self._cancelling
+        return None
 
     def fatal(self, sqlstate: str, text: str) -> None:
         """The last message of a connection; left out where it would be read as a part of the one before."""

@@ -68,7 +68,7 @@ class Host(Site, Protocol):
 
     def left(self, door: Door) -> None: ...
 
-    def cancel(self, pid: int, secret: bytes) -> None: ...
+    def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None: ...
 
 
 class Door(asyncio.Protocol):
@@ -88,6 +88,7 @@ class Door(asyncio.Protocol):
         self._requests = 0  # for encryption
         self._address = ""
         self._waiting: asyncio.TimerHandle | None = None  # until the login may go on
+        self._cancelling = False  # it was a cancel request: nothing may follow
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
@@ -121,7 +122,7 @@ class Door(asyncio.Protocol):
 
     def _work_off(self) -> None:
         try:
-            while self._transport is not None and not self._transport.is_closing():
+            while self._transport is not None and not self._transport.is_closing() and not self._cancelling:
                 frame = self._framer.next()
                 if frame is None:
                     return
@@ -144,13 +145,20 @@ class Door(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def _close_after(self, heard: asyncio.Future[None] | None) -> None:
+        """A client that has seen the end of its cancel request may ask the next thing: that must not be cancelled."""
+        if heard is None:
+            self._close()
+        else:
+            self._cancelling = True
+            heard.add_done_callback(lambda _: self._close())
+
     def _startup(self, frame: Frame) -> None:
         match decode_startup(frame):
             case SSLRequest() | GSSENCRequest() as request:
                 self._asked_to_encrypt(isinstance(request, SSLRequest))
             case CancelRequest(pid=pid, secret=secret):  # also in the clear: older clients know no other way
-                self._host.cancel(pid, secret)
-                self._close()
+                self._close_after(self._host.cancel(pid, secret))
             case Startup() as startup:
                 if self._host.require_tls and self._tls is None:
                     raise ProtocolError(INVALID_AUTHORIZATION, "this server accepts connections over TLS only", fatal=True)

@@ -7,7 +7,8 @@ SCRAM-SHA-256, which is all that is answered: a password is never sent in the cl
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+from typing import Any, cast
 
 import scramp
 
@@ -27,6 +28,28 @@ async def open_link(endpoint: Endpoint, link: asyncio.Protocol) -> asyncio.BaseT
         return transport
     remote, _ = await loop.create_connection(lambda: link, endpoint.host, endpoint.port)
     return remote
+
+
+class _Heard(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+async def cancel_at(endpoint: Endpoint, key: tuple[int, bytes], timeout: float) -> None:
+    """Returns when PostgreSQL closes the connection, which it does once its signal is sent; or when it cannot be told."""
+    heard = _Heard()
+    with contextlib.suppress(OSError, TimeoutError):
+        transport = cast("asyncio.Transport", await open_link(endpoint, heard))
+        try:
+            transport.write(front.cancel_request(*key))
+            async with asyncio.timeout(timeout):
+                await heard.closed
+        finally:
+            transport.close()
 
 
 class FacadeLogin:

@@ -154,13 +154,14 @@ class Server:
         if self._sessions.pop(session.key[0], None) is not None:
             self._places.give(session.asker.user.name)
 
-    def cancel(self, pid: int, secret: bytes) -> None:
-        """Silent when the key is wrong, as in PostgreSQL."""
+    def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
+        """Silent when the key is wrong, as in PostgreSQL. The result, if any, is done when what is cancelled has heard of it."""
         owner = pid >> (31 - NUMBER_BITS)
         if self._number and owner != self._number:
             if self._elsewhere is not None and owner > 0:
                 self._elsewhere(owner, pid, secret)
-            return
+            return None
         session = self._sessions.get(pid)
         if session is not None and hmac.compare_digest(session.key[1], secret):
-            session.cancel()
+            return session.cancel()
+        return None

@@ -330,6 +330,14 @@ async def test_cancel_reaches_the_engine_and_refunds_nothing(stage: Stage) -> No
     await wire.close()
 
 
+async def test_what_is_asked_after_a_cancel_request_has_ended_is_not_cancelled(stage: Stage) -> None:
+    wire = await stage.connect()
+    for _ in range(20):
+        await cancel(stage, wire)  # nothing runs
+        assert tags(await wire.query("SELECT pg_sleep(0.02)")) == b"TDCZ"
+    await wire.close()
+
+
 async def test_cancel_reaches_the_facade(stage: Stage) -> None:
     wire = await stage.connect()
     wire.send(front.query("SELECT pg_sleep(60)"))
