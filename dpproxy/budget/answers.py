@@ -10,6 +10,8 @@ The rule of use, for a caller who holds `found`:
 - another role: its account is charged `asked.exposure` once, the dataset is not; *then* `mark_seen`, then show. A crash
   between charge and mark charges again: too much, never too little.
 
+Several processes may share the file; `claims` says which of them makes what.
+
 The file is readable by its owner only. With a key, payloads and what was asked are sealed (`sealing`); their names are
 digests either way. A file kept under another key, or in another format, is put aside and begun anew.
 """
@@ -23,7 +25,8 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -32,6 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpproxy.budget.asked import Asked, StoredRelease, at_the_price, serve
+from dpproxy.budget.claims import Claims
 from dpproxy.budget.derive import derive
 from dpproxy.budget.sealing import Sealer, SealError
 from dpproxy.mechanisms.exact import Released
@@ -54,6 +58,8 @@ MOST = 64
 FORMAT = 2
 """Of the file: another number means it is put aside and begun anew."""
 
+_OPENING = "opening"  # no digest is this
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS releases (
     id INTEGER PRIMARY KEY, exact TEXT NOT NULL, base TEXT NOT NULL, dataset TEXT NOT NULL, created TEXT NOT NULL,
@@ -62,6 +68,12 @@ CREATE TABLE IF NOT EXISTS releases (
 CREATE INDEX IF NOT EXISTS releases_exact ON releases (exact);
 CREATE INDEX IF NOT EXISTS releases_base ON releases (base);
 CREATE INDEX IF NOT EXISTS releases_used ON releases (used);
+CREATE TABLE IF NOT EXISTS size (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL) STRICT;
+INSERT OR IGNORE INTO size SELECT 1, coalesce(sum(length(payload)), 0) FROM releases;
+CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON releases
+    BEGIN UPDATE size SET bytes = bytes + length(new.payload); END;
+CREATE TRIGGER IF NOT EXISTS removed AFTER DELETE ON releases
+    BEGIN UPDATE size SET bytes = bytes - length(old.payload); END;
 CREATE TABLE IF NOT EXISTS seal (one INTEGER PRIMARY KEY CHECK (one = 1), proof BLOB) STRICT;
 CREATE TABLE IF NOT EXISTS seen (
     release INTEGER NOT NULL REFERENCES releases ON DELETE CASCADE, role TEXT NOT NULL, PRIMARY KEY (release, role)
@@ -123,12 +135,24 @@ class AnswerStore:
     def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, sealer: Sealer | None = None) -> None:
         self._path, self._max_bytes, self._sealer = Path(path), max_bytes, sealer
         self._lock = threading.Lock()
+        self.claims = Claims(self._path.with_name(self._path.name + ".claims"))
+        with self._alone():
+            try:
+                self._open()
+            except sqlite3.Error as error:
+                log.warning("stored answers cannot be read and are begun anew: %s", error)
+                self._put_aside()
+                self._open()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time: who puts a broken file aside must not put aside what another has just begun."""
+        while not self.claims.take((_OPENING,)):
+            time.sleep(0.01)
         try:
-            self._open()
-        except sqlite3.Error as error:
-            log.warning("stored answers cannot be read and are begun anew: %s", error)
-            self._put_aside()
-            self._open()
+            yield
+        finally:
+            self.claims.drop((_OPENING,))
 
     def _open(self) -> None:
         self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -141,7 +165,6 @@ class AnswerStore:
             self._db.executescript(_SCHEMA)
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
             self._check_seal()
-            self._bytes = self._db.execute("SELECT coalesce(sum(length(payload)), 0) FROM releases").fetchone()[0]
         except BaseException:
             self._db.close()
             raise
@@ -239,17 +262,17 @@ class AnswerStore:
             (release.made.exact, release.made.base, release.dataset, created, used, payload),
         )
         self._db.executemany("INSERT INTO seen VALUES (?, ?)", [(cursor.lastrowid, role) for role in release.roles])
-        self._bytes += len(payload)
-        if self._bytes > self._max_bytes:
-            self._evict(keep=cursor.lastrowid)
+        (held,) = self._db.execute("SELECT bytes FROM size").fetchone()
+        if held > self._max_bytes:
+            self._evict(held, keep=cursor.lastrowid)
 
-    def _evict(self, keep: int | None) -> None:
+    def _evict(self, held: int, keep: int | None) -> None:
         old = self._db.execute("SELECT id, length(payload) FROM releases WHERE id <> ? ORDER BY used, id", (keep,)).fetchall()
         for id, size in old:
-            if self._bytes <= self._max_bytes * EVICT_TO:
+            if held <= self._max_bytes * EVICT_TO:
                 break
             self._db.execute("DELETE FROM releases WHERE id = ?", (id,))
-            self._bytes -= size
+            held -= size
 
     def mark_seen(self, stored: StoredRelease, role: str) -> None:
         """The role was charged for this release and is about to see it."""
@@ -260,11 +283,8 @@ class AnswerStore:
         """Drop a dataset's answers, or those made before a moment (a new data epoch; answers that expired)."""
         limit = before.astimezone(dt.UTC).isoformat() if before else "9999"
 
-        def work() -> None:
-            self._db.execute("DELETE FROM releases WHERE dataset = ? AND created < ?", (dataset, limit))
-            self._bytes = self._db.execute("SELECT coalesce(sum(length(payload)), 0) FROM releases").fetchone()[0]
-
-        self._write(work)
+        query = "DELETE FROM releases WHERE dataset = ? AND created < ?"
+        self._write(lambda: self._db.execute(query, (dataset, limit)))
 
     def count(self, dataset: str, role: str) -> int:
         """How many stored answers a role can ask for again at no charge."""
@@ -276,17 +296,16 @@ class AnswerStore:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+            self.claims.close()
 
     def _write(self, work: Callable[[], object]) -> None:
         """All or nothing; a failure is logged and forgotten: what is not stored is asked and paid for again."""
         with self._lock:
-            before = self._bytes
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 work()
                 self._db.execute("COMMIT")
             except sqlite3.Error as error:
-                self._bytes = before
                 log.warning("an answer was not stored: %s", error)
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")

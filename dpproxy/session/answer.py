@@ -36,7 +36,7 @@ from dpproxy.plan.model import Measurement, Param, Plan
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview
-from dpproxy.session.reuse import Mode, Shelf
+from dpproxy.session.reuse import ELSEWHERE, Mode, Shelf
 from dpproxy.session.standings import standings
 from dpproxy.session.virtual import virtual_columns
 
@@ -184,12 +184,15 @@ class Answering:
             if busy := flights.busy(names):
                 await self._interruptible(asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED))
                 continue
-            with flights.held(names):
-                shown, others = await self._show_seen()
-                if not shown and not self._depending(others):
-                    return total + await self._show_paid(others, [i for i in self._open() if i not in others])
-                if not shown:
-                    total = total + await self._show_paid(others, ())
+            with flights.held(names) as mine:
+                if mine:
+                    shown, others = await self._show_seen()
+                    if not shown and not self._depending(others):
+                        return total + await self._show_paid(others, [i for i in self._open() if i not in others])
+                    if not shown:
+                        total = total + await self._show_paid(others, ())
+            if not mine:
+                await self._interruptible(asyncio.sleep(ELSEWHERE))
 
     def _wanted(self) -> dict[int, tuple[Asked, Measurement]]:
         """Open measurements whose values are all known, as they are looked for."""

@@ -19,6 +19,7 @@ import structlog
 from dpproxy.backends.base import BackendError
 from dpproxy.budget.answers import AnswerStore, Found
 from dpproxy.budget.asked import Asked, StoredRelease, name
+from dpproxy.budget.claims import Claims
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import MICRO
@@ -30,6 +31,9 @@ LOG = structlog.get_logger()
 
 Mode = Literal["exact", "derive", "off"]
 MODES = ("exact", "derive", "off")
+
+ELSEWHERE = 0.02
+"""Seconds between two looks at what another process is making: a tenth of what a measurement takes, or less."""
 
 Values = Sequence[str | None]
 Literal_ = Callable[[Dialect, str, str | None], str]
@@ -45,26 +49,33 @@ def reuse_mode(setting: str | None) -> Mode:
 
 
 class Flights:
-    """Measurements being made: who asks for one meanwhile waits, and finds it stored. For one event loop.
+    """Measurements being made: who asks for one meanwhile waits, and finds it stored. For one event loop; with `claims`
+    for all processes that share the stored answers.
 
     Names are held all at once, and none is held by who waits: so no two wait for each other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, claims: Claims | None = None) -> None:
         self._held: dict[str, asyncio.Future[None]] = {}
+        self._claims = claims
 
     def busy(self, names: Collection[str]) -> list[asyncio.Future[None]]:
-        """Futures that are done when somebody is through with one of the names; empty when all are free."""
+        """Futures that are done when somebody is through with one of the names; empty when all are free here."""
         return [self._held[n] for n in names if n in self._held]
 
     @contextmanager
-    def held(self, names: Collection[str]) -> Iterator[None]:
-        """Names that are not busy."""
+    def held(self, names: Collection[str]) -> Iterator[bool]:
+        """Names that are not busy here. False when another process is at one of them: look again after `ELSEWHERE`."""
+        if self._claims is not None and not self._claims.take(names):
+            yield False
+            return
         loop = asyncio.get_running_loop()
         self._held |= {n: loop.create_future() for n in names}
         try:
-            yield
+            yield True
         finally:
+            if self._claims is not None:
+                self._claims.drop(names)
             for n in names:
                 self._held.pop(n).set_result(None)
 
@@ -76,7 +87,10 @@ class Reuse:
     store: AnswerStore
     epoch: Epoch
     max_age: dt.timedelta | None = None
-    flights: Flights = field(default_factory=Flights)
+    flights: Flights = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flights", Flights(self.store.claims))
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def test_answers_expire_and_are_forgotten(path: Path) -> None:
 def stored_size(tmp: Path, **options: object) -> int:
     store = AnswerStore(tmp / "size.sqlite")
     store.put(release(made=asked("rows 0")))
-    return int(store._bytes)
+    return int(store._db.execute("SELECT bytes FROM size").fetchone()[0])
 
 
 def test_the_least_recently_used_make_room(path: Path, tmp_path: Path) -> None:
