@@ -18,7 +18,9 @@ from dpproxy import serving
 from dpproxy.backends.base import BackendError
 from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State, budget_app, ledger_app
 from dpproxy.facade.binaries import find_binaries
+from dpproxy.policy.grants import grants as grants_text
 from dpproxy.policy.load import load_file
+from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.policy.schema import text as schema_text
@@ -155,6 +157,15 @@ def password() -> None:
         print(make_verifier(word))
     except ValueError as error:
         raise Stop(str(error)) from None
+
+
+@policy_app.command()
+def grants(file: Annotated[Path, typer.Argument(help="a policy whose backend is a PostgreSQL")]) -> None:
+    """The GRANTs that the backend's role needs, as SQL: the columns of the policy and nothing else."""
+    rules = load_file(file).policy
+    if not isinstance(rules.backend, PostgresBackend):
+        raise Stop(f"{file}: the backend is no PostgreSQL, there is nothing to grant")
+    print(grants_text(rules, rules.backend), end="")
 
 
 @policy_app.command()

@@ -1,8 +1,8 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
-usage: scripts/bench [memory] [relay] [planning] [aggregate] [accuracy] [--seconds N] [--rounds N] [--scale X] [--answers N]
-       [--corpus FILE.jsonl]
-       default: everything but accuracy, which needs the shared workload
+usage: scripts/bench [memory] [relay] [planning] [aggregate] [accuracy] [postgres] [--seconds N] [--rounds N] [--scale X]
+       [--answers N] [--corpus FILE.jsonl]
+       default: everything but accuracy and postgres, which need the shared workload
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
@@ -12,6 +12,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   planning   text to plan of a joined, grouped query: never seen, and seen before; and of the corpus, where it is at hand
   aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
   accuracy   relative errors of the shared workload through a proxy, beside the best peer's
+  postgres   generated SQL beside the raw query for the shared workload, 2 M orders in PostgreSQL, beside the best peer's
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 
 import bench_accuracy
 import bench_plans
+import bench_postgres
 import psutil
 
 from dpproxy.demo_data import make_shop
@@ -103,7 +105,7 @@ def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
 THROUGH = {"memory": memory, "relay": relay}
 """Parts that need a running proxy, in the order in which they run: memory first, while it is still idle."""
 DEFAULT = (*THROUGH, "planning", "aggregate")
-PARTS = (*DEFAULT, "accuracy")
+PARTS = (*DEFAULT, "accuracy", "postgres")
 
 
 def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
@@ -125,11 +127,16 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         folder = work / "accuracy"
         folder.mkdir()
         bench_accuracy.accuracy(folder, options.scale, options.answers)
+    if "postgres" in parts:
+        say("postgres: making 2 M orders")
+        folder = work / "postgres"
+        folder.mkdir()
+        bench_postgres.performance(folder, options.rounds)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last two")
     parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=0.05, help="of the workload for accuracy; 1 is 10 M orders")

@@ -120,20 +120,28 @@ def workload(folder: Path) -> list[Query]:
 
 def peers(folder: Path) -> dict[str, str]:
     """Per query the best peer by median error, as `median / p95 name`; empty for what none supports."""
+    found = {}
+    for query, cells in peer_rows(folder).items():
+        errors = {title.removesuffix(" err"): cell for title, cell in cells.items() if title.endswith(" err")}
+        known = [(float(m[1]), f"{cell} {name}") for name, cell in errors.items() if (m := re.match(r"([0-9.]+) /", cell))]
+        found[query] = min(known)[1] if known else ""
+    return found
+
+
+def peer_rows(folder: Path) -> dict[str, dict[str, str]]:
+    """What was measured of peers, query by query: cells by their columns' titles."""
     text = (folder / "peers.md").read_text()
     header = re.search(r"^\| query \| SN plan .*$", text, re.MULTILINE)
     if header is None:
         return {}
     titles = _cells(header[0])
-    columns = {i: t.removesuffix(" err") for i, t in enumerate(titles) if t.endswith(" err")}
-    found = {}
+    rows = {}
     for line in text[header.end() :].splitlines()[2:]:
         cells = _cells(line)
         if len(cells) != len(titles):
             break
-        known = [(float(m[1]), f"{cells[i]} {name}") for i, name in columns.items() if (m := re.match(r"([0-9.]+) /", cells[i]))]
-        found[cells[0]] = min(known)[1] if known else ""
-    return found
+        rows[cells[0]] = dict(zip(titles, cells, strict=True))
+    return rows
 
 
 def _cells(line: str) -> list[str]:

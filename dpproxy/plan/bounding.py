@@ -8,6 +8,7 @@ a sum, not from each value, which costs nothing and is exact.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,6 +20,7 @@ from dpproxy.plan.render import Block, Renderer
 from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape
 
 HELD = -1  # id of a held column: counters start at 0
+_COLUMN = re.compile(r'\w+\.("([^"]|"")*"|\w+)(::\w+)?')  # a column as it is: nothing to compute, wherever it is named
 
 
 @dataclass
@@ -46,7 +48,10 @@ class _Inner:
         names = [text.rpartition(" AS ")[2] for text in plain]
         held = [f"{text} AS {name}" for text, name in self._texts.items()]
         rows = f"SELECT {', '.join([*plain, *held]) or '1 AS one'} FROM {self.block.source}{self.block.where_text}"
-        return f"SELECT {', '.join([*names, *items])} FROM ({rows}) AS v" if items else rows
+        if not items:
+            return rows
+        begin, end = self.renderer.engine.fence if any(not _COLUMN.fullmatch(text) for text in self._texts) else ("", "")
+        return f"SELECT {', '.join([*names, *items])} FROM ({begin}{rows}{end}) AS v"
 
 
 @dataclass
@@ -219,7 +224,7 @@ class Writer:
         counted = f"count(x{i}) AS n{i}"
         if spec.kind != "sum":
             return [counted]
-        total = f"{self.engine.total(f'x{i}', spec.shift)} AS t{i}"
+        total = f"{self.engine.unit_total(f'x{i}', spec.lo, spec.hi, spec.shift)} AS t{i}"
         return [counted, total] if spec.mean else [total]
 
     def _partial(self, spec: BasisSpec, i: int) -> str:
@@ -232,7 +237,7 @@ class Writer:
         if spec.kind == "count":
             return f"CASE WHEN n{i} > {k} THEN {k} ELSE n{i} END"
         if spec.mean:  # as the count is cut to k rows, so is the sum: a clamped sum of n > k rows would move the mean
-            cut = self.engine.quotient(f"(t{i} * {k})", f"n{i}")
+            cut = self.engine.share(f"t{i}", k, f"n{i}", spec.lo, spec.hi, spec.shift)
             return f"CAST(CASE WHEN n{i} > {k} THEN {cut} ELSE coalesce(t{i}, 0) END AS BIGINT)"
         return self.engine.clamped(f"t{i}", k * min(spec.lo, 0), k * max(spec.hi, 0))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
-from dpproxy.policy.model import ColumnPolicy, Policy, TablePolicy, UnitPath, Value
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
 from dpproxy.policy.problems import START, Mark, Problem, suggestion
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
 
@@ -80,6 +80,8 @@ class _Check:
     def _column(self, table: TablePolicy, found: CatalogTable, column: ColumnPolicy) -> Iterator[Problem]:
         source = found.column(column.name)
         if source is None:
+            if column.role == ColumnRole.HIDDEN and not table.public:
+                return  # as good as hidden: the backend's role may not even read it
             fix = suggestion(column.name, (c.name for c in found.columns))
             yield self._problem(table, column.name, f"table `{table.name}` has no column `{column.name}`", fix)
             return

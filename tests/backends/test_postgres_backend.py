@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
-
 from scratch_postgres import Scratch, installations, scratch_server
 
 from dpproxy.backends.base import BackendError

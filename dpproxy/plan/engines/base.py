@@ -77,6 +77,8 @@ class Engine(ABC):
 
     dialect: Dialect
     subquery: Subquery
+    fence = ("", "")
+    """What a derived table begins and ends with so that its expressions are computed once, whoever refers to them."""
 
     def expr(self, expr: Expr, names: Names) -> str:
         """SQL text of an expression; column ids are looked up in `names` (KeyError is a planner bug)."""
@@ -186,6 +188,14 @@ class Engine(ABC):
         """SUM of (column * factor - shift), exact and wide enough never to overflow; NULL when empty."""
         units = f"sum({column})" if factor == 1 else f"sum({column}) * {factor}"
         return units if shift == 0 else f"({units} - CAST(count({column}) AS numeric) * {shift})"
+
+    def unit_total(self, column: str, lo: int, hi: int, shift: int) -> str:
+        """SUM of (column - shift) over one unit's rows, NULL when empty; every column - shift lies within [lo, hi]."""
+        return self.total(column, shift)
+
+    def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:
+        """The whole part of total * rows / count, where total is a `unit_total` (of the same bounds) of `count` > rows values."""
+        return self.quotient(f"({total} * {rows})", count)
 
     def saturated(self, total: str) -> str:
         """A wide integer held within +-2**62, 0 for NULL, as a 64-bit integer."""

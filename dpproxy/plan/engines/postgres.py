@@ -58,6 +58,7 @@ _DEFAULTS = {"text": "''::text", "boolean": "FALSE", "date": "'2000-01-01'::date
 
 class Postgres(Engine):
     dialect: Dialect = "postgres"
+    fence = ("WITH fence AS (SELECT) ", "")  # derived tables that begin so are not merged with the query around them
 
     def __init__(self) -> None:
         self._numbers = Arithmetic(self)
@@ -381,9 +382,11 @@ class Postgres(Engine):
             raise ValueError("a centre off the grid, or more steps than a double counts")
         low, high, own = lo + int(shift), hi + int(shift), kind(expr)
         moved = f" - {int(shift)}" if shift > 0 else f" + {-int(shift)}" if shift < 0 else ""
+        type_ = "int" if _narrow(lo, hi, int(shift)) else "bigint"
         if own == "bigint" and grid == 1:
             text = self.number(expr, names, own)
-            return f"CASE WHEN {text} IS NOT NULL THEN least(greatest({text}, '{low}'::bigint), '{high}'::bigint){moved} END"
+            held = f"least(greatest({text}, '{low}'::bigint), '{high}'::bigint)"
+            return f"CASE WHEN {text} IS NOT NULL THEN {held}::{type_}{moved} END"
         if own == "bigint":
             own = "numeric"
         text = self.number(expr, names, own)
@@ -395,7 +398,7 @@ class Postgres(Engine):
             nudge = " + '1e-200'::float8" if own == "float8" else ""  # a quotient that underflows raises
             value = f"({value}{nudge}) / {literal(own, decimal(grid))}"
         # NaN is above infinity here: the test keeps NULL and NaN out, neither is anybody's value
-        return f"CASE WHEN {text} <= 'Infinity'::{own} THEN ({value})::bigint{moved} END"
+        return f"CASE WHEN {text} <= 'Infinity'::{own} THEN ({value})::{type_}{moved} END"
 
     def pick_hash(self, columns: list[str]) -> str:
         return f"hash_record_extended(ROW({', '.join(columns)}), 0)"
@@ -405,6 +408,21 @@ class Postgres(Engine):
         native = _TYPES.get(type_, "text")
         zero = _DEFAULTS.get(native, "0")
         return f"coalesce({a}, {zero}) = coalesce({b}, {zero}) AND ({a} IS NULL) = ({b} IS NULL)"
+
+    def total(self, column: str, shift: int, factor: int = 1) -> str:
+        return super().total(f"{column}::bigint", shift, factor)  # a sum of bigint is numeric, of int it is bigint
+
+    def unit_total(self, column: str, lo: int, hi: int, shift: int) -> str:
+        """A sum of int is bigint, at a fraction of numeric's cost; it holds 2**32 rows of one unit in one group."""
+        if not _narrow(lo, hi, shift):
+            return self.total(column, shift)
+        return f"sum({column} - {shift})" if shift else f"sum({column})"
+
+    def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:
+        """total = q * count + r with |q| <= INT32: neither product overflows while a unit has less than 2**43 rows."""
+        if rows > 2**20 or not _narrow(lo, hi, shift):
+            return self.quotient(f"({total}::numeric * {rows})", count)
+        return f"({total} / {count} * {rows} + {total} % {count} * {rows} / {count})"
 
     def wide_sum(self, text: str) -> str:
         return f"least(greatest(coalesce(sum({text}), 0), {-LIMIT}), {LIMIT})::bigint"
@@ -420,6 +438,11 @@ class Postgres(Engine):
     def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
         body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
         return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
+
+
+def _narrow(lo: int, hi: int, shift: int) -> bool:
+    """Whether whole numbers in [lo, hi], and those before `shift` was subtracted from them, fit int."""
+    return max(abs(lo), abs(hi), abs(lo + shift), abs(hi + shift)) <= INT32
 
 
 def _time_literal(native: str, text: str) -> str:

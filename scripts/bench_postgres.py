@@ -1,0 +1,151 @@
+"""The generated SQL beside the analyst's own, in an embedded PostgreSQL: the shared workload over 2 M orders.
+
+Knows: the workload (in the shared material, not in this repository), the planner, psycopg. Must not know: the wire, noise.
+Peers were measured on the same rows: every order of a fifth of the users at scale 1. Both statements run in turn on one
+connection with the settings of the proxy's own sessions. Processor time counts the session's process and its parallel
+workers; it is what peers' figures are of, and on a busy machine the only one that means anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import bench_accuracy
+import psutil
+import psycopg
+from scratch_postgres import Scratch, scratch_server
+
+from dpproxy.backends.postgres import DEFAULTS, Postgres
+from dpproxy.errors import Refusal
+from dpproxy.plan.engines import literal
+from dpproxy.policy.load import load_file
+from dpproxy.policy.model import PostgresBackend, Role
+from dpproxy.policy.password import make_verifier
+from dpproxy.session.planning import Planner, planner_for
+
+STOCK = {
+    "shared_buffers": "512MB",
+    "max_worker_processes": "8",
+    "max_parallel_workers": "8",
+    "max_parallel_workers_per_gather": "2",
+    "max_wal_size": "4GB",
+}
+"""PostgreSQL's own defaults where the embedded server is smaller, and memory that holds the tables."""
+
+TABLES = """
+CREATE TABLE users (user_id bigint PRIMARY KEY, age int, sex text, region text, signup_date date);
+CREATE TABLE orders (order_id bigint PRIMARY KEY, user_id bigint, ts timestamp, product_category text,
+                     amount double precision, quantity int);
+CREATE TABLE visits (user_id bigint, ts timestamp, page text);
+"""
+
+Sample = tuple[float, float]  # seconds: of the clock, of processors
+
+
+def performance(work: Path, rounds: int, scale: float = 1) -> int:
+    """Prints the table, for `scale` of the workload (1: the 2 M orders peers were measured on); the exit status."""
+    folder = bench_accuracy.material()
+    if folder is None:
+        print("postgres: the shared workload is not here (DPPROXY_SHARED, or ../shared beside the repository)", file=sys.stderr)
+        return 1
+    subprocess.run([sys.executable, str(folder / "gen_data.py"), str(work), str(scale)], check=True, stdout=subprocess.DEVNULL)
+    best = peers(folder)
+    with scratch_server(work / "server", settings=STOCK) as server:
+        loaded(server, work / "sub")
+        measured = {name: list(_measured(server, work, name, folder, rounds)) for name in bench_accuracy.BOUNDS}
+    titles = [f"{name}: cpu x\twall x" for name in measured]
+    print(f"postgres {server.major}: generated SQL against raw, medians of {rounds} rounds, scale {scale:g}")
+    print("\t".join(["query", "kind", "raw ms", *titles, "best peer cpu x (scale 1)"]))
+    for rows in zip(*measured.values(), strict=True):
+        query, kind, raw = rows[0][:3]
+        print("\t".join([query, kind, raw, *(row[3] for row in rows), best.get(query, "")]))
+    return 0
+
+
+def peers(folder: Path) -> dict[str, str]:
+    """Per query the least slowdown of a peer on PostgreSQL, in processor time; empty for what none supports."""
+    rows = bench_accuracy.peer_rows(folder)
+    return {
+        query: min((cell for title, cell in cells.items() if title.endswith("PG cpu x") and cell), key=float, default="")
+        for query, cells in rows.items()
+    }
+
+
+def loaded(server: Scratch, folder: Path) -> None:
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute(TABLES)
+        for table in ("users", "orders", "visits"):
+            copied = f"COPY {table} FROM STDIN (FORMAT csv)"
+            with connection.cursor() as cursor, cursor.copy(copied) as copy, (folder / f"{table}.csv").open("rb") as data:
+                while chunk := data.read(1 << 20):
+                    copy.write(chunk)
+        connection.execute("VACUUM ANALYZE")
+
+
+def _measured(server: Scratch, work: Path, name: str, folder: Path, rounds: int) -> Iterator[list[str]]:
+    """Of each query: id, kind, raw milliseconds, ratios of processor and clock time."""
+    planner, role = _planner(server, work, name)
+    settings = " ".join(f"-c {setting}={ours}" for setting, (_, ours) in DEFAULTS.items())
+    with psycopg.connect(server.conninfo(), autocommit=True, options=f"{settings} -c search_path=public") as connection:
+        for query in bench_accuracy.workload(folder):
+            print(f"postgres: {name}, {query.id}", file=sys.stderr, flush=True)
+            try:
+                plan = planner.plan(planner.split(query.sql)[0], role, {}, ())
+            except Refusal as refusal:
+                yield [query.id, query.kind, "", f"refused: {refusal}\t"]
+                continue
+            texts = [text.render([], literal) for m in plan.measurements for text in m.queries]
+            ours, raw = _in_turn(connection, server, texts, [query.sql], rounds)
+            cpu, wall = (statistics.median(a[i] / b[i] for a, b in zip(ours, raw, strict=True)) for i in (1, 0))
+            yield [query.id, query.kind, f"{1e3 * statistics.median(s[0] for s in raw):.0f}", f"{cpu:.2f}\t{wall:.2f}"]
+
+
+def _planner(server: Scratch, work: Path, name: str) -> tuple[Planner, Role]:
+    rows, groups = bench_accuracy.BOUNDS[name]
+    categories = ", ".join(f"cat{i:02}" for i in range(1, 21))
+    verifier = make_verifier(bench_accuracy.PASSWORD)
+    policy = work / "bench.yaml"
+    policy.write_text(bench_accuracy.POLICY.format(rows=rows, groups=groups, categories=categories, verifier=verifier))
+    rules = load_file(policy).policy
+
+    async def made() -> Planner:
+        backend = Postgres(PostgresBackend(server.dsn()))
+        try:
+            return planner_for(rules, await backend.introspect(), backend.dialect)
+        finally:
+            await backend.close()
+
+    return asyncio.run(made()), next(iter(rules.roles.values()))
+
+
+def _in_turn(
+    connection: psycopg.Connection, server: Scratch, ours: Sequence[str], raw: Sequence[str], rounds: int
+) -> tuple[list[Sample], list[Sample]]:
+    """Samples of the two, after one run of each that fills caches."""
+    spent = _clock(connection, server)
+
+    def run(queries: Sequence[str]) -> Sample:
+        wall, cpu = time.perf_counter(), spent()
+        for query in queries:
+            connection.execute(query.encode()).fetchall()
+        return time.perf_counter() - wall, max(spent() - cpu, 1e-3)
+
+    pairs = [(run(ours), run(raw)) for _ in range(rounds + 1)][1:]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def _clock(connection: psycopg.Connection, server: Scratch) -> Callable[[], float]:
+    """Processor seconds of the session's process, and of the server's children that ended: parallel workers."""
+    session, postmaster = psutil.Process(connection.info.backend_pid), psutil.Process(server.server.pid)
+
+    def spent() -> float:
+        own, ended = session.cpu_times(), postmaster.cpu_times()
+        return float(own.user + own.system + ended.children_user + ended.children_system)
+
+    return spent

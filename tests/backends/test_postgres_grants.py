@@ -1,0 +1,91 @@
+"""`policy grants`: what it prints is enough for the proxy to read what the policy uses, and for nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from scratch_postgres import Scratch, scratch_server
+
+from dpproxy.backends.base import BackendError
+from dpproxy.backends.postgres import Postgres
+from dpproxy.policy.grants import grants
+from dpproxy.policy.load import load_file
+from dpproxy.policy.model import PostgresBackend
+from dpproxy.session.opening import checked_catalog
+
+TABLES = """
+CREATE SCHEMA "Care";
+CREATE TABLE people (id int PRIMARY KEY, region text, email text, note text);
+CREATE TABLE "Care".stays (stay int PRIMARY KEY, person int REFERENCES people, ward text, secret text);
+CREATE TABLE drugs (stay int, dose int, kind int, batch text, mother int);
+CREATE TABLE kinds (kind int PRIMARY KEY, label text, price int);
+CREATE TABLE other (a int);
+INSERT INTO people VALUES (1, 'east', 'e', 'n');
+"""
+
+POLICY = """
+version: 1
+dataset: care
+backend: {{ postgres: "postgresql://reader@/postgres?host={host}" }}
+privacy_unit: {{ name: person, key: people.id }}
+budget: {{ epsilon: 10, delta: 0, every: never }}
+tables:
+  people: {{ unit: id, columns: {{ id: unit, region: {{ values: [east, west] }}, email: hidden }} }}
+  '"Care".stays': {{ unit: person, bounds: {{ rows_per_group: 3, groups: 2 }}, columns: {{ stay: key, ward: {{}} }} }}
+  drugs: {{ unit: {{ via: '"Care".stays.stay' }}, bounds: {{ rows_per_group: 3, groups: 2 }}, columns: {{ dose: {{ range: [0, 10] }} }} }}
+  kinds: {{ public: true, columns: {{ price: hidden }} }}
+roles:
+  analyst: {{ budget: {{ epsilon: 5, delta: 0, every: year }}, query: {{ epsilon: 0.5, max_epsilon: 1 }} }}
+users: {{}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
+    with scratch_server(tmp_path_factory.mktemp("grants")) as running:
+        with psycopg.connect(running.conninfo(), autocommit=True) as connection:
+            connection.execute(TABLES)
+            connection.execute("CREATE ROLE reader LOGIN; REVOKE ALL ON SCHEMA public FROM PUBLIC")
+        yield running
+
+
+async def test_grants_are_enough_and_not_too_much(server: Scratch, tmp_path: Path) -> None:
+    file = tmp_path / "care.yaml"
+    file.write_text(POLICY.format(host=server.home))
+    loaded = load_file(file)
+    assert isinstance(loaded.policy.backend, PostgresBackend)
+    script = grants(loaded.policy, loaded.policy.backend)
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute(script.encode())
+    backend = Postgres(loaded.policy.backend)
+    await checked_catalog(loaded, backend)
+    used = ["SELECT id, region FROM people", 'SELECT stay, person, ward FROM "Care".stays', "SELECT stay, dose FROM drugs"]
+    for query in used:
+        await backend.run([query.replace("FROM ", "FROM public.") if "Care" not in query else query])
+    for column, table in (
+        ("email", "public.people"),
+        ("note", "public.people"),
+        ("secret", '"Care".stays'),
+        ("kind", "public.drugs"),
+    ):
+        with pytest.raises(BackendError, match="42501"):
+            await backend.run([f"SELECT {column} FROM {table}"])
+    with pytest.raises(BackendError, match="42501"):
+        await backend.run(["SELECT * FROM public.other"])
+    await backend.close()
+
+
+def test_what_is_printed(server: Scratch, tmp_path: Path) -> None:
+    file = tmp_path / "care.yaml"
+    file.write_text(POLICY.format(host=server.home))
+    policy = load_file(file).policy
+    script = grants(policy, PostgresBackend("postgresql://db/sales?user=re%22ader"))
+    assert 'GRANT CONNECT ON DATABASE "sales" TO "re""ader";' in script
+    assert 'GRANT USAGE ON SCHEMA "Care" TO "re""ader";' in script
+    assert 'GRANT SELECT ("person", "stay", "ward") ON "Care"."stays" TO "re""ader";' in script
+    assert "batch" not in script
+    assert "email" not in script
+    assert grants(policy, PostgresBackend("postgresql://me@db")).count('TO "me"') == script.count('TO "re""ader"')
