@@ -1,14 +1,16 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
-usage: scripts/bench [memory] [relay] [planning] [aggregate] [accuracy] [postgres] [--seconds N] [--rounds N] [--scale X]
-       [--answers N] [--corpus FILE.jsonl]
+usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [postgres] [--seconds N] [--rounds N]
+       [--idle N] [--cycles N] [--scale X] [--answers N] [--corpus FILE.jsonl]
        default: everything but accuracy and postgres, which need the shared workload
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
 
   memory     resident memory of the idle proxy process, without the facade's
-  relay      pgbench `SELECT 1` through the proxy and on the facade's own socket, simple and prepared, 1 and 16 clients
+  relay      pgbench `SELECT 1` through the proxy, through pgbouncer, and on the facade's own socket: 1 and 16 clients
+  reused     latency of a stored answer at 16 clients
+  load       memory with 500 idle connections, and what 1,000 connections leave behind
   planning   text to plan of a joined, grouped query: never seen, and seen before; and of the corpus, where it is at hand
   aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
   accuracy   relative errors of the shared workload through a proxy, beside the best peer's
@@ -18,78 +20,25 @@ measures the one, then the other, and the median of the rounds' ratios is printe
 from __future__ import annotations
 
 import argparse
-import os
-import re
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import bench_accuracy
 import bench_plans
 import bench_postgres
+import bench_wire
 import psutil
 
 from dpproxy.demo_data import make_shop
-from dpproxy.facade.binaries import find_binaries
 from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
 
 ROOT = Path(__file__).resolve().parent.parent
-PASSWORD = {"PGPASSWORD": "ada"}  # of policies/shop.yaml
 
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def medians(rounds: int, one: Callable[[], float], other: Callable[[], float]) -> tuple[float, float, float]:
-    """Medians of the two, measured in turn, and of their ratio."""
-    pairs = [(one(), other()) for _ in range(rounds)]
-    firsts, seconds = zip(*pairs, strict=True)
-    return statistics.median(firsts), statistics.median(seconds), statistics.median(a / b for a, b in pairs)
-
-
-# relay
-
-
-def pgbench(where: list[str], mode: str, clients: int, seconds: float, script: Path) -> float:
-    """Statements a second."""
-    command = [find_binaries().program("pgbench"), "-n", "-f", str(script), "-M", mode, "-c", str(clients)]
-    command += ["-j", str(min(clients, 2)), "-T", str(max(1, round(seconds))), *where]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **PASSWORD})
-    found = re.search(r"tps = ([0-9.]+)", done.stdout)
-    if done.returncode or not found:
-        raise LaunchError(f"pgbench failed: {done.stderr.strip()[-2000:]}")
-    return float(found[1])
-
-
-def facade_folder(proxy: Proxy) -> Path:
-    """Where the facade's socket is: beside the data directory the postmaster was started with."""
-    for child in psutil.Process(proxy.pid).children(recursive=True):
-        command = child.cmdline()
-        if command and Path(command[0]).name == "postgres" and "-D" in command:
-            return Path(command[command.index("-D") + 1]).parent
-    raise LaunchError("the proxy has no facade of its own")
-
-
-def relay(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
-    script = work / "select.sql"
-    script.write_text("SELECT 1;\n")
-    through = ["-h", proxy.host, "-p", str(proxy.port), "-U", "ada", "shop"]
-    direct = ["-h", str(facade_folder(proxy)), "-p", "5432", "-U", "postgres", "postgres"]
-    print("relay: SELECT 1, statements a second\nmode\tclients\tproxy\tdirect\tratio")
-    for mode in ("simple", "prepared"):
-        for clients in (1, 16):
-            say(f"relay: {mode}, {clients} clients")
-
-            def measure(where: list[str], mode: str = mode, clients: int = clients) -> float:
-                return pgbench(where, mode, clients, options.seconds, script)
-
-            ours, theirs, ratio = medians(options.rounds, lambda: measure(through), lambda: measure(direct))
-            print(f"{mode}\t{clients}\t{ours:.0f}\t{theirs:.0f}\t{ratio:.2f}", flush=True)
 
 
 # memory
@@ -102,7 +51,7 @@ def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
     print(f"{usage.rss / 2**20:.0f}\t{usage.uss / 2**20:.0f}", flush=True)
 
 
-THROUGH = {"memory": memory, "relay": relay}
+THROUGH = {"memory": memory, "relay": bench_wire.relay, "reused": bench_wire.reused, "load": bench_wire.load}
 """Parts that need a running proxy, in the order in which they run: memory first, while it is still idle."""
 DEFAULT = (*THROUGH, "planning", "aggregate")
 PARTS = (*DEFAULT, "accuracy", "postgres")
@@ -111,7 +60,7 @@ PARTS = (*DEFAULT, "accuracy", "postgres")
 def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
     work = policy.parent
     if not THROUGH.keys().isdisjoint(parts):
-        with launched([policy], work / "state") as proxy:
+        with launched([policy], work / "state", options=("--connections-per-user", "500")) as proxy:
             for name, part in THROUGH.items():
                 if name in parts:
                     part(proxy, work, options)
@@ -139,6 +88,8 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last two")
     parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--idle", type=int, default=500, help="idle connections, for load")
+    parser.add_argument("--cycles", type=int, default=1000, help="connections opened and closed, for load")
     parser.add_argument("--scale", type=float, default=0.05, help="of the workload for accuracy; 1 is 10 M orders")
     parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
     parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus" / "open.jsonl", metavar="FILE.jsonl")
