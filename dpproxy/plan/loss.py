@@ -131,6 +131,10 @@ class Loss:
         `ratio` is linf / scale. epsilon = l0 * ratio; RDP and variance add over coordinates, which is far less than
         those of one l0 * ratio - DP mechanism. Shifts below linf cost no more: the noise is log-concave, so
         likelihood ratio tests are one-sided and their power grows with the shift. Leave `linf` at 1 if unknown.
+
+        Nor do more coordinates, when all shifts together add up to l0 * linf: what a shift by d costs, over d, does not
+        fall with d. RDP of discrete Laplace noise is 0 at d = 0 and convex, the logarithm of A e^((a-1)d/s) + B e^(-ad/s)
+        over a - 1; epsilon is linear; for variances it is tested.
         """
         return _laplace_vector(l0, ratio, linf)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -182,6 +183,32 @@ def test_composition_adds_every_reading(a: Loss, b: Loss) -> None:
     assert both.gdp == tuple(x + y for x, y in zip(a.gdp, b.gdp, strict=True))
     assert a + ZERO == a
     assert Loss.from_json(json.loads(json.dumps(both.to_json()))) == both
+
+
+@pytest.mark.parametrize("scale", [0.4, 3.0, 60.0])
+def test_a_shift_costs_no_less_in_proportion_when_it_is_larger(scale: float) -> None:
+    """So a vector of few rows in many groups costs no more than one of as many rows in few groups (`specs.Shape.norm`)."""
+    for alpha in ORDERS:
+        each = [discrete_laplace_rdp(alpha, t / scale, t) / t for t in range(1, 60)]
+        assert all(b >= a * (1 - 1e-9) for a, b in pairwise(each))
+
+
+@pytest.mark.parametrize("reserve", RESERVES)
+def test_a_larger_epsilon_costs_no_less_variance_in_proportion(reserve: int) -> None:
+    ratios = [Fraction(f).limit_denominator(10**9) for f in np.geomspace(1e-3, 20, 120)]
+    each = [gaussian_cost(r, reserve) / r for r in ratios]
+    rounding = [1 / r for r in ratios]  # a pico-nat^2, in proportion
+    assert all(b >= a * Fraction(10**9 - 1, 10**9) - e for (a, b), e in zip(pairwise(each), rounding, strict=False))
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=30), st.integers(1, 60))
+@settings(max_examples=50, deadline=None)
+def test_few_rows_in_many_groups(rows: list[int], scale: int) -> None:
+    """Any vector of at most 7 a group and 7 n in all costs at most n groups of 7 (rounding of each coordinate aside)."""
+    whole = Loss.laplace_vector(-(-sum(rows) // 7), Fraction(7, scale), 7)
+    parts = sum((Loss.laplace_vector(1, Fraction(r, scale), r) for r in rows), ZERO)
+    assert all(a <= b + len(rows) for a, b in zip(parts.rdp, whole.rdp, strict=True))
+    assert all(a <= b * (1 + 1e-9) + len(rows) for a, b in zip(parts.gdp, whole.gdp, strict=True))
 
 
 @given(st.integers(1, 40), st.integers(1, 200), st.integers(1, 10**4))
