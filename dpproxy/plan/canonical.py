@@ -36,7 +36,7 @@ from dpproxy.plan.expr import (
     rebuilt,
     references,
 )
-from dpproxy.plan.relation import Aggregate, Distinct, Filter, Join, Project, Relation, Rows, Scan, Union
+from dpproxy.plan.relation import Aggregate, Distinct, Filter, Join, Project, Public, Relation, Rows, Scan, Union
 from dpproxy.plan.specs import BasisSpec, SelectionSpec
 from dpproxy.sql.types import INTEGERS
 
@@ -67,7 +67,7 @@ def _counted(kind: str, value: Expr | None) -> Expr | None:
 @cache
 def _telling(kind: Any) -> tuple[str, ...]:
     """The fields that make an expression or relation what it is: the columns of a relation are named by the others."""
-    return tuple(f.name for f in fields(kind) if not (issubclass(kind, Relation) and f.name == "columns"))
+    return tuple(f.name for f in fields(kind) if not (issubclass(kind, Relation) and f.name in ("columns", "number")))
 
 
 class _Form:
@@ -120,7 +120,7 @@ class _Form:
             case Aggregate(child=child):
                 child = self.relation(child)
                 found = replace(node, child=child, keys=tuple(map(self.expr, node.keys)), aggs=tuple(map(self.expr, node.aggs)))
-            case Distinct(child=child):
+            case Distinct(child=child) | Public(child=child):
                 found = replace(node, child=self.relation(child))
             case Union(children=children):
                 found = replace(node, children=tuple(map(self.relation, children)))

@@ -31,7 +31,7 @@ from dpproxy.plan.expr import (
     walk,
 )
 from dpproxy.plan.facts import facts
-from dpproxy.plan.relation import Rows, Scan
+from dpproxy.plan.relation import Public, Rows, Scan
 from dpproxy.plan.render import Renderer
 from dpproxy.sql.types import INTEGERS, NUMBERS
 
@@ -51,7 +51,7 @@ class Part:
 
     keys: tuple[tuple[int, Expr], ...]
     columns: tuple[tuple[Column, Domain], ...]
-    scans: tuple[Scan, ...]
+    scans: tuple[Scan | Public, ...]
     conditions: tuple[Expr, ...]
 
 
@@ -143,7 +143,7 @@ def _may_be_null(expr: Expr) -> bool:
     return not (known and ranged and all(isinstance(d, Lit) and d.text not in (None, "0") for d in divisors))
 
 
-def _usable(key: Expr, column: Column, scans: dict[int, Scan]) -> bool:
+def _usable(key: Expr, column: Column, scans: dict[int, Scan | Public]) -> bool:
     domain = column.domain
     if isinstance(domain, TableDomain):
         return domain.scan in scans
@@ -197,7 +197,7 @@ def _unit(expr: Call) -> str:
     return unit.text or "" if isinstance(unit, Lit) else ""
 
 
-def _parts(keys: Sequence[Expr], rows: Rows, scans: dict[int, Scan]) -> list[Part]:
+def _parts(keys: Sequence[Expr], rows: Rows, scans: dict[int, Scan | Public]) -> list[Part]:
     """Group keys by the sources they share, sources being joined by conditions between public tables."""
     owner = {c.id: s.number for s in scans.values() for c in s.columns}
     links = _linked_scans(rows, owner)
@@ -227,7 +227,9 @@ def _linked_scans(rows: Rows, owner: dict[int, int]) -> dict[int, set[int]]:
     return links
 
 
-def _part(numbers: set[int], columns: set[Column], keys: list[tuple[int, Expr]], rows: Rows, scans: dict[int, Scan]) -> Part:
+def _part(
+    numbers: set[int], columns: set[Column], keys: list[tuple[int, Expr]], rows: Rows, scans: dict[int, Scan | Public]
+) -> Part:
     members = tuple(scans[n] for n in sorted(numbers))
     known = {c.id for s in members for c in s.columns} | {c.id for c in columns}
     conditions = tuple(

@@ -176,13 +176,14 @@ class Agg(Expr):
 
 @dataclass(frozen=True)
 class Win(Expr):
-    """A window function inside one unit. `frame` is one of a fixed list of texts."""
+    """A window function inside one unit. `frame` is one of a fixed list of texts; `rows`: the most rows of a partition."""
 
     name: str
     args: tuple[Expr, ...]
     partition: tuple[Expr, ...]
     order: tuple[tuple[Expr, bool, bool], ...]
     frame: str = ""
+    rows: int = 0
 
 
 NULL = Lit("unknown", None)

@@ -9,7 +9,7 @@ An operation without a rule here has no bound: aggregates over it are refused, n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.plan import interval as iv
@@ -69,7 +69,9 @@ def facts(expr: Expr) -> Facts:
             # a subquery's value varies between rows of a unit unless proven otherwise
             inner = [facts(c) for c in children(expr)]
             return Facts(taint=_taint(inner), constant=False, span=SPANS.get(expr.type, OPEN))
-        case Agg() | Win():
+        case Win():
+            return _window(expr, [facts(a) for a in expr.args])
+        case Agg():
             return _aggregate(expr.name, expr.type, [facts(a) for a in expr.args])
         case InList():
             inner = [facts(c) for c in children(expr)]
@@ -343,6 +345,20 @@ def _years(bound: Interval, type_: str) -> Interval:
 
     lo, hi = bound.ends
     return Interval(year(lo), year(hi))
+
+
+def _window(win: Win, parts: list[Facts]) -> Facts:
+    """As aggregates, and what counts or adds up rows of a partition is bounded by how many there are."""
+    known = _aggregate(win.name, win.type, parts)
+    rows = Interval(Fraction(0), Fraction(win.rows))
+    if win.name in ("count", "row_number", "rank", "dense_rank"):
+        return replace(known, bound=rows)
+    if win.name == "ntile":
+        return replace(known, bound=Interval(ONE, parts[0].bound.hi))
+    if win.name == "sum" and parts[0].bound.closed:
+        lo, hi = parts[0].bound.ends
+        return replace(known, bound=Interval(min(lo, Fraction(0)) * win.rows, max(hi, Fraction(0)) * win.rows))
+    return known
 
 
 def _aggregate(name: str, type_: str, parts: list[Facts]) -> Facts:

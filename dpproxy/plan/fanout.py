@@ -9,9 +9,11 @@ data as it was when the proxy started: they decide what is cut, and the cut is m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from math import prod
 
 from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, has_subquery, references
+from dpproxy.plan.functions import interval_text, unsupported
 from dpproxy.plan.relation import Beside, Limits, Rows, Values
 
 MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and the noise would be beyond use
@@ -26,7 +28,18 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
         number = min(number * (times if rows.limits.whole else min([times, *fixed])), MOST)
         if groups is not None and any(c.id in beside.columns for key in keys for c in references(key)):
             groups = min(groups * times, MOST)
-    return Limits(number, groups, rows.limits.whole)
+    there = _values(rows, keys)
+    return Limits(number, groups if there is None or groups is None else min(groups, there), rows.limits.whole)
+
+
+def _values(rows: Rows, keys: Sequence[Expr]) -> int | None:
+    """How many groups there are at most when all keys are of public relations of known sizes."""
+    used = [b for b in rows.beside if any(c.id in b.columns for key in keys for c in references(key))]
+    whole = {i for b in used for i in b.columns}
+    if not keys or not all(references(key) and all(c.id in whole for c in references(key)) for key in keys):
+        return None
+    sizes = [b.size for b in used]
+    return None if None in sizes else max(1, min(prod(s for s in sizes if s is not None), MOST))
 
 
 def spread(rows: Rows) -> Limits:
@@ -56,7 +69,17 @@ def repetitions(rows: Rows) -> list[tuple[Beside, int]]:
         known |= beside.columns
         if times is not None:
             found.append((beside, times))
+        elif rows.private and not any(c.id in beside.columns for e in [*rows.conditions, *beside.on] for c in _compared(e)):
+            raise unsupported(
+                "joining private rows with each of rows whose number is not known",
+                "Join them by an equality, or give generate_series constants.",
+            )
     return found
+
+
+def _compared(condition: Expr) -> tuple[Column, ...]:
+    """The columns of an equality."""
+    return references(condition) if isinstance(condition, Call) and condition.op == "=" else ()
 
 
 def _bound(beside: Beside, known: set[int], conditions: Sequence[Expr]) -> int | None:
@@ -95,6 +118,21 @@ def of_groups(rows: Rows, columns: Sequence[Column], keys: Sequence[Column]) -> 
     if not keys:
         return Beside(ids, 1)
     return Beside(ids, size(rows), ((keys[0].id, 1),) if len(keys) == 1 else ())
+
+
+def of_series(columns: Sequence[Column], start: str, stop: str, step: str) -> Beside:
+    """generate_series of constants: whole numbers, or times and an interval. Of others the number of rows is not known."""
+    ids = frozenset(c.id for c in columns)
+    most = tuple((c.id, 1) for c in columns)
+    try:
+        if start.lstrip("-").isdigit():
+            return Beside(ids, max((int(stop) - int(start)) // int(step) + 1, 0), most)
+        months, days, micros = (int(x) for x in interval_text(step).split())
+        least = timedelta(days=28 * months + days, microseconds=micros)
+        whole = datetime.fromisoformat(stop.strip()) - datetime.fromisoformat(start.strip())
+        return Beside(ids, max(whole // least + 1, 0), most)
+    except (ValueError, ZeroDivisionError, KeyError, OverflowError, TypeError):
+        return Beside(ids, None, most)
 
 
 def size(rows: Rows) -> int | None:

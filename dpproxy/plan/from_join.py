@@ -19,7 +19,7 @@ from dpproxy.plan.relation import Rows
 from dpproxy.plan.results import Item, located
 from dpproxy.plan.scope import Env, Scope, Source
 from dpproxy.plan.tables import reach_unit
-from dpproxy.sql.dialect import ident
+from dpproxy.sql.dialect import ident, position
 
 if TYPE_CHECKING:
     from dpproxy.plan.query import Analyser
@@ -36,7 +36,7 @@ def joined(analyser: Analyser, select: exp.Select, items: list[Item], env: Env, 
             state.add(item, join)
         return state.finish()
     except Refusal as refusal:
-        raise located(refusal, last) from None
+        raise located(refusal, position(last)) from None
 
 
 def _where_equalities(analyser: Analyser, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> list[Expr]:

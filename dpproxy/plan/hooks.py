@@ -32,6 +32,7 @@ from dpproxy.plan.expr import (
     Win,
     conjuncts,
 )
+from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Rows
@@ -56,6 +57,14 @@ _FRAMES = {
     "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
     "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
 }
+
+
+_BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value"}
+"""Functions that tell rows of equal rank apart."""
+_UNORDERED = {"json", "jsonb", "interval", "bytea", "xml"}
+
+Terms = tuple[tuple[Expr, bool, bool], ...]
+"""ORDER BY: expression, descending, nulls first."""
 
 
 class QueryHooks:
@@ -239,13 +248,25 @@ class QueryHooks:
             )
         unit = Ref(rows.unit.type, rows.unit)
         partition = partition if unit in partition else (*partition, unit)
-        order = self._order(node.args.get("order"), scope)
-        return Win(per_unit_type(name, args), name, args, partition, order, _frame(node.args.get("spec")))
+        order, frame = self._order(node.args.get("order"), scope), _frame(node.args.get("spec"))
+        if name in _BY_PLACE or (frame.startswith("ROWS") and "PRECEDING AND UNBOUNDED" not in frame):
+            order = total_order(order, rows)
+        return Win(per_unit_type(name, args), name, args, partition, order, frame, contribution(rows, partition).rows)
 
     def _order(self, order: exp.Expr | None, scope: Scope) -> tuple[tuple[Expr, bool, bool], ...]:
         if order is None:
             return ()
         return tuple(ordering(self._binder, o, scope) for o in order.expressions)
+
+
+def total_order(order: Terms, rows: Rows) -> Terms:
+    """The order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
+
+    Then what is made of one unit's rows is a function of these rows, whoever else's rows are there.
+    """
+    first = {term[0] for term in order}
+    more = (Ref(c.type, c) for c in rows.node.columns if c.usable and c.type not in _UNORDERED)
+    return (*order, *((ref, False, False) for ref in more if ref not in first))
 
 
 def ordering(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bool, bool]:

@@ -24,6 +24,7 @@ from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import coerce, unsupported
+from dpproxy.plan.given import note_measured
 from dpproxy.plan.grouping import grouping_sets
 from dpproxy.plan.hooks import QueryHooks, bind_aggregate
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
@@ -50,7 +51,10 @@ def parse_expression(sql: str) -> exp.Expr:
 
 @lru_cache(maxsize=4096)  # formulas repeat from statement to statement; parsing them was a third of planning
 def _parsed(sql: str) -> exp.Expr:
-    return sqlglot.parse_one(sql, read=FaithfulPostgres)
+    tree = sqlglot.parse_one(sql, read=FaithfulPostgres)
+    for node in tree.walk():
+        node.meta.clear()  # places in our own text are none of the client's
+    return tree
 
 
 class _MeasureHooks(QueryHooks):
@@ -101,6 +105,7 @@ class MeasuredSelect:
         for window in select.args.get("windows") or ():
             self._rewrite_children(window)
         select.set("expressions", projections)
+        self._note(select)
         select.set("having", None)
         select.set("group", None)
         select.set("joins", None)
@@ -109,6 +114,13 @@ class MeasuredSelect:
         if distinct is not None and not aggregated:
             select.set("distinct", None)  # groups are distinct already
         return select
+
+    def _note(self, select: exp.Select) -> None:
+        """Which output is which key: for whoever joins the released rows."""
+        columns = {self._key_column(i): i for i in range(len(self.keys))}
+        plain = [columns.get(e.unalias()) for e in select.expressions]
+        if len(self.sets) == 1 and len(plain) == len(select.expressions):
+            note_measured(select, len(self.keys), plain)
 
     def _aggregates(self) -> bool:
         from dpproxy.plan.select import _has_aggregates

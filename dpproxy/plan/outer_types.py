@@ -76,9 +76,18 @@ class TreeTypes:
     def _source_columns(self, node: exp.Expr) -> Columns:
         if isinstance(node, exp.Subquery):
             return self.columns(node.this)
-        arrays = node.find_all(exp.Cast) if isinstance(node, exp.Unnest) else ()
         if isinstance(node, exp.Unnest):
-            return {f"c{i}": (type_name(a.to) or "").removesuffix("[]") for i, a in enumerate(arrays)}
+            return self._unnested(node)
+        if isinstance(node, exp.Table | exp.Lateral) and isinstance(node.this, exp.Anonymous):
+            alias = node.args.get("alias")
+            name = ident(alias.this) if alias is not None else str(node.this.this).lower()
+            return {name: self._set_returned(node.this, {})}
+        if isinstance(node, exp.Lateral):
+            return self.columns(node.this)
+        if isinstance(node, exp.Values):
+            rows = [list(row.expressions) for row in node.expressions]
+            types = [[self._type(e, {}) for e in column] for column in zip(*rows, strict=True)]
+            return {f"column{i + 1}": common(t) if all(t) else "" for i, t in enumerate(types)}
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             name = ident(node.this)
             if name in self._ctes and not node.args.get("db"):
@@ -87,6 +96,37 @@ class TreeTypes:
             if policy is not None and policy.public:
                 return {c.name: c.type for c in self._context.catalog.tables[policy.name].columns}
         return {}
+
+    def _unnested(self, node: exp.Unnest) -> Columns:
+        """`unnest(array, ...) [WITH ORDINALITY]`: one array takes the name of the alias."""
+        alias = node.args.get("alias")
+        name = ident(alias.this) if alias is not None and len(node.expressions) == 1 else ""
+        types = [self._element(a, {}) for a in node.expressions]
+        found = {name or f"c{i}": t for i, t in enumerate(types)}
+        return found | {"ordinality": "int8"} if node.args.get("offset") else found
+
+    def _element(self, array: exp.Expr, sources: dict[str, Columns]) -> str:
+        """The type of an array's elements."""
+        inner = array.unnest() if isinstance(array, exp.Paren) else array
+        if isinstance(inner, exp.Cast):
+            return (type_name(inner.to) or "").removesuffix("[]")
+        if isinstance(inner, exp.Array):
+            types = [self._type(e, sources) for e in inner.expressions]
+            return common(types) if types and all(types) else ""
+        name = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else ""
+        return "text" if name in ("string_to_array", "regexp_split_to_array") else ""
+
+    def _set_returned(self, call: exp.Anonymous, sources: dict[str, Columns]) -> str:
+        """The type of a function that returns a set of one column."""
+        name = str(call.this).lower()
+        types = [self._type(a, sources) for a in call.expressions]
+        if name == "generate_series" and types:
+            if all(t in NUMBERS for t in types):
+                return "numeric" if "numeric" in types else "int8" if "int8" in types else "int4"
+            return "timestamp" if "timestamp" in types[:2] else "timestamptz"
+        if name == "unnest" and call.expressions:
+            return self._element(call.expressions[0], sources)
+        return "text" if name in ("string_to_table", "regexp_split_to_table") else ""
 
     def _type(self, node: exp.Expr, sources: dict[str, Columns]) -> str:
         """PostgreSQL's type of an expression, "" when not known."""
@@ -122,6 +162,8 @@ class TreeTypes:
 
     def _function(self, node: exp.Anonymous, sources: dict[str, Columns]) -> str:
         name = str(node.this).lower()
+        if name in ("generate_series", "unnest", "string_to_table", "regexp_split_to_table"):
+            return self._set_returned(node, sources)
         types = [self._type(a, sources) for a in node.expressions]
         first = types[0] if types else ""
         if name in ("greatest", "least", "coalesce"):
@@ -139,6 +181,10 @@ class TreeTypes:
             return wide.get(first, first)
         if name in ("round", "trunc", "floor", "ceil", "trim_scale"):
             return "numeric" if len(types) > 1 or first == "numeric" else "float8"
-        if name in ("lower", "upper", "concat", "to_char"):
+        if name in ("lower", "upper", "concat", "to_char", "initcap", "replace", "left", "right", "substr", "substring"):
             return "text"
+        if name == "date_trunc":
+            return "timestamp" if types[-1] == "timestamp" else "timestamptz"
+        if name in ("now", "make_date", "date"):
+            return "timestamptz" if name == "now" else "date"
         return {"sqrt": "float8", "power": "float8"}.get(name, "")

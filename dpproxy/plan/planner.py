@@ -22,6 +22,7 @@ from dpproxy.plan.explain import account, spelled
 from dpproxy.plan.expr import Column, Expr, Hole
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.given import known_of
 from dpproxy.plan.grids import STEPS
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
@@ -130,7 +131,8 @@ class Planner:
         )
         hole = self._input(sql, f"rows({','.join(types.values())})")
         columns = tuple(Column(self.counter.column(), n, t) for n, t in types.items())
-        given = Item(item.alias, Rows(Given(columns, hole.index)), columns, item.node)
+        beside = known_of(query, columns, ctes)
+        given = Item(item.alias, Rows(Given(columns, hole.index), beside=(beside,)), columns, item.node)
         return renamed(given, alias_columns(item.node))
 
     def released_in(self, analyser: Analyser, query: exp.Expr, env: Env) -> RowsResult:

@@ -24,7 +24,7 @@ from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.sets import SetOperation
 from dpproxy.plan.sources import Sources
 from dpproxy.plan.trees import mentions, nested_queries
-from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.dialect import copied, ident, position
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -40,10 +40,11 @@ class Analyser:
 
     def analyse(self, node: exp.Expr, env: Env, outer: Scope | None = None, want_rows: bool = False) -> Result:
         """The privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
+        at = position(node)  # of the text as it was: analysis rewrites it
         try:
             return self._analyse(node, env, outer, want_rows)
         except Refusal as refusal:
-            raise located(refusal, node) from None
+            raise located(refusal, at) from None
 
     def _analyse(self, node: exp.Expr, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         if isinstance(node, exp.Subquery):

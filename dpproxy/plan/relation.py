@@ -44,6 +44,14 @@ class Given(Relation):
 
 
 @dataclass(frozen=True)
+class Public(Relation):
+    """A public relation of whatever form, numbered as a scan is: the values of its columns are declared groups."""
+
+    number: int
+    child: Relation
+
+
+@dataclass(frozen=True)
 class Join(Relation):
     kind: str  # inner | left | cross
     left: Relation
@@ -124,7 +132,7 @@ class Rows:
     """A relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
 
     `one`: at most one row per unit. `determinants`: ids of columns that fix the unit (keys of private tables).
-    `conditions`: conjuncts every row satisfies. `publics`: scans of public tables that are joined inwardly.
+    `conditions`: conjuncts every row satisfies. `publics`: public relations that are joined inwardly.
     `padded`: a public table was the outer side of an outer join; its unmatched rows stand for empty groups. `kept`: ids
     of the columns that are not NULL in those rows.
     `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths.
@@ -138,7 +146,7 @@ class Rows:
     limits: Limits = Limits(1, 1)
     determinants: frozenset[int] = frozenset()
     conditions: tuple[Expr, ...] = ()
-    publics: tuple[Scan, ...] = ()
+    publics: tuple[Scan | Public, ...] = ()
     padded: bool = False
     tables: tuple[tuple[TableName, Column, str], ...] = ()
     kept: frozenset[int] = frozenset()

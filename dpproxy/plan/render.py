@@ -19,11 +19,15 @@ from dpproxy.plan.relation import (
     Given,
     Join,
     Project,
+    Public,
     Relation,
     Scan,
     Union,
     Values,
 )
+
+_ALONE = (Aggregate, Distinct, Union, Values, Given)
+"""Relations that become one FROM item with plain columns."""
 
 MAX_INLINE = 2_000  # characters of a projected expression before it gets its own derived table
 
@@ -96,6 +100,9 @@ class Renderer:
                 return Block(source, {c.id: f"{alias}.{n}" for c, n in zip(columns, names, strict=True)})
             case Join():
                 return self._join(relation)
+            case Public(child=child):
+                block = self.block(child)
+                return block if isinstance(child, _ALONE) else self._wrap(block, child)
             case Filter(child=child, condition=condition):
                 block = self.block(child)
                 return replace(block, where=(*block.where, self.expr(condition, block.names)))
@@ -134,7 +141,7 @@ class Renderer:
 
     def _join(self, join: Join) -> Block:
         left, right = self.block(join.left), self.block(join.right)
-        plain = Scan | Aggregate | Distinct | Union | Values | Given
+        plain = (Scan, Public, *_ALONE)
         if join.kind in ("left", "full") and not isinstance(join.right, plain):
             right = self._wrap(right, join.right)  # NULLs of unmatched rows must reach computed columns too
         elif right.joined:

@@ -65,11 +65,9 @@ def alias_columns(node: exp.Expr) -> tuple[str, ...]:
     return tuple(ident(c) for c in alias.args.get("columns") or ()) if alias is not None else ()
 
 
-def located(refusal: Refusal, node: exp.Expr) -> Refusal:
-    """The refusal with the position of `node` where it has none of its own."""
-    if refusal.position is not None:
-        return refusal
-    return Refusal(refusal.sqlstate, refusal.message, position(node), refusal.detail, refusal.hint)
+def located(refusal: Refusal, at: int | None) -> Refusal:
+    """The refusal with a position where it has none of its own."""
+    return refusal if refusal.position is not None else replace(refusal, position=at)
 
 
 def row_level(node: exp.Expr, context: Context) -> Refusal:

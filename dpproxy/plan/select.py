@@ -19,6 +19,7 @@ from dpproxy.plan import interval as iv
 from dpproxy.plan import joins
 from dpproxy.plan.expr import (
     Agg,
+    Call,
     Case,
     Column,
     Expr,
@@ -34,7 +35,7 @@ from dpproxy.plan.expr import (
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.hooks import QueryHooks
+from dpproxy.plan.hooks import QueryHooks, ordering, total_order
 from dpproxy.plan.names import output_name
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Distinct, Limits, Project, Rows
@@ -45,6 +46,9 @@ from dpproxy.sql.dialect import ident, position
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
+
+
+MAX_TILES = 1_000  # declared groups of ntile(n)
 
 
 def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> Result:
@@ -60,20 +64,44 @@ def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows
         if not rows.private:
             return _prepared(planner, select, rows, scope, hooks, keys or [])
         return planner.measure(analyser, select, rows, scope, env)
-    projections = _projections(select, hooks, scope)
     distinct = select.args.get("distinct")
-    if distinct is not None:
-        if distinct.args.get("on") is not None:
-            raise unsupported("DISTINCT ON", "Use a window function PARTITION BY the unit id, or aggregate.")
-        if rows.private and not _fixes_unit([e for _, e in projections], rows):
-            if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
-                raise unsupported("DISTINCT over window functions")
-            return planner.measure(analyser, select, rows, scope, env)
+    if distinct is not None and distinct.args.get("on") is not None:
+        rows = _first_of_each(planner, select, rows, scope, hooks)
+        distinct = None
+    projections = _projections(select, hooks, scope)
+    if distinct is not None and rows.private and not _fixes_unit([e for _, e in projections], rows):
+        if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
+            raise unsupported("DISTINCT over window functions")
+        return planner.measure(analyser, select, rows, scope, env)
     _no_limit(select)
     result = _project(planner, rows, projections)
     if distinct is not None:
         result = _distinct(planner, result)
     return result
+
+
+def _first_of_each(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, hooks: QueryHooks) -> Rows:
+    """DISTINCT ON (unit, ...): the first row of each, by ORDER BY and then by all columns."""
+    given = select.args["distinct"].args["on"]
+    items = given.expressions if isinstance(given, exp.Tuple) else [given]
+    keys = [hooks._binder.bind(resolve_group_item(i, select, scope), scope) for i in items]
+    if rows.unit is None or not _fixes_unit(keys, rows):
+        unit = planner.context.policy.unit_column
+        raise unsupported(f"DISTINCT ON without `{unit}`", f"Add `{unit}` to it: it then chooses among the rows of one only.")
+    order = select.args.get("order")
+    terms = [t.copy() for t in order.expressions] if order is not None else []
+    for term in terms:
+        inner = term.this if isinstance(term, exp.Ordered) else term
+        inner.replace(resolve_group_item(inner, select, scope).copy())
+    chosen = total_order(tuple(ordering(hooks._binder, t, scope) for t in terms), rows)
+    unit_ref = Ref(rows.unit.type, rows.unit)
+    partition = tuple(keys) if unit_ref in keys else (*keys, unit_ref)
+    number = Win("int8", "row_number", (), partition, chosen)
+    column = computed(planner, "row_number", number)
+    numbered = replace(rows, node=Project((column, *rows.node.columns), rows.node, (number,)))
+    one = all(facts(k).constant or _is_unit(k, rows) for k in keys)
+    found = joins.filtered(numbered, Call("bool", "=", (Ref("int8", column), Lit("int4", "1"))))
+    return replace(found, one=one, limits=Limits(1, 1) if one else spread(rows), beside=())
 
 
 def _has_aggregates(select: exp.Select) -> bool:
@@ -283,7 +311,10 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
 
 
 def _literal_domain(expr: Expr) -> ValuesDomain | None:
-    """Constants and CASEs of constants are their own declared domain."""
+    """Constants and CASEs of constants are their own declared domain; so are the numbers of ntile."""
+    if isinstance(expr, Win) and expr.name == "ntile" and isinstance(expr.args[0], Lit) and (expr.args[0].text or "").isdigit():
+        tiles = int(expr.args[0].text or 0)
+        return ValuesDomain(tuple(str(i + 1) for i in range(tiles))) if 0 < tiles <= MAX_TILES else None
     if isinstance(expr, Lit):
         return ValuesDomain((expr.text,))
     if isinstance(expr, Case):

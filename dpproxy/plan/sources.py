@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
+from dpproxy.plan.expr import TableDomain
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.relation import Public
 from dpproxy.plan.results import Item, RowsResult, alias_columns, private_in_public, renamed
 from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.tables import scan_table
@@ -43,9 +45,27 @@ class Sources:
             return self._table(node, alias, alias_columns(node))
         if isinstance(node, exp.Subquery):
             return self._derived(node, alias)
-        if isinstance(node, exp.Lateral) and self.analyser.names_private(node.this, self.env):
-            raise unsupported("LATERAL over private rows", "Join on the unit id instead.")
+        if isinstance(node, exp.Lateral):
+            return self._lateral(node, alias)
         return Item(alias, None, (), node)
+
+    def _lateral(self, node: exp.Lateral, alias: str) -> Item:
+        """LATERAL that refers to nothing beside it is a derived table, or a function, like any other."""
+        if _refers_outside(node):
+            if self.analyser.names_private(node.this, self.env):
+                raise unsupported("LATERAL over private rows", "Join on the unit id instead.")
+            return Item(alias, None, (), node)
+        inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
+        name = node.args.get("alias")
+        if isinstance(inner, exp.Values):
+            plain: exp.Expr = inner.copy()
+            plain.set("alias", name)
+        elif isinstance(inner, exp.Anonymous):
+            plain = exp.Table(this=inner.copy(), alias=name)
+        else:
+            plain = exp.Subquery(this=inner.copy(), alias=name)
+        node.replace(plain)
+        return self.item(plain)
 
     def _derived(self, node: exp.Subquery, alias: str) -> Item:
         inner = copied(node)
@@ -120,9 +140,27 @@ class Sources:
             if node.meta.get("dpproxy_measured"):
                 return self.planner.released_rows(self.analyser, item, node.this, self.env)
             return self._public_query(replace(item, node=node.meta["dpproxy_original"]), self.env, (), node)
-        if isinstance(node, exp.Values):
-            return replace(self.planner.values_item(self.analyser, node), alias=item.alias)
-        raise _unjoinable()
+        if isinstance(node, exp.Values) and not node.find(exp.Column):
+            return self._sourced(replace(self.planner.values_item(self.analyser, node), alias=item.alias))
+        return self._computed(item)
+
+    def _computed(self, item: Item) -> Item:
+        """What only the facade can compute of public data (generate_series, unnest, ...): its rows, as constants."""
+        node = item.node
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and ident(node.this) not in self.env:
+            raise unsupported("joining this with private rows", "Join it with the released result, in an outer query.")
+        if _refers_outside(node):
+            raise unsupported("LATERAL that refers to other items of FROM", "Compute it in a subquery, or join on a condition.")
+        query = exp.select("*").from_(item.node.copy())
+        return self._sourced(self.planner.released_rows(self.analyser, item, query, self.env))
+
+    def _sourced(self, item: Item) -> Item:
+        """Public rows whose values are declared groups: they come with the answer also where nobody has them."""
+        assert item.rows is not None
+        number = self.counter.scan()
+        node = Public(item.rows.node.columns, number, item.rows.node)
+        columns = tuple(replace(c, domain=TableDomain(number), constant=False) for c in item.columns)
+        return replace(item, rows=replace(item.rows, node=node, publics=(node,)), columns=columns)
 
     def _named_rows(self, item: Item, node: exp.Table) -> Item | None:
         """A CTE or a public table; None for what the policy does not know."""
@@ -140,12 +178,25 @@ class Sources:
         return renamed(replace(item, rows=rows, columns=columns), alias_columns(node))
 
     def _public_query(self, item: Item, env: Env, columns: tuple[str, ...], original: exp.Expr) -> Item:
-        result = self.analyser.analyse(copied(item.node), env, None, True)
+        try:
+            result = self.analyser.analyse(copied(item.node), env, None, True)
+        except Refusal as refusal:
+            if refusal.sqlstate not in (FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION):
+                raise
+            return self._computed(replace(item, node=original))
         if not isinstance(result, RowsResult):
-            raise _unjoinable()
+            return self._computed(replace(item, node=original))
         found = renamed(Item(item.alias, result.rows, result.columns, original), columns)
-        return renamed(found, alias_columns(original))
+        return self._sourced(renamed(found, alias_columns(original)))
 
 
-def _unjoinable() -> Refusal:
-    return unsupported("joining this with private rows", "Join it with the released result, in an outer query.")
+def _refers_outside(node: exp.Expr) -> bool:
+    """Whether LATERAL or a function refers to other items of FROM: a name of a source that is not its own."""
+    if isinstance(node, exp.Subquery):
+        return False
+    inside = {ident(t.this) for t in node.find_all(exp.Table)}
+    inside |= {ident(a.this) for a in node.find_all(exp.TableAlias) if a.this is not None}
+    columns = list(node.find_all(exp.Column))
+    if not isinstance(node, exp.Lateral):
+        return bool(columns)
+    return any(ident(c.args.get("table")) not in inside for c in columns) if node.find(exp.From) else bool(columns)
