@@ -65,7 +65,7 @@ def budget_show(policy: PolicyFile, state: State = STATE, ledger: Ledger = None)
     with place_of(ledger, state).reader(rules.dataset).snapshot() as (_, rows):
         replay(book, NO_HASH, rows)
     at = dt.datetime.now(dt.UTC)
-    print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets")))
+    print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets", "lifetime")))
     for scope, name, budget in _accounts(rules):
         print("\t".join(_standing(book.standing((rules.dataset, scope, name), limit(budget), at))))
 
@@ -79,7 +79,15 @@ def _accounts(rules: Policy) -> Iterator[tuple[Scope, str, Any]]:
 def _standing(s: Standing) -> tuple[str, ...]:
     epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
     delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
-    return (s.scope, s.name, s.window, *epsilon, *delta, f"{s.resets:%Y-%m-%d}" if s.resets else "never")
+    return (
+        s.scope,
+        s.name,
+        s.window,
+        *epsilon,
+        *delta,
+        f"{s.resets:%Y-%m-%d}" if s.resets else "never",
+        decimal(s.lifetime_epsilon, MICRO),
+    )
 
 
 @budget_app.command()

@@ -86,10 +86,12 @@ Mode = Literal["exact", "derive"]
 
 @dataclass(frozen=True)
 class Found:
-    """What answers a question: `stored` as it was asked, or computed from releases the role has seen (`stored` is None)."""
+    """What answers a question: `stored` as it was asked, or computed from releases the role has seen (`stored` is None).
+    `made`: when those it is from were released."""
 
     released: Released
     stored: StoredRelease | None
+    made: tuple[dt.datetime, ...]
 
     def seen(self, role: str) -> bool:
         """Whether the role may have it at no charge."""
@@ -219,12 +221,14 @@ class AnswerStore:
     def _candidates(self, asked: Asked, role: str, now: dt.datetime, max_age: dt.timedelta | None, mode: Mode) -> list[Found]:
         """Best first, but for who has seen them."""
         oldest = (now - max_age).astimezone(dt.UTC).isoformat() if max_age is not None else ""
-        found = [Found(r, s) for s in self._read("exact", asked.exact, oldest) if (r := serve(s, asked)) is not None]
+        read = self._read("exact", asked.exact, oldest)
+        found = [Found(r, s, (s.created,)) for s in read if (r := serve(s, asked)) is not None]
         if mode == "derive" and not any(f.seen(role) for f in found):
             known = [s for s in self._read("base", asked.base, oldest) if role in s.roles]
-            found += [Found(r, s) for s in known if (r := serve(s, asked, subset=True)) is not None]
+            found += [Found(r, s, (s.created,)) for s in known if (r := serve(s, asked, subset=True)) is not None]
             derived = derive(asked, known)
-            found += [Found(derived, None)] if derived is not None else []
+            if derived is not None:
+                found.append(Found(derived.released, None, tuple(s.created for s in derived.sources)))
         return found
 
     def _read(self, column: Literal["exact", "base"], value: str, oldest: str) -> list[StoredRelease]:

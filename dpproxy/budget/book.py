@@ -13,6 +13,7 @@ Every account keeps all kinds of windows at once: a policy may change a limit's 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dpproxy.budget import window as windows
@@ -58,7 +59,8 @@ class Book:
         The asker's own limits are checked before the dataset's, so that a refusal by the latter says nothing else.
         """
         at = self.now(request.at)
-        self._check(request, at)
+        self.check_own(request)
+        self._check(request, (("dataset", request.dataset, request.limits.dataset, request.dataset_loss),))
         return Charge(
             request.id,
             self.sequence + 1,
@@ -71,16 +73,20 @@ class Book:
             at,
         )
 
-    def _check(self, request: ChargeRequest, at: dt.datetime) -> None:
-        limits, asked = request.limits, (request.loss.epsilon, request.loss.delta)
+    def check_own(self, request: ChargeRequest) -> None:
+        """What the asker's own limits say. Raises BudgetExhausted, or LedgerError for the clock."""
+        limits = request.limits
         most = limits.per_query_epsilon
         if most is not None and request.loss.epsilon > most:
+            asked = (request.loss.epsilon, request.loss.delta)
             raise BudgetExhausted("query", (most, 0), None, asked, request.dataset)
-        checks: list[tuple[Scope, str, Limit | None, Loss]] = [
-            ("role", request.role, limits.role, request.loss),
-            ("user", request.user, limits.user, request.loss),
-            ("dataset", request.dataset, limits.dataset, request.dataset_loss),
-        ]
+        self._check(
+            request,
+            (("role", request.role, limits.role, request.loss), ("user", request.user, limits.user, request.loss)),
+        )
+
+    def _check(self, request: ChargeRequest, checks: Sequence[tuple[Scope, str, Limit | None, Loss]]) -> None:
+        at, asked = self.now(request.at), (request.loss.epsilon, request.loss.delta)
         for scope, name, limit, loss in checks:
             if limit is None:
                 continue

@@ -41,7 +41,15 @@ class _Estimate:
     noise: tuple[float, ...]
 
 
-def derive(asked: Asked, stored: Sequence[StoredRelease]) -> Released | None:
+@dataclass(frozen=True)
+class Derived:
+    """An answer, and the releases it was computed from."""
+
+    released: Released
+    sources: tuple[StoredRelease, ...]
+
+
+def derive(asked: Asked, stored: Sequence[StoredRelease]) -> Derived | None:
     """The answer from releases of the same rows, None when they do not give it as accurately as asked."""
     estimates = [e for s in stored if (e := _estimate(s, asked)) is not None]
     if not asked.dense or not estimates:
@@ -56,7 +64,8 @@ def derive(asked: Asked, stored: Sequence[StoredRelease]) -> Released | None:
         values.append(column)
     made = leader.source.made
     keys = tuple(pc.take(leader.source.released.keys[made.keys.index(k)], pa.array(leader.first)) for k in asked.keys)
-    return Released(keys, tuple(values), len(leader.groups))
+    sources = tuple(e.source for e, _ in aligned if any(c is not None for c in e.columns) or not asked.columns)
+    return Derived(Released(keys, tuple(values), len(leader.groups)), sources)
 
 
 def _places(leader: _Estimate, other: _Estimate) -> Int64:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpproxy.budget.entries import Entry, Head, Row
-from dpproxy.budget.journal import Stored, StoreError
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
 from dpproxy.budget.sqlite import SCHEMA_SQL, Anchor, FileLock, SqliteStore, connect
+from dpproxy.budget.store import Stored, StoreError
 
 _BACKUP_PAGES = 1000  # a step of the online backup: 4 MB, between which the writer may go on
 

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dpproxy.budget.accountant import Limit
 from dpproxy.budget.book import Book
@@ -54,6 +54,7 @@ from dpproxy.budget.ledger import (
     Scope,
     Standing,
 )
+from dpproxy.budget.store import KnownCharge, Store, Stored, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -62,60 +63,6 @@ MAX_BATCH = 256
 
 MAX_JUMP = dt.timedelta(days=400)
 """A year's window may pass unused; a clock further ahead than this is more likely wrong."""
-
-
-Stored = tuple[str, bytes]
-"""(body, hash) of an entry."""
-
-
-class Store(Protocol):
-    """Used by one thread. Every method may raise StoreError, after which the transaction is void or its outcome
-    unknown, and `recover` is called before anything else."""
-
-    def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
-        """Start a transaction that no other writer of this chain can enter. What comes with the head are entries
-        after `known`, in order; `rows` has what is missing of them."""
-        ...
-
-    def last(self, chain: str) -> int:
-        """The last sequence; 0 when there is none."""
-        ...
-
-    def rows(self, chain: str, after: int) -> Iterable[Stored]:
-        """The entries after a sequence, in order; also outside a transaction."""
-        ...
-
-    def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
-        """The bodies of the entries with these ids, by id; also outside a transaction."""
-        ...
-
-    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
-        """This or `commit` raises KnownCharge for an id that exists."""
-        ...
-
-    def commit(self) -> None:
-        """Durable when it returns."""
-        ...
-
-    def settle(self) -> None:
-        """Every row that could be read is durable when it returns; outside a transaction."""
-        ...
-
-    def rollback(self) -> None: ...
-
-    def recover(self) -> None:
-        """Come back to a state in which `begin` may work."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class StoreError(LedgerError):
-    """The store failed; see Store."""
-
-
-class KnownCharge(StoreError):
-    """A charge of this id exists: somebody asks for it again."""
 
 
 @dataclass
@@ -224,10 +171,21 @@ class Journal:
         self._enqueue(self._chain_of(dataset), work).result()
 
     def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
+        return self._book(dataset).standing((dataset, scope, name), limit, at)
+
+    def verdict(self, request: ChargeRequest) -> BudgetExhausted | None:
+        try:
+            self._book(request.dataset).check_own(request)
+        except BudgetExhausted as refused:
+            return refused
+        return None
+
+    def _book(self, dataset: str) -> Book:
+        """As it is now; a published book is never changed again."""
         chain = self._chain_of(dataset)
         if self._shared or chain not in self._books:
             self._enqueue(chain, lambda tx: None).result()
-        return self._books[chain].standing((dataset, scope, name), limit, at)
+        return self._books[chain]
 
     def close(self) -> None:
         """Finish what is queued, then close the store. Later calls raise LedgerError."""

@@ -163,6 +163,11 @@ class Ledger(Protocol):
         """Where one account stands, reading nothing from disk where the ledger has one process."""
         ...
 
+    def verdict(self, request: ChargeRequest) -> BudgetExhausted | None:
+        """What the asker's own accounts would say of a charge; nothing is charged. Of the dataset's it says nothing: asking
+        costs nothing, and would tell what others have spent."""
+        ...
+
     def grant(self, grant: Grant) -> None: ...
 
     def accept_clock(self, dataset: str, at: dt.datetime, reason: str) -> None:

@@ -28,9 +28,10 @@ from typing import Any, TypeVar
 import asyncpg
 
 from dpproxy.budget.entries import Head, Row
-from dpproxy.budget.journal import MAX_JUMP, Journal, KnownCharge, Stored, StoreError
+from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
+from dpproxy.budget.store import KnownCharge, Stored, StoreError
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0  # a statement of ours takes milliseconds; reading a long record at start takes seconds

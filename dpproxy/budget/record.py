@@ -35,8 +35,9 @@ from dpproxy.budget.entries import (
     row_of,
     seal,
 )
-from dpproxy.budget.journal import MAX_JUMP, Stored, replay
+from dpproxy.budget.journal import MAX_JUMP, replay
 from dpproxy.budget.ledger import Charge, LedgerCorrupt
+from dpproxy.budget.store import Stored
 
 UNSEEN = (Opened, Migrated, Checkpoint)
 """Entries that spend nothing and say nothing but how to read the others."""

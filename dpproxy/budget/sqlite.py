@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpproxy.budget.entries import Head, Row
-from dpproxy.budget.journal import MAX_JUMP, Journal, KnownCharge, Stored, StoreError
+from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
+from dpproxy.budget.store import KnownCharge, Stored, StoreError
 
 BUSY_SECONDS = 10.0
 """Readers (export, show, backup) never block the writer in WAL; this is for a checkpoint they hold up."""

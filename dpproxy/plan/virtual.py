@@ -10,7 +10,7 @@ VIRTUAL_TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     "budget": (
         ("role", "text"), ("scope", "text"), ("epsilon_spent", "numeric"), ("epsilon_limit", "numeric"),
         ("epsilon_left", "numeric"), ("delta_spent", "numeric"), ("delta_limit", "numeric"), ('"window"', "text"),
-        ("resets", "timestamptz"),
+        ("resets", "timestamptz"), ("epsilon_lifetime", "numeric"), ("delta_lifetime", "numeric"),
     ),
     "answers": (
         ("asked", "timestamptz"), ("epsilon", "numeric"), ("delta", "numeric"), ("measurements", "int4"),

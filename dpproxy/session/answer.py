@@ -35,7 +35,7 @@ from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.model import Measurement, Param, Plan
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
-from dpproxy.session.preview import Preview
+from dpproxy.session.preview import Preview, Source, left
 from dpproxy.session.reuse import ELSEWHERE, Mode, Shelf
 from dpproxy.session.standings import standings
 from dpproxy.session.virtual import virtual_columns
@@ -97,7 +97,7 @@ class Answering:
         self._inputs: list[str | None] = [None] * len(plan.inputs)
         self._known: set[int] = set()  # indexes of evaluated inputs
         self._released: set[int] = set()  # indexes of released measurements
-        self._free: dict[int, dt.datetime | None] = {}  # of these, when those that cost nothing were made
+        self._free: dict[int, Source] = {}  # of these, where those that cost nothing are from
         self._running: asyncio.Future[Any] | None = None
         self._cancelled: str | None = None  # why
 
@@ -118,7 +118,19 @@ class Answering:
         await self._prepare(parameters)
         if self._plan.measurements:
             await self._show_seen()
-        return Preview(self._mode, self._free, _sum(self._plan.measurements[i].loss for i in self._open()))
+        charge = _sum(self._plan.measurements[i].loss for i in self._open())
+        try:
+            standings, refused = await asyncio.to_thread(self._foreseen, charge)
+        except Exception as error:
+            raise internal(error, statement=self._statement) from error
+        return Preview(self._mode, self._free, charge, standings, refused)
+
+    def _foreseen(self, charge: Loss) -> tuple[list[Standing], BudgetExhausted | None]:
+        """Of the asker's own accounts. Raises LedgerError."""
+        dataset, ledger = self._dataset, self._dataset.ledger
+        own = [held for held in dataset.held(self._asker) if held.scope != "dataset"]
+        refused = ledger.verdict(self._request(charge, charge)) if charge else None
+        return standings(ledger, dataset.policy.dataset, own), refused
 
     async def _prepare(self, parameters: Sequence[str | None]) -> None:
         self._parameters = parameters
@@ -222,7 +234,7 @@ class Answering:
             if not seen:
                 return shown, found
             for i, each in seen.items():
-                self._free[i] = each.stored.created if each.stored else None
+                self._free[i] = Source(each.made, each.stored is None)
                 self._show(i, each.released)
             await self._evaluate_ready()
             shown = True
@@ -268,7 +280,17 @@ class Answering:
     async def _charge(self, loss: Loss, dataset_loss: Loss) -> Charge:
         """Durable when this returns. Raises Refusal when a limit is reached or the ledger cannot be written."""
         self._check_cancelled()
-        request = ChargeRequest(
+        try:
+            charge = await charge_async(self._dataset.ledger, self._request(loss, dataset_loss))
+        except BudgetExhausted as exhausted:
+            raise exhausted.refusal() from None
+        except Exception as error:
+            raise internal(error, statement=self._statement) from error
+        self._remember(charge.at, charge.loss)
+        return charge
+
+    def _request(self, loss: Loss, dataset_loss: Loss) -> ChargeRequest:
+        return ChargeRequest(
             id=str(uuid.uuid4()),
             dataset=self._dataset.policy.dataset,
             role=self._asker.role.name,
@@ -279,14 +301,6 @@ class Answering:
             statement=self._statement,
             at=dt.datetime.now(dt.UTC),
         )
-        try:
-            charge = await charge_async(self._dataset.ledger, request)
-        except BudgetExhausted as exhausted:
-            raise exhausted.refusal() from None
-        except Exception as error:
-            raise internal(error, statement=self._statement) from error
-        self._remember(charge.at, charge.loss)
-        return charge
 
     def _remember(self, at: dt.datetime, loss: Loss) -> None:
         """For `dpproxy.answers`. What only other roles had asked before looks as if it had been measured."""
@@ -347,14 +361,12 @@ class Answering:
 
 def note(charged: Loss, free: int, measurements: int, standing: Standing, reached: Sequence[str] = ()) -> str:
     """What an answer cost and what is left of the role's budget, for people. `free`: of the measurements."""
-    until = f" until {standing.resets:%Y-%m-%d}" if standing.resets else ""
-    left = amounts(standing.left_epsilon, standing.left_delta)
     if not charged:
         cost = "reused, epsilon 0"
     else:
         some = f" ({free} of {measurements} measurements reused)" if free else ""
         cost = f"charged {amounts(charged.epsilon, charged.delta)}{some}"
-    return "; ".join((cost, f"role {standing.name} has {left} left{until}", *reached))
+    return "; ".join((cost, left(standing), *reached))
 
 
 def _sum(losses: Iterable[Loss]) -> Loss:

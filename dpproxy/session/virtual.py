@@ -34,7 +34,8 @@ def _budget(dataset: Dataset, asker: Asker) -> Iterator[Row]:
 def _standing(role: str, s: Standing) -> Row:
     epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
     delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
-    return (role, s.scope, *epsilon, *delta, s.window, s.resets.isoformat() if s.resets else None)
+    lifetime = (decimal(s.lifetime_epsilon, MICRO), decimal(s.lifetime_delta, ATTO))
+    return (role, s.scope, *epsilon, *delta, s.window, s.resets.isoformat() if s.resets else None, *lifetime)
 
 
 def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
@@ -79,7 +80,7 @@ def _readable(dataset: Dataset, asker: Asker) -> Iterator[TablePolicy]:
 
 
 _TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
-    "budget": (9, _budget),
+    "budget": (11, _budget),
     "answers": (6, _answers),
     "policy": (8, _policy),
     "tables": (5, _tables),

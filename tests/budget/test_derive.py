@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.budget.asked import Asked, StoredRelease
-from dpproxy.budget.derive import derive
+from dpproxy.budget.derive import Derived, derive
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import Loss
 
@@ -38,8 +38,9 @@ def stored(noise: int = 10, values: np.ndarray | None = None, **more: object) ->
     return StoredRelease("shop", made, released, Loss(1), NOON, frozenset({"a"}), 1)
 
 
-def rows(released: Released | None) -> dict[tuple[object, ...], int]:
-    assert released is not None
+def rows(found: Derived | None) -> dict[tuple[object, ...], int]:
+    assert found is not None
+    released = found.released
     keys = zip(*(k.to_pylist() for k in released.keys), strict=True) if released.keys else [()]
     return dict(zip(keys, released.values[0].tolist(), strict=True))
 
@@ -105,7 +106,8 @@ def test_several_releases_are_averaged_by_inverse_variance() -> None:
     assert derive(asked(("region", "sex"), noise=9), [one]) is None
     found = derive(asked(("region", "sex"), noise=9), [one, two])
     assert found is not None
-    assert (found.values[0] - COUNTS == (50 / 100 - 100 / 400) / (1 / 100 + 1 / 400)).all()
+    assert found.sources == (one, two)
+    assert (found.released.values[0] - COUNTS == (50 / 100 - 100 / 400) / (1 / 100 + 1 / 400)).all()
     assert derive(asked(("region", "sex"), noise=8), [one, two]) is None
 
 

@@ -235,7 +235,7 @@ def test_a_lost_acknowledgement_is_found_by_its_id(
     open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit goes through, then the store reports failure: charged once, and the caller is told so."""
-    from dpproxy.budget.journal import StoreError
+    from dpproxy.budget.store import StoreError
 
     ledger = open_ledger()
     charge(ledger, request_of())
@@ -255,7 +255,7 @@ def test_a_lost_acknowledgement_is_found_by_its_id(
 def test_a_store_that_fails_charges_nobody_and_comes_back(
     open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpproxy.budget.journal import StoreError
+    from dpproxy.budget.store import StoreError
 
     ledger = open_ledger()
     charge(ledger, request_of())

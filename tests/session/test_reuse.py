@@ -9,6 +9,7 @@ import asyncio
 import datetime as dt
 import itertools
 import json
+import re
 from collections.abc import AsyncIterator
 from decimal import Decimal
 
@@ -327,6 +328,11 @@ async def test_an_exhausted_budget_still_answers_what_was_paid_for(world: Town) 
 
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded) as refused:
             await until_refused()
+        told = await dee.explain(sums(f"{where} AND income <> 2000"))
+        assert "Left: role frugal has epsilon 0" in told
+        assert "Refused: the privacy budget of your role does not cover this statement" in told
+        assert "It renews at " in told
+        assert "Refused" not in await dee.explain(sums(where)), "stored"
         assert refused.value.diag.message_hint is not None
         assert "It renews at " in refused.value.diag.message_hint
         assert "can be asked again at no cost" in refused.value.diag.message_hint
@@ -342,6 +348,10 @@ async def test_explain_in_json(world: Town) -> None:
             return (text if isinstance(text, list) else json.loads(text))[0]["Privacy Plan"]["Reuse"]
 
         assert await reuse() == {"Mode": "exact", "Stored": [], "Charge Now": {"Epsilon": 1.0}}
+        ((text,),) = await ada.ask(f"EXPLAIN (FORMAT JSON) {sql}")
+        told = (text if isinstance(text, list) else json.loads(text))[0]["Privacy Plan"]
+        assert [(a["Scope"], a["Name"]) for a in told["Left"]] == [("role", "analyst")]
+        assert told["Refused"] is None
         await ada.ask(sql)
         found = await reuse()
         assert found["Charge Now"] == {"Epsilon": 0.0}
@@ -395,7 +405,10 @@ class TestDerived:
             assert await ada.ask(f"SELECT count(*) FROM people WHERE {where} AND sex = 'F'") == [(total(1, sex="F"),)]
             two = f"SELECT sex, count(*) FROM people WHERE {where} AND region IN ('east', 'west') GROUP BY 1"
             assert await ada.ask(two) == [(s, total(1, "east", s) + total(1, "west", s)) for s in "FM"]
-            assert "computed from stored releases" in await ada.explain(two)
+            told = await ada.explain(two)
+            ((made,),) = await ada.ask("SELECT asked FROM dpproxy.answers WHERE NOT reused ORDER BY asked DESC LIMIT 1")
+            assert re.search(r"measurement 1 computed from what was released at \S+ \S+ UTC, epsilon 0", told)
+            assert f"{made:%Y-%m-%d %H:%M}" in told or f"{made + dt.timedelta(seconds=2):%Y-%m-%d %H:%M}" in told
             rollup = await ada.ask(f"SELECT region, count(*) FROM people WHERE {where} GROUP BY ROLLUP (region)")
             assert set(rollup) == {(None, total(1)), *((r, total(1, r)) for r in ("east", "north", "south", "west"))}
             assert world.account() == before

@@ -1,0 +1,66 @@
+"""What a ledger needs of the place its record is kept in.
+
+Knows: rows, heads. Must not know: SQL, files, what entries mean. `sqlite` and `postgres` are stores; `journal` is the one
+user of a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from dpproxy.budget.entries import Head, Row
+from dpproxy.budget.ledger import LedgerError
+
+Stored = tuple[str, bytes]
+"""(body, hash) of an entry."""
+
+
+class Store(Protocol):
+    """Used by one thread. Every method may raise StoreError, after which the transaction is void or its outcome
+    unknown, and `recover` is called before anything else."""
+
+    def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
+        """Start a transaction that no other writer of this chain can enter. What comes with the head are entries
+        after `known`, in order; `rows` has what is missing of them."""
+        ...
+
+    def last(self, chain: str) -> int:
+        """The last sequence; 0 when there is none."""
+        ...
+
+    def rows(self, chain: str, after: int) -> Iterable[Stored]:
+        """The entries after a sequence, in order; also outside a transaction."""
+        ...
+
+    def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
+        """The bodies of the entries with these ids, by id; also outside a transaction."""
+        ...
+
+    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
+        """This or `commit` raises KnownCharge for an id that exists."""
+        ...
+
+    def commit(self) -> None:
+        """Durable when it returns."""
+        ...
+
+    def settle(self) -> None:
+        """Every row that could be read is durable when it returns; outside a transaction."""
+        ...
+
+    def rollback(self) -> None: ...
+
+    def recover(self) -> None:
+        """Come back to a state in which `begin` may work."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StoreError(LedgerError):
+    """The store failed; see Store."""
+
+
+class KnownCharge(StoreError):
+    """A charge of this id exists: somebody asks for it again."""
