@@ -26,14 +26,17 @@ def check(measurement: Measurement, noise: Noise) -> None:
     for basis in measurement.bases:
         if basis.norm == 2 and basis.mechanism != "gaussian":
             raise MechanismError("an l2 norm is no sensitivity of this noise")
-        _check_basis(basis, basis.reach(measurement.l0), noise)
+        _check_basis(basis, basis.reach(measurement.reach), noise)
     _check_gaussians(measurement)
     for selection in measurement.selections:
         _check_selection(selection, measurement)
     _check_threshold(measurement)
+    _check_top(measurement)
     parts = [b.loss for b in measurement.bases] + [s.loss for s in measurement.selections]
     if measurement.threshold:
         parts.append(Loss.delta_only(measurement.threshold.delta))
+    if measurement.top:
+        parts.append(measurement.top.loss)
     if not _covers(measurement.loss, reduce(add, parts, ZERO)):
         raise MechanismError("the parts of a measurement cost more than its charge")
 
@@ -55,7 +58,7 @@ def _check_gaussians(measurement: Measurement) -> None:
     if not columns:
         return
     epsilon, delta = sum(b.loss.epsilon for b in columns), sum(b.loss.conversion for b in columns)
-    rho = sum((exact_loss("gaussian", b.scale, b.reach(measurement.l0), b.linf) for b in columns), Fraction(0))
+    rho = sum((exact_loss("gaussian", b.scale, b.reach(measurement.reach), b.linf) for b in columns), Fraction(0))
     try:
         allowed = calibration.rho_for(epsilon, delta)
     except ValueError:
@@ -98,12 +101,30 @@ def _check_threshold(measurement: Measurement) -> None:
     """Undeclared keys have a threshold on the distinct units, no lower than the noise on those units asks for."""
     threshold = measurement.threshold
     if threshold is None:
-        if measurement.keys and not measurement.dense:  # without keys there is one group, whatever the data
+        if (
+            measurement.keys and not measurement.dense and measurement.top is None
+        ):  # without keys there is one group, whatever the data
             raise MechanismError("undeclared keys need a threshold")
         return
     units = measurement.bases[threshold.basis]
     if threshold.tau < _least_tau(threshold, units, measurement.l0):
         raise MechanismError("a threshold is lower than its delta allows")
+
+
+def _check_top(measurement: Measurement) -> None:
+    """The choices are charged, and groups of few units are as unlikely as delta says."""
+    top = measurement.top
+    if top is None:
+        return
+    if measurement.dense or measurement.threshold is not None or measurement.selections:
+        raise MechanismError("groups are chosen in two ways")
+    if not 0 <= top.score < len(measurement.bases) or measurement.bases[top.score].norm:
+        raise MechanismError("groups are chosen by no count")
+    linf, l0 = measurement.bases[top.score].linf, measurement.l0
+    if top.absent < calibration.top_threshold(top.k, l0, linf, top.epsilon, top.delta, top.min_units):
+        raise MechanismError("a threshold is lower than its delta allows")
+    if not _covers(top.loss, Loss.bounded_range(top.epsilon, top.k) + Loss.delta_only(top.delta)):
+        raise MechanismError("a charge is smaller than the loss of its choices")
 
 
 def _least_tau(threshold: Threshold, units: Basis, l0: int) -> int:

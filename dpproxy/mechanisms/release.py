@@ -19,7 +19,7 @@ from dpproxy.mechanisms.charges import draw_epsilon
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
-from dpproxy.plan.model import Measurement, Selection
+from dpproxy.plan.model import Measurement, Selection, Top
 from dpproxy.policy.model import MICRO
 
 
@@ -34,6 +34,8 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
         raise MechanismError("the backend's answer has another number of tables than the plan")
     table = tables[0]
     columns = _bases(measurement, table)
+    if measurement.top is not None:
+        return _released_top(measurement, measurement.top, table, columns, noise)
     noisy = [_noised(measurement, i, values, noise) for i, values in enumerate(columns)]
     kept = _kept(measurement, table.num_rows, columns, noisy)
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
@@ -41,6 +43,15 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
     for selection in measurement.selections:
         values += _selected(measurement, selection, table, tables[selection.query], kept)
     return Released(keys, tuple(values), int(kept.size))
+
+
+def _released_top(measurement: Measurement, top: Top, table: pa.Table, columns: list[Int64], noise: Noise) -> Released:
+    """The groups of (nearly) the highest scores, in the backend's order; noise for these alone."""
+    linf = measurement.bases[top.score].linf
+    chosen = np.sort(select.top(columns[top.score], top.k, Fraction(top.epsilon, MICRO * linf), top.absent))
+    keys = tuple(_key(table, i, chosen) for i in range(len(measurement.keys)))
+    values = tuple(_noised(measurement, i, column[chosen], noise) for i, column in enumerate(columns))
+    return Released(keys, values, int(chosen.size))
 
 
 def _bases(measurement: Measurement, table: pa.Table) -> list[Int64]:

@@ -86,6 +86,14 @@ def _measurement(told: _Told) -> Account:
 
 def _groups(told: _Told) -> Account:
     m = told.measurement
+    if m.top is not None:
+        return {
+            "Top": m.top.k,
+            "By": m.bases[m.top.score].label,
+            "Epsilon": _micro(m.top.epsilon * m.top.k),
+            "Threshold": m.top.absent,
+            "Delta": float(Fraction(m.top.delta, ATTO)),
+        }
     if m.threshold is None:
         return {"Declared": told.groups} if told.groups is not None else {"Declared": "by a public table"}
     return {
@@ -143,7 +151,7 @@ def _basis(basis: Basis, told: _Told) -> Account:
         "Within": _half(basis, told.confidence),
         "Epsilon": _micro(basis.loss.epsilon),
         "Sensitivity": float(basis.linf * basis.grid / basis.fine),
-        "Groups Per Unit": "all together" if basis.norm else told.measurement.l0,
+        "Groups Per Unit": "all together" if basis.norm else told.measurement.reach,
     }
 
 
@@ -249,6 +257,11 @@ def _groups_text(groups: Account, unit: str) -> str:
     if "Declared" in groups:
         known = f" {groups['Declared']}" if isinstance(groups["Declared"], int) else ""
         return f"all{known} declared ones, empty ones too"
+    if "Top" in groups:
+        return (
+            f"only the {groups['Top']} of about the highest {groups['By']} and at least about {groups['Threshold']}, "
+            f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])}, delta={groups['Delta']:.3g})"
+        )
     least = f", none of fewer than {groups['Minimum Units']}" if groups["Minimum Units"] > 1 else ""
     of = "weight" if groups["Weighed"] else "number"
     return f"those whose noisy {of} of {unit}s reaches {groups['Threshold']} (delta={groups['Delta']:.3g}{least})"

@@ -23,8 +23,9 @@ from dpproxy.plan.calibration import MechanismName
 from dpproxy.plan.engines.base import template
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.measure import BasisSpec, Compiled, SelectionSpec, Shape
-from dpproxy.plan.model import Basis, Key, Measurement, Selection, Threshold
+from dpproxy.plan.model import Basis, Key, Measurement, Selection, Threshold, Top
 from dpproxy.plan.scope import Context
+from dpproxy.plan.specs import TopSpec
 from dpproxy.policy.model import MICRO
 
 UNKNOWN_GROUPS = 100
@@ -67,8 +68,8 @@ def finish(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
 
 
 def _columns(compiled: Compiled) -> int:
-    """How many columns share a measurement's epsilon: bases, and selections each as one."""
-    return len(compiled.specs) + len(compiled.selections)
+    """How many columns share a measurement's epsilon: bases, selections each as one, and the choice of groups, last."""
+    return len(compiled.specs) + len(compiled.selections) + (compiled.top is not None)
 
 
 # --- division
@@ -78,7 +79,7 @@ def _shares(paying: Sequence[Compiled], whole: int, context: Context) -> list[_S
     epsilons = _proportional([_burden(c) for c in paying], whole)
     if any(epsilon < _columns(c) for c, epsilon in zip(paying, epsilons, strict=True)):
         raise _too_small()
-    thresholds = sum(c.threshold is not None for c in paying)
+    thresholds = sum(_undeclared(c) for c in paying)
     least = context.role.query.delta // max(thresholds + sum(bool(c.specs) for c in paying), 1)
     mechanisms = [_mechanism(c, e, least, context) for c, e in zip(paying, epsilons, strict=True)]
     needs = thresholds + mechanisms.count("gaussian")
@@ -86,9 +87,13 @@ def _shares(paying: Sequence[Compiled], whole: int, context: Context) -> list[_S
     if thresholds and delta <= 0:
         raise Refusal(FEATURE_NOT_SUPPORTED, "groups without declared keys need a delta, and the policy allots none")
     return [
-        _Share(e, m, delta if m == "gaussian" else 0, delta if c.threshold is not None else 0)
+        _Share(e, m, delta if m == "gaussian" else 0, delta if _undeclared(c) else 0)
         for c, e, m in zip(paying, epsilons, mechanisms, strict=True)
     ]
+
+
+def _undeclared(compiled: Compiled) -> bool:
+    return compiled.threshold is not None or compiled.top is not None
 
 
 def _too_small() -> Refusal:
@@ -106,7 +111,7 @@ def _mechanism(compiled: Compiled, epsilon: int, delta: int, context: Context) -
         return "laplace"
     if wanted == "gaussian" or (compiled.shape.norm == 2 and any(spec.norm(compiled.shape) for spec in compiled.specs)):
         return "gaussian"
-    return allocation.better(_basis_weights(compiled), compiled.shape.l0, epsilon, delta)
+    return allocation.better(_basis_weights(compiled), compiled.shape.reach, epsilon, delta)
 
 
 def weights(compiled: Compiled) -> list[list[float]]:
@@ -124,14 +129,17 @@ def weights(compiled: Compiled) -> list[list[float]]:
     if compiled.threshold is not None:
         weight = nominal.WEIGHED_THRESHOLD if compiled.shape.norm else nominal.THRESHOLD
         rows.append([weight if i == compiled.threshold else 0.0 for i in range(width)])
+    if compiled.top is not None:
+        rows.append([nominal.TOP if i == width - 1 else 0.0 for i in range(width)])
     return rows or [[1.0] * width]
 
 
 def _basis_weights(compiled: Compiled) -> list[list[float]]:
     """Where some columns' sensitivity is over all groups together, those of the others count for each of the l0 groups."""
     shape, specs = compiled.shape, compiled.specs
-    l0 = math.sqrt(shape.l0) if shape.norm == 2 else shape.l0
-    factors = [l0 if shape.norm and not spec.norm(shape) else 1.0 for spec in specs]
+    l0 = math.sqrt(shape.reach) if shape.norm == 2 else shape.reach
+    own = [spec.sensitivity(shape) / spec.fine(shape) / max(spec.linf(shape.rows), 1) for spec in specs]  # above 1 for units
+    factors = [l0 if shape.norm and not spec.norm(shape) else f for spec, f in zip(specs, own, strict=True)]
     return [[w * f for w, f in zip(row[: len(specs)], factors, strict=True)] for row in weights(compiled)]
 
 
@@ -143,7 +151,7 @@ def _burden(compiled: Compiled) -> float:
     dense = compiled.shape.dense
     groups = 1 if not compiled.keys else min(dense.size or UNKNOWN_GROUPS, MOST_GROUPS) if dense else UNKNOWN_GROUPS
     alone = allocation.allocate(weights(compiled), max(_columns(compiled), MICRO)).error
-    return max(alone, 1e-3) * (1 if compiled.shape.norm else compiled.shape.l0) * math.sqrt(groups)
+    return max(alone, 1e-3) * (1 if compiled.shape.norm else compiled.shape.reach) * math.sqrt(groups)
 
 
 def _proportional(burdens: Sequence[float], whole: int) -> list[int]:
@@ -166,12 +174,15 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
     parts = _parts(compiled, share.epsilon)
     count = len(compiled.specs)
     bases = _bases(compiled, parts[:count], share)
-    chosen = zip(compiled.selections, parts[count:], strict=True)
+    chosen = zip(compiled.selections, parts[count : count + len(compiled.selections)], strict=True)
     selections = [_selection(spec, i, shape, part) for i, (spec, part) in enumerate(chosen)]
     threshold = _threshold(compiled, bases, share.delta_keys)
     loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
     if threshold is not None:
         loss = loss + Loss.delta_only(threshold.delta)
+    top = _top(compiled, compiled.top, parts[-1], share.delta_keys) if compiled.top is not None else None
+    if top is not None:
+        loss = loss + top.loss
     texts = (compiled.sql, *compiled.side)
     return Measurement(
         tuple(template(context.dialect, text) for text in texts),
@@ -184,6 +195,7 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
         compiled.names,
         tuple(selections),
         shape.notes,
+        top,
     )
 
 
@@ -203,9 +215,8 @@ def _bases(compiled: Compiled, parts: Sequence[int], share: _Share) -> list[Basi
 
 
 def _sensitivity(spec: BasisSpec, shape: Shape) -> tuple[int, int]:
-    """(linf in parts of a grid unit, groups of that much). A column that no row can move still gets noise of one unit: its
-    sensitivity is stated as 1, never 0."""
-    return max(spec.linf(shape.rows), 1) * spec.fine(shape), 1 if spec.norm(shape) else shape.l0
+    """(linf in parts of a grid unit, groups of that much)."""
+    return spec.sensitivity(shape), 1 if spec.norm(shape) else shape.reach
 
 
 def _laplace(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
@@ -254,6 +265,17 @@ def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int) -> Thresh
         return Threshold(compiled.threshold, tau, least, delta)
     tau, reach = calibration.truncated_threshold(units.scale, l0, delta, least)
     return Threshold(compiled.threshold, tau, least, delta, reach)
+
+
+def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:
+    """k choices share the epsilon evenly."""
+    shape, each, least = compiled.shape, epsilon // spec.k, compiled.min_units
+    if each < 1:
+        raise _too_small()
+    linf, _ = _sensitivity(compiled.specs[spec.score], shape)
+    absent = calibration.top_threshold(spec.k, shape.l0, linf, each, delta, least)
+    loss = Loss.bounded_range(each, spec.k) + Loss.delta_only(delta)
+    return Top(spec.k, spec.score, each, absent, least, delta, loss)
 
 
 def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> Selection:

@@ -8,7 +8,7 @@ number that decides privacy (bounds, sensitivities, L0) is made here, before any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.bounding import Writer
@@ -22,7 +22,7 @@ from dpproxy.plan.nominal import Output
 from dpproxy.plan.relation import Filter, Rows
 from dpproxy.plan.render import Renderer
 from dpproxy.plan.scope import Context
-from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape
+from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape, TopSpec
 
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
 
@@ -39,6 +39,7 @@ class Compiled:
     shape: Shape
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int
+    top: TopSpec | None = None  # the groups are chosen by this, not by a threshold
     outputs: tuple[Output, ...] = ()  # what is made of the columns
     names: Names | None = None
 
@@ -65,12 +66,20 @@ class Compiler:
         return Compiler(rows, self.context, self.engine)
 
     def compiled(
-        self, keys: Sequence[tuple[str, Expr]], specs: Sequence[BasisSpec] = (), selections: Sequence[SelectionSpec] = ()
+        self,
+        keys: Sequence[tuple[str, Expr]],
+        specs: Sequence[BasisSpec] = (),
+        selections: Sequence[SelectionSpec] = (),
+        top: TopSpec | None = None,
     ) -> Compiled:
-        """The backend query of a measurement."""
+        """The backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
         plain = tuple(k for _, k in keys)
-        shape = self._shape(plain)
-        specs, threshold = self._with_threshold(specs, shape, bool(keys))
+        shape, threshold = self._shape(plain), None
+        if top is not None and self._heeded(top, shape, specs, selections):
+            shape = replace(shape, kept=top.k)
+        else:
+            top = None
+            specs, threshold = self._with_threshold(specs, shape, bool(keys))
         for spec in specs:
             if spec.linf(shape.rows) * spec.fine(shape) > MAX_MAGNITUDE:
                 raise Refusal(
@@ -79,10 +88,16 @@ class Compiler:
                     hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
                 )
         least = self.context.role.min_units
-        sql = self._writer(shape, specs).write(plain, least if threshold is not None else 1)
+        sql = self._writer(shape, specs).write(plain, least if threshold is not None or top is not None else 1)
         side = tuple(self._writer(shape).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
-        return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least)
+        return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least, top)
+
+    @staticmethod
+    def _heeded(top: TopSpec, shape: Shape, specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> bool:
+        """k choices cost as much as noise for k groups; all groups need noise for the l0 that a unit may be in."""
+        counts = specs[top.score].kind in ("count", "units")
+        return shape.dense is None and not shape.norm and top.k < shape.l0 and counts and not selections
 
     def _writer(self, shape: Shape, specs: Sequence[BasisSpec] = ()) -> Writer:
         return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs))
@@ -159,7 +174,7 @@ def _norm(context: Context) -> int:
 
 
 DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
-DEFAULT_WHOLE_GROUPS = 100  # the same where contributions are scaled: more groups cost a threshold its logarithm only
+DEFAULT_WHOLE_GROUPS = 1000  # the same where contributions are scaled: more groups cost a threshold its logarithm only
 
 
 __all__ = ["BasisSpec", "Compiled", "Compiler", "SelectionSpec", "Shape"]

@@ -89,6 +89,23 @@ class Threshold:
 
 
 @dataclass(frozen=True)
+class Top:
+    """Groups are chosen one after the other by the exponential mechanism on the exact `bases[score]`, a count, k times at
+    `epsilon` (micro) each: a unit raises each score by at most that basis's linf and lowers none. "No further one" has
+    the score `absent` (`calibration.top_threshold`); the backend has dropped groups of fewer than `min_units` units.
+    `loss` is `Loss.bounded_range(epsilon, k)` and `delta`.
+    """
+
+    k: int
+    score: int
+    epsilon: int
+    absent: int
+    min_units: int
+    delta: int  # atto
+    loss: Loss
+
+
+@dataclass(frozen=True)
 class Selection:
     """A value chosen per group by a mechanism on scores; `query` is the index in `Measurement.queries`.
 
@@ -164,6 +181,12 @@ class Measurement:
     canonical: Names | None
     selections: tuple[Selection, ...] = ()
     notes: tuple[str, ...] = ()  # for EXPLAIN: bounds applied, skip rules used
+    top: Top | None = None  # instead of a threshold
+
+    @property
+    def reach(self) -> int:
+        """How many of the released groups one unit changes at most."""
+        return self.l0 if self.top is None else min(self.l0, self.top.k)
 
 
 @dataclass(frozen=True)

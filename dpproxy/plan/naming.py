@@ -48,7 +48,9 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         totals += [None] * len(which)
         additive += [False] * len(which)
     return Names(
-        parts(f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}"),
+        parts(
+            f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}{_top(compiled)}"
+        ),
         tuple(map(parts, texts)),
         tuple(map(parts, columns)),
         parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
@@ -57,6 +59,12 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         not keys or (compiled.shape.dense is not None and not compiled.shape.pick),
         tuple(additive),
     )
+
+
+def _top(compiled: Compiled) -> str:
+    """Which groups are there depends on the score they were chosen by."""
+    top = compiled.top
+    return "" if top is None else f" top {top.k} {compiled.specs[top.score].kind} {compiled.sql}"
 
 
 def _total(spec: BasisSpec, text: str) -> str | None:

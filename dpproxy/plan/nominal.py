@@ -36,6 +36,9 @@ they would take ten times a count's share, which would spoil every other output 
 
 MODE = 1.0
 
+TOP = 1.0
+"""k choices at epsilon / k err about as much as noise for k groups at epsilon."""
+
 VARIANCE = (0.7, 1.5, 1.5)
 """Count, centred sum, centred squares, at half-width 1, mean 1/4 off the middle, variance 1/3."""
 

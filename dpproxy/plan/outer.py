@@ -8,8 +8,7 @@ AS m(...) WHERE h ORDER BY o LIMIT n`: FROM, WHERE and GROUP BY vanish, HAVING f
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,9 @@ from dpproxy.plan.relation import Rows
 from dpproxy.plan.results import RowsResult, private_in_public
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.select import resolve_group_item, unit_ids
-from dpproxy.plan.trees import is_aggregate
+from dpproxy.plan.shortcuts import divided_sums, top_request
+from dpproxy.plan.specs import TopSpec
+from dpproxy.plan.trees import aggregate_calls, function_name, is_aggregate
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.types import TIMES
 
@@ -80,6 +81,7 @@ class MeasuredSelect:
         self.shared: frozenset[Counted] = frozenset()
         self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
+        self.top: TopSpec | None = None
         self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite)
 
     # --- rewriting
@@ -97,10 +99,15 @@ class MeasuredSelect:
         self.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
-        self.shared = companions(self._bound_aggregates(), self.rows.one) | self._divided_sums()
+        self.shared = companions(self._bound_aggregates(), self.rows.one) | (
+            frozenset() if self.rows.one else divided_sums(select, self._bound)
+        )
+        top = top_request(select, self._bound)
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None
+        if top is not None and len(self.sets) == 1 and self.sets[0]:
+            self.top = TopSpec(top.k, self._measured(top.score)[1][0])
         order = self._order(select.args.get("order"), outputs)
         for window in select.args.get("windows") or ():
             self._rewrite_children(window)
@@ -129,36 +136,9 @@ class MeasuredSelect:
 
     def _bound_aggregates(self) -> list[Agg]:
         """All aggregates of this SELECT, before any is rewritten; what cannot be bound is refused later, in its place."""
-        found = []
-        for part in (*self.select.expressions, self.select.args.get("having"), self.select.args.get("order")):
-            for node in aggregate_calls(part):
-                with contextlib.suppress(Refusal):
-                    found.append(bind_aggregate(self.binder, node, self.scope, per_unit=False))
-        return found
-
-    def _divided_sums(self) -> frozenset[Counted]:
-        """Inputs whose SUM is only ever divided by their COUNT: a mean by another name, and it is measured like one, so that
-        what bounds cut from the one they cut from the other."""
-        sums: Counter[Agg] = Counter()
-        divided: Counter[Agg] = Counter()
-        parts = [*self.select.expressions, self.select.args.get("having"), self.select.args.get("order")]
-        for node in (n for part in parts if part is not None for n in part.walk()):
-            if is_aggregate(node) and (agg := self._bound(node)) and agg.name == "sum":
-                sums[agg] += 1
-            if isinstance(node, exp.Div) and (agg := self._divided_sum(node)):
-                divided[agg] += 1
-        return frozenset((agg.args[0], agg.where) for agg, times in divided.items() if sums[agg] == times)
-
-    def _divided_sum(self, node: exp.Div) -> Agg | None:
-        """SUM(x) of `... SUM(x) ... / ... COUNT(x) ...`."""
-        over, under = list(aggregate_calls(node.this)), list(aggregate_calls(node.expression))
-        if len(over) != 1 or len(under) != 1:
-            return None
-        total, count = self._bound(over[0]), self._bound(under[0])
-        if total is None or count is None or (total.name, count.name) != ("sum", "count") or total.distinct or count.distinct:
-            return None
-        counted = count.args == total.args or (not count.args and not facts(total.args[0]).nullable)
-        return total if counted and total.where == count.where else None
+        parts = (*self.select.expressions, self.select.args.get("having"), self.select.args.get("order"))
+        found = (self._bound(node) for part in parts for node in aggregate_calls(part))
+        return [agg for agg in found if agg is not None]
 
     def _bound(self, node: exp.Expr) -> Agg | None:
         with contextlib.suppress(Refusal):
@@ -302,7 +282,7 @@ class MeasuredSelect:
         return self._key_column(index)
 
     def _aggregate(self, node: exp.Expr) -> exp.Expr:
-        name = _function_name(node)
+        name = function_name(node)
         if name == "grouping":
             return self._grouping(node)
         result, bases = self._measured(node)
@@ -392,24 +372,6 @@ class MeasuredSelect:
             else:
                 term.replace(self._rewrite(term))
         return order
-
-
-def aggregate_calls(node: exp.Expr | None) -> Iterator[exp.Expr]:
-    """The aggregate calls in an expression, those in a window function's arguments too; subqueries excluded."""
-    if node is None or isinstance(node, exp.Select | exp.SetOperation):
-        return
-    if is_aggregate(node):
-        if _function_name(node) != "grouping":
-            yield node
-        return
-    call = node.this if isinstance(node, exp.Window) else None
-    for child in node.iter_expressions():
-        for inner in child.iter_expressions() if child is call else (child,):
-            yield from aggregate_calls(inner)
-
-
-def _function_name(node: exp.Expr) -> str:
-    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
 
 
 def sets_source(

@@ -205,7 +205,7 @@ class Planner:
         chosen = [measured.keys[i] for i in members]
         rows, keys, specs, selections = canonical.normal(rows, chosen, measured.specs, measured.selections)
         compiler = Compiler(rows, context, spelled)
-        compiled = compiler.compiled(keys, specs, selections)
+        compiled = compiler.compiled(keys, specs, selections, measured.top)
         return replace(compiled, outputs=tuple(measured.outputs), names=naming.names(compiler, keys, compiled))
 
     def _set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
@@ -220,7 +220,9 @@ class Planner:
 
     def _register(self, compiled: Compiled) -> int:
         for i, known in enumerate(self.compiled):
-            if (known.sql, known.specs, known.selections) == (compiled.sql, compiled.specs, compiled.selections):
+            if (known.sql, known.specs, known.selections, known.top) == (
+                compiled.sql, compiled.specs, compiled.selections, compiled.top,
+            ):  # fmt: skip
                 self.compiled[i] = replace(known, outputs=tuple(dict.fromkeys((*known.outputs, *compiled.outputs))))
                 return i
         if len(self.compiled) >= MAX_MEASUREMENTS:

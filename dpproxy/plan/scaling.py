@@ -26,7 +26,7 @@ def norm(spec: BasisSpec, i: int, shape: Shape) -> str:
     which = spec.norm(shape)
     if not which:
         return ""
-    if spec.kind == "weight":
+    if spec.kind == "weight" or _present(spec, i) == "1":
         return "count(*)"
     size = _size(spec, i, shape)
     return f"sum({size})" if which == 1 else f"sum({size} * {size})"
@@ -35,12 +35,27 @@ def norm(spec: BasisSpec, i: int, shape: Shape) -> str:
 def partial(spec: BasisSpec, i: int, shape: Shape) -> str:
     """A unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{i}`."""
     fine, bound = spec.fine(shape), _bound(spec, shape)
-    whole = {"weight": "1", "count": f"n{i}"}.get(spec.kind, f"coalesce(t{i}, 0)")
+    whole = {"weight": "1", "count": f"n{i}", "units": _present(spec, i)}.get(spec.kind, f"coalesce(t{i}, 0)")
+    if spec.kind == "units" and shape.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
+        return _of_units(i, spec, shape, whole)
     measure = f"CAST(s{i} AS DOUBLE PRECISION)"
     root = measure if shape.norm == 1 else f"sqrt({measure})"
     most = bound if shape.norm == 1 else bound * bound
     weight = f"{_held(spec, i, shape)} * {fine} * ({bound} * {LOWERED} / {root})"
     return f"CASE WHEN s{i} <= {most} THEN CAST({whole} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+
+
+def _of_units(i: int, spec: BasisSpec, shape: Shape, present: str) -> str:
+    fine, measure = spec.fine(shape), f"CAST(s{i} AS DOUBLE PRECISION)"
+    weight = f"{present} * {fine} * sqrt({shape.rows} * {LOWERED} / {measure})"
+    return f"CASE WHEN s{i} <= {shape.rows} THEN CAST({present} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+
+
+def _present(spec: BasisSpec, i: int) -> str:
+    """1 in groups where a unit is counted, for columns of units."""
+    if spec.kind != "units":
+        return ""
+    return "1" if spec.where is None and spec.value is None else f"CASE WHEN n{i} > 0 THEN 1 ELSE 0 END"
 
 
 def _counted(spec: BasisSpec) -> bool:
@@ -52,10 +67,12 @@ def _bound(spec: BasisSpec, shape: Shape) -> int:
     """The largest norm, in the unit of sizes."""
     if spec.kind == "weight":
         return 1
-    return shape.rows if _counted(spec) else STEPS
+    return shape.rows if _counted(spec) or spec.kind == "units" else STEPS
 
 
 def _size(spec: BasisSpec, i: int, shape: Shape) -> str:
+    if spec.kind == "units":
+        return f"({_present(spec, i)})"
     if _counted(spec):
         return f"CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END"
     parts = f"floor(abs({_double(i)}) * {STEPS} / {max(spec.linf(shape.rows), 1)})"
@@ -66,6 +83,8 @@ def _held(spec: BasisSpec, i: int, shape: Shape) -> str:
     """What is scaled, as a double within what sizes can say."""
     if spec.kind == "weight":
         return "1"
+    if spec.kind == "units":
+        return f"({_present(spec, i)})"
     if spec.kind == "count":
         return f"CAST(CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END AS DOUBLE PRECISION)"
     row = max(abs(spec.lo), abs(spec.hi), 1)

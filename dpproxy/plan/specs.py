@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
 from dpproxy.plan.domains import Dense
 from dpproxy.plan.expr import Expr
@@ -52,12 +53,24 @@ class BasisSpec:
 
     def norm(self, shape: Shape) -> int:
         """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
-        return shape.norm if self.kind in ("count", "sum", "weight") else 0
+        scaled = ("count", "sum", "weight") if shape.dense is not None else ("count", "sum", "weight", "units")
+        return shape.norm if self.kind in scaled else 0
 
     def fine(self, shape: Shape) -> int:
         """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth."""
         linf = max(self.linf(shape.rows), 1)
         return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(shape) else 1
+
+    def sensitivity(self, shape: Shape) -> int:
+        """The most one unit changes the column by in one group, or that norm over all groups, in `fine` parts of a grid unit.
+
+        A column that no row can move still gets noise of one part: this is 1, never 0. Units are numbers of 0 and 1 in
+        each group: in as many groups as there may be rows their l1 norm is that number, their l2 norm its root.
+        """
+        fine = self.fine(shape)
+        if self.kind == "units" and self.norm(shape):
+            return shape.rows * fine if shape.norm == 1 else isqrt(shape.rows * fine * fine) + 1
+        return max(self.linf(shape.rows), 1) * fine
 
 
 @dataclass(frozen=True)
@@ -86,12 +99,21 @@ class SelectionSpec:
 
 
 @dataclass(frozen=True)
+class TopSpec:
+    """Only the k groups in which basis `score`, a count, is highest are asked for."""
+
+    k: int
+    score: int
+
+
+@dataclass(frozen=True)
 class Shape:
     """How contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each unit.
 
     `norm`: 1 or 2 where a unit's contributions to all its groups are scaled down together until their l1 or l2 norm is
     that of `rows` rows in one group: then one unit changes the column by at most `linf` in that norm, however many groups
     it reaches. Scaling one unit's vector looks at that unit alone, so that nothing else moves. 0 otherwise.
+    `kept`: where no more than so many groups are released, None elsewhere.
     """
 
     rows: int
@@ -101,3 +123,9 @@ class Shape:
     dense: Dense | None
     notes: tuple[str, ...]
     norm: int = 0
+    kept: int | None = None
+
+    @property
+    def reach(self) -> int:
+        """How many of the released groups one unit changes at most."""
+        return self.l0 if self.kept is None else min(self.l0, self.kept)

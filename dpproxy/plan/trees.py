@@ -5,6 +5,8 @@ Knows: node classes, names of aggregates. Must not know: scopes, policies.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
 from dpproxy.plan.functions import AGGREGATES
@@ -66,3 +68,21 @@ def contains_aggregate(node: exp.Expr | None) -> bool:
 def mentions(node: exp.Expr, name: str) -> bool:
     """Whether a table of that name stands below `node`."""
     return any(ident(t.this) == name for t in node.find_all(exp.Table))
+
+
+def aggregate_calls(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The aggregate calls in an expression, those in a window function's arguments too; subqueries excluded."""
+    if node is None or isinstance(node, exp.Select | exp.SetOperation):
+        return
+    if is_aggregate(node):
+        if function_name(node) != "grouping":
+            yield node
+        return
+    call = node.this if isinstance(node, exp.Window) else None
+    for child in node.iter_expressions():
+        for inner in child.iter_expressions() if child is call else (child,):
+            yield from aggregate_calls(inner)
+
+
+def function_name(node: exp.Expr) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""

@@ -139,7 +139,7 @@ class Pair:
         return row[0] if row[0] is None else str(row[0])
 
     def _released(self, measurement: Measurement, values: Sequence[str | None]) -> Released:
-        open_ = replace(measurement, threshold=None, dense=True)
+        open_ = replace(measurement, threshold=None, top=None, dense=True, l0=measurement.reach)
         tables = self._loop.run_until_complete(self._backend.run(queries(measurement, values)))
         assert isinstance(tables, Exact)
         return release(open_, tables, NoNoise())

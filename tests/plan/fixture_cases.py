@@ -14,7 +14,7 @@ Each file of `fixtures/` but the policies has `policy`, the name of a policy bes
     - sql: SELECT * FROM customers
       refuse: { sqlstate: 0A000, says: answers are aggregates, at: '*' }
 
-`groups` is `one` (no keys), `declared` (all of them, empty ones too) or `threshold`. `linf` lists the sensitivity of
+`groups` is `one` (no keys), `declared` (all of them, empty ones too), `threshold` or `top k`. `linf` lists the sensitivity of
 each basis column in grid units. `at` is how the text at the refusal's position begins. Accepted statements are also
 executed: on databases with and without each unit, and against PostgreSQL without noise.
 """
@@ -83,6 +83,8 @@ def _cases(path: Path) -> list[Case]:
 def described(measurement: Measurement) -> dict[str, Any]:
     """A measurement as the fixtures write it."""
     groups = "one" if not measurement.keys else "declared" if measurement.dense else "threshold"
+    if measurement.top is not None:
+        groups = f"top {measurement.top.k}"
     found: dict[str, Any] = {
         "keys": [key.label for key in measurement.keys],
         "groups": groups,

@@ -260,7 +260,13 @@ def _norms(m: Measurement, changes: Sequence[tuple[Row | None, Row | None]]) -> 
 
 def _moved(m: Measurement, key: Row, before: Row | None, after: Row | None) -> Iterator[str]:
     """One group. An undeclared one may appear or vanish at exactly min_units units; zeros stand for it then."""
-    if (before is None or after is None) and m.threshold is not None and m.bases[m.threshold.basis].norm:
+    if (before is None or after is None) and m.top is not None:
+        score, most = (before or after or ())[m.top.score], m.top.min_units * m.bases[m.top.score].linf
+        if score > most:
+            yield f"group {key} appeared or vanished at a score of {score}"
+        if m.top.min_units > 1:
+            return
+    elif (before is None or after is None) and m.threshold is not None and m.bases[m.threshold.basis].norm:
         basis = m.bases[m.threshold.basis]
         weight = (before or after or ())[m.threshold.basis]
         if weight > m.threshold.min_units * basis.fine:

@@ -101,11 +101,15 @@ def test_losses_cover_the_noise(case: Case, shop_catalog: Catalog) -> None:
         spent = Fraction(0)
         for basis in m.bases:
             assert basis.mechanism == "laplace"
-            groups = 1 if basis.norm == 1 else m.l0  # a vector of l1 norm linf, or l0 numbers of at most linf each
+            kept = m.top.k if m.top else m.l0
+            # a vector of l1 norm linf, or l0 numbers of at most linf each, of which no more than are kept are told
+            groups = 1 if basis.norm == 1 else min(m.l0, kept)
             own = groups * basis.linf / basis.scale  # Dwork & Roth 2014, theorem 3.6: l1 sensitivity over scale
             assert own * MICRO <= basis.loss.epsilon
             spent += own
         spent += sum(Fraction(m.l0 * s.epsilon, MICRO) for s in m.selections)
+        if m.top:
+            spent += Fraction(m.top.k * m.top.epsilon, MICRO)  # k choices of epsilon each
         assert spent * MICRO <= m.loss.epsilon
         if m.bases or m.selections:
             assert spent * MICRO > m.loss.epsilon * Fraction(98, 100), "noise is wasted"
