@@ -225,7 +225,15 @@ class Writer:
         if spec.kind != "sum":
             return [counted]
         total = f"{self.engine.unit_total(f'x{i}', spec.lo, spec.hi, spec.shift)} AS t{i}"
-        return [counted, total] if spec.mean else [total]
+        return [counted, total] if spec.mean and self._counter(i) == i else [total]
+
+    def _counter(self, i: int) -> int:
+        """The basis whose count goes with the sum `i`: of the same values, or of a few more (NaN is counted, not summed)."""
+        spec = self.specs[i]
+        if spec.norm(self.shape):
+            return i  # `scaling` names each basis' own
+        same = (j for j, s in enumerate(self.specs[:i]) if s.kind == "count" and (s.value, s.where) == (spec.value, spec.where))
+        return next(same, i)
 
     def _partial(self, spec: BasisSpec, i: int) -> str:
         """A unit's contribution to a group, clamped (the Linf bound; of means, see BasisSpec)."""
@@ -237,8 +245,9 @@ class Writer:
         if spec.kind == "count":
             return f"CASE WHEN n{i} > {k} THEN {k} ELSE n{i} END"
         if spec.mean:  # as the count is cut to k rows, so is the sum: a clamped sum of n > k rows would move the mean
-            cut = self.engine.share(f"t{i}", k, f"n{i}", spec.lo, spec.hi, spec.shift)
-            return f"CAST(CASE WHEN n{i} > {k} THEN {cut} ELSE coalesce(t{i}, 0) END AS BIGINT)"
+            rows = f"n{self._counter(i)}"
+            cut = self.engine.share(f"t{i}", k, rows, spec.lo, spec.hi, spec.shift)
+            return f"CAST(CASE WHEN {rows} > {k} THEN {cut} ELSE coalesce(t{i}, 0) END AS BIGINT)"
         return self.engine.clamped(f"t{i}", k * min(spec.lo, 0), k * max(spec.hi, 0))
 
     def _total(self, i: int, spec: BasisSpec) -> str:

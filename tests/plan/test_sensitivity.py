@@ -172,7 +172,7 @@ PLANTED = {
     ),
     "no bound of rows on means": (
         "SELECT category, avg(least(greatest(qty, 0), 1)) FROM orders GROUP BY category",
-        _without(r"CASE WHEN n1 > \d+ THEN .*? ELSE (coalesce\(t1, 0\)) END", r"\1"),
+        _without(r"CASE WHEN n0 > \d+ THEN .*? ELSE (coalesce\(t1, 0\)) END", r"\1"),
     ),
     "no clamp of values": (
         "SELECT region, sum(score) FROM customers GROUP BY 1",

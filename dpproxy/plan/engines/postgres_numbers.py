@@ -101,8 +101,8 @@ class Arithmetic:
         except TooFar:
             return reach.guarded(self._speller.expr(expr, names), kind(expr), leaf)[0]
 
-    def _tree(self, expr: Expr, names: Names, as_: Kind, leaf: int) -> tuple[str, Reach]:
-        """Text and reach of `expr` as kind `as_`. Raises TooFar."""
+    def _tree(self, expr: Expr, names: Names, as_: Kind, leaf: int, tiny: bool = False) -> tuple[str, Reach]:
+        """Text and reach of `expr` as kind `as_`. `tiny`: a leaf may be tinier than its reach says. Raises TooFar."""
         if isinstance(expr, Lit) and expr.text is not None:
             value = literal_number(expr.type, expr.text)
             return literal(as_, expr.text), reach.of_constant(value) if value is not None else Reach(leaf, leaf)
@@ -125,7 +125,7 @@ class Arithmetic:
             inner = Call(expr.value.type, "limit", (expr.value, Lit("int4", str(leaf))))
             size = Reach(leaf, leaf) if as_ == "float8" else Reach(reach.SCALE, leaf)
             return self._speller.expr(replace(expr, value=inner), names), size
-        return reach.guarded(self.number(expr, names, as_), as_, leaf)
+        return reach.guarded(self.number(expr, names, as_), as_, leaf, tiny)
 
     def _changed(self, expr: Expr, names: Names, own: Kind, as_: Kind, leaf: int) -> tuple[str, Reach]:
         if own == "bigint":
@@ -138,9 +138,12 @@ class Arithmetic:
         return f"{inner}::{as_}", Reach(size.low, max(size.high, reach.DIGITS)).within(as_)
 
     def _call(self, expr: Call, names: Names, as_: Kind, leaf: int) -> tuple[str, Reach]:
-        parts = [self._tree(a, names, as_, leaf) for a in expr.args]
+        anchor = _anchor(expr) if as_ == "float8" else None
+        parts = [self._tree(a, names, as_, leaf, anchor is not None) for a in expr.args]
         texts, sizes = [p[0] for p in parts], [p[1] for p in parts]
         match expr.op:
+            case _ if anchor is not None:
+                return f"({texts[0]} {expr.op} {texts[1]})", reach.anchored(sizes[anchor], sizes[1 - anchor])
             case "neg":
                 return f"(-{texts[0]})", sizes[0]
             case "abs":
@@ -157,3 +160,11 @@ class Arithmetic:
                 sign = "%" if expr.op == "%" else "/"
                 return f"({texts[0]} {sign} NULLIF({texts[1]}, 0))", reach.combined(expr.op, as_, *sizes)
         return f"({texts[0]} {expr.op} {texts[1]})", reach.combined(expr.op, as_, *sizes)
+
+
+def _anchor(expr: Call) -> int | None:
+    """Which operand of a sum or difference is a constant other than 0."""
+    if expr.op not in ("+", "-") or len(expr.args) != 2:
+        return None
+    values = [literal_number(a.type, a.text) if isinstance(a, Lit) and a.text is not None else None for a in expr.args]
+    return next((i for i, value in enumerate(values) if value), None)

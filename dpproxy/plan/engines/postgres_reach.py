@@ -74,15 +74,17 @@ def combined(op: str, kind: Kind, a: Reach, b: Reach) -> Reach:
     return Reach(max(a.low, b.low) + lost, max(a.high, b.high) + 1).within(kind)
 
 
-def guarded(text: str, kind: Kind, leaf: int) -> tuple[str, Reach]:
-    """A value of unknown size held within 10**leaf: what is larger becomes an infinity, a tinier float8 0."""
+def anchored(constant: Reach, other: Reach) -> Reach:
+    """A difference of doubles one of which is a constant other than 0: 0, or not far below it, however tiny the other is."""
+    return Reach(constant.low + CANCELLED, max(constant.high, other.high) + 1).within("float8")
+
+
+def guarded(text: str, kind: Kind, leaf: int, tiny: bool = False) -> tuple[str, Reach]:
+    """A value of unknown size held within 10**leaf: what is larger becomes an infinity, a tinier float8 0 unless `tiny`."""
     if kind == "float8":
-        tiny, huge = f"'1e-{leaf}'::float8", f"'1e{leaf}'::float8"
-        value = (
-            f"(CASE WHEN abs({text}) < {tiny} THEN '0'::float8 WHEN abs({text}) <= {huge} THEN {text} "
-            f"ELSE {text} * 'Infinity'::float8 END)"
-        )
-        return value, Reach(leaf, leaf)
+        small = "" if tiny else f"WHEN abs({text}) < '1e-{leaf}'::float8 THEN '0'::float8 "
+        inside = f"WHEN abs({text}) <= '1e{leaf}'::float8 THEN {text} "
+        return f"(CASE {small}{inside}ELSE {text} * 'Infinity'::float8 END)", Reach(leaf, leaf)
     value = f"(CASE WHEN abs({text}) < '1e{leaf}'::numeric THEN {text} ELSE sign({text}) * 'Infinity'::numeric END)"
     return value, Reach(SCALE, leaf)
 
