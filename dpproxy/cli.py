@@ -32,8 +32,10 @@ from dpproxy.session.opening import checked_catalog, open_backend
 from dpproxy.session.server import DRAIN_SECONDS
 from dpproxy.session.tls import TlsFiles
 
+ABOUT = "A PostgreSQL that answers questions about people with differential privacy: serve, connect, budgets, policies."
+
 commands = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, pretty_exceptions_show_locals=False, help=__doc__
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, pretty_exceptions_show_locals=False, help=ABOUT
 )
 policy_app = typer.Typer(no_args_is_help=True, help="Check policies, make passwords, print the schema.")
 commands.add_typer(policy_app, name="policy")
@@ -52,7 +54,7 @@ def app() -> None:
     """Entry point. Errors the operator can mend are one line each, without a traceback."""
     try:
         commands()
-    except (Stop, *serving.ERRORS) as error:
+    except (Stop, *serving.ERRORS, OSError) as error:  # a port in use, a folder that cannot be made, a full disk
         sys.exit(f"dpproxy: {error}")
 
 

@@ -106,7 +106,10 @@ class Running:
 
     def __init__(self, options: Options, neighbours: Neighbours | None = None) -> None:
         """Opens the ledger and the stored answers. Raises LedgerError, SealError, TlsError."""
-        options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ServingError(f"no state directory at {options.state}: {error.strerror}") from None
         self.stopping = asyncio.Event()
         self._options = options
         self._neighbours = neighbours
@@ -141,7 +144,10 @@ class Running:
         for path in options.policies:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
-        bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
+        try:
+            bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
+        except OSError as error:
+            raise ServingError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from None
         give_back()
         if neighbours is not None:
             await neighbours.joined(self)

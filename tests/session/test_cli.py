@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from decimal import Decimal
@@ -101,6 +102,17 @@ def test_a_unit_with_two_rows_stops_the_start(policy: Path) -> None:
 def test_psql_and_schema() -> None:
     assert "psql (PostgreSQL)" in dpproxy("psql", "--", "--version").stdout
     assert '"$schema"' in dpproxy("policy", "schema").stdout
+
+
+def test_a_port_in_use_and_a_folder_that_cannot_be_made_are_one_line(policy: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = dpproxy("serve", str(policy), "--listen", f"127.0.0.1:{port}", "--state", str(policy.parent / "state"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"dpproxy: cannot listen on 127.0.0.1:{port}: ")
+    done = dpproxy("serve", str(policy), "--state", str(policy / "state"))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith(f"dpproxy: no state directory at {policy / 'state'}: ")
 
 
 def test_a_listen_address_is_read_before_anything_starts(policy: Path) -> None:
