@@ -215,6 +215,19 @@ class Array:
 
 
 @dataclass(frozen=True)
+class Typical:
+    """An aggregate whose error can be told from what is released (`plan.typical`): a column times a constant, or a mean,
+    `center` + sum / count in grid units of the sum. `deviations`: of the noise of its `columns`, in grid units."""
+
+    label: str
+    kind: Literal["linear", "mean"]
+    measurement: int
+    columns: tuple[int, ...]
+    deviations: tuple[float, ...]
+    center: int = 0
+
+
+@dataclass(frozen=True)
 class Plan:
     """How a statement over private tables is answered.
 
@@ -230,3 +243,5 @@ class Plan:
     inputs: tuple[Input, ...]
     loss: Loss
     explain: tuple[str, ...]
+    typical: tuple[Typical, ...] = ()  # whose error is told after the answer
+    cuts: tuple[str, ...] = ()  # bounds that may cut data, for people

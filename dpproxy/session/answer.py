@@ -29,10 +29,11 @@ from dpproxy.budget.answers import Found
 from dpproxy.budget.asked import Asked, exposure
 from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Standing, amounts, charge_async
 from dpproxy.errors import AFTER_CHARGE, FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, QUERY_CANCELED, Refusal
-from dpproxy.mechanisms.exact import Released
+from dpproxy.mechanisms.exact import Int64, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.model import Measurement, Param, Plan
+from dpproxy.plan.typical import cuts_told, told
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview, Source, left
@@ -97,6 +98,7 @@ class Answering:
         self._inputs: list[str | None] = [None] * len(plan.inputs)
         self._known: set[int] = set()  # indexes of evaluated inputs
         self._released: set[int] = set()  # indexes of released measurements
+        self._values: dict[int, tuple[Int64, ...]] = {}  # what was released of each
         self._free: dict[int, Source] = {}  # of these, where those that cost nothing are from
         self._running: asyncio.Future[Any] | None = None
         self._cancelled: str | None = None  # why
@@ -245,6 +247,7 @@ class Answering:
             if array.measurement == index:
                 self._literals[i] = array_literal(columns[array.column])
         self._released.add(index)
+        self._values[index] = released.values
 
     async def _show_paid(self, others: Mapping[int, Found], fresh: Sequence[int]) -> Loss:
         """Charge for what other roles have seen and for what is to be measured, then show both. Raises Refusal."""
@@ -353,20 +356,21 @@ class Answering:
             name, held = self._dataset.policy.dataset, self._dataset.held(self._asker)
             found = await asyncio.to_thread(standings, self._dataset.ledger, name, held if charged else held[:1])
             reached = self._dataset.warned.notices(name, found, held) if charged else ()
+            said = (await asyncio.to_thread(told, self._plan.typical, self._values), cuts_told(self._plan.cuts))
         except Exception as error:
             incident(error, statement=self._statement)
             return None
-        return note(charged, len(self._free), len(self._plan.measurements), found[0], reached)
+        return note(charged, len(self._free), len(self._plan.measurements), found[0], (*said, *reached))
 
 
-def note(charged: Loss, free: int, measurements: int, standing: Standing, reached: Sequence[str] = ()) -> str:
+def note(charged: Loss, free: int, measurements: int, standing: Standing, more: Sequence[str] = ()) -> str:
     """What an answer cost and what is left of the role's budget, for people. `free`: of the measurements."""
     if not charged:
         cost = "reused, epsilon 0"
     else:
         some = f" ({free} of {measurements} measurements reused)" if free else ""
         cost = f"charged {amounts(charged.epsilon, charged.delta)}{some}"
-    return "; ".join((cost, left(standing), *reached))
+    return "; ".join((cost, left(standing), *filter(None, more)))
 
 
 def _sum(losses: Iterable[Loss]) -> Loss:

@@ -1,0 +1,83 @@
+"""What is said after an answer: how far off it typically is, and which bounds may have cut data (PRIVACY.md section 7).
+
+Knows: a plan's noise, what its columns are for, released values. Must not know: exact values. Everything said follows from the
+plan and from what was released; how much was cut is data, and is not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dpproxy.plan.accuracy import deviation
+from dpproxy.plan.expr import references
+from dpproxy.plan.measure import Compiled
+from dpproxy.plan.model import Measurement, Typical
+
+Values = Sequence[npt.NDArray[np.int64]]
+MOST = 3  # aggregates whose error is told: the rest is in EXPLAIN
+
+
+def relative(what: Typical, values: Values) -> float | None:
+    """The median over groups of deviation / value, at most 1; None without groups."""
+    if not len(values[what.columns[0]]):
+        return None
+    first = values[what.columns[0]].astype(float)
+    if what.kind == "linear":
+        value, error = np.abs(first), np.full(first.size, what.deviations[0])
+    else:
+        rows = np.maximum(first, 1)
+        mean = values[what.columns[1]] / rows
+        value = np.abs(what.center + mean)
+        error = np.hypot(what.deviations[1], np.abs(mean) * what.deviations[0]) / rows
+    return float(np.median(np.minimum(error / np.maximum(value, 1e-300), 1)))
+
+
+def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -> tuple[Typical, ...]:
+    """The first few aggregates whose error can be told."""
+    found = []
+    for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
+        for output in made.outputs:
+            if output.kind not in ("linear", "mean") or not output.bases:
+                continue
+            bases = [measurement.bases[i] for i in output.bases]
+            center = made.specs[output.bases[1]].shift if output.kind == "mean" else 0
+            kind: Literal["linear", "mean"] = "mean" if output.kind == "mean" else "linear"
+            found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center))
+    return tuple(dict.fromkeys(found))[:MOST]
+
+
+def told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
+    """`typical error 2 % of count(*), 5 % of sum(amount)`; empty when there is nothing to say."""
+    known = ((t.label, relative(t, values[t.measurement])) for t in wanted if t.measurement in values)
+    texts = [f"{_percent(error)} of {label}" for label, error in known if error is not None]
+    return f"typical error {', '.join(texts)}" if texts else ""
+
+
+def _percent(error: float) -> str:
+    return "100 % or more" if error >= 1 else f"{100 * error:.2g} %"
+
+
+def cuts(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
+    """Bounds that cut something where data go beyond them."""
+    found: list[str] = []
+    for made in compiled:
+        shape = made.shape
+        counted = any(s.kind not in ("units", "weight") for s in made.specs) or bool(made.selections)
+        if shape.norm:
+            found.append(f"{shape.rows} rows of a {unit} over all groups")
+        elif shape.per_unit and counted:
+            found.append(f"{shape.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
+        if shape.pick:
+            found.append(f"{shape.l0} groups of a {unit}")
+        summed = [s.value for s in made.specs if s.kind == "sum" and s.value is not None]
+        summed += [s.value for s in made.selections if not s.values]
+        found += [f"the range of {c.name}" for value in summed for c in references(value) if c.bound.closed]
+    return tuple(dict.fromkeys(found))
+
+
+def cuts_told(bounds: Sequence[str]) -> str:
+    return f"may be cut by the bounds: {', '.join(bounds)}" if bounds else ""

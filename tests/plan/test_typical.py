@@ -1,0 +1,67 @@
+"""What an answer's notice says: its typical error from released values alone, and the bounds that may have cut data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import plan_harness
+import pytest
+
+from dpproxy.mechanisms import sampler
+from dpproxy.plan.model import Plan
+from dpproxy.plan.typical import cuts_told, relative, told
+from dpproxy.policy.catalog import Catalog
+
+
+def noisy(made: Plan, exact: list[int], releases: int) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+    bases = made.measurements[0].bases
+    return tuple(e + sampler.laplace(b.scale, releases) for e, b in zip(exact, bases, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "exact", "truth"),
+    [
+        ("count(*)", [400], lambda v: v[0]),
+        ("sum(income)", [400 * 40_000], lambda v: v[0]),
+        ("avg(income)", [400, 400 * -60_000], lambda v: 100_000 + v[1] / v[0]),
+    ],
+)
+def test_the_typical_error_is_that_of_many_releases(
+    aggregate: str, exact: list[int], truth: object, shop_catalog: Catalog
+) -> None:
+    assert callable(truth)
+    made = plan_harness.plan(f"SELECT {aggregate} FROM customers", shop_catalog, dpproxy__epsilon="0.2")
+    values = noisy(made, exact, 4000)
+    (typical,) = made.typical
+    found = relative(typical, values)
+    assert found == pytest.approx(np.std([truth(v) for v in zip(*values, strict=True)]) / truth(exact), rel=0.15)
+    assert relative(typical, tuple(v[:0] for v in values)) is None
+    assert relative(typical, tuple(np.zeros(3, dtype=np.int64) for _ in values)) == 1 or aggregate.startswith("avg")
+    assert told(made.typical, {0: values}).startswith("typical error ")
+    assert told(made.typical, {}) == ""
+
+
+def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:
+    def cuts(sql: str, policy: str = "shop") -> tuple[str, ...]:
+        return plan_harness.plan(sql, shop_catalog, plan_harness.policy(policy)).cuts
+
+    assert cuts("SELECT count(*) FROM customers") == ()
+    assert cuts("SELECT sum(income) FROM customers") == ("the range of income",)
+    assert cuts("SELECT count(DISTINCT customer_id) FROM orders") == ()
+    assert cuts("SELECT status, count(*) FROM orders GROUP BY 1") == ("3 rows of a customer in a group", "2 groups of a customer")
+    assert cuts("SELECT max(amount) FROM orders") == ("3 rows of a customer", "the range of amount")
+    assert cuts("SELECT status, avg(amount) FROM orders GROUP BY 1", "whole") == (
+        "2 rows of a customer over all groups",
+        "the range of amount",
+    )
+    assert cuts_told(()) == ""
+    assert "3 rows" in cuts_told(cuts("SELECT max(amount) FROM orders"))
+
+
+def test_what_is_said_does_not_depend_on_data(shop_catalog: Catalog) -> None:
+    """A plan says the same whoever's rows there are; `told` sees released values only."""
+    sql = "SELECT status, count(*), sum(amount) FROM orders GROUP BY 1"
+    once, again = (plan_harness.plan(sql, shop_catalog) for _ in range(2))
+    assert (once.cuts, once.typical) == (again.cuts, again.typical)
+    assert replace(once, cuts=()).explain == again.explain
