@@ -141,6 +141,12 @@ def made(kind: str, packages: tuple[str, ...], install: Callable[[Path], None], 
     return folder
 
 
+def long_run() -> None:
+    """What takes minutes though everything is there already is tried by scripts/clients only."""
+    if os.environ.get("DPPROXY_FETCH") != "all":
+        absent("takes minutes; scripts/clients tries it")
+
+
 def may_fetch(kind: str, packages: tuple[str, ...], light: bool) -> None:
     asked = os.environ.get("DPPROXY_FETCH", "light")
     if not (asked == "all" or (asked == "light" and light)):

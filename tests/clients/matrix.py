@@ -1,13 +1,14 @@
 """The table of clients, from what the tests of this folder reported: which client was seen to do what.
 
 A plugin of the test run, loaded by conftest.py. It writes when `$DPPROXY_CLIENT_TABLE` names a file (`scripts/clients`
-does): Markdown, one row a client, in the order in which they ran. What was skipped is said under the table.
+does): Markdown, one row a client, then one row for each driver's own tests. What was skipped is said under the tables.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ COLUMNS = (
 
 OWN = {
     "test_psql": (
-        "psql (bundled)",
+        "psql (of the facade)",
         {
             "test_an_answer_with_its_price": "answer",
-            "test_bind": "parameters",
+            "test_bind": "parameters prepared",
             "test_fetch_count": "paging",
             "test_cursors_and_transactions": "transactions",
             "test_refusals_point_at_their_place": "errors",
@@ -72,6 +73,12 @@ OWN = {
 }
 """Tests with a module of their own: the client, and what each test shows."""
 
+PACKAGES = {"psycopg 3": "psycopg", "asyncpg": "asyncpg", "pg8000": "pg8000"}
+"""Of those, the packages that know their version."""
+
+
+STRANGERS = ("passed", "failed", "left out", "skipped by itself")
+
 
 @dataclass
 class Row:
@@ -87,37 +94,49 @@ class Matrix:
     def __init__(self, target: Path) -> None:
         self._target = target
         self._rows: dict[str, Row] = {}
+        self._strangers: dict[str, dict[str, int]] = {}
+        self._skipped: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         module, _, test = report.nodeid.partition("::")
-        name = Path(module).stem
-        if name == "test_drivers":
-            self._driver(report, test.partition("[")[2].rstrip("]"))
-        elif name in OWN and report.when == "call":
-            client, shows = OWN[name]
-            for column in shows.get(test.partition("[")[0], "").split():
-                self._rows.setdefault(client, Row()).saw(column, report.passed)
+        name, case = Path(module).stem, test.partition("[")[2].rstrip("]")
+        if report.skipped and name in ("test_drivers", "test_strangers", "test_tools"):
+            reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else "skipped"
+            client = case.replace("-", " ") or test.removeprefix("test_")
+            self._skipped[client] = " ".join(reason.removeprefix("Skipped: ").split())
+        elif report.when == "call":
+            self._saw(name, test.partition("[")[0], report.passed, dict(report.user_properties))
 
-    def _driver(self, report: pytest.TestReport, test: str) -> None:
-        properties: dict[str, Any] = dict(report.user_properties)
-        if report.skipped:
-            self._rows[test.replace("-", " ")] = Row(skipped=str(report.longrepr[2]) if report.longrepr else "skipped")
-        elif report.when == "call" and "client" in properties:
+    def _saw(self, module: str, test: str, passed: bool, properties: dict[str, Any]) -> None:
+        if "stranger" in properties:
+            self._strangers[f"{properties['stranger']} {properties['version']}"] = properties["numbers"]
+        elif "client" in properties:
             row = self._rows.setdefault(properties["client"], Row())
-            row.version = properties["version"]
+            row.version = str(properties["version"]).partition(" ")[0]
             for column, worked in properties["checks"].items():
                 row.saw(column, worked)
+        elif module in OWN:
+            client, shows = OWN[module]
+            row = self._rows.setdefault(client, Row())
+            if client in PACKAGES:
+                row.version = version(PACKAGES[client])
+            for column in shows.get(test, "").split():
+                row.saw(column, passed)
 
     def pytest_sessionfinish(self) -> None:
         self._target.write_text(self.text())
 
     def text(self) -> str:
         lines = ["| client | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
-        for name, row in self._rows.items():
-            if not row.skipped:
-                cells = [{True: "yes", False: "**no**", None: ""}[row.cells.get(column)] for column in COLUMNS]
-                lines.append(f"| {name} {row.version} | ".replace("  ", " ") + " | ".join(cells) + " |")
-        lines += ["", *(f"Not run: {name} ({row.skipped})" for name, row in self._rows.items() if row.skipped)]
+        for name, row in sorted(self._rows.items(), key=lambda item: item[0].lower()):
+            cells = [{True: "yes", False: "**no**", None: ""}[row.cells.get(column)] for column in COLUMNS]
+            lines.append(f"| {name} {row.version} | ".replace("  ", " ") + " | ".join(cells) + " |")
+        if self._strangers:
+            lines += ["", "Drivers' own tests, from their source distributions (`tests/clients/strangers.toml`):", ""]
+            lines += ["| tests of | " + " | ".join(STRANGERS) + " |", "|---" * (len(STRANGERS) + 1) + "|"]
+            for name, numbers in self._strangers.items():
+                lines.append(f"| {name} | " + " | ".join(str(numbers[column]) for column in STRANGERS) + " |")
+        lines += ["", *(f"Not tried: {name} ({reason})" for name, reason in self._skipped.items())]
         return "\n".join(lines).rstrip() + "\n"
 
 
