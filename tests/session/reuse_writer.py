@@ -77,4 +77,5 @@ async def main(folder: Path, ledger: str, askers: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
+    sys.stdout = sys.stderr  # what is logged is not what is shown
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

@@ -104,7 +104,10 @@ def kill_loop(folder: Path, ledger: str, kills: int) -> str:
     charges: list[Charge] = []
     for i in range(kills):
         command = [sys.executable, str(WRITER), str(folder), ledger, "8"]
-        writers = [subprocess.Popen([*command, str(processes * i + p)], stdout=subprocess.PIPE) for p in range(processes)]
+        writers = [
+            subprocess.Popen([*command, str(processes * i + p)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            for p in range(processes)
+        ]
         for writer in writers:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
