@@ -41,6 +41,7 @@ class Asked:
     dense: bool = False
     complete: bool = False
     additive: tuple[bool, ...] = ()
+    mixes: tuple[tuple[tuple[str, int], ...], ...] = ()
 
     @property
     def exact(self) -> str:
@@ -63,6 +64,7 @@ class Asked:
         """Raises KeyError, TypeError or ValueError for what `to_json` does not write."""
         lists = {k: tuple(fields[k]) for k in ("keys", "columns", "totals", "additive")}
         noise = tuple(Fraction(n) for n in fields["noise"])
+        lists["mixes"] = tuple(tuple((t, int(n)) for t, n in mix) for mix in fields.get("mixes", ()))
         accepts = {key: frozenset(values) for key, values in fields["accepts"].items()}
         return cls(**(fields | lists | {"noise": noise, "accepts": accepts}))
 

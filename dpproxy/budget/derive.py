@@ -11,18 +11,22 @@ from groups is of those groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpproxy.budget.asked import SLACK, Asked, StoredRelease
 from dpproxy.mechanisms.exact import Int64, Released
 
-LARGEST = 2.0**62
-"""Sums beyond may not fit 64 bits."""
+Float64 = npt.NDArray[np.float64]
+
+LARGEST = 2.0**53
+"""Sums beyond are not whole numbers in floats, and times a number may not fit 64 bits."""
 
 ROUNDING = 1 / 12
 """The variance that rounding a weighted mean to the grid adds."""
@@ -31,14 +35,25 @@ ROUNDING = 1 / 12
 @dataclass(frozen=True)
 class _Estimate:
     """One release added up to the groups asked for: `groups` in order of appearance, `first` a row of each, `cells` how many
-    rows fell in it; `columns[i]` and `noise[i]` of column i as asked, None when this release says nothing of it."""
+    rows fell in it; `totals`: by name, what it says of the groups and the noise of a cell."""
 
     source: StoredRelease
     groups: tuple[tuple[str | None, ...], ...]
     first: Int64
     cells: Int64
-    columns: tuple[Int64 | None, ...]
-    noise: tuple[float, ...]
+    totals: Mapping[str, tuple[Int64, float]]
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """A column by group: `values` (whole numbers, or a mean of several), the variance of each by that of unit noise."""
+
+    values: Int64 | Float64
+    variance: Float64
+    sources: tuple[StoredRelease, ...]
+
+
+_Aligned = Sequence[tuple[_Estimate, Int64]]
 
 
 @dataclass(frozen=True)
@@ -56,16 +71,18 @@ def derive(asked: Asked, stored: Sequence[StoredRelease]) -> Derived | None:
         return None
     leader = estimates[0]
     aligned = [(e, _places(leader, e)) for e in estimates if set(e.groups) == set(leader.groups)]
-    values = []
+    values, sources = list[Int64](), dict[int, StoredRelease]()
     for i, noise in enumerate(asked.noise):
-        column = _weighted(aligned, i, float(noise * SLACK) ** 2)
-        if column is None:
+        guess = _guess(aligned, asked, i)
+        column = _whole(guess, float(noise * SLACK) ** 2) if guess is not None else None
+        if guess is None or column is None:
             return None
         values.append(column)
+        sources |= {id(source): source for source in guess.sources}
     made = leader.source.made
     keys = tuple(pc.take(leader.source.released.keys[made.keys.index(k)], pa.array(leader.first)) for k in asked.keys)
-    sources = tuple(e.source for e, _ in aligned if any(c is not None for c in e.columns) or not asked.columns)
-    return Derived(Released(keys, tuple(values), len(leader.groups)), sources)
+    used = tuple(e.source for e in estimates if id(e.source) in sources) or (leader.source,)
+    return Derived(Released(keys, tuple(values), len(leader.groups)), used)
 
 
 def _places(leader: _Estimate, other: _Estimate) -> Int64:
@@ -74,22 +91,54 @@ def _places(leader: _Estimate, other: _Estimate) -> Int64:
     return np.array([at[group] for group in leader.groups], dtype=np.int64)
 
 
-def _weighted(aligned: Sequence[tuple[_Estimate, Int64]], index: int, allowed: float) -> Int64 | None:
-    """A column's mean over the estimates, weighted by inverse variance; None when that exceeds `allowed` anywhere."""
-    found = [
-        (column[places], estimate.cells[places] * estimate.noise[index] ** 2)
-        for estimate, places in aligned
-        if (column := estimate.columns[index]) is not None
-    ]
-    if not found:
+def _guess(aligned: _Aligned, asked: Asked, index: int) -> _Guess | None:
+    """A column's best estimate: of itself, and of what it is a sum of. Noise of different columns is independent."""
+    own, mix = asked.totals[index], asked.mixes[index] if asked.mixes else ()
+    found = _of_total(aligned, own) if own is not None else []
+    parts = [_times(_weighted(_of_total(aligned, total)), times) for total, times in mix]
+    mixed = [part for part in parts if part is not None]
+    if mixed and len(mixed) == len(parts):
+        found.append(reduce(_plus, mixed))
+    return _weighted(found)
+
+
+def _times(guess: _Guess | None, times: int) -> _Guess | None:
+    """None when a number could overflow."""
+    if guess is None or float(np.abs(guess.values).max(initial=0)) * abs(times) > LARGEST:
         return None
-    precision = np.sum([1 / variance for _, variance in found], axis=0)
-    if (1 / precision + (ROUNDING if len(found) > 1 else 0) > allowed).any():
+    return _Guess(guess.values * times, guess.variance * float(times) ** 2, guess.sources)
+
+
+def _plus(one: _Guess, two: _Guess) -> _Guess:
+    return _Guess(one.values + two.values, one.variance + two.variance, one.sources + two.sources)
+
+
+def _of_total(aligned: _Aligned, total: str) -> list[_Guess]:
+    found = []
+    for estimate, places in aligned:
+        if total in estimate.totals:
+            values, noise = estimate.totals[total]
+            variance: Float64 = estimate.cells[places].astype(np.float64) * noise**2
+            found.append(_Guess(values[places], variance, (estimate.source,)))
+    return found
+
+
+def _weighted(guesses: Sequence[_Guess]) -> _Guess | None:
+    """Their mean by inverse variance; one alone as it is."""
+    if len(guesses) < 2:
+        return guesses[0] if guesses else None
+    precision: Float64 = np.sum([1 / g.variance for g in guesses], axis=0)
+    mean: Float64 = np.sum([g.values / g.variance for g in guesses], axis=0) / precision
+    return _Guess(mean, 1 / precision, tuple(s for g in guesses for s in g.sources))
+
+
+def _whole(guess: _Guess, allowed: float) -> Int64 | None:
+    """On the grid; None when the variance exceeds `allowed` anywhere, or a number 64 bits."""
+    exact = guess.values.dtype == np.int64
+    if (guess.variance + (0 if exact else ROUNDING) > allowed).any() or (np.abs(guess.values) > LARGEST).any():
         return None
-    if len(found) == 1:
-        return found[0][0]
-    mean: Int64 = np.rint(np.sum([column / variance for column, variance in found], axis=0) / precision).astype(np.int64)
-    return mean
+    whole: Int64 = guess.values.astype(np.int64) if exact else np.rint(guess.values).astype(np.int64)
+    return whole
 
 
 def _estimate(stored: StoredRelease, asked: Asked) -> _Estimate | None:
@@ -104,12 +153,13 @@ def _estimate(stored: StoredRelease, asked: Asked) -> _Estimate | None:
     groups = {group: i for i, group in enumerate(dict.fromkeys(labels))}
     place = np.array([groups[label] for label in labels], dtype=np.int64)
     _, first, cells = np.unique(place, return_index=True, return_counts=True)
-    columns, noise = list[Int64 | None](), list[float]()
-    for i in range(len(asked.columns)):
-        j = _column(made, asked, i, added=bool((cells > 1).any()))
-        columns.append(None if j is None else _added(stored.released.values[j][kept], place, len(groups)))
-        noise.append(0.0 if j is None else float(made.noise[j]))
-    return _Estimate(stored, tuple(groups), kept[first], cells, tuple(columns), tuple(noise))
+    totals = {}
+    for name in {t for t in asked.totals if t is not None} | {t for mix in asked.mixes for t, _ in mix}:
+        j = _place(made, name, added=bool((cells > 1).any()))
+        column = _added(stored.released.values[j][kept], place, len(groups)) if j is not None else None
+        if j is not None and column is not None:
+            totals[name] = (column, float(made.noise[j]))
+    return _Estimate(stored, tuple(groups), kept[first], cells, totals)
 
 
 def _kept(stored: StoredRelease, asked: Asked) -> Int64 | None:
@@ -135,10 +185,9 @@ def _texts(key: pa.Array) -> list[str | None]:
     return found
 
 
-def _column(made: Asked, asked: Asked, index: int, added: bool) -> int | None:
-    """Where the release has the column; the most accurate place if there are several."""
-    total = asked.totals[index]
-    found = [j for j, t in enumerate(made.totals) if t is not None and t == total and (made.additive[j] or not added)]
+def _place(made: Asked, total: str, added: bool) -> int | None:
+    """The most accurate column of that name, if there are several."""
+    found = [j for j, t in enumerate(made.totals) if t == total and (made.additive[j] or not added)]
     return min(found, key=made.noise.__getitem__, default=None)
 
 

@@ -148,7 +148,8 @@ class Names:
 
     The rest is for answers added up from finer groups. `base`: the rows without their groups and without what `accepts`
     asks of them; `totals[i]`: column i over all of these, None for what cannot be added up. `complete`: the groups
-    returned hold every contribution; `additive[i]`: column i of some groups is the sum over finer ones.
+    returned hold every contribution; `additive[i]`: column i of some groups is the sum over finer ones. `mixes[i]`: column i
+    as a sum of other totals, each times a whole number, exactly; empty where there is no such sum.
     """
 
     rows: Text
@@ -159,6 +160,7 @@ class Names:
     accepts: tuple[Accept, ...]
     complete: bool
     additive: tuple[bool, ...]
+    mixes: tuple[tuple[tuple[Text, int], ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,18 @@ measurement of more columns, or of the same in another order, finds those of an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from dpproxy.plan.engines.base import parts
 from dpproxy.plan.expr import Call, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts
+from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.measure import BasisSpec, Compiled, Compiler
-from dpproxy.plan.model import Accept, Names, Param
+from dpproxy.plan.model import Accept, Names, Param, Text
 from dpproxy.plan.relation import Filter, Rows
+from dpproxy.plan.specs import Shape
 from dpproxy.sql.types import INTEGERS
 
 _COUNT = BasisSpec("count", None, None, "")
@@ -40,6 +43,7 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     by_name = [keys[i] for i in order]
     columns = [f"{spec.kind}: {compiler.compiled(by_name, [spec]).sql}" for spec in compiled.specs]
     totals = [_total(spec, all_rows.compiled((), [spec]).sql) for spec in compiled.specs]
+    mixes = [_mix(spec, lambda s: all_rows.compiled((), [s]).sql, compiled.shape) for spec in compiled.specs]
     additive = [s.kind in ("count", "sum") or (s.kind == "units" and compiled.shape.l0 == 1) for s in compiled.specs]
     for chosen in compiled.selections:
         side = compiler.compiled(by_name, (), (chosen,)).side[0]
@@ -47,6 +51,7 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         columns += [f"{fraction} of {chosen.size}: {side}" for fraction in which]
         totals += [None] * len(which)
         additive += [False] * len(which)
+        mixes += [()] * len(which)
     return Names(
         parts(
             f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}{_top(compiled)}"
@@ -56,8 +61,9 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
         tuple(None if total is None else parts(total) for total in totals),
         tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
-        not keys or (compiled.shape.dense is not None and not compiled.shape.pick),
+        not keys or (compiled.shape.dense is not None and not compiled.shape.pick and not compiled.shape.norm),
         tuple(additive),
+        tuple(mixes),
     )
 
 
@@ -69,6 +75,20 @@ def _top(compiled: Compiled) -> str:
 
 def _total(spec: BasisSpec, text: str) -> str | None:
     return f"{spec.kind}: {text}" if spec.kind != "distinct" else None
+
+
+def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], shape: Shape) -> tuple[tuple[Text, int], ...]:
+    """sum(x - c) = sum(x) - c count(x), and the other way round; bounds on a unit's rows would cut the sides differently."""
+    if spec.kind != "sum" or spec.value is None or shape.per_unit or shape.norm:
+        return ()
+    middle = spec.shift if spec.mean else (spec.lo + spec.hi) // 2
+    if not middle:
+        return ()
+    away = middle if spec.mean else -middle
+    center = Fraction(0) if spec.mean else middle * spec.grid
+    other = replace(spec, lo=spec.lo + away, hi=spec.hi + away, center=center, mean=not spec.mean)
+    count = BasisSpec("count", spec.value if facts(spec.value).nullable else None, spec.where, "")
+    return (parts(f"sum: {total(other)}"), 1), (parts(f"count: {total(count)}"), -away)
 
 
 def _value(constant: Expr) -> str | Param:

@@ -136,6 +136,7 @@ class Shelf:
             return name(self.dataset, self.epoch or "", mechanism, Template(self.dialect, text).render(values, self.literal))
 
         totals = zip(names.totals, mechanisms, strict=True)
+        mixes = zip(names.mixes, mechanisms, strict=True)
         accepts = self._accepts(names.accepts, values, digest)
         return Asked(
             digest(names.rows),
@@ -149,6 +150,7 @@ class Shelf:
             m.dense and accepts is not None,
             names.complete and accepts is not None,
             names.additive,
+            tuple(tuple((digest(text, mechanism), times) for text, times in mix) for mix, mechanism in mixes),
         )
 
     @staticmethod

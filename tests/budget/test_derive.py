@@ -111,6 +111,54 @@ def test_several_releases_are_averaged_by_inverse_variance() -> None:
     assert derive(asked(("region", "sex"), noise=8), [one, two]) is None
 
 
+def two_columns(noise: tuple[int, int], totals: tuple[str, str], values: tuple[np.ndarray, np.ndarray]) -> StoredRelease:
+    keys = (pa.array([r for r, _ in FINE]), pa.array([s for _, s in FINE]))
+    made = replace(
+        asked(("region", "sex")), columns=totals, noise=tuple(map(Fraction, noise)), totals=totals, additive=(True, True)
+    )
+    return StoredRelease("shop", made, Released(keys, values, len(FINE)), Loss(1), NOON, frozenset({"a"}), 1)
+
+
+class TestMixes:
+    """sum(x) = sum(x - 7) + 7 count(x): 9 cells of noise 10 and 7 x 2 have 51.6 together."""
+
+    SUMS = COUNTS * 31
+    CENTRED = COUNTS * 31 - 7 * COUNTS
+
+    def asked(self, noise: int) -> Asked:
+        return replace(asked((), noise), totals=("sum",), mixes=((("centred", 1), ("count", 7)),))
+
+    def test_of_one_release(self) -> None:
+        known = two_columns((10, 2), ("centred", "count"), (self.CENTRED, COUNTS))
+        assert rows(derive(self.asked(52), [known])) == {(): self.SUMS.sum()}
+        assert derive(self.asked(51), [known]) is None
+        back = replace(self.asked(52), totals=("centred",), mixes=((("sum", 1), ("count", -7)),))
+        assert rows(derive(back, [replace(known, made=replace(known.made, totals=("sum", "count")))])) is not None
+
+    def test_of_two_releases(self) -> None:
+        one, two = stored(10, self.CENTRED, totals=("centred",)), stored(2, COUNTS, totals=("count",))
+        found = derive(self.asked(52), [one, two])
+        assert rows(found) == {(): self.SUMS.sum()}
+        assert found is not None
+        assert found.sources == (one, two)
+        assert derive(self.asked(52), [one]) is None
+        assert derive(self.asked(51), [one, two]) is None
+
+    def test_beside_the_column_itself(self) -> None:
+        """Noise 51.6 and 3 x 20 have 39.1 by inverse variance."""
+        known = two_columns((10, 2), ("centred", "count"), (self.CENTRED, COUNTS))
+        itself = stored(20, self.SUMS + 5, totals=("sum",))
+        found = derive(self.asked(40), [known, itself])
+        shift = 45 * 2664 / (2664 + 3600)
+        assert rows(found) == {(): round(int(self.SUMS.sum()) + shift)}
+        assert derive(self.asked(39), [known, itself]) is None
+
+    def test_what_could_overflow_is_not_made(self) -> None:
+        known = two_columns((10, 2), ("centred", "count"), (self.CENTRED, COUNTS * 10**6))
+        wide = replace(self.asked(10**15), mixes=((("centred", 1), ("count", 2**40)),))
+        assert derive(wide, [known]) is None
+
+
 def test_groups_are_matched_by_name() -> None:
     reverse = stored(10)
     keys = tuple(k.take(pa.array(range(len(FINE))[::-1])) for k in reverse.released.keys)

@@ -435,6 +435,30 @@ class TestDerived:
             spent = {r: v - before[r] for r, v in world.account().items()}
             assert spent == {"analyst": Decimal("0.1"), "other": Decimal("0.05"), "frugal": 0, "all": Decimal("0.15")}
 
+    async def test_a_mean_of_a_sum_and_a_count_asked_for_apart(self, world: Town) -> None:
+        """And a sum of a mean's two columns. Two thousand times less noise than the figures have: they must agree."""
+        where = mine()
+        async with world.client() as ada:
+            await ada.ask("SET dpproxy.epsilon = 10; SET dpproxy.reuse = derive")
+            ((total,),) = await ada.ask(f"SELECT sum(income) FROM people WHERE {where}")
+            ((count,),) = await ada.ask(f"SELECT count(income) FROM people WHERE {where}")
+            before = world.account()
+            await ada.ask("SET dpproxy.epsilon = 0.5")
+            mean = f"SELECT avg(income) FROM people WHERE {where}"
+            told = await ada.explain(mean)
+            assert "computed from what was released at" in told
+            assert told.count(" UTC") == 2
+            assert (await ada.ask(mean))[0][0] == pytest.approx(total / count)
+            assert world.account() == before
+            await ada.ask("SET dpproxy.epsilon = 10")
+            means = await ada.ask(f"SELECT region, avg(income), count(income) FROM people WHERE {where} GROUP BY 1")
+            before = world.account()
+            await ada.ask("SET dpproxy.epsilon = 0.5")
+            sums_of = f"SELECT region, sum(income) FROM people WHERE {where} GROUP BY 1"
+            found = {str(r): float(s) for r, s in await ada.ask(sums_of)}
+            assert found == {r: pytest.approx(float(m * n), rel=1e-6) for r, m, n in means}
+            assert world.account() == before
+
     async def test_a_subset_of_aggregates_keeps_its_noise(self, world: Town) -> None:
         where = mine()
         async with world.client() as ada:
