@@ -106,7 +106,7 @@ class MeasuredSelect:
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None
-        if top is not None and len(self.sets) == 1 and self.sets[0]:
+        if top is not None and len(self.sets) == 1 and self.sets[0] and not self.planner.context.settings.other:
             self.top = TopSpec(top.k, self._measured(top.score)[1][0])
         order = self._order(select.args.get("order"), outputs)
         for window in select.args.get("windows") or ():
@@ -374,9 +374,10 @@ class MeasuredSelect:
         return order
 
 
-def sets_source(
-    alias: str, branches: list[tuple[exp.Expr, tuple[int, ...], bool, list[str]]], keys: list[str], values: list[str]
-) -> exp.Expr:
+Branch = tuple[exp.Expr, tuple[int, ...], bool, list[str]]
+
+
+def sets_source(alias: str, branches: list[Branch], keys: list[str], values: list[str]) -> exp.Expr:
     """The grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
 
     A branch is (its source, the keys of its set, whether the source is the finest set and must be added up, more items).

@@ -15,11 +15,11 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, naming
+from dpproxy.plan import canonical, joins, naming
 from dpproxy.plan.accuracy import settled, settled_text, source_columns
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
-from dpproxy.plan.expr import Column, Expr, Hole
+from dpproxy.plan.expr import Call, Column, Exists, Expr, Hole, Ref, conjunction
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.given import known_of
@@ -28,11 +28,11 @@ from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, Compiler
 from dpproxy.plan.model import Array, Dialect, Input, Plan
-from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression, sets_source, with_columns
+from dpproxy.plan.outer import Branch, MeasuredSelect, array_source, parse_expression, sets_source, with_columns
 from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.probes import returns_nothing
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Given, Rows, Values
+from dpproxy.plan.relation import Filter, Given, Rows, Values
 from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, alias_columns, renamed, row_level
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
@@ -184,6 +184,8 @@ class Planner:
     def _source(self, measured: MeasuredSelect, rows: Rows) -> exp.Expr:
         """The released arrays as a source: one measurement, or one for each grouping set, or the finest added up."""
         compiled = [self._compile(measured, rows, members) for members in measured.sets]
+        if len(compiled) == 1 and self._others(measured, compiled[0]):
+            return self._with_other(measured, rows, compiled[0])
         if len(compiled) == 1:
             source = self._set_source(measured.alias, compiled[0], measured.sets[0])
             more = source_columns(measured.teller, self._register(compiled[0]), 1)
@@ -197,9 +199,45 @@ class Planner:
             cells = _size(chosen) // _size(compiled[i]) if summed else 1
             more = source_columns(measured.teller, self._register(chosen), cells)
             branches.append((source, members, summed, more))
+        return self._branched(measured, branches)
+
+    @staticmethod
+    def _branched(measured: MeasuredSelect, branches: list[Branch]) -> exp.Expr:
         values = [f"b{i}" for i in range(len(measured.specs))]
         values += [f"s{i}_{j}" for i, s in enumerate(measured.selections) for j in range(s.columns)]
         return sets_source(measured.alias, branches, [_wire(k.type) for _, k in measured.keys], values)
+
+    def _others(self, measured: MeasuredSelect, compiled: Compiled) -> bool:
+        """Whether groups may be missing whose sum is asked for."""
+        return self.context.settings.other and compiled.threshold is not None and bool(measured.specs or measured.selections)
+
+    def _with_other(self, measured: MeasuredSelect, rows: Rows, compiled: Compiled) -> exp.Expr:
+        """The groups, and one row with NULL keys for all others: a measurement of its own, of the rows whose keys have not
+        been released. Which these are is known by then; the two compose like any two statements."""
+        members = measured.sets[0]
+        source = self._set_source(f"{measured.alias}_0", compiled, members)
+        more = source_columns(measured.teller, self._register(compiled), 1)
+        rest = self._compile(measured, self._unreleased(rows, measured, compiled), ())
+        notes = (*rest.shape.notes, "all groups that have not been released, together")
+        rest = replace(rest, shape=replace(rest.shape, notes=notes))
+        others = self._set_source(f"{measured.alias}_1", rest, ())
+        more_others = source_columns(measured.teller, self._register(rest), 1)
+        return self._branched(measured, [(source, members, False, more), (others, (), False, more_others)])
+
+    def _unreleased(self, rows: Rows, measured: MeasuredSelect, compiled: Compiled) -> Rows:
+        """The rows whose keys are not among those that a measurement released."""
+        keys = [measured.keys[i][1] for i in measured.sets[0]]
+        types = [(f"k{i}", key.type) for i, key in enumerate(keys)]
+        first = len(self.context.parameters) + 1 + self._first_array[self._register(compiled)]
+        cells = ", ".join(f"{_local(name, type_)}::text" for name, type_ in types)
+        released = to_sql(array_source("dpproxy_keys", first, types))
+        sql = f"(SELECT coalesce(json_agg(json_build_array({cells})), '[]') FROM {released})"
+        hole = self._input(sql, f"rows({','.join(type_ for _, type_ in types)})")
+        columns = tuple(Column(self.counter.column(), name, type_) for name, type_ in types)
+        pairs = zip(columns, keys, strict=True)
+        equal = conjunction(tuple(Call("bool", "is_not_distinct", (Ref(c.type, c), key)) for c, key in pairs))
+        assert equal is not None
+        return joins.filtered(rows, Exists("bool", Filter(columns, Given(columns, hole.index), equal), True))
 
     def _compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
         spelled, context = engine(self.context.dialect), self.context

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """The session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default."""
+    """The session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`: groups
+    that are not released are returned together, as one."""
 
     epsilon: int | None = None
     confidence: Decimal = Decimal("0.95")
     search_path: tuple[str, ...] = ("public",)
+    other: bool = False
 
 
 @dataclass(frozen=True)

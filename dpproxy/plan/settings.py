@@ -21,7 +21,19 @@ def session_settings(values: Mapping[str, str | None]) -> Settings:
         epsilon=_epsilon(values.get("dpproxy.epsilon")),
         confidence=_confidence(values.get("dpproxy.confidence")),
         search_path=_search_path(values.get("search_path")),
+        other=_flag("dpproxy.other", values.get("dpproxy.other")),
     )
+
+
+_FLAGS = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+
+
+def _flag(name: str, text: str | None) -> bool:
+    if text is None:
+        return False
+    if text.strip().lower() not in _FLAGS:
+        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be on or off, not "{text[:40]}"')
+    return _FLAGS[text.strip().lower()]
 
 
 def _decimal(name: str, text: str) -> Decimal:

@@ -47,7 +47,7 @@ def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -
             center = made.specs[output.bases[1]].shift if output.kind == "mean" else 0
             kind: Literal["linear", "mean"] = "mean" if output.kind == "mean" else "linear"
             found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center))
-    return tuple(dict.fromkeys(found))[:MOST]
+    return tuple({t.label: t for t in reversed(found)}.values())[::-1][:MOST]
 
 
 def told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
