@@ -62,9 +62,16 @@ def installations() -> dict[int, Path]:
 
 @contextlib.contextmanager
 def scratch_server(
-    state: Path, folder: Path | None = None, settings: Mapping[str, str] | None = None, hba: Sequence[str] = ()
+    state: Path,
+    folder: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    hba: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
 ) -> Iterator[Scratch]:
-    """A fresh server of the programs in `folder` (default: the wheel's newest). Raises FacadeError."""
+    """A fresh server of the programs in `folder` (default: the wheel's newest). Raises FacadeError.
+
+    `files` are laid in its data directory: keys, certificates, `standby.signal`. `hba` rules come before its own.
+    """
     account = choose_account()
     state.mkdir(parents=True, exist_ok=True)
     place = choose_place(state, account, find_binaries(folder))
@@ -78,8 +85,13 @@ def scratch_server(
         lines = [f"{name} = '{value}'\n" for name, value in (settings or {}).items()]
         with open(place.data / "postgresql.conf", "a") as configuration:
             configuration.writelines(lines)
-        with open(place.data / "pg_hba.conf", "a") as rules:
-            rules.writelines(f"{line}\n" for line in hba)
+        rules = place.data / "pg_hba.conf"
+        rules.write_text("".join(f"{line}\n" for line in hba) + rules.read_text())
+        for name, content in (files or {}).items():
+            target = place.data / name
+            target.write_bytes(content)
+            target.chmod(0o600)
+            os.chown(target, place.data.stat().st_uid, place.data.stat().st_gid)
         scratch.wait(server.start())
         yield scratch
     finally:

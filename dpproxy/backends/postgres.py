@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -56,6 +57,9 @@ DEFAULTS = {
 
 TRANSIENT = ("08", "57P01", "57P02", "57P03", "53300", "40001", "40P01")
 """SQLSTATEs after which the same statement may well succeed: lost, restarting, full; conflicts with recovery on standbys."""
+
+LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+"""What asyncpg raises for a connection that ended: the second when the server's goodbye lies unread as the next call begins."""
 
 QUOTABLE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58")
 """Classes of errors whose message is about SQL, sessions or the machine; any other may hold a value of the data."""
@@ -122,7 +126,7 @@ class Postgres:
             await asyncio.sleep(delay)
             try:
                 return await self._task(self._once(work))
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except (asyncpg.PostgresError, *LOST) as error:
                 if last or not _transient(error):
                     raise _backend_error(error) from None
                 if self._pool is not None:
@@ -195,7 +199,7 @@ async def _table(connection: asyncpg.Connection, query: str) -> pa.Table:
 def _transient(error: Exception) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         return str(error.sqlstate).startswith(TRANSIENT)
-    return isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError)
+    return isinstance(error, LOST) and not isinstance(error, ssl.SSLCertVerificationError)
 
 
 def _backend_error(error: Exception) -> BackendError:

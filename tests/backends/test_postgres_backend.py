@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -328,27 +327,3 @@ async def test_no_server_is_a_backend_error(tmp_path: Path, monkeypatch: pytest.
         await backend.introspect()
     await backend.close()
     assert "hunter2" not in str(caught.value)
-
-
-async def test_passwords_and_tls(tmp_path: Path) -> None:
-    """A wrong password is refused once, without retries; `verify-full` does not fall back to a plain connection."""
-    rule = ["host all all 127.0.0.1/32 scram-sha-256"]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with scratch_server(tmp_path, settings={"listen_addresses": "127.0.0.1", "port": str(port)}, hba=rule) as running:
-        with psycopg.connect(f"{running.conninfo()} port={port}", autocommit=True) as connection:
-            connection.execute("CREATE ROLE reader LOGIN PASSWORD 'right'")
-        address = f"postgresql://reader@127.0.0.1:{port}/postgres"
-        good = Postgres(PostgresBackend(address, "right"))
-        assert (await good.run(["SELECT current_user::text AS u"]))._open()[0].to_pydict() == {"u": ["reader"]}
-        await good.close()
-        began = time.monotonic()
-        for dsn, word in ((address, "wrong"), (f"{address}?sslmode=verify-full", "right")):
-            bad = Postgres(PostgresBackend(dsn, word))
-            with pytest.raises(BackendError) as caught:
-                await bad.run(["SELECT 1::int8 AS b0"])
-            assert "wrong" not in str(caught.value)
-            assert "right" not in str(caught.value)
-            await bad.close()
-        assert time.monotonic() - began < 15
