@@ -86,7 +86,7 @@ def _bound(beside: Beside, known: set[int], conditions: Sequence[Expr]) -> int |
     most = dict(beside.most)
     options = [most[c.id] for e in conditions for c in _fixed(e, known) if c.id in most]
     options += [beside.size] if beside.size is not None else []
-    return min(options, default=None)
+    return max(min(options), 1) if options else None  # an empty table may have rows later
 
 
 def _fixed(condition: Expr, known: set[int]) -> Iterator[Column]:

@@ -20,6 +20,7 @@ from dpproxy.plan.accuracy import Teller, asked
 from dpproxy.plan.aggregates import Counted, Measured, companions, output
 from dpproxy.plan.aggregates import measured as measured_aggregate
 from dpproxy.plan.bind_expr import ExprBinder
+from dpproxy.plan.correlated import outer
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import coerce, unsupported
@@ -32,7 +33,6 @@ from dpproxy.plan.nominal import Output
 from dpproxy.plan.padding import ignores_padding
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Rows
-from dpproxy.plan.results import RowsResult, private_in_public
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.select import resolve_group_item, unit_ids
 from dpproxy.plan.shortcuts import divided_sums, top_request
@@ -190,6 +190,8 @@ class MeasuredSelect:
 
     def _rewrite(self, node: exp.Expr) -> exp.Expr:
         """The expression over the released columns. Raises Refusal for what is neither key nor aggregate."""
+        if outer(node):
+            return node
         if isinstance(node, exp.Select | exp.SetOperation):
             return self._nested(node)
         if isinstance(node, exp.Window):
@@ -214,10 +216,26 @@ class MeasuredSelect:
                 node.set(key, [self._rewrite(v) if isinstance(v, exp.Expr) else v for v in value])
 
     def _nested(self, node: exp.Expr) -> exp.Expr:
-        result = self.analyser.analyse(node, self.env)
-        if isinstance(result, RowsResult):
-            raise private_in_public(node, self.planner.context)
-        return result.tree
+        tree = self.analyser.nested(node, self.env).tree
+        return self._keyed(tree)
+
+    def _keyed(self, node: exp.Expr) -> exp.Expr:
+        """What refers to this query from within a subquery, as released keys."""
+        columns = list(node.find_all(exp.Column))
+        if not any(map(outer, columns)):
+            return node
+        if all(map(outer, columns)) and not isinstance(node, exp.Query):
+            found = self._matched_key(node)
+            if found is not None:
+                return found
+            if isinstance(node, exp.Column):
+                return self._loose_column(node)
+        for key, value in list(node.args.items()):
+            if isinstance(value, exp.Expr):
+                node.set(key, self._keyed(value))
+            elif isinstance(value, list):
+                node.set(key, [self._keyed(v) if isinstance(v, exp.Expr) else v for v in value])
+        return node
 
     def _window(self, node: exp.Window) -> exp.Expr:
         """The window function itself stays; aggregates in its arguments, partition and order are released values."""

@@ -16,12 +16,24 @@ from dpproxy.errors import Refusal
 from dpproxy.plan import joins
 from dpproxy.plan.accuracy import refuse_misplaced
 from dpproxy.plan.bind_expr import ExprBinder
+from dpproxy.plan.correlated import counts, decorrelated, mark_outer
 from dpproxy.plan.from_join import joined
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.names import output_name
 from dpproxy.plan.relation import Rows
-from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, limited, located, private_in_public, row_level
+from dpproxy.plan.results import (
+    Item,
+    ReleasedResult,
+    Result,
+    RowsResult,
+    limited,
+    located,
+    private_correlation,
+    private_in_public,
+    row_level,
+)
 from dpproxy.plan.scope import Cte, Env, Scope
-from dpproxy.plan.sets import SetOperation
+from dpproxy.plan.sets import SetOperation, fix_unit
 from dpproxy.plan.sources import Sources
 from dpproxy.plan.trees import mentions, nested_queries
 from dpproxy.sql.dialect import copied, ident, position
@@ -126,8 +138,11 @@ class Analyser:
 
     def _set_operation(self, node: exp.SetOperation, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         env = self.with_ctes(node, env, outer)
+        sides = [copied(node.this), copied(node.expression)] if node.args.get("distinct") else []
         left = self.analyse(node.this, env, outer, want_rows)
         right = self.analyse(node.expression, env, outer, want_rows)
+        if sides and not fix_unit(left, right):
+            left, right = (self._distinct(r, s, env, outer) for r, s in zip((left, right), sides, strict=True))
         if isinstance(left, ReleasedResult) and isinstance(right, ReleasedResult):
             node.set("this", left.tree)
             node.set("expression", right.tree)
@@ -137,6 +152,13 @@ class Analyser:
         if node.args.get("limit") or node.args.get("offset"):
             raise limited(node)
         return SetOperation(self.context, self.counter, node).of(left, right)
+
+    def _distinct(self, result: Result, original: exp.Expr, env: Env, outer: Scope | None) -> Result:
+        """A side of a set operation without duplicates: which of its values are there is a measurement of its own."""
+        if not isinstance(result, RowsResult) or not result.rows.private or not isinstance(original, exp.Select):
+            return result
+        original.set("distinct", exp.Distinct())
+        return self.analyse(original, env, outer)
 
     # --- SELECT
 
@@ -169,10 +191,37 @@ class Analyser:
         refuse_misplaced(select)
         measured = any(i.node.meta.get("dpproxy_measured") for i in items)
         for nested in nested_queries(select):
-            result = self.analyse(nested, env)
-            if isinstance(result, RowsResult):
-                raise private_in_public(nested, self.context)
+            result = self.nested(nested, env)
             measured = measured or result.measured
             if result.tree is not nested:
                 nested.replace(result.tree)
         return ReleasedResult(select, measured)
+
+    def nested(self, node: exp.Expr, env: Env) -> ReleasedResult:
+        """A subquery in an expression above a measurement; it may refer to the queries around it. Raises Refusal."""
+        refers = mark_outer(node, lambda table: self._columns(table, env))
+        query, looked_up = node, refers and self.names_private(node, env)
+        if looked_up:
+            grouped = decorrelated(node)
+            if grouped is None:
+                decides = isinstance(node.parent, exp.Exists | exp.In)
+                raise (private_in_public if decides else private_correlation)(node, self.context)
+            query = grouped
+        zero = looked_up and counts(node) and isinstance(node.parent, exp.Subquery)
+        result = self.analyse(query, env)
+        if isinstance(result, RowsResult):
+            raise private_in_public(node, self.context)
+        if not zero:
+            return result
+        lookup = exp.Anonymous(this="coalesce", expressions=[exp.Subquery(this=result.tree), exp.Literal.number(0)])
+        return ReleasedResult(exp.select(lookup), result.measured)
+
+    def _columns(self, table: exp.Table, env: Env) -> frozenset[str] | None:
+        """The column names of a table or a CTE, None when they are not known."""
+        schema, name = ident(table.args.get("db")), ident(table.this)
+        if not schema and name in env:
+            inner = env[name].query.unnest() if isinstance(env[name].query, exp.Subquery) else env[name].query
+            plain = isinstance(inner, exp.Select) and not any(e.find(exp.Star) for e in inner.expressions if e.is_star)
+            return frozenset(env[name].columns or map(output_name, inner.expressions)) if plain else None
+        policy = self.context.find(schema, name)
+        return None if policy is None else frozenset(c.name for c in self.context.catalog.tables[policy.name].columns)

@@ -89,6 +89,16 @@ def limited(node: exp.Expr) -> Refusal:
     )
 
 
+def private_correlation(node: exp.Expr, context: Context) -> Refusal:
+    unit = context.policy.unit_name
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"a subquery over private rows that refers to the query around it must be one aggregate of many {unit}s",
+        position(node),
+        hint="Let it refer only by `inner column = outer column` in its WHERE, or measure it in a CTE and join that.",
+    )
+
+
 def private_in_public(node: exp.Expr, context: Context) -> Refusal:
     return Refusal(
         FEATURE_NOT_SUPPORTED,

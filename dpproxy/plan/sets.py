@@ -13,12 +13,12 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
-from dpproxy.plan.expr import Column, Expr, Lit, Ref, ValuesDomain
+from dpproxy.plan.expr import Column, Expr, Lit, Ref, Taint, ValuesDomain
 from dpproxy.plan.fanout import of_values, size, spread
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.joins import added
-from dpproxy.plan.relation import Beside, Distinct, Project, Relation, Rows, Union, Values
-from dpproxy.plan.results import RowsResult, row_level
+from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, Rows, Union, Values
+from dpproxy.plan.results import Result, RowsResult, row_level
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import reach_unit
 from dpproxy.sql.dialect import position
@@ -39,17 +39,13 @@ class SetOperation:
             raise Refusal("42601", "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
             raise row_level(self.node, self.context)
-        if not self.union and left.rows.private:
-            raise unsupported(
-                f"{type(self.node).__name__.upper()} of private rows", "Use [NOT] EXISTS correlated on the unit id."
-            )
         sides = [reach_unit(side.rows, self.context, self.counter) for side in (left, right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))
         constants = [_constant_rows(left), _constant_rows(right)]
         if self.union and constants[0] is not None and constants[1] is not None:
             return self._constants(outputs, [*constants[0], *constants[1]])
         if not self.union:
-            return self._public(outputs, sides, (left, right))
+            return self._sides(outputs, sides, (left, right))
         return self._union(outputs, sides, (left, right))
 
     def _union(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
@@ -62,10 +58,11 @@ class SetOperation:
         rows_node = Union((*outputs, *extra), tuple(children))
         limits = added(spread(sides[0]), spread(sides[1]))
         rows = Rows(rows_node, unit, None, False, limits, _unit_ids(outputs, *results), beside=self._beside(rows_node, sides))
-        if self.distinct and unit is not None and not any(c.taint for c in outputs):
+        if self.distinct and unit is not None and not fix_unit(*results):
             raise self._across_units()
         if self.distinct:
-            rows = replace(rows, node=Distinct(rows_node.columns, rows_node))
+            one = unit is not None and _only_units(sides, results)
+            rows = replace(rows, node=Distinct(rows_node.columns, rows_node), one=one, limits=Limits(1, 1) if one else limits)
         return RowsResult(rows, outputs)
 
     def _constants(self, outputs: tuple[Column, ...], rows: list[tuple[Expr, ...]]) -> RowsResult:
@@ -76,11 +73,26 @@ class SetOperation:
         values = Values(outputs, tuple(typed))
         return RowsResult(Rows(values, beside=(of_values(values),)), outputs)
 
-    def _public(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
+    def _sides(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
+        """INTERSECT and EXCEPT of public rows, or of rows whose columns fix the unit: what is kept is one unit's business."""
         word = "intersect" if isinstance(self.node, exp.Intersect) else "except"
-        children = tuple(projected(side.node, result.columns, self.counter) for side, result in zip(sides, results, strict=True))
-        node = Union(outputs, children, word if self.distinct else f"{word} all")
-        return RowsResult(Rows(node, beside=self._beside(node, sides)), outputs)
+        unit = _unit_column(sides, self.counter) if sides[0].private else None
+        if unit is not None and not fix_unit(*results):
+            raise unsupported(
+                f"{type(self.node).__name__.upper()} ALL of rows without `{self.context.policy.unit_column}`",
+                f"Select `{self.context.policy.unit_column}` on both sides, or leave ALL out.",
+            )
+        extra = (unit,) if unit is not None else ()
+        children = tuple(
+            projected(side.node, [*result.columns, *([side.unit] if side.unit is not None else [])], self.counter)
+            for side, result in zip(sides, results, strict=True)
+        )
+        node = Union((*outputs, *extra), children, word if self.distinct else f"{word} all")
+        if unit is None:
+            return RowsResult(Rows(node, beside=self._beside(node, sides)), outputs)
+        one = self.distinct and _only_units(sides, results)
+        limits = Limits(1, 1) if one else spread(sides[0])
+        return RowsResult(Rows(node, unit, None, one, limits, _unit_ids(outputs, *results)), outputs)
 
     @staticmethod
     def _beside(node: Relation, sides: list[Rows]) -> tuple[Beside, ...]:
@@ -107,6 +119,28 @@ class SetOperation:
             self.counter.column(), a.name, common([a.type, b.type]), iv.hull([a.bound, b.bound]),
             a.grid if a.grid == b.grid else None, max(a.taint, b.taint), False, True, True, domain,
         )  # fmt: skip
+
+
+def fix_unit(left: Result, right: Result) -> bool:
+    """Whether both sides are rows that agree in a column only when they are of the same unit (or are not private at all)."""
+    if not isinstance(left, RowsResult) or not isinstance(right, RowsResult):
+        return False
+    if not left.rows.private and not right.rows.private:
+        return True
+    for a, b in zip(left.columns, right.columns, strict=False):
+        alike = a.taint == b.taint and (a.taint == Taint.UNIT or a.name == b.name)
+        if alike and _fixes(a, left.rows) and _fixes(b, right.rows):
+            return True
+    return False
+
+
+def _fixes(column: Column, rows: Rows) -> bool:
+    return not column.optional and (column.id in rows.determinants or (rows.unit is not None and column.id == rows.unit.id))
+
+
+def _only_units(sides: Sequence[Rows], results: Sequence[RowsResult]) -> bool:
+    """Whether all columns are the unit id."""
+    return all(s.unit is not None and c.id == s.unit.id for s, r in zip(sides, results, strict=True) for c in r.columns)
 
 
 def projected(node: Relation, columns: Sequence[Column], counter: Counter) -> Project:
