@@ -247,3 +247,4 @@ class Plan:
     explain: tuple[str, ...]
     typical: tuple[Typical, ...] = ()  # whose error is told after the answer
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people
+    aimable: bool = False  # `typical` says the error of every aggregate

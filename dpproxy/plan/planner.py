@@ -38,7 +38,7 @@ from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.tables import Shape
-from dpproxy.plan.typical import cuts, typical
+from dpproxy.plan.typical import aimable, cuts, typical
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
@@ -421,4 +421,5 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
         spelled(account(measurements, planner.compiled, loss, context, outer), statement.options),
         typical(measurements, planner.compiled),
         cuts(planner.compiled, context.policy.unit_name),
+        aimable(planner.compiled),
     )

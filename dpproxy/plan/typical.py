@@ -37,7 +37,7 @@ def relative(what: Typical, values: Values) -> float | None:
 
 
 def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -> tuple[Typical, ...]:
-    """The first few aggregates whose error can be told."""
+    """The aggregates whose error can be told."""
     found = []
     for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
         for output in made.outputs:
@@ -47,12 +47,24 @@ def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -
             center = made.specs[output.bases[1]].shift if output.kind == "mean" else 0
             kind: Literal["linear", "mean"] = "mean" if output.kind == "mean" else "linear"
             found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center))
-    return tuple({t.label: t for t in reversed(found)}.values())[::-1][:MOST]
+    return tuple({t.label: t for t in reversed(found)}.values())[::-1]
+
+
+def aimable(compiled: Sequence[Compiled]) -> bool:
+    """Whether `typical` says the error of every aggregate, and there are some."""
+    kinds = {output.kind for made in compiled for output in made.outputs}
+    return bool(kinds) and kinds <= {"linear", "mean"}
+
+
+def worst(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
+    """The largest typical error; 1 where nothing was released that could tell."""
+    known = [relative(t, values[t.measurement]) for t in wanted if t.measurement in values]
+    return max((1.0 if error is None else error for error in known), default=1.0)
 
 
 def told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
     """`typical error 2 % of count(*), 5 % of sum(amount)`; empty when there is nothing to say."""
-    known = ((t.label, relative(t, values[t.measurement])) for t in wanted if t.measurement in values)
+    known = ((t.label, relative(t, values[t.measurement])) for t in wanted[:MOST] if t.measurement in values)
     texts = [f"{_percent(error)} of {label}" for label, error in known if error is not None]
     return f"typical error {', '.join(texts)}" if texts else ""
 

@@ -33,7 +33,7 @@ from dpproxy.mechanisms.exact import Int64, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.model import Measurement, Param, Plan
-from dpproxy.plan.typical import cuts_told, told
+from dpproxy.plan.typical import cuts_told, told, worst
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview, Source, left
@@ -66,6 +66,7 @@ class Answer:
     notice: str | None
     charged: Loss = ZERO
     reused: int = 0
+    error: float = 1.0  # the largest typical error of its aggregates
 
 
 def incident(error: BaseException, **context: object) -> str:
@@ -113,7 +114,8 @@ class Answering:
         if not charged:
             self._remember(dt.datetime.now(dt.UTC), ZERO)
         await self._hold(began)
-        return Answer(self._complete(), await self._note(charged), charged, len(self._free))
+        error = await asyncio.to_thread(worst, self._plan.typical, self._values)
+        return Answer(self._complete(), await self._note(charged), charged, len(self._free), error)
 
     async def preview(self, parameters: Sequence[str | None]) -> Preview:
         """What `run` would find stored, and charge. Raises as it does."""

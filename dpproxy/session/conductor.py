@@ -12,11 +12,15 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import structlog
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.plan.explain import amount
+from dpproxy.plan.loss import ZERO
+from dpproxy.session import aiming
 from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
 from dpproxy.session.prepared import (
@@ -171,7 +175,7 @@ class Conductor:
             if found.oids:
                 raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
             private = await fit(talk, self._session.dataset, self._session.asker, statement, found, "")
-            answer = await self._answer(talk, private, (), ())
+            answer, private = await self._aimed(talk, private, (), ())
         except StatementFailed as failure:
             self._session.write(failure.raw)
             return False
@@ -289,8 +293,9 @@ class Conductor:
             private = replace(private, look=current)
         else:
             private = await fit(talk, session.dataset, session.asker, private.statement, current, private.internal)
+        answer, private = await self._aimed(talk, private, message.values, message.formats, texts)
         session.private[message.statement] = private
-        return await self._answer(talk, private, message.values, message.formats, texts), private
+        return answer, private
 
     async def _close(self, raw: bytes, name: str) -> None:
         async with self._captured(extended=True) as talk:
@@ -300,6 +305,33 @@ class Conductor:
         self._forward(b"C", raw)
 
     # answers
+
+    async def _aimed(
+        self,
+        talk: Talk,
+        private: Private,
+        values: Sequence[bytes | None],
+        formats: Sequence[int],
+        texts: Sequence[str | None] = (),
+    ) -> tuple[Answer, Private]:
+        """The answer, as exact as `dpproxy.accuracy` asks; and the statement as it was planned for it. Raises as `_answer`."""
+        settings, session = private.look.settings, self._session
+        text = settings["dpproxy.accuracy"]
+        wanted = aiming.target(text)
+        if wanted is None or text is None or private.statement.kind == "explain" or not private.plan.measurements:
+            return await self._answer(talk, private, values, formats, texts), private
+        aiming.check(private.plan)
+        most, spent = session.asker.role.query.max_epsilon, ZERO
+        epsilon, last = aiming.first(most), False
+        while True:
+            aimed = replace(private.look, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
+            fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal)
+            answer = await self._answer(talk, fitted, values, formats, texts)
+            following = None if last else aiming.following(epsilon, answer.error, wanted, most, text)
+            if following is None:
+                before = f"; epsilon {amount(spent.epsilon)} before, to find what accuracy {text} needs" if spent else ""
+                return replace(answer, notice=answer.notice and answer.notice + before), fitted
+            spent, epsilon, last = spent + answer.charged, following, answer.error < 1
 
     async def _answer(
         self,
@@ -335,4 +367,4 @@ class Conductor:
             epsilon=answer.charged.epsilon,
             reused=answer.reused,
         )
-        return Answer(answer.literals, None if is_off(private.look.settings["dpproxy.notices"]) else answer.notice)
+        return replace(answer, notice=None if is_off(private.look.settings["dpproxy.notices"]) else answer.notice)

@@ -16,6 +16,7 @@ NAMES = (
     "dpproxy.confidence",
     "dpproxy.reuse",
     "dpproxy.other",
+    "dpproxy.accuracy",
     "dpproxy.notices",
     "TimeZone",
     "search_path",

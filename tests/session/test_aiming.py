@@ -1,0 +1,34 @@
+"""`dpproxy.accuracy`: from a cheap answer to the smallest epsilon that is exact enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpproxy.errors import Refusal
+from dpproxy.session import aiming
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2%", 0.02), (" 2 % ", 0.02), ("0.02", 0.02), ("50%", 0.5), (None, None), ("off", None)]
+)
+def test_targets(text: str | None, value: float | None) -> None:
+    assert aiming.target(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "-1%", "60%", "1", "NaN", "infinity", "two", "%", "2%%", "1e-9"])
+def test_what_is_no_target(text: str) -> None:
+    with pytest.raises(Refusal, match=r"dpproxy.accuracy must lie between"):
+        aiming.target(text)
+
+
+def test_the_next_epsilon() -> None:
+    """Noise is as large as epsilon is small; while an answer is noise alone, larger steps; never beyond the limit."""
+    assert aiming.first(1_000_000) == 20_000
+    assert aiming.following(20_000, 0.01, 0.02, 1_000_000, "2%") is None
+    assert aiming.following(20_000, 0.10, 0.02, 1_000_000, "2%") == 100_000
+    assert aiming.following(20_000, 1.0, 0.02, 1_000_000, "2%") == 100_000
+    assert aiming.following(500_000, 1.0, 0.02, 1_000_000, "2%") == 1_000_000
+    with pytest.raises(Refusal, match=r"accuracy 2% needs about epsilon 10; a query may cost 1"):
+        aiming.following(500_000, 0.4, 0.02, 1_000_000, "2%")
+    with pytest.raises(Refusal, match=r"needs more than epsilon 1"):
+        aiming.following(1_000_000, 1.0, 0.02, 1_000_000, "2%")
