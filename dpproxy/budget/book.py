@@ -39,6 +39,7 @@ class Book:
     """Not thread-safe; a published book is never changed again."""
 
     def __init__(self, max_jump: dt.timedelta) -> None:
+        self.ledger = ""
         self.sequence = 0
         self.schema = 0
         self.clock: dt.datetime | None = None
@@ -48,8 +49,8 @@ class Book:
 
     def copy(self) -> Book:
         other = Book(self._max_jump)
-        other.sequence, other.schema, other.clock = self.sequence, self.schema, self.clock
-        other._exhausted = self._exhausted
+        other.ledger, other.sequence, other.schema = self.ledger, self.sequence, self.schema
+        other.clock, other._exhausted = self.clock, self._exhausted
         other._accounts = dict(self._accounts)
         return other
 
@@ -130,7 +131,9 @@ class Book:
             self.clock = entry.at
         self.sequence = sequence
         match entry:
-            case Opened() | Migrated():
+            case Opened():
+                self.ledger, self.schema = entry.ledger, entry.schema
+            case Migrated():
                 self.schema = entry.schema
             case Checkpoint():
                 if entry != self.checkpoint():
@@ -146,14 +149,15 @@ class Book:
 
     def checkpoint(self) -> Checkpoint:
         """All of this, but for the sequence."""
-        return Checkpoint(encoded(State(self.schema, self.clock, self._exhausted, self._accounts)))
+        return Checkpoint(encoded(State(self.ledger, self.schema, self.clock, self._exhausted, self._accounts)))
 
     def restore(self, sequence: int, entry: Entry) -> None:
         """Begin with a checkpoint. Raises LedgerCorrupt when the entry is none."""
         if not isinstance(entry, Checkpoint):
             raise LedgerCorrupt("an entry of the ledger is not the checkpoint it should be")
         state = decoded(entry.state)
-        self.sequence, self.schema, self.clock, self._exhausted = sequence, state.schema, state.clock, state.exhausted
+        self.ledger, self.sequence, self.schema = state.ledger, sequence, state.schema
+        self.clock, self._exhausted = state.clock, state.exhausted
         self._accounts = dict(state.accounts)
 
     def _charge(self, charge: Charge) -> None:

@@ -173,6 +173,9 @@ class Journal:
     def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
         return self._book(dataset).standing((dataset, scope, name), limit, at)
 
+    def identity(self, dataset: str) -> str:
+        return self._book(dataset).ledger
+
     def verdict(self, request: ChargeRequest) -> BudgetExhausted | None:
         try:
             self._book(request.dataset).check_own(request)

@@ -163,6 +163,10 @@ class Ledger(Protocol):
         """Where one account stands, reading nothing from disk where the ledger has one process."""
         ...
 
+    def identity(self, dataset: str) -> str:
+        """Which record this is. A stored answer was paid for in one record: another has nothing of it."""
+        ...
+
     def verdict(self, request: ChargeRequest) -> BudgetExhausted | None:
         """What the asker's own accounts would say of a charge; nothing is charged. Of the dataset's it says nothing: asking
         costs nothing, and would tell what others have spent."""

@@ -157,11 +157,14 @@ def readable(rows: Iterable[Stored]) -> list[Entry]:
 
 
 def rechained(entries: Iterable[Entry], at: dt.datetime, reason: str) -> list[Row]:
-    """A new record of the same entries, and the one that closes every window. Times never run backwards in it."""
+    """A record of the same entries, and the one that closes every window. Times never run backwards in it. It has the name of
+    the old one, if that can be read: what was paid for there stays paid for."""
+    entries = list(entries)
+    former = next((entry.ledger for entry in entries if isinstance(entry, Opened)), str(uuid.uuid4()))
     kept = [entry for entry in entries if not isinstance(entry, UNSEEN)]
     rows, digest, ids = list[Row](), NO_HASH, set[str]()
     clock: dt.datetime | None = None
-    for entry in [Opened(str(uuid.uuid4())), *kept, Exhausted(at, reason)]:
+    for entry in [Opened(former), *kept, Exhausted(at, reason)]:
         if not isinstance(entry, Opened):
             clock = max(entry.at, clock or entry.at)
             entry = replace(entry, at=clock)

@@ -67,6 +67,9 @@ def _starts(day: dt.date) -> tuple[dt.datetime, ...]:
 
 @dataclass(frozen=True)
 class State:
+    """`ledger`: which record this is."""
+
+    ledger: str
     schema: int
     clock: dt.datetime | None
     exhausted: dt.datetime | None
@@ -90,7 +93,7 @@ def encoded(state: State) -> Any:
     losses = _Losses()
     accounts = [[*key, *_account(account, losses)] for key, account in sorted(state.accounts.items())]
     times = {"clock": _text(state.clock), "exhausted": _text(state.exhausted)}
-    return {"schema": state.schema, "accounts": accounts, "losses": losses.to_json()} | times
+    return {"ledger": state.ledger, "schema": state.schema, "accounts": accounts, "losses": losses.to_json()} | times
 
 
 def _account(account: Account, losses: _Losses) -> list[Any]:
@@ -106,7 +109,7 @@ def decoded(data: Any) -> State:
     try:
         losses: list[Loss] = [Loss.from_json(loss) for loss in data["losses"]]
         accounts = {(dataset, scope, name): _read(rest, losses) for dataset, scope, name, *rest in data["accounts"]}
-        return State(int(data["schema"]), _time(data["clock"]), _time(data["exhausted"]), accounts)
+        return State(str(data["ledger"]), int(data["schema"]), _time(data["clock"]), _time(data["exhausted"]), accounts)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise LedgerCorrupt("a checkpoint of the ledger cannot be read") from error
 

@@ -7,6 +7,7 @@ proxy over a policy that does not fit would protect less than it says.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 
 from dpproxy.backends.base import Backend
@@ -76,7 +77,7 @@ async def open_dataset(
     try:
         catalog = await checked_catalog(loaded, backend)
         planner = planner_for(loaded.policy, catalog, backend.dialect)
-        reuse = await _reuse(loaded, backend, planner, answers, state)
+        reuse = await _reuse(loaded, backend, planner, state, ledger, answers)
         await facade.apply(loaded.policy, catalog, backend.public_rows, ready)
     except BaseException:
         await backend.close()
@@ -86,8 +87,10 @@ async def open_dataset(
     return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld, reuse)
 
 
-async def _reuse(loaded: Loaded, backend: Backend, planner: Planner, answers: AnswerStore | None, state: str) -> Reuse | None:
-    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError."""
+async def _reuse(
+    loaded: Loaded, backend: Backend, planner: Planner, state: str, ledger: Ledger, answers: AnswerStore | None
+) -> Reuse | None:
+    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError, LedgerError."""
     policy, now = loaded.policy, dt.datetime.now(dt.UTC)
     if answers is None or policy.reuse_seconds == 0:
         return None
@@ -98,7 +101,7 @@ async def _reuse(loaded: Loaded, backend: Backend, planner: Planner, answers: An
     await epoch.current(now)  # a query that fails stops the start
     if age is not None:
         answers.forget(policy.dataset, before=now - age)
-    return Reuse(answers, epoch, age)
+    return Reuse(answers, epoch, await asyncio.to_thread(ledger.identity, policy.dataset), age)
 
 
 def _check_epoch(loaded: Loaded, planner: Planner, query: str) -> None:

@@ -82,10 +82,12 @@ class Flights:
 
 @dataclass(frozen=True)
 class Reuse:
-    """What a dataset has for it. `max_age`: None for as long as the epoch lasts."""
+    """What a dataset has for it. `ledger`: the record in which answers are paid for; one paid for elsewhere is nobody's here.
+    `max_age`: None for as long as the epoch lasts."""
 
     store: AnswerStore
     epoch: Epoch
+    ledger: str
     max_age: dt.timedelta | None = None
     flights: Flights = field(init=False)
 
@@ -132,8 +134,12 @@ class Shelf:
         for s in m.selections:
             noise += [Fraction(MICRO, s.epsilon // max(len(s.fractions), 1))] * max(len(s.fractions), 1)
 
+        where = (self.dataset, self.reuse.ledger if self.reuse is not None else "", self.epoch or "")
+
         def digest(text: Text, mechanism: str = "") -> str:
-            return name(self.dataset, self.epoch or "", mechanism, Template(self.dialect, text).render(values, self.literal))
+            return name(
+                self.dataset, ledger, self.epoch or "", mechanism, Template(self.dialect, text).render(values, self.literal)
+            )
 
         totals = zip(names.totals, mechanisms, strict=True)
         mixes = zip(names.mixes, mechanisms, strict=True)

@@ -67,6 +67,7 @@ def test_a_start_from_a_checkpoint_knows_the_same(
     monkeypatch.setattr(books.Book, "apply", counted)
     ledger = open_ledger()
     assert standings(ledger) == before
+    assert ledger.identity("shop")
     assert min(applied) == 41, "42 entries: what is before the checkpoint at 40 is not added up again"
     fill(ledger, request_of, 1)
     ledger.close()
@@ -166,7 +167,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path, request_of: MakeReque
     fill(ledger, request_of, 5)
     ledger.close()
     book = ledger._books[""]
-    state = State(book.schema, book.clock, book._exhausted, book._accounts)
+    state = State(book.ledger, book.schema, book.clock, book._exhausted, book._accounts)
     assert decoded(json.loads(json.dumps(encoded(state)))) == state
     for broken in ({}, {"losses": [], "accounts": [["d", "role", "r", 0, 1, None, []]]}, None, {"losses": [{}]}):
         with pytest.raises(LedgerCorrupt):
@@ -216,7 +217,7 @@ def test_a_later_version_is_refused(tmp_path: Path, request_of: MakeRequest) -> 
 
 
 def test_entries_of_every_kind_are_read_as_written() -> None:
-    checkpoint = Checkpoint(encoded(State(2, NOON, None, {})))
+    checkpoint = Checkpoint(encoded(State("x", 2, NOON, None, {})))
     for sequence, entry in ((1, Opened("x")), (20, checkpoint)):
         assert decode(encode(entry, sequence)) == (sequence, entry)
 

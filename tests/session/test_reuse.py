@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.budget.answers import AnswerStore
+from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
 
 from .reuse_world import Town, town
@@ -543,6 +544,23 @@ class TestTimes:
             assert await ada.ask(sql) != first
             assert world.spent() - before == 1
         await world.reopen()
+
+    async def test_what_another_ledger_was_charged_is_not_paid_in_this_one(self, world: Town) -> None:
+        """The state folder with a ledger put elsewhere: stored answers are nobody's in it."""
+        sql = sums(mine())
+        await world.reopen()
+        async with world.client() as ada:
+            first = await ada.ask(sql)
+        mine_, world.ledger = world.ledger, SqliteLedger(world.folder / "another.sqlite")
+        await world.reopen()
+        async with world.client() as ada:
+            assert await ada.ask(sql) != first
+            assert world.account()["analyst"] == 1
+        world.ledger.close()
+        world.ledger = mine_
+        await world.reopen()
+        async with world.client() as ada:
+            assert await ada.ask(sql) == first
 
     async def test_lost_answers_cost_budget_only(self, world: Town) -> None:
         sql = sums(mine())
