@@ -90,7 +90,8 @@ async def open_dataset(
 async def _reuse(
     loaded: Loaded, backend: Backend, planner: Planner, state: str, ledger: Ledger, answers: AnswerStore | None
 ) -> Reuse | None:
-    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError, LedgerError."""
+    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError,
+    LedgerError."""
     policy, now = loaded.policy, dt.datetime.now(dt.UTC)
     if answers is None or policy.reuse_seconds == 0:
         return None

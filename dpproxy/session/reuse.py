@@ -137,9 +137,7 @@ class Shelf:
         where = (self.dataset, self.reuse.ledger if self.reuse is not None else "", self.epoch or "")
 
         def digest(text: Text, mechanism: str = "") -> str:
-            return name(
-                self.dataset, ledger, self.epoch or "", mechanism, Template(self.dialect, text).render(values, self.literal)
-            )
+            return name(*where, mechanism, Template(self.dialect, text).render(values, self.literal))
 
         totals = zip(names.totals, mechanisms, strict=True)
         mixes = zip(names.mixes, mechanisms, strict=True)
