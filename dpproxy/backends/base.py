@@ -7,6 +7,7 @@ from a checked plan (`Template.render`), read-only, and in one snapshot a call.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,8 +24,16 @@ class BackendError(Exception):
     """The engine failed. The text is for the operator's log only, never for a client."""
 
 
-class Backend(Protocol):
-    """Cancelling the task that awaits `run` interrupts the engine's statement."""
+class Runner(Protocol):
+    """What measurements run on. Cancelling the task that awaits `run` interrupts the engine's statement."""
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        """Run a measurement's queries in one snapshot, in order. Raises BackendError."""
+        ...
+
+
+class Backend(Runner, Protocol):
+    """One engine and its data."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -38,8 +47,8 @@ class Backend(Protocol):
         sizes: `rows` and `most`."""
         ...
 
-    async def run(self, queries: Sequence[str]) -> Exact:
-        """Run a measurement's queries in one snapshot, in order. Raises BackendError."""
+    def snapshot(self) -> AbstractAsyncContextManager[Runner]:
+        """A runner whose measurements all see the data as the first of them does: those of one statement."""
         ...
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:

@@ -14,13 +14,14 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from dpproxy.backends.base import COUNTED, BackendError
+from dpproxy.backends.base import COUNTED, BackendError, Runner
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
@@ -169,6 +170,10 @@ class DuckDB:
 
     async def run(self, queries: Sequence[str]) -> Exact:
         return Exact(await self._run(lambda connection: tuple(_arrow(connection, query) for query in queries)))
+
+    def snapshot(self) -> AbstractAsyncContextManager[Runner]:
+        """The file cannot change while it is open."""
+        return nullcontext(self)
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
         sql = _public_rows(table, columns, cap)

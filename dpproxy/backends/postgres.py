@@ -3,10 +3,10 @@
 Knows: asyncpg, transactions, COPY, which errors pass by themselves. Must not know: plans, noise, clients. It runs SQL that was
 generated from a checked plan, nothing else; the role's grants and a read-only transaction are the second wall.
 
-A call is one REPEATABLE READ transaction, so its queries see one snapshot, on a primary or a standby. Results come as
-COPY in CSV and are read by Arrow, column by column. Errors may quote data ("invalid input syntax: 'victim'"), so of those
-that could, only the SQLSTATE is passed on, even to the operator's log. A connection that is lost, or a server that
-restarts, is tried again a few times: reading twice releases nothing twice.
+A call, or all calls of a `snapshot`, are one REPEATABLE READ transaction, which sees one state of the data, on a primary or
+a standby. Results come as COPY in CSV and are read by Arrow, column by column. Errors may quote data ("invalid input syntax:
+'victim'"), so of those that could, only the SQLSTATE is passed on, even to the operator's log. A connection that is lost,
+or a server that restarts, is tried again a few times: reading twice releases nothing twice.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
 import pyarrow as pa
 
 from dpproxy.backends import postgres_catalog as catalogs
-from dpproxy.backends.base import BackendError
+from dpproxy.backends.base import BackendError, Runner
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.plan.model import Dialect
@@ -91,11 +92,17 @@ class Postgres:
         return await self._run(ranges)
 
     async def run(self, queries: Sequence[str]) -> Exact:
-        async def tables(connection: asyncpg.Connection) -> tuple[pa.Table, ...]:
-            return tuple([await _table(connection, query) for query in queries])
+        return _exact(await self._run(_tables(queries)))
 
-        found = await self._run(tables)
-        return Exact(told_equal(found) if len(found) > 1 else found)
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Runner]:
+        """One transaction: what is lost with its connection cannot be read again, so that only its first run is retried."""
+        stack = AsyncExitStack()
+        try:
+            yield _Snapshot(self, stack)
+        finally:
+            with suppress(asyncpg.PostgresError, *LOST):
+                await stack.aclose()
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
         query = catalogs.public_rows(table, columns, cap)
@@ -120,14 +127,15 @@ class Postgres:
                 self._pool.terminate()
             self._pool = None
 
-    async def _run(self, work: Work[T]) -> T:
+    async def _run(self, work: Work[T], within: _Snapshot | None = None) -> T:
         """`work` in one read-only snapshot, tried again when the connection or the server goes away."""
+        once, again = (self._once, True) if within is None else (within.once, within.held is None)
         for last, delay in zip((False,) * (len(TRIES) - 1) + (True,), TRIES, strict=True):
             await asyncio.sleep(delay)
             try:
-                return await self._task(self._once(work))
+                return await self._task(once(work))
             except (asyncpg.PostgresError, *LOST) as error:
-                if last or not _transient(error):
+                if last or not again or not _transient(error):
                     raise _backend_error(error) from None
                 if self._pool is not None:
                     await self._pool.expire_connections()
@@ -146,12 +154,17 @@ class Postgres:
         return await task
 
     async def _once(self, work: Work[T]) -> T:
+        async with self.transaction() as connection:
+            return await work(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
         pool = await self._opened()
         async with (
             pool.acquire(timeout=CONNECT_TIMEOUT) as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            return await work(connection)
+            yield connection
 
     async def _opened(self) -> asyncpg.Pool:
         async with self._opening:
@@ -167,6 +180,38 @@ class Postgres:
                     server_settings=SESSION,
                 )
             return self._pool
+
+
+class _Snapshot:
+    """Runs in the transaction that the first of them opened (`held`); `stack` ends it."""
+
+    def __init__(self, backend: Postgres, stack: AsyncExitStack) -> None:
+        self._backend, self._stack = backend, stack
+        self.held: asyncpg.Connection | None = None
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        return _exact(await self._backend._run(_tables(queries), self))
+
+    async def once(self, work: Work[T]) -> T:
+        if self.held is not None:
+            return await work(self.held)
+        async with AsyncExitStack() as opening:
+            connection = await opening.enter_async_context(self._backend.transaction())
+            found = await work(connection)
+            await self._stack.enter_async_context(opening.pop_all())
+            self.held = connection
+        return found
+
+
+def _tables(queries: Sequence[str]) -> Work[tuple[pa.Table, ...]]:
+    async def work(connection: asyncpg.Connection) -> tuple[pa.Table, ...]:
+        return tuple([await _table(connection, query) for query in queries])
+
+    return work
+
+
+def _exact(found: tuple[pa.Table, ...]) -> Exact:
+    return Exact(told_equal(found) if len(found) > 1 else found)
 
 
 async def _nothing(connection: asyncpg.Connection) -> None:

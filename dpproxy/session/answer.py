@@ -20,11 +20,13 @@ import datetime as dt
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
 
+from dpproxy.backends.base import Runner
 from dpproxy.budget.answers import Found
 from dpproxy.budget.asked import Asked, exposure
 from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Standing, amounts, charge_async
@@ -264,9 +266,11 @@ class Answering:
             if found.stored is not None:
                 await self._shelf.seen(found.stored)
             self._show(i, found.released)
-        for i in fresh:
-            await self._evaluate_ready()
-            await self._measure(i)
+        backend = self._dataset.backend
+        async with backend.snapshot() if len(fresh) > 1 else nullcontext(backend) as engine:
+            for i in fresh:
+                await self._evaluate_ready()
+                await self._measure(i, engine)
         await self._evaluate_ready()
         return charge.loss
 
@@ -323,12 +327,12 @@ class Answering:
             self._check_cancelled()
             raise
 
-    async def _measure(self, index: int) -> None:
+    async def _measure(self, index: int, engine: Runner) -> None:
         """Raises AFTER_CHARGE whatever fails, in the same words whatever the data; 57014 when cancelled."""
         self._check_cancelled()
         measurement, values = self._plan.measurements[index], [*self._parameters, *self._inputs]
         try:
-            released = await self._interruptible(self._measured(measurement))
+            released = await self._interruptible(self._measured(measurement, engine))
             asked = self._shelf.asked(measurement, values)
             if asked is not None:
                 await self._shelf.keep(asked, measurement, released)
@@ -339,8 +343,8 @@ class Answering:
             incident(error, statement=self._statement, after_charge=True)
             raise replace(AFTER_CHARGE) from None
 
-    async def _measured(self, measurement: Measurement) -> Released:
-        exact = await self._dataset.backend.run(self._queries(measurement))
+    async def _measured(self, measurement: Measurement, engine: Runner) -> Released:
+        exact = await engine.run(self._queries(measurement))
         return await asyncio.to_thread(release, measurement, exact, self._dataset.noise)
 
     # afterwards

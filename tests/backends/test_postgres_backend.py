@@ -188,6 +188,46 @@ async def test_one_snapshot_a_call(server: Scratch, backend: Postgres) -> None:
     assert first.to_pydict() == second.to_pydict() == {"n": [2]}
 
 
+COUNT = "SELECT count(*)::int8 AS n FROM public.zed"
+
+
+async def test_one_snapshot_a_statement(server: Scratch, backend: Postgres) -> None:
+    """Measurements one after the other, as a statement's are, see what the first saw; the next statement does not."""
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        async with backend.snapshot() as runner:
+            found = [(await runner.run([COUNT]))._open()[0]]
+            connection.execute("INSERT INTO zed(x) VALUES (99)")
+            found += (await runner.run([COUNT, COUNT]))._open()
+        found += (await backend.run([COUNT]))._open()
+        connection.execute("DELETE FROM zed WHERE x = 99")
+    assert [table.to_pydict()["n"] for table in found] == [[2], [2], [2], [3]]
+    assert at_work(server) == 0
+
+
+async def test_a_lost_snapshot_is_not_replaced(server: Scratch, backend: Postgres) -> None:
+    """A restart before its first run is not noticed; after it the data would be of another moment."""
+    await backend.run([COUNT])
+    async with backend.snapshot() as runner:
+        await asyncio.to_thread(server.restart)
+        await runner.run([COUNT])
+        await asyncio.to_thread(server.restart)
+        with pytest.raises(BackendError):
+            await runner.run([COUNT])
+    assert (await backend.run([COUNT]))._open()[0].to_pydict() == {"n": [2]}
+
+
+async def test_a_snapshot_is_cancelled(server: Scratch, backend: Postgres) -> None:
+    async with backend.snapshot() as runner:
+        await runner.run([COUNT])
+        task = asyncio.create_task(runner.run([SLOW]))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await backend.run([COUNT])
+    assert at_work(server) == 0
+
+
 async def test_violations(backend: Postgres) -> None:
     assert await backend.violations(["SELECT count(*) FROM public.zed", "SELECT 0"]) == (2, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -14,7 +15,7 @@ import pytest
 import pytest_asyncio
 import scramp
 
-from dpproxy.backends.base import BackendError
+from dpproxy.backends.base import BackendError, Runner
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Facade
@@ -75,6 +76,9 @@ class ScriptedEngine:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Exception | None = None
     cancelled: int = 0
+
+    def snapshot(self) -> AbstractAsyncContextManager[Runner]:
+        return nullcontext(self)
 
     async def run(self, queries: Sequence[str]) -> Exact:
         self.asked.extend(queries)

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import psycopg
 
-from dpproxy.backends.base import Backend
+from dpproxy.backends.base import Backend, Runner
 from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.facade import Facade
@@ -85,6 +85,7 @@ class CountingBackend:
     inner: Backend
     asked: list[str] = field(default_factory=list)
     before: Callable[[], Awaitable[None]] | None = None
+    snapshots: list[int] = field(default_factory=list)  # how much had been asked at the begin and end of each
 
     @property
     def dialect(self) -> Dialect:
@@ -95,6 +96,13 @@ class CountingBackend:
 
     async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
         return await self.inner.with_public_ranges(catalog, public)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Runner]:
+        self.snapshots.append(len(self.asked))
+        async with self.inner.snapshot():
+            yield self
+        self.snapshots.append(len(self.asked))
 
     async def run(self, queries: Sequence[str]) -> Exact:
         self.asked.extend(queries)
