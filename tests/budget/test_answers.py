@@ -248,6 +248,30 @@ def test_the_cap_holds_over_restarts(path: Path, tmp_path: Path) -> None:
     assert sum(find(store, asked(f"rows {i}")) is not None for i in range(6)) in (2, 3)
 
 
+def test_a_full_disk_loses_answers_and_nothing_else(path: Path) -> None:
+    store = AnswerStore(path)
+    store.put(release(made=asked("rows 0")))
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    store.put(release(made=asked("rows 1"), rows=5000))
+    assert find(store, asked("rows 1")) is None
+    assert find(store, asked("rows 0")) is not None
+    store._db.execute("PRAGMA max_page_count = 100000")
+    store.put(release(made=asked("rows 1"), rows=5000))
+    assert find(store, asked("rows 1")) is not None
+
+
+def test_two_processes_keep_one_cap(path: Path, tmp_path: Path) -> None:
+    """As two stores of one file: what one adds the other counts."""
+    size = stored_size(tmp_path)
+    stores = [AnswerStore(path, max_bytes=3 * size) for _ in range(2)]
+    for i in range(8):
+        stores[i % 2].put(release(made=asked(f"rows {i}"), at=NOON + dt.timedelta(minutes=i)))
+        held = stores[0]._db.execute("SELECT sum(length(payload)) FROM releases").fetchone()[0]
+        assert held <= 3 * size
+    assert find(stores[0], asked("rows 7")) is not None
+
+
 def test_a_broken_file_is_begun_anew(path: Path) -> None:
     path.write_bytes(b"rubbish" * 1000)
     store = AnswerStore(path)

@@ -9,8 +9,10 @@ import uuid
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -20,7 +22,9 @@ from dpproxy.budget.accountant import Limit
 from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.asked import Asked, StoredRelease, exposure
 from dpproxy.budget.files import SqliteReader
+from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, Grant, LedgerError, Limits, charge
+from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import ZERO, Loss
@@ -61,10 +65,17 @@ def chart(key: str, epsilon: int) -> Asked:
 class LedgerMachine(RuleBasedStateMachine):
     """The model: every exposure (scope, name, micro-epsilon, time) and grant, summed up from scratch."""
 
+    def open(self) -> Journal:
+        return SqliteLedger(self.folder / "ledger.sqlite")
+
+    def reader(self) -> record.Reader:
+        return SqliteReader(self.folder / "ledger.sqlite")
+
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.ledger = SqliteLedger(self.folder / "ledger.sqlite")
+        self.name = f"d{uuid.uuid4().hex}"  # of the dataset: a record of its own
+        self.ledger = self.open()
         self.answers = AnswerStore(self.folder / "answers.sqlite")
         self.now = START
         self.clock = START - 365 * DAY  # the record has no time yet
@@ -93,7 +104,7 @@ class LedgerMachine(RuleBasedStateMachine):
         checks = [
             ("role", role, LIMITS.role, epsilon),
             ("user", user, LIMITS.user, epsilon),
-            ("dataset", "d", LIMITS.dataset, dataset),
+            ("dataset", self.name, LIMITS.dataset, dataset),
         ]
         for scope, name, limit, asked in checks:
             assert limit is not None
@@ -105,7 +116,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """Charge the ledger and the model; they must agree on the verdict, and on which limit binds."""
         at = max(self.now, self.clock)
         losses = (Loss(epsilon), Loss(dataset) if dataset else ZERO)
-        request = ChargeRequest(str(uuid.uuid4()), "d", role, user, *losses, LIMITS, "h", self.now)
+        request = ChargeRequest(str(uuid.uuid4()), self.name, role, user, *losses, LIMITS, "h", self.now)
         expected = self.verdict(role, user, epsilon, dataset, at)
         verdict: str | None
         try:
@@ -119,7 +130,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return False
         assert done.at == at
         self.clock = at
-        self.spent += [("role", role, epsilon, at), ("user", user, epsilon, at), ("dataset", "d", dataset, at)]
+        self.spent += [("role", role, epsilon, at), ("user", user, epsilon, at), ("dataset", self.name, dataset, at)]
         self.last = request
         return True
 
@@ -161,7 +172,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def keep(self, key: str, role: str, epsilon: int, asked: Asked) -> None:
         self.serial += 1
         answer = Released((), (np.array([self.serial]),), 1)
-        self.answers.put(StoredRelease("d", asked, answer, Loss(epsilon), self.now, frozenset({role})))
+        self.answers.put(StoredRelease(self.name, asked, answer, Loss(epsilon), self.now, frozenset({role})))
         self.stored.setdefault(key, []).append(Kept(epsilon, self.serial, self.now, {role}))
 
     @rule(role=ROLES, user=USERS, key=st.sampled_from("ab"), epsilon=st.integers(1, 3))
@@ -192,7 +203,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def jump(self) -> None:
         at = max(self.clock, self.now) + 401 * DAY
         if self.spent or self.granted:
-            request = ChargeRequest(str(uuid.uuid4()), "d", "r1", "u1", Loss(1), Loss(1), LIMITS, "h", at)
+            request = ChargeRequest(str(uuid.uuid4()), self.name, "r1", "u1", Loss(1), Loss(1), LIMITS, "h", at)
             try:
                 charge(self.ledger, request)
             except LedgerError:
@@ -201,9 +212,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(scope=st.sampled_from(["role", "user", "dataset"]), epsilon=st.integers(0, 5))
     def grant(self, scope: str, epsilon: int) -> None:
-        name = {"role": "r1", "user": "u1", "dataset": "d"}[scope]
+        name = {"role": "r1", "user": "u1", "dataset": self.name}[scope]
         at = max(self.now, self.clock)
-        self.ledger.grant(Grant("d", scope, name, epsilon, 0, "why", self.now))  # type: ignore[arg-type]
+        self.ledger.grant(Grant(self.name, scope, name, epsilon, 0, "why", self.now))  # type: ignore[arg-type]
         self.granted.append((scope, name, epsilon, at))
         self.clock = at
 
@@ -211,12 +222,12 @@ class LedgerMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.ledger.close()
         self.answers.close()
-        self.ledger = SqliteLedger(self.folder / "ledger.sqlite")
+        self.ledger = self.open()
         self.answers = AnswerStore(self.folder / "answers.sqlite")
 
     @rule()
     def verify(self) -> None:
-        record.verify(SqliteReader(self.folder / "ledger.sqlite"))
+        record.verify(self.reader())
 
     @invariant()
     def standings_agree(self) -> None:
@@ -226,14 +237,46 @@ class LedgerMachine(RuleBasedStateMachine):
         for scope, name, limit in (
             ("role", "r1", LIMITS.role),
             ("user", "u1", LIMITS.user),
-            ("dataset", "d", LIMITS.dataset),
+            ("dataset", self.name, LIMITS.dataset),
         ):
             assert limit is not None
-            standing = self.ledger.standing("d", scope, name, limit, self.now)  # type: ignore[arg-type]
+            standing = self.ledger.standing(self.name, scope, name, limit, self.now)  # type: ignore[arg-type]
             assert standing.left_epsilon == max(0, self.left(scope, name, limit, at))
             lifetime = sum(e for s, n, e, _ in self.spent if (s, n) == (scope, name))
             assert standing.lifetime_epsilon == lifetime
 
 
+class PostgresMachine(LedgerMachine):
+    """The same against a ledger in PostgreSQL; now and then another proxy of the same record charges instead."""
+
+    dsn = ""
+
+    def open(self) -> Journal:
+        return PostgresLedger(self.dsn)
+
+    def reader(self) -> record.Reader:
+        return PostgresReader(self.dsn, self.name)
+
+    @rule()
+    def another_proxy(self) -> None:
+        self.idle = getattr(self, "idle", None) or self.open()
+        self.ledger, self.idle = self.idle, self.ledger
+
+    def teardown(self) -> None:
+        if getattr(self, "idle", None) is not None:
+            self.idle.close()
+        super().teardown()
+
+
 TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+@pytest.fixture
+def machine_server(postgres: Any) -> None:
+    PostgresMachine.dsn = postgres.dsn
+
+
+@pytest.mark.usefixtures("machine_server")
+class TestPostgresMachine(PostgresMachine.TestCase):  # type: ignore[misc,name-defined]
+    settings = settings(max_examples=8, stateful_step_count=25, deadline=None)
