@@ -64,6 +64,19 @@ CREATE FUNCTION dpproxy.text_form(anyelement) RETURNS text LANGUAGE sql STABLE
 """A value's text form whatever the session has set: the proxy reads parameters with it."""
 
 
+_NOT_FINITE = "$1 IN (''NaN'', ''Infinity'', ''-Infinity'')"
+ROUNDING = "\n".join(
+    f"CREATE FUNCTION public.{name}({type_}, int4) RETURNS {result} LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS '{body}';"
+    for name in ("round", "trunc")
+    for type_, result, body in (
+        ("float8", "float8", f"SELECT CASE WHEN {_NOT_FINITE} THEN $1 ELSE pg_catalog.{name}($1::numeric, $2)::float8 END"),
+        *((whole, "numeric", f"SELECT pg_catalog.{name}($1::numeric, $2)") for whole in ("int2", "int4", "int8")),
+    )
+)
+"""Engines whose usual number is a double round it to digits; PostgreSQL does numeric only. Those of whole numbers are what
+PostgreSQL says to them, which would otherwise take the double for the better fit."""
+
+
 ACCURACY = """
 CREATE FUNCTION dpproxy.low(anyelement) RETURNS anyelement LANGUAGE plpgsql VOLATILE AS $body$ BEGIN
   RAISE 'dpproxy.low() must stand around an aggregate of private rows' USING ERRCODE = '0A000'; END $body$;
@@ -158,6 +171,7 @@ def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
     for name, columns_text in VIRTUAL.items():
         yield f"CREATE TABLE dpproxy.{name} ({columns_text});"
     yield TEXT_FORM
+    yield ROUNDING
     yield ACCURACY
     for view, sql in policy.views.items():
         yield f"CREATE VIEW {qualified(view)} AS {sql};"

@@ -7,6 +7,7 @@ all of them are returned, so that existence of a group says nothing (PRIVACY.md 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -178,12 +179,20 @@ def _granularity(expr: Expr, column: Column) -> str | None:
             return "day" if _plain(inner, column) else _granularity(inner, column)
         if (expr.op == "hour" or (expr.op == "trunc_time" and _unit(expr) == "hour")) and _plain(inner, column):
             return "hour"
+        if expr.op == "strftime" and _plain(expr.args[0], column):
+            return _format_step(expr.args[1])
     if isinstance(expr, Cast) and expr.type == "date" and _plain(expr.arg, column):
         return "day"
     steps = [_granularity(child, column) for child in children(expr)]
     if None in steps or not steps:
         return None
     return "hour" if "hour" in steps else "day"
+
+
+def _format_step(pattern: Expr) -> str | None:
+    """What a format looks at."""
+    codes = set(re.findall("%.", pattern.text or "")) if isinstance(pattern, Lit) else {"%M"}
+    return None if codes & {"%M", "%S"} else "hour" if "%H" in codes else "day"
 
 
 def _plain(expr: Expr, column: Column) -> bool:

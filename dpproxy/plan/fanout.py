@@ -22,7 +22,7 @@ MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and th
 def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
     """The most rows of one unit in a group by `keys`, and groups it reaches."""
     often = repetitions(rows)
-    number, groups = rows.limits.rows, rows.limits.groups
+    number, groups = rows.limits.rows, _reached(rows, keys)
     for beside, times in often:
         fixed = [most for key in keys if isinstance(key, Ref) and (most := dict(beside.most).get(key.column.id))]
         number = min(number * (times if rows.limits.whole else min([times, *fixed])), MOST)
@@ -30,6 +30,15 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
             groups = min(groups * times, MOST)
     there = _values(rows, keys)
     return Limits(number, groups if there is None or groups is None else min(groups, there), rows.limits.whole)
+
+
+def _reached(rows: Rows, keys: Sequence[Expr]) -> int | None:
+    """Groups a unit reaches: of relations joined on the unit, only those count whose columns the keys look at."""
+    columns = {c.id for key in keys for c in references(key)}
+    used = [(ids, groups) for ids, groups in rows.sides if ids & columns]
+    if not used or any(map(has_subquery, keys)) or not columns <= frozenset().union(*(ids for ids, _ in used)):
+        return rows.limits.groups
+    return min(prod(groups for _, groups in used), MOST)
 
 
 def _values(rows: Rows, keys: Sequence[Expr]) -> int | None:

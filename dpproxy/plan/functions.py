@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.expr import Call, Case, Cast, Expr, Hole, Lit
@@ -355,23 +356,41 @@ def _date_part(args: Sequence[Expr]) -> Expr:
     return extract(literal_text(unit, "the unit of `date_part`"), value, result="float8")
 
 
-_FORMATS = {
-    "YYYY": "%Y", "YYYY-MM": "%Y-%m", "YYYY-MM-DD": "%Y-%m-%d", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M",
-    "YYYYMM": "%Y%m", "YYYYMMDD": "%Y%m%d", "MON": "", "YYYY/MM": "%Y/%m", "MM/YYYY": "%m/%Y", "MM-YYYY": "%m-%Y",
-    "HH24:MI": "%H:%M", "DD/MM/YYYY": "%d/%m/%Y", "MM/DD/YYYY": "%m/%d/%Y", "YYYY-MM-DD HH24:MI:SS": "%Y-%m-%d %H:%M:%S",
-    "DY": "", "YY": "%y", "MM-DD": "%m-%d", "YYYY-MM-DD HH24": "%Y-%m-%d %H",
-}  # fmt: skip
-_NAMES = {"Mon": "%b", "FMMonth": "%B", "Dy": "%a", "FMDay": "%A", "Mon YYYY": "%b %Y", "FMMonth YYYY": "%B %Y",
-          "Mon-YYYY": "%b-%Y", "DD Mon YYYY": "%d %b %Y", "YYYY-Mon": "%Y-%b"}  # fmt: skip
+_CODES = {"YYYY": "%Y", "YY": "%y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S"}
+_NAMES = {"Mon": "%b", "FMMonth": "%B", "Dy": "%a", "FMDay": "%A"}
+_PADDED = {"Month": "%B", "Day": "%A"}
+_TOKENS = re.compile("FMMonth|FMDay|Month|Day|Mon|Dy|(?i:YYYY|YY|MM|DD|HH24|MI|SS)|.", re.DOTALL)
+"""What `to_char` and strftime both have: numbers, and names spelled as they come out, padded to nine characters or not."""
 
 
 def _to_char(args: Sequence[Expr]) -> Expr:
     value, form = _exactly("to_char", args, 2)
     text = literal_text(coerce(form, "text"), "the format of `to_char`")
-    pattern = _NAMES.get(text) or _FORMATS.get(text.upper() if text.upper() not in ("MON", "DY") else "")
-    if value.type not in TIMES or not pattern:
+    if value.type not in TIMES:
+        raise unsupported(f"`to_char` of {value.type}", "Group by the value itself and format the released key.")
+    parts = _formatted(_timestamp(value), text)
+    if not parts:
         raise unsupported(f"`to_char` with format '{text}'", "Group by date_trunc(...) and format the released key.")
-    return Call("text", "strftime", (_timestamp(value), Lit("text", pattern)))
+    return parts[0] if len(parts) == 1 else Call("text", "concat", tuple(parts))
+
+
+def _formatted(stamp: Expr, text: str) -> list[Expr]:
+    """The pieces of a format; none when there is something else in it."""
+    parts: list[Expr] = []
+    pattern = ""
+    for token in [*_TOKENS.findall(text), ""]:
+        if pattern and (not token or token in _PADDED):
+            parts.append(Call("text", "strftime", (stamp, Lit("text", pattern))))
+            pattern = ""
+        if token in _PADDED:
+            name = Call("text", "strftime", (stamp, Lit("text", _PADDED[token])))
+            parts.append(FUNCTIONS["rpad"]((name, Lit("int4", "9"))))
+            continue
+        code = _NAMES.get(token) or _CODES.get(token.upper()) or (token if token in "-/: " else None)
+        if code is None:
+            return []
+        pattern += code
+    return parts
 
 
 def _concat(args: Sequence[Expr]) -> Expr:
@@ -471,6 +490,22 @@ def _if(args: Sequence[Expr]) -> Expr:
     return Case(type_, ((test, coerce(yes, type_)),), coerce(no, type_))
 
 
+def _width_bucket(args: Sequence[Expr]) -> Expr:
+    """width_bucket(x, low, high, count) of constants: 0 below, count + 1 above."""
+    value, low, high, count = _exactly("width_bucket", args, 4)
+    ends = [literal_text(coerce(e, "numeric"), "a bound of `width_bucket`") for e in (low, high)]
+    buckets = literal_text(coerce(count, "int4"), "the number of `width_bucket`")
+    value = coerce(value, "float8")
+    if value.type not in NUMBERS or not buckets.isdigit() or int(buckets) < 1 or not Fraction(ends[0]) < Fraction(ends[1]):
+        raise unsupported("`width_bucket` of this form", "Give it a number, two rising constants and a count above 0.")
+    least, most = Lit("numeric", ends[0]), Lit("numeric", ends[1])
+    scaled = multiply("/", multiply("*", minus(value, least), Lit("int4", buckets)), minus(most, least))
+    inside = plus(Cast("int4", Call(scaled.type, "floor", (scaled,))), Lit("int4", "1"))
+    whens = ((compare("<", value, least), Lit("int4", "0")), (compare(">=", value, most), Lit("int4", str(int(buckets) + 1))))
+    inner = Call("int4", "least", (Call("int4", "greatest", (inside, Lit("int4", "1"))), Lit("int4", buckets)))
+    return Case("int4", (*whens, (compare("<", value, most), inner)), None)
+
+
 FUNCTIONS: dict[str, Builder] = {
     "lower": _text("lower"), "upper": _text("upper"), "length": _text("length", "int4"),
     "char_length": _text("length", "int4"), "character_length": _text("length", "int4"),
@@ -485,6 +520,7 @@ FUNCTIONS: dict[str, Builder] = {
     "sign": _sign, "round": _round("round"), "trunc": _round("trunc"), "power": _power, "pow": _power, "mod": _mod,
     "coalesce": _choice("coalesce"), "greatest": _choice("greatest"), "least": _choice("least"), "nullif": _nullif,
     "date_trunc": date_trunc, "date_part": _date_part, "to_char": _to_char, "date": _date, "if": _if,
+    "width_bucket": _width_bucket,
 }  # fmt: skip
 
 AGGREGATES = {

@@ -31,6 +31,7 @@ from dpproxy.plan.expr import (
     Scalar,
     Win,
     conjuncts,
+    rebuilt,
 )
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
@@ -249,8 +250,6 @@ class QueryHooks:
         unit = Ref(rows.unit.type, rows.unit)
         partition = partition if unit in partition else (*partition, unit)
         order, frame = self._order(node.args.get("order"), scope), _frame(node.args.get("spec"))
-        if name in _BY_PLACE or (frame.startswith("ROWS") and "PRECEDING AND UNBOUNDED" not in frame):
-            order = total_order(order, rows)
         return Win(per_unit_type(name, args), name, args, partition, order, frame, contribution(rows, partition).rows)
 
     def _order(self, order: exp.Expr | None, scope: Scope) -> tuple[tuple[Expr, bool, bool], ...]:
@@ -267,6 +266,14 @@ def total_order(order: Terms, rows: Rows) -> Terms:
     first = {term[0] for term in order}
     more = (Ref(c.type, c) for c in rows.node.columns if c.usable and c.type not in _UNORDERED)
     return (*order, *((ref, False, False) for ref in more if ref not in first))
+
+
+def settled(expr: Expr, rows: Rows) -> Expr:
+    """An expression over rows whose windows do not depend on the order of equal rows."""
+    if isinstance(expr, Win):
+        by_place = expr.name in _BY_PLACE or (expr.frame.startswith("ROWS") and "PRECEDING AND UNBOUNDED" not in expr.frame)
+        return replace(expr, order=total_order(expr.order, rows)) if by_place else expr
+    return rebuilt(expr, lambda child: settled(child, rows))
 
 
 def ordering(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bool, bool]:

@@ -34,6 +34,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
     """All parts joined inwardly under `conditions` (of ON and WHERE). Raises Refusal when private parts are unrelated."""
     if len(parts) == 1:
         return parts[0]
+    given = parts
     parts, unit_conditions = _relate(parts, list(conditions), context, counter)
     private = [p for p in parts if p.private]
     node = _chain(parts, [*conditions, *unit_conditions])
@@ -52,7 +53,22 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         tuple(t for p in parts for t in p.tables),
         frozenset().union(*(p.kept for p in parts)),
         tuple(b for p in parts for b in p.beside),
+        _sides(given, parts),
     )
+
+
+def _sides(given: list[Rows], parts: list[Rows]) -> tuple[tuple[frozenset[int], int], ...]:
+    """Along a path one side's rows choose the other's: then they are not told apart."""
+    private = [p for p in parts if p.private]
+    if len(private) < 2 or any(a.limits != b.limits for a, b in zip(given, parts, strict=True)):
+        return ()
+    sides = [p.sides or ((_ids(p) - _beside_ids(p), p.limits.groups),) for p in private]
+    found = tuple((ids, groups) for side in sides for ids, groups in side if groups is not None)
+    return found if len(found) == sum(map(len, sides)) else ()
+
+
+def _beside_ids(rows: Rows) -> frozenset[int]:
+    return frozenset().union(*(b.columns for b in rows.beside))
 
 
 def _within(condition: Expr, node: Relation) -> bool:

@@ -136,6 +136,7 @@ class Rows:
     `padded`: a public table was the outer side of an outer join; its unmatched rows stand for empty groups. `kept`: ids
     of the columns that are not NULL in those rows.
     `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths.
+    `sides`: of private relations joined on the unit alone, the ids of each one's columns and the groups a unit reaches in it.
     `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`).
     """
 
@@ -151,6 +152,7 @@ class Rows:
     tables: tuple[tuple[TableName, Column, str], ...] = ()
     kept: frozenset[int] = frozenset()
     beside: tuple[Beside, ...] = ()
+    sides: tuple[tuple[frozenset[int], int], ...] = ()
 
     @property
     def private(self) -> bool:

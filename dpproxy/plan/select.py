@@ -35,7 +35,7 @@ from dpproxy.plan.expr import (
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.hooks import QueryHooks, ordering, total_order
+from dpproxy.plan.hooks import QueryHooks, ordering, settled, total_order
 from dpproxy.plan.names import output_name
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Distinct, Limits, Project, Rows
@@ -296,7 +296,7 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
     columns: list[Column] = []
     items: list[tuple[Column, Expr]] = []
     for name, value in projections:
-        expr = coerce(value, "text")  # a constant of unknown type becomes text where it becomes a column
+        expr = settled(coerce(value, "text"), rows)  # a constant of unknown type becomes text where it becomes a column
         if isinstance(expr, Ref):
             columns.append(replace(expr.column, name=name))
             continue
