@@ -39,7 +39,7 @@ from dpproxy.plan.typical import cuts_told, told, worst
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview, Source, left
-from dpproxy.session.reuse import ELSEWHERE, Mode, Shelf
+from dpproxy.session.reuse import Mode, Shelf
 from dpproxy.session.standings import standings
 from dpproxy.session.virtual import virtual_columns
 
@@ -202,15 +202,12 @@ class Answering:
             if busy := flights.busy(names):
                 await self._interruptible(asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED))
                 continue
-            with flights.held(names) as mine:
-                if mine:
-                    shown, others = await self._show_seen()
-                    if not shown and not self._depending(others):
-                        return total + await self._show_paid(others, [i for i in self._open() if i not in others])
-                    if not shown:
-                        total = total + await self._show_paid(others, ())
-            if not mine:
-                await self._interruptible(asyncio.sleep(ELSEWHERE))
+            async with flights.held(names, lambda seconds: self._interruptible(asyncio.sleep(seconds))):
+                shown, others = await self._show_seen()
+                if not shown and not self._depending(others):
+                    return total + await self._show_paid(others, [i for i in self._open() if i not in others])
+                if not shown:
+                    total = total + await self._show_paid(others, ())
 
     def _wanted(self) -> dict[int, tuple[Asked, Measurement]]:
         """Open measurements whose values are all known, as they are looked for."""

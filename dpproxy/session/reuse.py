@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, cast
@@ -32,8 +32,8 @@ LOG = structlog.get_logger()
 Mode = Literal["exact", "derive", "off"]
 MODES = ("exact", "derive", "off")
 
-ELSEWHERE = 0.02
-"""Seconds between two looks at what another process is making: a tenth of what a measurement takes, or less."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
+"""Seconds between two looks at whether another process is through: little beside what it is at, whatever that takes."""
 
 Values = Sequence[str | None]
 Literal_ = Callable[[Dialect, str, str | None], str]
@@ -63,19 +63,21 @@ class Flights:
         """Futures that are done when somebody is through with one of the names; empty when all are free here."""
         return [self._held[n] for n in names if n in self._held]
 
-    @contextmanager
-    def held(self, names: Collection[str]) -> Iterator[bool]:
-        """Names that are not busy here. False when another process is at one of them: look again after `ELSEWHERE`."""
-        if self._claims is not None and not self._claims.take(names):
-            yield False
-            return
-        loop = asyncio.get_running_loop()
+    @asynccontextmanager
+    async def held(self, names: Collection[str], sleep: Callable[[float], Awaitable[object]]) -> AsyncIterator[None]:
+        """Names that are not busy here; of several who wait for another process one `sleep`s, the others wait for it."""
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         self._held |= {n: loop.create_future() for n in names}
         try:
-            yield True
+            while self._claims is not None and not self._claims.take(names):
+                await sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            try:
+                yield
+            finally:
+                if self._claims is not None:
+                    self._claims.drop(names)
         finally:
-            if self._claims is not None:
-                self._claims.drop(names)
             for n in names:
                 self._held.pop(n).set_result(None)
 
