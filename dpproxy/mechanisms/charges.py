@@ -77,12 +77,13 @@ def _curves_cover(basis: Basis, l0: int) -> bool:
 
 
 def draw_epsilon(selection: Selection) -> int:
-    """Micro-epsilon of each draw: the fractions of one selection share its epsilon evenly."""
+    """Micro-epsilon of each draw: the draws of one selection share its epsilon evenly."""
     return selection.epsilon // _draws(selection)
 
 
 def _draws(selection: Selection) -> int:
-    return 1 if selection.kind == "mode" else len(selection.fractions)
+    """None for a quantile of nothing."""
+    return 0 if selection.kind == "quantile" and not selection.fractions else calibration.draws(selection.fractions)
 
 
 def _check_selection(selection: Selection, measurement: Measurement) -> None:

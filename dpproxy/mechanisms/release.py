@@ -19,6 +19,7 @@ from dpproxy.mechanisms.charges import draw_epsilon
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
+from dpproxy.mechanisms.quantiles import quantiles
 from dpproxy.plan.model import Measurement, Selection, Top
 from dpproxy.policy.model import MICRO
 
@@ -105,7 +106,13 @@ def _selected(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Ta
     epsilon = Fraction(draw_epsilon(selection), MICRO)
     if selection.kind == "mode":
         return [select.mode(data, selection.size, selection.sensitivity, epsilon)]
-    return [select.quantile(data, selection.size, fraction, selection.sensitivity, epsilon) for fraction in selection.fractions]
+    inner = sorted(set(selection.fractions) - {0, 1})
+    alone = selection.fractions if len(inner) < 3 else sorted(set(selection.fractions) & {Fraction(0), Fraction(1)})
+    found = {f: select.quantile(data, selection.size, f, selection.sensitivity, epsilon) for f in dict.fromkeys(alone)}
+    if len(inner) >= 3:
+        together = quantiles(data, selection.size, inner, selection.sensitivity, epsilon)
+        found |= dict(zip(inner, together, strict=True))
+    return [found[f] for f in selection.fractions]
 
 
 def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Table, kept: Int64) -> select.Counts:

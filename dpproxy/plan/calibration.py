@@ -14,6 +14,7 @@ Desfontaines, Haney 2023, "DP-SIPS" (shifted thresholds).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
@@ -248,6 +249,13 @@ def extreme_rank(size: int, per_unit: int, epsilon: Fraction) -> int:
     """
     wanted = (ln_bounds(Fraction(size))[1] + 3) * 2 * per_unit / epsilon
     return max(1, math.ceil(wanted))
+
+
+def draws(fractions: Sequence[Fraction]) -> int:
+    """How many draws of equal epsilon the quantiles of one column cost: MIN and MAX one each; of others, where they are three
+    or more, one for each level of halving (`mechanisms.quantiles`); MODE, without fractions, one."""
+    inner = len(set(fractions) - {0, 1})
+    return max(1, len(set(fractions) & {0, 1}) + (inner if inner < 3 else inner.bit_length()))
 
 
 @lru_cache(maxsize=4096)

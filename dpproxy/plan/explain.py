@@ -135,7 +135,7 @@ def _ranks(selection: Selection, confidence: Fraction) -> int:
     """The exponential mechanism misses its best score by more than (ln size + ln 1/(1 - c)) / eta with probability 1 - c
     at most (McSherry & Talwar 2007, theorem 6); eta is at least epsilon / (2 sensitivity) a rank. MIN and MAX aim some
     ranks inside. Of a mode: by how many its count may be below the highest."""
-    epsilon = Fraction(selection.epsilon // max(len(selection.fractions), 1), MICRO)
+    epsilon = Fraction(selection.epsilon // calibration.draws(selection.fractions), MICRO)
     misses = ln_bounds(Fraction(selection.size))[1] + ln_bounds(1 / (1 - confidence))[1]
     per_rank = 2 if selection.kind == "quantile" else 1
     missed = -(-misses * per_rank * selection.sensitivity // epsilon)

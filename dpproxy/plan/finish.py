@@ -281,9 +281,10 @@ def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:
 def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> Selection:
     """One mechanism a group, and a unit reaches L0 groups: each runs at epsilon / L0 (PRIVACY.md section 3)."""
     per_group = epsilon // shape.l0
-    draw = per_group // spec.columns
+    number = calibration.draws(spec.fractions)
+    draw = per_group // number
     if draw < 1:
         raise _too_small()
-    loss = Loss.bounded_range(draw, spec.columns * shape.l0)
+    loss = Loss.bounded_range(draw, number * shape.l0)
     kind: Literal["quantile", "mode"] = "mode" if spec.values else "quantile"
     return Selection(spec.label, kind, index + 1, spec.size, spec.fractions, shape.rows, per_group, loss)

@@ -112,8 +112,8 @@ class Selection:
     quantile: the query returns (k0.., bucket BIGINT, n BIGINT): how many contributions fall in each bucket of
     the grid `0..size-1`; released is a grid index, one column a fraction (0 is MIN, 1 is MAX).
     mode: the same, over the positions of declared values; `fractions` is empty, released is one position.
-    `sensitivity`: most contributions of one unit in one group. `epsilon` (micro) is spent in each group, the fractions
-    sharing it; a unit reaches `l0` groups. `loss` is `Loss.bounded_range(epsilon // draws, draws * l0)`.
+    `sensitivity`: most contributions of one unit in one group. `epsilon` (micro) is spent in each group, its draws
+    (`calibration.draws`) sharing it; a unit reaches `l0` groups. `loss` is `Loss.bounded_range(epsilon // draws, draws * l0)`.
     """
 
     label: str

@@ -22,6 +22,7 @@ from dpproxy.budget.asked import Asked, StoredRelease, name
 from dpproxy.budget.claims import Claims
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact import Released
+from dpproxy.plan.calibration import draws
 from dpproxy.plan.loss import MICRO
 from dpproxy.plan.model import Accept, Dialect, Measurement, Names, Param, Template, Text
 from dpproxy.session.epoch import Epoch
@@ -134,7 +135,7 @@ class Shelf:
         mechanisms = [b.mechanism for b in m.bases] + [s.kind for s in m.selections for _ in s.fractions or (0,)]
         noise = [b.scale / b.fine for b in m.bases]
         for s in m.selections:
-            noise += [Fraction(MICRO, s.epsilon // max(len(s.fractions), 1))] * max(len(s.fractions), 1)
+            noise += [Fraction(MICRO, s.epsilon // draws(s.fractions))] * max(len(s.fractions), 1)
 
         where = (self.dataset, self.reuse.ledger if self.reuse is not None else "", self.epoch or "")
 
