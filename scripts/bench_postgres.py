@@ -2,8 +2,8 @@
 
 Knows: the workload (in the shared material, not in this repository), the planner, psycopg. Must not know: the wire, noise.
 Peers were measured on the same rows: every order of a fifth of the users at scale 1. Both statements run in turn on one
-connection with the settings of the proxy's own sessions. Processor time counts the session's process and its parallel
-workers; it is what peers' figures are of, and on a busy machine the only one that means anything.
+connection with the settings of the proxy's own sessions. Processor time is what peers' figures are of, and on a busy machine
+the only one that means anything.
 """
 
 from __future__ import annotations
@@ -30,14 +30,9 @@ from dpproxy.policy.model import PostgresBackend, Role
 from dpproxy.policy.password import make_verifier
 from dpproxy.session.planning import Planner, planner_for
 
-STOCK = {
-    "shared_buffers": "512MB",
-    "max_worker_processes": "8",
-    "max_parallel_workers": "8",
-    "max_parallel_workers_per_gather": "2",
-    "max_wal_size": "4GB",
-}
-"""PostgreSQL's own defaults where the embedded server is smaller, and memory that holds the tables."""
+SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
+"""Memory that holds the tables. The embedded server has no parallel workers; nor can peers' have had any, whose ratios of
+clock and of processor time agree."""
 
 TABLES = """
 CREATE TABLE users (user_id bigint PRIMARY KEY, age int, sex text, region text, signup_date date);
@@ -62,7 +57,7 @@ def performance(work: Path, rounds: int, scale: float = 1) -> int:
         return 1
     subprocess.run([sys.executable, str(folder / "gen_data.py"), str(work), str(scale)], check=True, stdout=subprocess.DEVNULL)
     best = peers(folder)
-    with scratch_server(work / "server", settings=STOCK) as server:
+    with scratch_server(work / "server", settings=SETTINGS) as server:
         loaded(server, work / "sub")
         measured = {name: list(_measured(server, work, name, folder, rounds)) for name in BOUNDS}
     titles = [f"{name}: cpu x\twall x" for name in measured]

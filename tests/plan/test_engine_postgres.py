@@ -145,6 +145,23 @@ def test_every_version_takes_the_generated_sql(
         shop.close()
 
 
+@pytest.mark.usefixtures("on_postgres")
+def test_plans_may_be_parallel(server: Scratch, shop_catalog: Catalog) -> None:
+    """Nothing in the generated SQL keeps PostgreSQL from reading private tables with several processes."""
+    shop = PostgresShop(server, "parallel", 2, most=0)
+    shop.connection.execute("SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0")
+    shop.connection.execute("SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0; ANALYZE")
+    serial = []
+    for case in ACCEPTED:
+        made = case.plan(shop_catalog)
+        for text in (text for m in made.measurements for text in queries(m, values_of(made, case.values))):
+            found = "\n".join(row[0] for row in shop.connection.execute(f"EXPLAIN {text}".encode()))
+            if "Seq Scan" in found and "Gather" not in found and "SubPlan" not in found:  # PostgreSQL's own limit
+                serial.append((str(case), text))
+    shop.close()
+    assert serial == []
+
+
 def _planned(made: Any, case: Case) -> Plan:
     policy = plan_harness.policy(case.policy)
     values = {"search_path": "public", **{k: str(v) for k, v in case.settings.items()}}
