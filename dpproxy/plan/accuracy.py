@@ -2,8 +2,11 @@
 
 Knows: intervals of formulas (`ranges`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or arithmetic
 of aggregates, keys and constants. With k bases in it, each basis is held within its interval at 1 - (1 - c) / k, so
-that all are with probability c (union bound), and interval arithmetic encloses the result: coverage is at least c.
-`stderr` is the spread to first order, by differences of one standard deviation to both sides of each basis.
+that all are with probability c (union bound), and interval arithmetic encloses the result: coverage is at least c, and
+often much more. `stderr` is the spread to first order, by differences of one standard deviation to both sides of each basis.
+Where the formula is nearly straight over the noise - second differences, of each basis and of all together, are a quarter
+of the spread at most - its noise is the sum of the bases', and the interval is z times the spread if that is narrower, z
+by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or take a percent.
 
 What is enclosed is the *bounded* true value, over the noise alone: not what the row and group bounds have cut, and
 for groups that passed a threshold not that they are there because their noise was not very negative.
@@ -33,7 +36,7 @@ from dpproxy.sql.statements import VIRTUAL_SCHEMA
 from dpproxy.sql.types import NUMBERS, type_name
 
 NAMES = ("low", "high", "stderr")
-HALF, DEVIATION = "dpproxy_half", "dpproxy_deviation"
+HALF, DEVIATION, EXCESS, NORMAL = "dpproxy_half", "dpproxy_deviation", "dpproxy_excess", "dpproxy_normal"
 """Names no client can call: the facade has no such functions, and it has parsed the client's text."""
 
 _RISING = {"round", "floor", "ceil", "ceiling", "trunc"}
@@ -78,6 +81,7 @@ class Teller:
     plain: Callable[[exp.Expr], exp.Expr]
     halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
     deviations: set[int] = field(default_factory=set)
+    excesses: set[int] = field(default_factory=set)
 
     @property
     def columns(self) -> bool:
@@ -97,10 +101,43 @@ class Teller:
         fields = {f"v{i}": self._column(i) for i in bases}
         fields |= {f"h{i}": f"{self.alias}.h{i}_{len(bases)}" for i in bases}
         text = ranges.end(found, "low" if name == "low" else "high").format_map(fields)
+        if len(bases) > 1:
+            text = self._narrowed(found, bases, text, name == "low")
         return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
 
     def _column(self, basis: int) -> str:
         return f"{self.alias}.b{basis}"
+
+    def _narrowed(self, found: Range, bases: tuple[int, ...], enclosure: str, low: bool) -> str:
+        """The enclosure's end, or that of z times the spread about the value, whichever is nearer, where the formula is nearly
+        straight. Laterals: t{i} half differences and c{i} second differences of basis i, then their sums."""
+        self.deviations |= set(bases)
+        self.excesses |= set(bases)
+        free = ranges.end(found, "free")
+        values = {f"v{j}": self._column(j) for j in bases}
+
+        def at(**moved: str) -> str:
+            return f"({free.format_map(values | moved)})::float8"
+
+        def beside(i: int, sign: str) -> str:
+            return f"({self._column(i)} {sign} {self.alias}.d{i})"
+
+        points = [f"{at()} AS mid", f"{at(**{f'v{i}': beside(i, '+') for i in bases})} AS far"]
+        for i in bases:
+            points += [f"{at(**{f'v{i}': beside(i, s)})} AS {n}{i}" for n, s in (("up", "+"), ("down", "-"))]
+        squares = " + ".join(f"power((a.up{i} - a.down{i}) / 2, 2)" for i in bases)
+        bends = " + ".join(f"abs(a.up{i} + a.down{i} - 2 * a.mid)" for i in bases)
+        mixed = f"abs(a.far - a.mid - ({' + '.join(f'(a.up{i} - a.mid)' for i in bases)}))"
+        fourths = " + ".join(f"{self.alias}.e{i} * power(power((a.up{i} - a.down{i}) / 2, 2) / b.square, 2)" for i in bases)
+        z = f"{self.alias}.z + (power({self.alias}.z, 3) - 3 * {self.alias}.z) / 24 * ({fourths})"
+        straight = "b.square > 0 AND b.bend <= sqrt(b.square) / 4"
+        shown, sign = found.value.format_map(values), "-" if low else "+"
+        nearer, back = ("GREATEST", "LEAST") if low else ("LEAST", "GREATEST")
+        narrow = f"{back}({shown}, {nearer}({enclosure}, a.mid {sign} ({z}) * sqrt(b.square)))"
+        return (
+            f"(SELECT CASE WHEN {straight} THEN {narrow} ELSE {enclosure} END FROM (SELECT {', '.join(points)} OFFSET 0) AS a "
+            f"CROSS JOIN LATERAL (SELECT {squares} AS square, {bends} + {mixed} AS bend OFFSET 0) AS b)"
+        )
 
     def _deviation(self, found: Range, bases: tuple[int, ...]) -> str:
         """To first order: the root of the sum of squared half differences."""
@@ -188,20 +225,23 @@ def _escaped(text: str) -> str:
 def source_columns(teller: Teller, measurement: int, cells: int) -> list[str]:
     """Select items `call AS column`; a row of the source is the sum of `cells` released cells."""
     halves = [f"{HALF}({measurement}, {i}, {k}, {cells}) AS h{i}_{k}" for i, k in sorted(teller.halves)]
-    return halves + [f"{DEVIATION}({measurement}, {i}, {cells}) AS d{i}" for i in sorted(teller.deviations)]
+    halves += [f"{DEVIATION}({measurement}, {i}, {cells}) AS d{i}" for i in sorted(teller.deviations)]
+    halves += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(teller.excesses)]
+    return halves + ([f"{NORMAL}() AS z"] if teller.excesses else [])
 
 
 def settled(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
-    """The tree with every call of `HALF` and `DEVIATION` replaced by its number."""
-
+    """The tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
     for node in list(tree.find_all(exp.Anonymous)):
-        if node.this in (HALF, DEVIATION):
+        if node.this == NORMAL:
+            node.replace(exp.Literal.number(repr(normal_point(confidence))))
+        elif node.this in (HALF, DEVIATION, EXCESS):
             measurement, basis, *rest = (int(a.this) for a in node.expressions)
             known = measurements[measurement].bases[basis]
-            if node.this == DEVIATION:
-                number = repr(deviation(known, rest[0]))
-            else:
+            if node.this == HALF:
                 number = str(half_width(known, 1 - (1 - confidence) / rest[0], rest[1]))
+            else:
+                number = repr(deviation(known, rest[0]) if node.this == DEVIATION else excess(known, rest[0]))
             node.replace(exp.Literal.number(number))
     return tree
 
@@ -219,10 +259,19 @@ def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
     if cells == 1:
         half = calibration.interval(basis.mechanism, basis.scale, confidence)
         return half if basis.fine == 1 else math.ceil(Fraction(half, basis.fine) + Fraction(1, 2))  # and it is rounded
-    z = NormalDist().inv_cdf((1 + float(confidence)) / 2)
-    if basis.mechanism == "laplace":
-        z += (z**3 - 3 * z) / 24 * 3 / cells
+    z = normal_point(confidence)
+    z += (z**3 - 3 * z) / 24 * excess(basis, cells)
     return math.ceil(z * deviation(basis, cells))
+
+
+def normal_point(confidence: Fraction) -> float:
+    """A normal variable lies within so many standard deviations with probability `confidence`."""
+    return NormalDist().inv_cdf((1 + float(confidence)) / 2)
+
+
+def excess(basis: Basis, cells: int = 1) -> float:
+    """The excess kurtosis of the noise in a sum of cells: 3 of (continuous) Laplace noise, none of Gaussian."""
+    return 3 / cells if basis.mechanism == "laplace" else 0.0
 
 
 def deviation(basis: Basis, cells: int = 1) -> float:

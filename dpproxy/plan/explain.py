@@ -7,6 +7,7 @@ once, as plain values; `as_text` (a tree, like PostgreSQL's) and `as_json` only 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -124,11 +125,11 @@ def _half(basis: Basis, confidence: Fraction) -> float:
 
 
 def _mean_half(bases: Sequence[Basis], told: _Told) -> float:
-    """How far a mean of n rows may be off, times n: the sum's share and the count's, each at half of the failure."""
-    each = 1 - (1 - told.confidence) / 2
+    """How far a mean of n rows may be off, times n, to first order: the sum's share and the count's, which are independent."""
     count, total = bases
     half = Fraction(total.linf * count.fine, max(count.linf, 1) * total.fine)  # the most a mean can be off its centre
-    return float((half_width(total, each) + half * half_width(count, each)) * total.grid)
+    own, others = half_width(total, told.confidence), half * half_width(count, told.confidence)
+    return math.hypot(own, float(others)) * float(total.grid)
 
 
 def _ranks(selection: Selection, confidence: Fraction) -> int:

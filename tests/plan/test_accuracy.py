@@ -137,20 +137,26 @@ def test_intervals_of_counts_and_sums(stage: Stage, aggregate: str, mechanism: M
 def test_intervals_of_means(stage: Stage, aggregate: str, mechanism: Mechanism) -> None:
     truth = stage.true(f"SELECT {aggregate} FROM customers")
     answers = stage.released(stage.plan(told(aggregate), mechanism))
-    assert coverage(answers, truth) >= 0.93
+    assert 0.93 <= coverage(answers, truth) <= 0.97
     assert np.median(answers[:, 3]) == pytest.approx(np.std(answers[:, 0]), rel=0.15)
-    assert np.median(answers[:, 2] - answers[:, 1]) < 2 * 1.96 * 2.5 * np.std(answers[:, 0])  # not wide for nothing
 
 
 @pytest.mark.parametrize("aggregate", DERIVED)
 def test_intervals_of_what_is_derived(stage: Stage, aggregate: str) -> None:
     truth = stage.true(f"SELECT {aggregate} FROM customers")
     answers = stage.released(stage.plan(told(aggregate), dpproxy__epsilon="1"))
-    assert coverage(answers, truth) >= 0.95
+    assert 0.93 <= coverage(answers, truth) <= 0.97
     assert np.all(answers[:, 1] <= answers[:, 0])
     assert np.all(answers[:, 0] <= answers[:, 2])
     assert np.median(answers[:, 3]) == pytest.approx(np.std(answers[:, 0]), rel=0.2)
-    assert np.median(answers[:, 2] - answers[:, 1]) < 2 * 1.96 * 12 * np.std(answers[:, 0])
+
+
+@pytest.mark.parametrize("aggregate", ["avg(score)", "stddev(income)", "corr(income, score)", "regr_slope(income, score)"])
+def test_intervals_where_noise_is_large(stage: Stage, aggregate: str) -> None:
+    """Of few people: where formulas bend over their noise, intervals hold more often than they say, and never less."""
+    made = stage.plan(told(aggregate).replace("FROM customers", "FROM (SELECT * FROM customers WHERE score > 52) t"))
+    answers, truth = stage.released(made), stage.true(f"SELECT {aggregate} FROM customers WHERE score > 52")
+    assert coverage(answers, truth) >= 0.93
 
 
 def test_confidence_is_the_sessions(stage: Stage) -> None:
