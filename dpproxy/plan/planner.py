@@ -49,7 +49,7 @@ MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
 
 PlanFunction = Callable[[Statement, Role, Mapping[str, str | None], tuple[str, ...]], Plan]
 
-_KINDS = ("select", "explain", "copy", "cursor", "create_table_as")
+_KINDS = ("select", "explain", "copy", "cursor", "create_table_as", "prepare")
 
 
 @dataclass
@@ -365,7 +365,7 @@ def plan(statement: Statement, context: Context) -> Plan:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
             "only queries may read private tables",
-            hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors and EXPLAIN of one work too.",
+            hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors, PREPARE, EXPLAIN and CREATE TEMP TABLE AS of one work too.",
         )
     try:
         return _roomy(statement, context)

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from dpproxy.facade.ddl import role_name
 from dpproxy.facade.facade import Endpoint
 from dpproxy.session.answer import internal
+from dpproxy.session.by_name import WORDS
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
@@ -232,7 +233,7 @@ class ClientSession(asyncio.Protocol):
     def _concerns(self, tag: bytes, buffer: bytes, start: int, end: int) -> bool:
         """Whether a message needs more than to be passed on."""
         if tag == b"Q":
-            return self.mentions(buffer[start + 5 : end])
+            return self.concerns(buffer[start + 5 : end])
         try:
             if tag == b"P":
                 named = bool(self.private) and peek_name(buffer, start) in self.private
@@ -244,6 +245,10 @@ class ClientSession(asyncio.Protocol):
         except ProtocolError:
             return False  # the facade says what is wrong with it
         return True
+
+    def concerns(self, text: bytes) -> bool:
+        """Whether a text must be read: it holds a word of the dataset's, or may name a prepared statement by SQL."""
+        return self.mentions(text) or (bool(self.private) and any(word in text.lower() for word in WORDS))
 
     def mentions(self, text: bytes) -> bool:
         """Whether a text holds a word for which it must be read. Those that do not are remembered, for all sessions."""

@@ -21,6 +21,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusa
 from dpproxy.plan.explain import amount
 from dpproxy.plan.loss import ZERO
 from dpproxy.session import aiming
+from dpproxy.session import by_name as by_names
 from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
 from dpproxy.session.prepared import (
@@ -39,7 +40,7 @@ from dpproxy.session.reuse import reuse_mode
 from dpproxy.session.settings import is_off
 from dpproxy.session.talk import Talk
 from dpproxy.session.tracker import STATUSES
-from dpproxy.sql.statements import Statement
+from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind, Close, Parse, Query, decode_frontend
@@ -147,15 +148,16 @@ class Conductor:
     # the simple protocol
 
     async def _query(self, raw: bytes, sql: str) -> None:
-        if not self._session.mentions(raw[5:]):
+        if not self._session.concerns(raw[5:]):
             self._forward(b"Q", raw)
             return
         try:
             statements = self._statements(sql)
+            by_name = any(by_names.concerned(s, self._session.private) for s in statements)
         except Refusal as refusal:
             await self._refuse(b"Q", refusal)
             return
-        if not any(s.private for s in statements):
+        if not by_name and not any(s.private for s in statements):
             self._forward(b"Q", raw)
             return
         async with self._captured(extended=False) as talk:
@@ -168,6 +170,20 @@ class Conductor:
 
     async def _run(self, statement: Statement, talk: Talk) -> bool:
         """One statement of a simple query; False when it failed."""
+        try:
+            by_name = by_names.concerned(statement, self._session.private)
+            if statement.private and statement.kind == "prepare":
+                return await self._prepare_by_name(statement, talk)
+            if by_name is not None and by_name.word == "EXECUTE":
+                return await self._execute_by_name(by_name, talk)
+            if by_name is not None:
+                await self._forget(by_name, talk)
+        except StatementFailed as failure:
+            self._session.write(failure.raw)
+            return False
+        except Refusal as refusal:
+            await self._tell(refusal, talk)
+            return False
         if not statement.private:
             return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
         try:
@@ -186,6 +202,36 @@ class Conductor:
             return await self._stream(front.query(private.text(answer.literals)), "", answer.notice)
         run = front.bind("", "", answer.literals) + front.describe("P", "") + front.execute("") + front.SYNC
         return await self._stream(run, "EXPLAIN" if statement.kind == "explain" else "", answer.notice)
+
+    async def _prepare_by_name(self, statement: Statement, talk: Talk) -> bool:
+        """PREPARE name AS query. Raises StatementFailed, Refusal."""
+        session, given = self._session, named(statement.text)
+        assert given is not None
+        found = await by_names.prepare(talk, statement, given.name)
+        self._count += 1
+        try:
+            private = await fit(talk, session.dataset, session.asker, statement, found, f"dpproxy_{self._count}")
+        except Refusal:
+            await talk.ask(front.close("S", given.name), 1)
+            raise
+        session.private[given.name] = private
+        session.write(back.command_complete("PREPARE"))
+        return True
+
+    async def _execute_by_name(self, given: Named, talk: Talk) -> bool:
+        """EXECUTE name(arguments). Raises StatementFailed, Refusal."""
+        private = self._session.private[given.name]
+        values = await by_names.arguments(talk, given.arguments, private)
+        answer, private = await self._answer_bind(talk, Bind("", given.name, (), tuple(values), ()), private)
+        formats = [0] * (len(values) + len(answer.literals))
+        bind = front.bind("", private.internal, [*values, *answer.literals], formats)
+        run = bind + front.describe("P", "") + front.execute("") + front.SYNC
+        return await self._stream(run, "", answer.notice)
+
+    async def _forget(self, given: Named, talk: Talk) -> None:
+        """DEALLOCATE: the facade drops its own statement when it gets the text."""
+        for name in [given.name] if given.name else list(self._session.private):
+            await talk.ask(front.close("S", self._session.private.pop(name).internal), 1)
 
     async def _stream(self, data: bytes, command: str, notice: str | None) -> bool:
         """Send, and pass the replies on up to ReadyForQuery, which is kept; `command` replaces the command tag."""
@@ -222,6 +268,10 @@ class Conductor:
             await self._refuse(b"P", refusal)
             return
         private = len(statements) == 1 and statements[0].private
+        if private and statements[0].kind == "prepare":
+            told = "PREPARE over private tables must be a simple query"
+            await self._refuse(b"P", Refusal(FEATURE_NOT_SUPPORTED, told, hint="Prepare the query itself by the protocol."))
+            return
         if not private and message.name not in self._session.private:
             self._forward(b"P", raw)
             return

@@ -69,7 +69,7 @@ class Private:
             first + i: array_constant(literal, element)
             for i, (literal, element) in enumerate(zip(literals, self.elements, strict=True))
         }
-        return f"{self.statement.prefix}{with_literals(self.outer, constants)}{self.statement.suffix}"
+        return f"{self.statement.prefix}{self.statement.into}{with_literals(self.outer, constants)}{self.statement.suffix}"
 
 
 async def look(talk: Talk, parses: bytes, count: int, described: str) -> Look:

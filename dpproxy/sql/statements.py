@@ -33,6 +33,7 @@ class Statement:
     """One statement of a client's text. `prefix + query + suffix == text`; `offset` is where `text` begins.
 
     `query` is the SELECT inside (for `explain`, `copy`, ...), empty for kind `other`. `options`: of EXPLAIN, upper case.
+    Of SELECT INTO TEMP, a `create_table_as`, `into` is what stands for its INTO, which is blank in `query`.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Statement:
     suffix: str = ""
     offset: int = 0
     options: tuple[str, ...] = ()
+    into: str = ""
 
 
 def split(text: str, private_names: frozenset[str]) -> tuple[Statement, ...]:
@@ -69,6 +71,12 @@ def _statement(text: str, tokens: list[Token], names: frozenset[str]) -> Stateme
     kind, first, last, options = _kind(tokens)
     if not _mentions(tokens, names):
         return Statement(body, kind, False, query=body, offset=begin)
+    into = _into(tokens) if kind == "other" else None
+    if into is not None:
+        first, last = tokens[into[0]].start - begin, tokens[into[1]].end + 1 - begin
+        query = body[:first] + " " * (last - first) + body[last:]
+        made = f"CREATE TEMP TABLE {body[tokens[into[1]].start - begin : last]} AS "
+        return Statement(body, "create_table_as", _reads(query, None, names), "", query, "", begin, (), made)
     if kind == "other":
         return Statement(body, kind, tokens[0].text.upper() not in _HARMLESS, offset=begin)
     query_start, query_end = tokens[first].start, tokens[last].end + 1
@@ -78,9 +86,17 @@ def _statement(text: str, tokens: list[Token], names: frozenset[str]) -> Stateme
     return Statement(body, kind, _reads(query, ours, names), prefix, query, suffix, begin, options)
 
 
+_QUOTED = {TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER}
+
+
+def _words(tokens: list[Token]) -> list[str]:
+    """Key words and signs in capitals; what is quoted is neither."""
+    return ["''" if t.token_type in _QUOTED else t.text.upper() for t in tokens]
+
+
 def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
     """The kind, the index of the query's first and last token, and options."""
-    words = [t.text.upper() for t in tokens]
+    words = _words(tokens)
     last = len(tokens) - 1
     head = words[0]
     if head in _QUERY_WORDS:
@@ -98,6 +114,62 @@ def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
     if head == "CREATE" and len(words) > 3 and words[1] in ("TEMP", "TEMPORARY") and words[2] == "TABLE" and "AS" in words:
         return "create_table_as", words.index("AS") + 1, last, ()
     return "other", 0, last, ()
+
+
+def _into(tokens: list[Token]) -> tuple[int, int] | None:
+    """The first and last token of `INTO TEMP [TABLE] name` in a SELECT; None for another statement."""
+    words = _words(tokens)
+    if words[0] not in ("SELECT", "WITH") or any(w in ("INSERT", "UPDATE", "DELETE", "MERGE") for w in words):
+        return None
+    depth = 0
+    for i, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if word == "INTO" and depth == 0:
+            name = i + 3 if words[i + 2 : i + 3] == ["TABLE"] else i + 2
+            temporary = words[i + 1 : i + 2] in (["TEMP"], ["TEMPORARY"])
+            return (i, name) if temporary and name < len(tokens) and "INTO" not in words[i + 1 :] else None
+    return None
+
+
+@dataclass(frozen=True)
+class Named:
+    """PREPARE, EXECUTE or DEALLOCATE of a prepared statement: its name, folded ("" for ALL), and the texts of arguments."""
+
+    word: str
+    name: str
+    arguments: tuple[str, ...] = ()
+
+
+def named(text: str) -> Named | None:
+    """What a statement does with a prepared one by name; None when it does nothing of the kind. DISCARD ALL deallocates."""
+    tokens = tokenize(text)
+    words = _words(tokens)
+    if words[:1] == ["DISCARD"] and words[1:2] == ["ALL"]:
+        return Named("DEALLOCATE", "")
+    if not words or words[0] not in ("PREPARE", "EXECUTE", "DEALLOCATE"):
+        return None
+    at = 2 if words[:2] == ["DEALLOCATE", "PREPARE"] and len(words) > 2 else 1
+    if len(words) <= at:
+        return None
+    token = tokens[at]
+    name = token.text if token.token_type == TokenType.IDENTIFIER else token.text.lower()
+    if words[0] == "DEALLOCATE" and words[at] == "ALL" and token.token_type != TokenType.IDENTIFIER:
+        name = ""
+    return Named(words[0], name, _arguments(text, tokens, words, at + 1))
+
+
+def _arguments(text: str, tokens: list[Token], words: list[str], at: int) -> tuple[str, ...]:
+    """The texts between the commas of `( ... )`."""
+    if words[at : at + 1] != ["("]:
+        return ()
+    close, depth, start = _closing(words, at), 0, tokens[at].end + 1
+    found = []
+    for i in range(at + 1, close + 1):
+        if i == close or (words[i] == "," and depth == 0):
+            found.append(text[start : tokens[i].start])
+            start = tokens[i].end + 1
+        depth += (words[i] in ("(", "[")) - (words[i] in (")", "]"))
+    return tuple(found)
 
 
 def _explain(words: list[str], last: int) -> tuple[Kind, int, int, tuple[str, ...]]:

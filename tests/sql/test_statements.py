@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from dpproxy.errors import Refusal
 from dpproxy.sql.dialect import ident, position, to_sql
-from dpproxy.sql.statements import parse, split
+from dpproxy.sql.statements import Named, named, parse, split
 from dpproxy.sql.types import arithmetic, common, type_length, type_name
 
 NAMES = frozenset({"patients", "visits", "Odd Table"})
@@ -159,3 +159,26 @@ def test_parameters_need_no_space_between() -> None:
     tree = parse("SELECT count(*) FROM people WHERE region IN ($1,$2) AND x = $3||$4 AND y = $$,$$")
     assert [p.name for p in tree.find_all(exp.Parameter)] == ["1", "2", "3", "4"]
     assert [s.name for s in tree.find_all(exp.RawString)] == [","]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("EXECUTE q", Named("EXECUTE", "q")), ('execute "Q" (1, f(2, 3), ARRAY[4, 5])', Named("EXECUTE", "Q", ("1", " f(2, 3)", " ARRAY[4, 5]"))),
+        ("PREPARE Q (int) AS SELECT 1", Named("PREPARE", "q", ("int",))), ("DEALLOCATE PREPARE q", Named("DEALLOCATE", "q")),
+        ("DEALLOCATE ALL", Named("DEALLOCATE", "")), ('DEALLOCATE "ALL"', Named("DEALLOCATE", "ALL")),
+        ("DISCARD ALL", Named("DEALLOCATE", "")), ("DISCARD PLANS", None), ("SELECT 1", None), ("EXECUTE", None),
+        ("EXECUTE q(')', '(')", Named("EXECUTE", "q", ("')'", " '('"))),
+    ],
+)  # fmt: skip
+def test_prepared_by_name(text: str, found: Named | None) -> None:
+    assert named(text) == found
+
+
+def test_select_into_temp_keeps_places() -> None:
+    (only,) = split("  SELECT count(*) INTO TEMP TABLE t FROM people WHERE x", frozenset({"people"}))
+    assert (only.kind, only.private, only.into) == ("create_table_as", True, "CREATE TEMP TABLE t AS ")
+    assert only.query.index("WHERE") == only.text.index("WHERE")
+    assert "INTO" not in only.query
+    (other,) = split("SELECT count(*) INTO t FROM people", frozenset({"people"}))
+    assert other.kind == "other"
