@@ -170,6 +170,9 @@ class Journal:
 
         self._enqueue(self._chain_of(dataset), work).result()
 
+    def at_hand(self, dataset: str) -> bool:
+        return not self._shared and self._chain_of(dataset) in self._books
+
     def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
         return self._book(dataset).standing((dataset, scope, name), limit, at)
 
@@ -186,7 +189,7 @@ class Journal:
     def _book(self, dataset: str) -> Book:
         """As it is now; a published book is never changed again."""
         chain = self._chain_of(dataset)
-        if self._shared or chain not in self._books:
+        if not self.at_hand(dataset):
             self._enqueue(chain, lambda tx: None).result()
         return self._books[chain]
 

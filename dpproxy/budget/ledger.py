@@ -159,6 +159,10 @@ class Ledger(Protocol):
         LedgerError. Cancelling it before it is taken up means it is not charged; later, it stands."""
         ...
 
+    def at_hand(self, dataset: str) -> bool:
+        """Whether `standing` answers at once, without asking a server or reading a record."""
+        ...
+
     def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
         """Where one account stands, reading nothing from disk where the ledger has one process."""
         ...

@@ -40,7 +40,7 @@ from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview, Source, left
 from dpproxy.session.reuse import Mode, Shelf
-from dpproxy.session.standings import standings
+from dpproxy.session.standings import Held, standings
 from dpproxy.session.virtual import virtual_columns
 
 LOG = structlog.get_logger()
@@ -354,16 +354,27 @@ class Answering:
             await asyncio.sleep(-elapsed % (quantum / 1000))
 
     async def _note(self, charged: Loss) -> str | None:
-        """In a thread, for the same reason as above."""
+        name, held, lately = self._dataset.policy.dataset, self._dataset.held(self._asker), self._dataset.lately
+        role, now = self._asker.role.name, asyncio.get_running_loop().time()
+        if charged:
+            lately.forget()
         try:
-            name, held = self._dataset.policy.dataset, self._dataset.held(self._asker)
-            found = await asyncio.to_thread(standings, self._dataset.ledger, name, held if charged else held[:1])
+            known = lately.find(role, now)
+            found = [known] if known is not None else await self._standings(held if charged else held[:1])
+            lately.keep(role, found[0], now)
             reached = self._dataset.warned.notices(name, found, held) if charged else ()
             said = (await asyncio.to_thread(told, self._plan.typical, self._values), cuts_told(self._plan.cuts))
         except Exception as error:
             incident(error, statement=self._statement)
             return None
         return note(charged, len(self._free), len(self._plan.measurements), found[0], (*said, *reached))
+
+    async def _standings(self, held: Sequence[Held]) -> list[Standing]:
+        """In a thread where the ledger has to be asked, for the same reason as above."""
+        ledger, name = self._dataset.ledger, self._dataset.policy.dataset
+        if ledger.at_hand(name):
+            return standings(ledger, name, held)
+        return await asyncio.to_thread(standings, ledger, name, held)
 
 
 def note(charged: Loss, free: int, measurements: int, standing: Standing, more: Sequence[str] = ()) -> str:

@@ -24,6 +24,7 @@ from dpproxy.session import aiming
 from dpproxy.session import by_name as by_names
 from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
+from dpproxy.session.outer import Outer
 from dpproxy.session.prepared import (
     INNER,
     Private,
@@ -33,6 +34,8 @@ from dpproxy.session.prepared import (
     fit,
     inner_text,
     look,
+    look_ahead,
+    outer_oids,
     planned,
 )
 from dpproxy.session.preview import foretold
@@ -187,10 +190,7 @@ class Conductor:
         if not statement.private:
             return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
         try:
-            found = await look(talk, front.parse("", inner_text(statement)), 1, "")
-            if found.oids:
-                raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
-            private = await fit(talk, self._session.dataset, self._session.asker, statement, found, "")
+            private = await self._fitted(talk, statement)
             answer, private = await self._aimed(talk, private, (), ())
         except StatementFailed as failure:
             self._session.write(failure.raw)
@@ -232,6 +232,28 @@ class Conductor:
         """DEALLOCATE: the facade drops its own statement when it gets the text."""
         for name in [given.name] if given.name else list(self._session.private):
             await talk.ask(front.close("S", self._session.private.pop(name).internal), 1)
+
+    async def _fitted(self, talk: Talk, statement: Statement) -> Private:
+        """Raises Refusal, StatementFailed, LinkLost."""
+        dataset, asker, query = self._session.dataset, self._session.asker, inner_text(statement)
+        usual = statement.kind == "select" and self._session.link.tracker.status == "I"
+        guess = dataset.outers.guess(asker.role.name, query) if usual else None
+        parsed = None
+        if guess is not None:
+            try:
+                found, fields = await look_ahead(talk, front.parse("", query), guess)
+                parsed = guess, fields
+            except StatementFailed:  # it is said again of which
+                found = await look(talk, front.parse("", query), 1, "")
+        else:
+            found = await look(talk, front.parse("", query), 1, "")
+        if found.oids:
+            raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
+        private = await fit(talk, dataset, asker, statement, found, "", parsed)
+        if usual:
+            outer = Outer(private.plan.outer, private.outer, tuple(outer_oids(private)), found.fields)
+            dataset.outers.learn(asker.role.name, query, outer)
+        return private
 
     async def _stream(self, data: bytes, command: str, notice: str | None) -> bool:
         """Send, and pass the replies on up to ReadyForQuery, which is kept; `command` replaces the command tag."""
@@ -313,6 +335,8 @@ class Conductor:
         session.write(back.parse_complete())
 
     async def _bind(self, raw: bytes, message: Bind, private: Private) -> None:
+        """The facade is sent a Bind of its own, and says itself what became of it, with what follows."""
+        bind = None
         async with self._captured(extended=True) as talk:
             if self._skipping:
                 return
@@ -326,13 +350,13 @@ class Conductor:
                     await talk.ask(again, 2)
                     formats, values = list(message.formats), list(message.values)
                 bind = front.bind(message.portal, private.internal, values, formats, message.result_formats)
-                await talk.ask(bind, 1)
                 self._notify(answer.notice)
-                self._session.write(back.bind_complete())
             except StatementFailed as failure:
                 self._session.write(failure.raw)
             except Refusal as refusal:
                 await self._tell(refusal, talk)
+        if bind is not None:
+            self._forward(b"B", bind)
 
     async def _answer_bind(self, talk: Talk, message: Bind, private: Private) -> tuple[Answer, Private]:
         """The plan may have changed with the settings since Parse; then the outer query is parsed again."""

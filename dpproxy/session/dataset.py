@@ -15,9 +15,10 @@ from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
+from dpproxy.session.outer import Outers
 from dpproxy.session.planning import Planner
 from dpproxy.session.reuse import Literal_, Reuse
-from dpproxy.session.standings import Held, Warned, limit
+from dpproxy.session.standings import Held, Lately, Warned, limit
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
@@ -60,8 +61,10 @@ class Dataset:
     withheld: frozenset[TableName] = frozenset()
     reuse: Reuse | None = None
     unconcerned: set[bytes] = field(default_factory=set)
+    outers: Outers = field(default_factory=Outers)
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
     warned: Warned = field(default_factory=Warned)
+    lately: Lately = field(default_factory=Lately)
 
     def remember(self, charges: Iterable[Charge]) -> None:
         """Earlier charges, in order."""

@@ -6,7 +6,9 @@ Knows: PostgreSQL's lexical structure, RowDescription. Must not know: plans' mea
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from dpproxy.wire.backend import Field
 
@@ -22,6 +24,33 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+
+@dataclass(frozen=True)
+class Outer:
+    """An outer query as it was parsed on the facade: `text`, made of a plan's `planned` for an original with `fields`."""
+
+    planned: str
+    text: str
+    oids: tuple[int, ...]
+    fields: tuple[Field, ...] | None
+
+
+class Outers:
+    """The outer queries that statements had the last time, by role and text: a guess at what they will have again."""
+
+    def __init__(self, most: int = 512) -> None:
+        self._most = most
+        self._known: OrderedDict[tuple[str, str], Outer] = OrderedDict()
+
+    def guess(self, role: str, query: str) -> Outer | None:
+        return self._known.get((role, query))
+
+    def learn(self, role: str, query: str, outer: Outer) -> None:
+        self._known[role, query] = outer
+        self._known.move_to_end((role, query))
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
 
 
 def with_literals(sql: str, literals: Mapping[int, str]) -> str:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.explain import spelling
 from dpproxy.plan.model import Plan
 from dpproxy.session.answer import Literals, StatementFailed, internal
 from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.link import Replies
 from dpproxy.session.oids import array_oid, type_name
-from dpproxy.session.outer import array_constant, same_columns, with_literals, wrapped
+from dpproxy.session.outer import Outer, array_constant, same_columns, with_literals, wrapped
 from dpproxy.session.settings import NAMES, SELECT_LIST, Settings, read_settings
 from dpproxy.session.talk import Talk
 from dpproxy.sql.statements import Statement
@@ -75,10 +76,28 @@ class Private:
 async def look(talk: Talk, parses: bytes, count: int, described: str) -> Look:
     """Send the Parse messages (`count` of them), describe one, read the settings. Raises StatementFailed, Refusal."""
     before = parses + front.describe("S", described)
-    row, replies = await talk.ask_row(f"SELECT {SELECT_LIST}", before=before, completions=count + 1)
+    row, replies = await talk.ask_row(_SETTINGS, before=before, completions=count + 1)
+    return _looked(row, replies)
+
+
+_SETTINGS = f"SELECT {SELECT_LIST}"
+
+
+def _looked(row: Sequence[bytes | None], replies: Replies) -> Look:
     oids = back.read_parameter_description(replies.payloads(b"t")[0])
     fields = replies.payloads(b"T")
     return Look(oids, back.read_row_description(fields[0]) if fields else None, read_settings(row))
+
+
+async def look_ahead(talk: Talk, parse: bytes, guess: Outer) -> tuple[Look, tuple[Field, ...] | None]:
+    """`look` at an unnamed statement, with the outer query it had the last time parsed in the same flight: its columns.
+
+    Not in a transaction, which a wrong guess would abort. Raises StatementFailed: for the guess, or for the statement.
+    """
+    behind = _parsing("", guess.text, guess.oids)
+    row, replies = await talk.ask_row(_SETTINGS, before=parse + front.describe("S", ""), completions=2, behind=behind)
+    fields = replies.payloads(b"T")
+    return _looked(row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
 
 
 def inner_text(statement: Statement) -> str:
@@ -86,14 +105,25 @@ def inner_text(statement: Statement) -> str:
     return " " * (statement.offset + len(statement.prefix)) + statement.query
 
 
-async def fit(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal_name: str) -> Private:
-    """Plan, and parse the outer query under `internal_name` with the original's columns. Raises Refusal."""
+async def fit(
+    talk: Talk,
+    dataset: Dataset,
+    asker: Asker,
+    statement: Statement,
+    look: Look,
+    internal_name: str,
+    parsed: tuple[Outer, tuple[Field, ...] | None] | None = None,
+) -> Private:
+    """Plan, and parse the outer query under `internal_name` with the original's columns, unless that has been `parsed`, with
+    these columns. Raises Refusal."""
     told = explained(statement)
     plan = planned(dataset, asker, statement, look)
     check_withheld(plan, dataset)
     arrays = len(look.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer
     private = Private(statement, look, plan, internal_name, outer)
+    if parsed is not None and _as_guessed(private, *parsed):
+        return replace(private, outer=parsed[0].text)
     try:
         fields = await _parse_outer(talk, private, outer)
         if statement.kind != "explain" and look.fields is not None and not same_columns(look.fields, fields):
@@ -107,6 +137,12 @@ async def fit(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, 
         detail = back.read_report(error.raw[5:]) if isinstance(error, StatementFailed) else None
         raise internal(error, outer_error=detail) from error
     return Private(statement, look, plan, internal_name, outer)
+
+
+def _as_guessed(private: Private, guess: Outer, fields: tuple[Field, ...] | None) -> bool:
+    look = private.look
+    same = (guess.planned, guess.oids, guess.fields) == (private.outer, tuple(outer_oids(private)), look.fields)
+    return same and look.fields is not None and fields is not None and same_columns(look.fields, fields)
 
 
 def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) -> Plan:
@@ -142,11 +178,13 @@ def check_withheld(plan: Plan, dataset: Dataset) -> None:
 
 
 async def _parse_outer(talk: Talk, private: Private, outer: str) -> tuple[Field, ...]:
-    oids = outer_oids(private)
-    name = private.internal
-    data = front.close("S", name) + front.parse(name, outer, oids) + front.describe("S", name)
+    data = _parsing(private.internal, outer, outer_oids(private))
     fields = (await talk.ask(data, 3)).payloads(b"T")
     return back.read_row_description(fields[0]) if fields else ()
+
+
+def _parsing(name: str, outer: str, oids: Sequence[int]) -> bytes:
+    return front.close("S", name) + front.parse(name, outer, oids) + front.describe("S", name)
 
 
 def outer_oids(private: Private) -> list[int]:

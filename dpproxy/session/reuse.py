@@ -26,6 +26,7 @@ from dpproxy.plan.calibration import draws
 from dpproxy.plan.loss import MICRO
 from dpproxy.plan.model import Accept, Dialect, Measurement, Names, Param, Template, Text
 from dpproxy.session.epoch import Epoch
+from dpproxy.session.remembered import Remembered
 from dpproxy.sql.types import INTEGERS
 
 LOG = structlog.get_logger()
@@ -93,6 +94,7 @@ class Reuse:
     ledger: str
     max_age: dt.timedelta | None = None
     flights: Flights = field(init=False)
+    remembered: Remembered = field(default_factory=Remembered)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flights", Flights(self.store.claims))
@@ -178,16 +180,23 @@ class Shelf:
         reuse = self.reuse
         if reuse is None or self.mode == "off" or not wanted:
             return {}
-        mode, now = self.mode, dt.datetime.now(dt.UTC)
+        role, mode, now, age = self.role, self.mode, dt.datetime.now(dt.UTC), reuse.max_age
+        near = {i: f for i, (asked, _) in wanted.items() if (f := reuse.remembered.find(role, asked, now, age)) is not None}
+        far = {i: w for i, w in wanted.items() if i not in near}
+        if not far:
+            return near
 
         def look() -> dict[int, Found]:
             found = {
-                i: reuse.store.find(asked, role=self.role, price=m.loss, now=now, max_age=reuse.max_age, mode=mode)
-                for i, (asked, m) in wanted.items()
+                i: reuse.store.find(asked, role=role, price=m.loss, now=now, max_age=age, mode=mode)
+                for i, (asked, m) in far.items()
             }
             return {i: f for i, f in found.items() if f is not None}
 
-        return await asyncio.to_thread(look)
+        found = await asyncio.to_thread(look)
+        for i, each in found.items():
+            reuse.remembered.add(role, wanted[i][0], each, now)
+        return near | found
 
     async def keep(self, asked: Asked, measurement: Measurement, released: Released) -> None:
         """What this role has paid for."""
@@ -197,6 +206,7 @@ class Shelf:
         stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
         try:
             await asyncio.to_thread(self.reuse.store.put, stored)
+            self.reuse.remembered.forget(asked)
         except Exception as error:  # an answer that cannot be kept is an answer all the same
             LOG.error("an answer was not stored", dataset=self.dataset, error=type(error).__name__)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -36,6 +37,28 @@ def standings(ledger: Ledger, dataset: str, held: Iterable[Held]) -> list[Standi
     """One for each, now. Raises LedgerError."""
     at = dt.datetime.now(dt.UTC)
     return [ledger.standing(dataset, h.scope, h.name, limit(h.budget), at) for h in held]
+
+
+class Lately:
+    """A role's standing a moment ago, for answers that cost nothing: they come by the thousand, and it hardly moves."""
+
+    LIFE: Final = 1.0
+    """Seconds; what another process charges meanwhile shows that much later."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Standing, float]] = {}
+
+    def find(self, role: str, now: float) -> Standing | None:
+        """`now` is of any clock that goes forward."""
+        standing, until = self._known.get(role, (None, now))
+        return standing if now < until else None
+
+    def keep(self, role: str, standing: Standing, now: float) -> None:
+        self._known[role] = (standing, now + self.LIFE)
+
+    def forget(self) -> None:
+        """Somebody was charged."""
+        self._known.clear()
 
 
 class Warned:

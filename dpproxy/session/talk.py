@@ -43,8 +43,12 @@ class Talk:
         formats: Sequence[int] = (),
         before: bytes = b"",
         completions: int = 0,
+        behind: bytes = b"",
     ) -> tuple[tuple[bytes | None, ...], Replies]:
-        """One row of text, and all replies. `before`: messages sent ahead, which take `completions`."""
+        """One row of text, and all replies. `before`: messages sent ahead, which take `completions`.
+
+        `behind`: messages sent along, in the simple protocol only, where the end is told by itself.
+        """
         scratch = (
             front.close("S", SCRATCH)  # an error may have left it
             + front.parse(SCRATCH, sql, oids)
@@ -52,7 +56,7 @@ class Talk:
             + front.execute(SCRATCH)
             + front.close("P", SCRATCH)
         )
-        replies = await self.ask(before + scratch, completions + 5)
+        replies = await self.ask(before + scratch + behind, completions + 5)
         return back.read_data_row(replies.payloads(b"D")[-1]), replies
 
     async def fail(self) -> None:

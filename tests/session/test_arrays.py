@@ -8,7 +8,10 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dpproxy.session import arrays
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.outer import array_constant, same_columns, with_literals, wrapped
 from dpproxy.wire.backend import Field
@@ -32,6 +35,18 @@ from dpproxy.wire.backend import Field
 )  # fmt: skip
 def test_array_literals(column: object, expected: bytes) -> None:
     assert array_literal(column) == expected
+
+
+@given(
+    st.lists(st.none() | st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+    | st.lists(st.none() | st.integers(-(2**63), 2**63 - 1))
+)
+def test_short_columns_are_written_like_long_ones(values: list[str | int | None]) -> None:
+    column = pa.array(values, pa.string() if any(isinstance(v, str) for v in values) else pa.int64())
+    short = array_literal(column)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "SHORT", -1)
+        assert array_literal(column) == short
 
 
 def test_text_literal() -> None:

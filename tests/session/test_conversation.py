@@ -49,6 +49,44 @@ async def test_relay_costs_nothing(stage: Stage) -> None:
     await wire.close()
 
 
+@pytest.mark.parametrize(
+    "text", ["SELECT nonsense FROM", "SELECT 1 AS region, 2 AS n", "SELECT $1::text[] AS region, $2::int8[] AS n"]
+)
+async def test_a_wrong_guess_at_the_outer_query_changes_nothing(stage: Stage, text: str) -> None:
+    """What was parsed in advance is of another time: the answer, its columns and its price are as without it."""
+    wire = await stage.connect()
+    right = tags(await wire.query(PRIVATE))
+    known = stage.dataset.outers._known
+    (key,) = [k for k in known if k[1].strip() == PRIVATE]
+    for wrong in (replace(known[key], text=text), replace(known[key], planned="other"), replace(known[key], oids=(25,))):
+        before = stage.spent()
+        known[key] = wrong
+        messages = await wire.query(PRIVATE)
+        assert (tags(messages), rows(messages)) == (right, GROUPS)
+        assert [(f.name, f.type) for f in read_row_description(messages[0][1])] == [("region", 25), ("n", 20)]
+        assert stage.spent() - before == PRICE
+        assert known[key].text != text, "the right one is learnt"
+    known[key] = replace(known[key], text="SELECT nonsense FROM")
+    await wire.query("BEGIN")
+    assert (tags(await wire.query(PRIVATE)), (await wire.query("COMMIT"))[0][1]) == (right, b"COMMIT\0")
+    await wire.close()
+
+
+async def test_errors_are_the_statements_own_after_a_guess(stage: Stage) -> None:
+    wire = await stage.connect()
+    await wire.query("CREATE TEMP TABLE mine (x int); CREATE TEMP TABLE other (x int)")
+    sql = "SELECT region, count(*) AS n FROM people, mine GROUP BY 1"
+    first = tags(await wire.query(sql))
+    await wire.query("DROP TABLE mine")
+    before = stage.spent()
+    error = report(await wire.query(sql))
+    assert (error["C"], error["M"]) == ("42P01", 'relation "mine" does not exist')
+    assert stage.spent() == before
+    await wire.query("CREATE TEMP TABLE mine (x int)")
+    assert tags(await wire.query(sql)) == first
+    await wire.close()
+
+
 async def test_several_statements_stop_at_the_first_error(stage: Stage) -> None:
     wire, before = await stage.connect(), stage.spent()
     messages = await wire.query(f"SELECT 7; {PRIVATE}; SELECT 1/0; {PRIVATE}")

@@ -20,6 +20,7 @@ import pytest_asyncio
 from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
+from dpproxy.session.remembered import Remembered
 
 from .reuse_world import Town, town
 
@@ -533,6 +534,7 @@ class TestTimes:
             assert await ada.ask(sql) == first
             hour = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)).isoformat()
             world.answers._db.execute("UPDATE releases SET created = ?", (hour,))
+            object.__setattr__(world.datasets["town"].reuse, "remembered", Remembered())
             assert await ada.ask(sql) != first
             assert world.spent() - before == 1
 
