@@ -23,7 +23,7 @@ ASKED = Asked("rows", ("k",), ("c",), (Fraction(1),))
 
 def found(*roles: str, rows: int = 1, created: dt.datetime = NOW) -> Found:
     released = Released((pa.array(["x"] * rows),), (np.zeros(rows, np.int64),), rows)
-    return Found(released, StoredRelease("d", ASKED, released, Loss(1), created, frozenset(roles), 1))
+    return Found(released, StoredRelease("d", ASKED, released, Loss(1), created, frozenset(roles), 1), (created,))
 
 
 def test_who_has_seen_it_may_have_it_again() -> None:
@@ -35,7 +35,7 @@ def test_who_has_seen_it_may_have_it_again() -> None:
 
 @pytest.mark.parametrize(
     "kept",
-    [found("eve"), Found(found("ada").released, None), found("ada", rows=remembered.ROWS + 1)],
+    [found("eve"), Found(found("ada").released, None, (NOW,)), found("ada", rows=remembered.ROWS + 1)],
     ids=["of another role", "computed from others", "too large"],
 )
 def test_what_is_not_remembered(kept: Found) -> None:
