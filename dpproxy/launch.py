@@ -74,12 +74,14 @@ def launched(
     listen: str = "127.0.0.1:0",
     env: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
+    program: Sequence[str] = (),
 ) -> Iterator[Proxy]:
     """A proxy over `policies`, listening when the body begins, gone when it ends. Port 0: any free one.
 
-    `env` is added to this process's environment, `options` to the command line. Raises LaunchError.
+    `env` is added to this process's environment, `options` to the command line. `program`: what to start instead of the
+    installed command. Raises LaunchError.
     """
-    command = [str(Path(sys.executable).with_name("dpproxy")), "serve", *map(str, policies)]
+    command = [*(program or [str(Path(sys.executable).with_name("dpproxy"))]), "serve", *map(str, policies)]
     process = subprocess.Popen(
         [*command, "--listen", listen, "--state", str(state), *options],
         stdin=subprocess.DEVNULL,

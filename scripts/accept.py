@@ -20,7 +20,8 @@ import tempfile
 from pathlib import Path
 
 from corpus_postgres import loaded, pointed
-from exact import compare, generous
+from exact import compare
+from generous import generous
 from scratch_postgres import scratch_server
 
 from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
@@ -83,6 +84,7 @@ def main() -> int:
     options = parser.parse_args()
     end_on_sigterm()
     corpus = Path(os.environ.get("DPPROXY_CORPUS") or options.file.resolve().parent / "db").resolve()
+    os.environ["DPPROXY_CORPUS"] = str(corpus)  # where the policies say the data are
     data_sets = chosen(options.file, options.data_sets, corpus)
     if not data_sets:
         say("nothing to run")
@@ -97,10 +99,12 @@ def main() -> int:
                 engines = on_postgres(stack, data_sets, corpus, folder)
                 policies = [pointed(policy, engines[policy.stem], folder) for policy in policies]
             if options.exact:
-                policies = [generous(policy, folder) for policy in policies]
-            proxy = stack.enter_context(launched(policies, folder / "state", env={"DPPROXY_CORPUS": str(corpus)}))
+                policies = [generous(policy, corpus / f"{policy.stem}.duckdb", folder) for policy in policies]
+            program = (sys.executable, str(Path(__file__).with_name("loaded_dice.py"))) if options.exact else ()
+            proxy = stack.enter_context(launched(policies, folder / "state", program=program))
             say(f"running {options.file.name} on {proxy.host}:{proxy.port}")
-            status = compare(options, data_sets, proxy, engines) if options.exact else run(options, data_sets, proxy)
+            found = {policy.stem: policy for policy in policies}
+            status = compare(options, data_sets, proxy, engines, found) if options.exact else run(options, data_sets, proxy)
             if proxy.process.poll() is not None:
                 say("the proxy ended before its time:\n" + "\n".join(list(proxy.said)[-20:]))
                 status = status or 1

@@ -209,7 +209,7 @@ def _avg(agg: Agg, label: str, steps: int) -> Measured:
     held = ranges.clamped(
         ranges.plus(ranges.constant(f"{decimal(center)}::numeric"), ratio), decimal(lo * grid), decimal(hi * grid)
     )
-    found = ranges.rising(held, lambda x: f"CAST({x} AS {type_})")
+    found = ranges.among(ranges.rising(held, lambda x: f"CAST({x} AS {type_})"), ranges.basis(0), 1)
     return _measured((rows, total), found, type_, "mean", nominal.mean(lo, hi))
 
 

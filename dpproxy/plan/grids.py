@@ -12,8 +12,9 @@ from fractions import Fraction
 from dpproxy.plan.expr import Expr
 from dpproxy.plan.facts import facts
 
-STEPS = (2**28, 2**20, 2**12)
-"""Grid units of one value, at most. With any sane row and group bounds the first leaves room for the noise."""
+STEPS = (2**32, 2**28, 2**20, 2**12)
+"""Grid units of one value, at most: squares of cents below 650 are exact with the first, which leaves room for the noise and
+for a thousand million rows with any sane row and group bounds."""
 
 AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cut into about this many steps
 
@@ -26,11 +27,11 @@ def grid_of(expr: Expr, steps: int) -> tuple[int, int, Fraction]:
 
 
 def on_grid(lo: Fraction, hi: Fraction, grid: Fraction | None, steps: int) -> tuple[int, int, Fraction]:
-    """The interval in whole units of `grid`, or of one chosen from its width when none is known or it is too fine."""
-    if grid is None or max(abs(lo), abs(hi)) / grid > steps:
+    """The interval in whole units of `grid`, ten times as coarse while that is too fine; of one chosen if none is known."""
+    if grid is None:
         grid = _auto_grid(max(hi - lo, Fraction(1, 10**12)))
-        while max(abs(lo), abs(hi)) / grid > steps:
-            grid *= 10
+    while max(abs(lo), abs(hi)) / grid > steps:
+        grid *= 10
     return (lo / grid).__floor__(), (hi / grid).__ceil__(), grid
 
 

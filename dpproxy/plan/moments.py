@@ -75,6 +75,8 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
         bases.append(_square(y, condition, f"centred squares of y for {label}", steps))
         bases.append(_square(x, condition, f"centred squares of x for {label}", steps))
     used, formula = _paired(name, y, x, bases)
+    if name != "regr_count":
+        formula = ranges.among(formula, ranges.basis(0), 2 if name == "covar_samp" else 1)
     type_ = "int8" if name == "regr_count" else "float8"
     return tuple(bases[i] for i in used), formula, type_, tuple(_weight(name, i) for i in used)
 
@@ -149,7 +151,7 @@ def _variance(mean: Range, square: Range) -> Range:
 
 
 def _sampled(a: Range) -> Range:
-    """Times n / (n - 1), which falls with n from 2 on; a single value has no sample variance, and is given the population's."""
+    """Times n / (n - 1), which falls with n from 2 on."""
 
     def ratio(n: str) -> str:
         return f"GREATEST({n}, 1)::float8 / GREATEST({n} - 1, 1)"
@@ -164,7 +166,8 @@ def _single(name: str, i: _Input, squares: BasisSpec) -> tuple[Range, str]:
         found = _sampled(found)
     type_ = "float8" if i.value.type in FLOATS else "numeric"
     root = "sqrt" if name.startswith("stddev") else ""
-    return ranges.rising(found, lambda x: f"CAST({root}({x}) AS {type_})"), type_
+    held = ranges.rising(found, lambda x: f"CAST({root}({x}) AS {type_})")
+    return ranges.among(held, ranges.basis(0), 1 if name.endswith("_pop") else 2), type_
 
 
 def _paired(name: str, y: _Input, x: _Input, bases: list[BasisSpec]) -> tuple[list[int], Range]:

@@ -87,6 +87,11 @@ def at_least(a: Range, low: str) -> Range:
     return rising(a, lambda x: f"GREATEST({x}, {low})")
 
 
+def among(a: Range, count: Range, least: int) -> Range:
+    """NULL among fewer than `least` values: SQL has no average of nothing, and no sample variance of one value."""
+    return replace(a, value=f"CASE WHEN {count.value} >= {least} THEN {a.value} END")
+
+
 def plus(a: Range, b: Range) -> Range:
     low, high = f"({a.low} + {b.low})", f"({a.high} + {b.high})"
     return Range(f"({a.value} + {b.value})", low, high, f"({a.free} + {b.free})", a.partial or b.partial, _joined(a, b))

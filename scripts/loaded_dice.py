@@ -1,0 +1,83 @@
+"""`dpproxy` with loaded dice, for comparing answers with plain SQL: started by `scripts/accept --exact`, never served.
+
+Three things of the product are replaced, in this process alone (the product has no switch for any of them):
+
+- noise is 0, no group is held back for being small, and a choice falls on what the data say;
+- MIN and MAX are the least and the greatest, not the order statistic that noise would need;
+- declared groups that have no rows are left out, as in plain SQL; those of a public table that an outer join keeps stay.
+
+Everything else is as it is: planning, generated SQL, the outer query on the facade, the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpproxy.cli import app
+from dpproxy.mechanisms import release as releasing
+from dpproxy.mechanisms import select
+from dpproxy.mechanisms.exact import Exact, Int64, Released
+from dpproxy.mechanisms.noise import Noise, exact_loss, saturate
+from dpproxy.mechanisms.select import Runs
+from dpproxy.plan import measure
+from dpproxy.plan.calibration import MechanismName
+from dpproxy.plan.measure import Compiled
+from dpproxy.plan.model import Measurement
+from dpproxy.session import answer
+
+
+class NoNoise:
+    """Adds nothing, and says of itself what real noise of that scale costs."""
+
+    def laplace(self, scale: Fraction, values: Int64) -> Int64:
+        return saturate(values)
+
+    def gaussian(self, scale: Fraction, values: Int64) -> Int64:
+        return saturate(values)
+
+    def loss(self, mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
+        return exact_loss(mechanism, scale, l0, linf)
+
+
+def release(measurement: Measurement, exact: Exact, _: Noise) -> Released:
+    """Every group, as it is."""
+    return releasing.release(replace(measurement, threshold=None, dense=True), exact, NoNoise())
+
+
+def choose(runs: Runs, *_: object) -> Int64:
+    """The first point of the best run of each group."""
+    best = np.flatnonzero(runs.gap == 0)
+    firsts = best[np.searchsorted(runs.group[best], np.arange(runs.groups))]
+    return np.asarray(runs.start[firsts], dtype=np.int64)
+
+
+class Compiler(measure.Compiler):
+    """Measures the groups that have rows."""
+
+    def compiled(self, *parts: object) -> Compiled:
+        made = super().compiled(*parts)  # type: ignore[arg-type]
+        if self.rows.padded or made.shape.dense is None:
+            return made
+        if made.specs:
+            return replace(made, sql=_joined(made.sql))
+        names = ", ".join(f"k{i}" for i in range(len(made.keys)))
+        counted = super().compiled(parts[0], [measure.BasisSpec("count", None, None, "")])  # type: ignore[arg-type]
+        return replace(made, sql=f"SELECT {names} FROM ({_joined(counted.sql)}) AS present ORDER BY {names}")
+
+
+def _joined(sql: str) -> str:
+    head, _, tail = sql.rpartition(" FROM d LEFT JOIN a ON ")
+    return f"{head} FROM d JOIN a ON {tail}"
+
+
+if __name__ == "__main__":
+    from dpproxy.plan import planner
+
+    answer.release = release  # type: ignore[assignment]
+    select.choose = choose
+    select.extreme_rank = lambda *_: 1  # type: ignore[assignment]
+    planner.Compiler = Compiler  # type: ignore[misc]
+    app()
