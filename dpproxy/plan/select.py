@@ -39,8 +39,8 @@ from dpproxy.plan.hooks import QueryHooks, ordering, settled, total_order
 from dpproxy.plan.names import output_name
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Distinct, Limits, Project, Rows
-from dpproxy.plan.results import Result, RowsResult, limited
-from dpproxy.plan.scope import Env, Scope
+from dpproxy.plan.results import Result, RowsResult, limited, row_level
+from dpproxy.plan.scope import Context, Env, Scope
 from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import ident, position
 
@@ -73,7 +73,7 @@ def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows
         if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
             raise unsupported("DISTINCT over window functions")
         return planner.measure(analyser, select, rows, scope, env)
-    _no_limit(select)
+    _no_limit(select, planner.context)
     result = _project(planner, rows, projections)
     if distinct is not None:
         result = _distinct(planner, result)
@@ -109,9 +109,10 @@ def _has_aggregates(select: exp.Select) -> bool:
     return any(contains_aggregate(p) for p in parts if p is not None)
 
 
-def _no_limit(select: exp.Select) -> None:
+def _no_limit(select: exp.Select, context: Context) -> None:
+    """A preview of rows, as tools ask for one, is told what to do about the rows: the LIMIT is not its problem."""
     if any(select.args.get(k) for k in ("limit", "offset", "fetch")):
-        raise limited(select)
+        raise row_level(select, context) if select.parent is None else limited(select)
 
 
 def _projections(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[tuple[str, Expr]]:
@@ -195,7 +196,7 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     items = [(output_name(n), hooks._binder.bind(n.unalias(), scope)) for n in select.expressions]
     having = select.args.get("having")
     condition = hooks._binder.bind(having.this, scope) if having is not None else None
-    _no_limit(select)
+    _no_limit(select, planner.context)
     unit = rows.unit
     if unit is not None and not any(isinstance(k, Ref) and k.column.id == unit.id for k in keys):
         keys = [*keys, Ref(unit.type, unit)]

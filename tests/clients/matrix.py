@@ -94,13 +94,14 @@ class Matrix:
     def __init__(self, target: Path) -> None:
         self._target = target
         self._rows: dict[str, Row] = {}
+        self._notes: list[str] = []
         self._strangers: dict[str, dict[str, int]] = {}
         self._skipped: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         module, _, test = report.nodeid.partition("::")
         name, case = Path(module).stem, test.partition("[")[2].rstrip("]")
-        if report.skipped and name in ("test_drivers", "test_strangers", "test_tools"):
+        if report.skipped and name in ("test_drivers", "test_strangers"):
             reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else "skipped"
             client = case.replace("-", " ") or test.removeprefix("test_")
             self._skipped[client] = " ".join(reason.removeprefix("Skipped: ").split())
@@ -113,6 +114,7 @@ class Matrix:
         elif "client" in properties:
             row = self._rows.setdefault(properties["client"], Row())
             row.version = str(properties["version"]).partition(" ")[0]
+            self._notes += [f"{properties['client']}, {note}." for note in properties["notes"]]
             for column, worked in properties["checks"].items():
                 row.saw(column, worked)
         elif module in OWN:
@@ -131,6 +133,7 @@ class Matrix:
         for name, row in sorted(self._rows.items(), key=lambda item: item[0].lower()):
             cells = [{True: "yes", False: "**no**", None: ""}[row.cells.get(column)] for column in COLUMNS]
             lines.append(f"| {name} {row.version} | ".replace("  ", " ") + " | ".join(cells) + " |")
+        lines += ["", *self._notes] if self._notes else []
         if self._strangers:
             lines += ["", "Drivers' own tests, from their source distributions (`tests/clients/strangers.toml`):", ""]
             lines += ["| tests of | " + " | ".join(STRANGERS) + " |", "|---" * (len(STRANGERS) + 1) + "|"]

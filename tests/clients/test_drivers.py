@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Town
-from .install import absent, deb, need, npm, pip
+from .install import absent, deb, long_run, made, need, npm, pip, run, venv
 
 pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parent / "drivers"
@@ -176,6 +176,27 @@ def jdbc(mode: str) -> Callable[[], Command]:
     return ready
 
 
+def dbt() -> Command:
+    long_run()
+    return [str(venv("dbt-core<1.11", "dbt-postgres<1.10")), str(SCRIPTS / "transform_script.py")], {}
+
+
+def superset() -> Command:
+    """Its metadata take more than a minute to prepare: once, then each run has a copy."""
+    long_run()
+    python = venv("apache-superset==6.1.*", "psycopg2-binary", "rich", "cachetools", "flask-caching==2.3.1")
+    settings = {"SUPERSET_CONFIG_PATH": str(SCRIPTS / "superset_config.py"), "FLASK_APP": "superset"}
+
+    def prepare(folder: Path) -> None:
+        assignments = [f"{k}={v}" for k, v in {**settings, "SUPERSET_HOME": str(folder)}.items()]
+        who = ("--username", "admin", "--password", "admin", "--firstname", "a", "--lastname", "b", "--email", "a@example.org")
+        for arguments in (("db", "upgrade"), ("fab", "create-admin", *who), ("init",)):
+            run(["env", *assignments, str(python.with_name("superset")), *arguments])
+
+    home = made("superset", (str(python),), prepare, light=False)
+    return [str(python), str(SCRIPTS / "superset_script.py")], {**settings, "SUPERSET_HOME": str(home)}
+
+
 FRAMES = ("pandas", "sqlalchemy>=2", "psycopg2-binary")
 COLUMNS = ("polars", "adbc-driver-postgresql", "connectorx", "pyarrow")
 ORM = ("sqlalchemy>=2", "psycopg2-binary")
@@ -200,6 +221,8 @@ DRIVERS = (
     Driver("PHP PDO", php),
     Driver("Ruby pg", ruby),
     Driver("R RPostgreSQL", r_language),
+    Driver("dbt-postgres", dbt),
+    Driver("Apache Superset", superset),
 )
 
 
@@ -211,15 +234,16 @@ def test_driver(driver: Driver, town: Town, record_property: Callable[[str, obje
         env={**os.environ, **town.environment, **more},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         stdin=subprocess.DEVNULL,
         errors="replace",
     )
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
     checks = {line["check"]: line["ok"] for line in lines if "check" in line}
     record_property("client", driver.name)
     record_property("version", next((line["version"] for line in lines if "version" in line), "?"))
     record_property("checks", checks)
+    record_property("notes", [line["note"] for line in lines if "note" in line])
     failures = [f"{line['check']}: {line['why']}" for line in lines if line.get("ok") is False]
     assert not failures, "\n".join(failures)
     assert checks, done.stderr[-3000:]

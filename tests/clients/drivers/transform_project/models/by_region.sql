@@ -1,0 +1,1 @@
+SELECT region, count(*) AS n, avg(height) AS h FROM {{ source('public', 'people') }} GROUP BY region

@@ -1,0 +1,1 @@
+SELECT shop, count(*) AS visits, sum(paid) AS paid FROM {{ source('public', 'visits') }} GROUP BY shop

@@ -1,0 +1,2 @@
+{{ config(materialized='table') }}
+SELECT * FROM {{ ref('by_region') }}
