@@ -174,7 +174,11 @@ class Journal:
         return not self._shared and self._chain_of(dataset) in self._books
 
     def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
-        return self._book(dataset).standing((dataset, scope, name), limit, at)
+        return self.standings(dataset, [(scope, name, limit)], at)[0]
+
+    def standings(self, dataset: str, accounts: Sequence[tuple[Scope, str, Limit]], at: dt.datetime) -> list[Standing]:
+        book = self._book(dataset)
+        return [book.standing((dataset, scope, name), limit, at) for scope, name, limit in accounts]
 
     def identity(self, dataset: str) -> str:
         return self._book(dataset).ledger

@@ -167,6 +167,10 @@ class Ledger(Protocol):
         """Where one account stands, reading nothing from disk where the ledger has one process."""
         ...
 
+    def standings(self, dataset: str, accounts: Sequence[tuple[Scope, str, Limit]], at: dt.datetime) -> list[Standing]:
+        """The same of several accounts, in one look at a record that is shared."""
+        ...
+
     def identity(self, dataset: str) -> str:
         """Which record this is. A stored answer was paid for in one record: another has nothing of it."""
         ...

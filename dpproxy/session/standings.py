@@ -35,8 +35,7 @@ def limit(budget: Budget) -> Limit:
 
 def standings(ledger: Ledger, dataset: str, held: Iterable[Held]) -> list[Standing]:
     """One for each, now. Raises LedgerError."""
-    at = dt.datetime.now(dt.UTC)
-    return [ledger.standing(dataset, h.scope, h.name, limit(h.budget), at) for h in held]
+    return ledger.standings(dataset, [(h.scope, h.name, limit(h.budget)) for h in held], dt.datetime.now(dt.UTC))
 
 
 class Lately:
