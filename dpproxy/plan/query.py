@@ -20,6 +20,7 @@ from dpproxy.plan.correlated import counts, decorrelated, mark_outer
 from dpproxy.plan.from_join import joined
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.names import output_name
+from dpproxy.plan.narrowing import narrowed_scope
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.results import (
     Item,
@@ -171,6 +172,7 @@ class Analyser:
         where = select.args.get("where")
         if where is not None:
             rows = joins.filtered(rows, self.binder(env, rows).bind(where.this, scope))
+            scope = narrowed_scope(scope, rows.conditions)
         return self.planner.finish_select(self, select, rows, scope, env)
 
     def binder(self, env: Env, rows: Rows | None) -> ExprBinder:

@@ -37,6 +37,7 @@ from dpproxy.plan.fanout import contribution, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks, ordering, settled, total_order
 from dpproxy.plan.names import output_name
+from dpproxy.plan.narrowing import narrowed_column
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Distinct, Limits, Project, Rows
 from dpproxy.plan.results import Result, RowsResult, limited, row_level
@@ -299,10 +300,10 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
     for name, value in projections:
         expr = settled(coerce(value, "text"), rows)  # a constant of unknown type becomes text where it becomes a column
         if isinstance(expr, Ref):
-            columns.append(replace(expr.column, name=name))
+            columns.append(narrowed_column(replace(expr.column, name=name), expr, rows.conditions))
             continue
         column = computed(planner, name, expr)
-        column = replace(column, domain=_literal_domain(expr))
+        column = narrowed_column(replace(column, domain=_literal_domain(expr)), expr, rows.conditions)
         columns.append(column)
         items.append((column, expr))
     if items:
