@@ -39,7 +39,8 @@ SELECT n.nspname, c.relname, a.attname, t.typname, tn.nspname, t.typtype::text,
        (SELECT e.typname FROM pg_type e JOIN pg_namespace en ON en.oid = e.typnamespace
         WHERE e.oid = t.typelem AND t.typcategory = 'A' AND en.nspname = 'pg_catalog'), t.typcategory = 'A',
        a.attnotnull OR dt.typnotnull,
-       col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class'), c.oid::int8, a.attnum::int4
+       col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class'), c.oid::int8, a.attnum::int4,
+       coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -76,15 +77,17 @@ def source(table: CatalogTable) -> str:
     return ".".join(quote(part) for part in table.source)
 
 
-def _type(name: str, schema: str, kind: str) -> tuple[str, bool]:
-    """(PostgreSQL's type for the facade, whether the planner can compute with it). `kind` is pg_type.typtype."""
+def _type(name: str, schema: str, kind: str, deterministic: bool) -> tuple[str, str]:
+    """(PostgreSQL's type for the facade, why the planner cannot compute with it). `kind` is pg_type.typtype."""
     if kind == "e":
-        return "text", True
+        return "text", ""
     if schema != "pg_catalog":
-        return "text", False
+        return "text", f"of type {name}, which is not one of PostgreSQL's own"
+    if not deterministic:  # equal texts of many spellings: the one shown for a group could be one person's
+        return "text", "its collation takes different spellings for equal"
     if name in COMPUTABLE:
-        return COMPUTABLE[name], True
-    return (name if name in SHOWN else "text"), False
+        return COMPUTABLE[name], ""
+    return (name if name in SHOWN else "text"), f"of type {name}, which has no bounds"
 
 
 def _array(element: str | None) -> str:
@@ -100,10 +103,10 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
     tables: dict[int, CatalogTable] = {}
     names: dict[tuple[int, int], str] = {}
     for row in await connection.fetch(_COLUMNS):
-        schema, table, column, type_, type_schema, kind, element, array, not_null, comment, about, oid, number = row
+        schema, table, column, type_, type_schema, kind, element, array, not_null, comment, about, oid, number, exact = row
         known = tables.get(oid) or CatalogTable(TableName(schema, table), (schema, table), (), comment=about)
-        shown, bounded = (_array(element), False) if array else _type(type_, type_schema, kind)
-        added = CatalogColumn(column, column, shown, not not_null, bounded, comment)
+        shown, why = (_array(element), "arrays have no bounds") if array else _type(type_, type_schema, kind, exact)
+        added = CatalogColumn(column, column, shown, not not_null, not why, comment, reason=why)
         tables[oid] = replace(known, columns=(*known.columns, added))
         names[oid, number] = column
     for oid, primary, numbers in await connection.fetch(_KEYS):

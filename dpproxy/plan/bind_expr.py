@@ -108,7 +108,7 @@ class ExprBinder:
             raise unsupported("a whole row here")
         column = scope.resolve(ident(node.args.get("table")), ident(node.this), position(node))
         if not column.usable:
-            raise unsupported(f'column "{column.name}": its type on the backend')
+            raise unsupported(f'column "{column.name}" ({column.reason or "its type on the backend"})')
         return Ref(column.type, column)
 
     def _literal(self, node: exp.Literal, scope: Scope) -> Expr:

@@ -77,6 +77,7 @@ class Column:
     usable: bool = True  # False: an engine type the product can't compute with
     domain: Domain | None = field(default=None, compare=False)
     optional: bool = False
+    reason: str = field(default="", compare=False)  # why it is not usable
 
     def __hash__(self) -> int:
         """Equal columns have equal ids; what else there is takes long to hash."""

@@ -166,6 +166,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         constant=table.one,
         nullable=entry.nullable,
         usable=entry.bounded,
+        reason=entry.reason,
         domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
     )
 

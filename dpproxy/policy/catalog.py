@@ -27,7 +27,7 @@ class CatalogColumn:
 
     `type` is PostgreSQL's name of the base type without modifiers (`int4`, `int8`, `numeric`, `float8`, `text`,
     `varchar`, `bool`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `uuid`, ...); an engine's type
-    with no counterpart is `text` here with `bounded=False`: shown, never aggregated.
+    with no counterpart is `text` here with `bounded=False`: shown, never aggregated, and `reason` says why.
     `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
     and `most`: how many rows share one value.
     """
@@ -40,6 +40,7 @@ class CatalogColumn:
     comment: str | None = None
     public_range: tuple[str, str] | None = None
     most: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,34 @@ async def test_introspection_of_types(backend: Postgres) -> None:
     assert people.column("a").comment == "the mood"  # type: ignore[union-attr]
 
 
+async def test_what_cannot_be_computed_with_says_why(backend: Postgres) -> None:
+    people = (await backend.introspect()).tables[TableName("public", "people")]
+    reasons = {c.name: c.reason for c in people.columns}
+    assert {name for name, reason in reasons.items() if reason} == UNBOUNDED
+    assert reasons["d"] == "arrays have no bounds"
+    assert reasons["e"] == "of type jsonb, which has no bounds"
+    assert reasons["o"] == "of type pair, which is not one of PostgreSQL's own"
+
+
+async def test_collations_of_many_spellings(server: Scratch, backend: Postgres) -> None:
+    """The wheel has no ICU to make one with, so a collation is told to be one."""
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute(
+            """CREATE COLLATION lax FROM "C"; CREATE TABLE spelled (a text COLLATE lax, b text COLLATE "C", c text)"""
+        )
+        connection.execute("UPDATE pg_collation SET collisdeterministic = false WHERE collname = 'lax'")
+        try:
+            table = (await backend.introspect()).tables[TableName("public", "spelled")]
+        finally:
+            connection.execute("DROP TABLE spelled; DROP COLLATION lax")
+    assert [(c.name, c.type, c.bounded) for c in table.columns] == [
+        ("a", "text", False),
+        ("b", "text", True),
+        ("c", "text", True),
+    ]
+    assert table.columns[0].reason == "its collation takes different spellings for equal"
+
+
 async def test_introspection_of_tables_and_keys(backend: Postgres) -> None:
     catalog = await backend.introspect()
     names = {"people", "seen", "kept", "parent", "child", "loose", "late", "zed", "secret"}

@@ -16,11 +16,12 @@ from dpproxy.plan.planner import planning
 from dpproxy.policy.catalog import Catalog
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "postgresql.md"
-SYNTAX = set("""
-    and any as between by case cast coalesce count distinct else end exists extract filter first from full greatest group having in
-    interval is join last least left like not null nullif nulls on or order over partition right row rows select sum then union
-    unbounded values when where with decimal
-""".split())  # fmt: skip
+_WORDS = """
+    and any as between by case cast coalesce count decimal distinct else end exists extract filter first from full greatest group
+    having in interval is join last least left like not null nullif nulls on or order over partition right row rows select sum
+    then unbounded union values when where with
+"""
+SYNTAX = frozenset(_WORDS.split())
 """Words that a parenthesis may follow and that are no functions of a library."""
 
 
