@@ -44,7 +44,7 @@ def python(script: str, packages: tuple[str, ...], *arguments: str, **more: str)
 
 def node(script: str) -> Callable[[], Command]:
     def ready() -> Command:
-        folder = npm("pg", "pg-cursor", "pg-query-stream", "postgres", "knex")
+        folder = npm("pg@8.23.1", "pg-cursor@2.22.0", "pg-query-stream@4.17.0", "postgres@3.4.9", "knex@3.3.0")
         return ["node", str(SCRIPTS / script)], {"NODE_PATH": str(folder / "node_modules")}
 
     return ready
@@ -199,8 +199,8 @@ def superset() -> Command:
 
 FRAMES = ("pandas", "sqlalchemy>=2", "psycopg2-binary")
 COLUMNS = ("polars", "adbc-driver-postgresql", "connectorx", "pyarrow")
-ORM = ("sqlalchemy>=2", "psycopg2-binary")
-"""Fetched by a plain test run too: five seconds."""
+ORM = ("sqlalchemy==2.1.9", "psycopg2-binary==2.9.13")
+"""Fetched by a plain test run too: five seconds. What that fetches is pinned, so that it says the same tomorrow."""
 
 DRIVERS = (
     Driver("psql (system)", system_psql),
@@ -216,7 +216,8 @@ DRIVERS = (
     Driver("node postgres.js", node("node_postgres.js")),
     Driver("node knex", node("node_knex.js")),
     Driver("Go lib/pq", go("postgres")),
-    Driver("Go pgx", go("pgx")),
+    Driver("Go pgx", go("native")),
+    Driver("Go pgx by database/sql", go("pgx")),
     Driver("Perl DBD::Pg", perl),
     Driver("PHP PDO", php),
     Driver("Ruby pg", ruby),

@@ -1,6 +1,7 @@
 """connectorx: Rust, binary COPY or cursors, a probe with LIMIT 1 before each query."""
 
 import connectorx as cx
+import polars as pl
 
 from checks import ANSWER, answered, environment, run, version
 
@@ -16,6 +17,7 @@ def by(protocol):
 
 def answer():
     by("binary")
+    answered(pl.read_database_uri(ANSWER, uri, engine="connectorx").rows())
 
 
 def paging():

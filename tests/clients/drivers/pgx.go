@@ -1,7 +1,8 @@
-// Go: lib/pq and pgx (its stdlib) through database/sql.
+// Go: lib/pq and pgx (its stdlib) through database/sql; pgx by itself: pipelined batches, its pool, COPY, the simple protocol.
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgconn"
+	"github.com/jackc/pgx/v4"
+	"github.com/jackc/pgx/v4/pgxpool"
 	_ "github.com/jackc/pgx/v4/stdlib"
 	"github.com/lib/pq"
 )
@@ -64,13 +67,151 @@ func refused(err error, state string) error {
 	return fmt.Errorf("not %s: %v", state, err)
 }
 
+const byRegion = "SELECT count(*) FROM people WHERE region = $1"
+
+func near(n int64, known float64) error {
+	if math.Abs(float64(n)-known) > 3 {
+		return fmt.Errorf("%d is not %f", n, known)
+	}
+	return nil
+}
+
+func batch(ctx context.Context, pool *pgxpool.Pool) error {
+	waiting := &pgx.Batch{}
+	for _, region := range []string{"east", "north", "west"} {
+		waiting.Queue(byRegion, region)
+	}
+	waiting.Queue("SELECT 1/0")
+	results := pool.SendBatch(ctx, waiting)
+	defer results.Close()
+	for i := 0; i < 3; i++ {
+		var n int64
+		if err := results.QueryRow().Scan(&n); err != nil {
+			return err
+		}
+		if err := near(n, 250); err != nil {
+			return err
+		}
+	}
+	_, err := results.Exec()
+	return refused(err, "22012")
+}
+
+func parallel(ctx context.Context, pool *pgxpool.Pool) error {
+	done := make(chan error)
+	for i := 0; i < 20; i++ {
+		go func(i int) {
+			var n, echoed int64
+			err := pool.QueryRow(ctx, "SELECT count(*), $1::int8 FROM people", i).Scan(&n, &echoed)
+			if err == nil && echoed != int64(i) {
+				err = fmt.Errorf("%d is not %d", echoed, i)
+			}
+			if err == nil {
+				err = near(n, 1000)
+			}
+			done <- err
+		}(i)
+	}
+	var failure error
+	for i := 0; i < 20; i++ {
+		if err := <-done; err != nil {
+			failure = err
+		}
+	}
+	return failure
+}
+
+func native() {
+	ctx := context.Background()
+	pool, err := pgxpool.Connect(ctx, "sslmode=disable pool_max_conns=5")
+	if err != nil {
+		panic(err)
+	}
+	defer pool.Close()
+	check("prepared", func() error { return batch(ctx, pool) })
+	check("pool", func() error { return parallel(ctx, pool) })
+	check("parameters", func() error {
+		var n int64
+		if err := pool.QueryRow(ctx, byRegion, pgx.QuerySimpleProtocol(true), "east").Scan(&n); err != nil {
+			return err
+		}
+		if err := near(n, 250); err != nil {
+			return err
+		}
+		several := "SELECT count(*) FROM people WHERE region = ANY($1) AND height < $2"
+		if err := pool.QueryRow(ctx, several, []string{"east", "west"}, 160.0).Scan(&n); err != nil {
+			return err
+		}
+		return near(n, 100)
+	})
+	check("copy", func() error {
+		connection, err := pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer connection.Release()
+		var out bytes.Buffer
+		tag, err := connection.Conn().PgConn().CopyTo(ctx, &out, "COPY ("+answer+") TO STDOUT")
+		if err == nil && (tag.RowsAffected() != 4 || bytes.Count(out.Bytes(), []byte("\n")) != 4) {
+			err = fmt.Errorf("%s %s", tag, out.String())
+		}
+		return err
+	})
+	check("cancel", func() error {
+		short, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer stop()
+		if _, err := pool.Exec(short, "SELECT pg_sleep(20)"); err == nil {
+			return errors.New("no error")
+		}
+		var n int64
+		if err := pool.QueryRow(ctx, byRegion, "west").Scan(&n); err != nil {
+			return err
+		}
+		return near(n, 250)
+	})
+	check("transactions", func() error {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		inner, err := tx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = inner.Exec(ctx, "SELECT * FROM people")
+		if err := refused(err, "0A000"); err != nil {
+			return err
+		}
+		if err := inner.Rollback(ctx); err != nil {
+			return err
+		}
+		var n int64
+		if err := tx.QueryRow(ctx, byRegion, "east").Scan(&n); err != nil {
+			return err
+		}
+		return tx.Commit(ctx)
+	})
+}
+
 func main() {
 	driver := os.Args[1]
+	fmt.Println(`{"version": "(Debian)"}`)
+	if driver == "native" {
+		native()
+	} else {
+		standard(driver)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// database/sql
+func standard(driver string) {
 	db, err := sql.Open(driver, "sslmode=disable")
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(`{"version": "Debian"}`)
 	check("answer", func() error { return answered(db) })
 	check("parameters", func() error {
 		var n int64
@@ -129,7 +270,4 @@ func main() {
 		}
 		return answered(db)
 	})
-	if failed {
-		os.Exit(1)
-	}
 }
