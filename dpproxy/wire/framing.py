@@ -38,6 +38,10 @@ MAX_WHOLE: Final = 64 * 1024 * 1024
 PIECE: Final = 128 * 1024
 """Bytes above which an unfinished row is passed on in pieces; below, waiting for the rest is cheaper."""
 
+_LARGE: Final = (b"Q", b"P", b"B", b"F", b"d")
+_SMALL: Final = (b"D", b"E", b"C", b"H", b"S", b"X", b"c", b"f")
+"""Messages a client may send, by whether they carry its own data. Any other ends the connection at its first byte."""
+
 Span = tuple[bytes, int, int]
 """Tag, start (of the tag byte) and end (exclusive) of a message in a buffer; tag b"" continues the one before."""
 
@@ -101,9 +105,8 @@ class FrontendFramer(_Framer):
     def __init__(self, max_startup: int = MAX_STARTUP, max_message: int = MAX_MESSAGE, max_password: int = MAX_PASSWORD) -> None:
         super().__init__()
         self._max_startup = max_startup
-        self._max_password = max_password
-        self._small = min(MAX_SMALL, max_message)
-        self._caps: Mapping[bytes, int] = dict.fromkeys((b"Q", b"P", b"B", b"F", b"d"), max_message)
+        small = dict.fromkeys(_SMALL, min(MAX_SMALL, max_message))
+        self._caps: Mapping[bytes, int] = small | dict.fromkeys(_LARGE, max_message) | {b"p": max_password}
         self.phase = Phase.STARTUP
 
     def startup_done(self) -> None:
@@ -154,11 +157,11 @@ class FrontendFramer(_Framer):
 
     def _split(self, data: bytes) -> tuple[list[Span], int, ProtocolError | None]:
         spans: list[Span] = []
-        position, size, caps, small = 0, len(data), self._caps, self._small
+        position, size, caps = 0, len(data), self._caps
         normal = self.phase is Phase.NORMAL
         while size - position >= 5:
             tag, length = HEADER.unpack_from(data, position)
-            if not normal or not 4 <= length <= caps.get(tag, small):
+            if not normal or not 4 <= length <= caps.get(tag, 0):
                 try:
                     self._check(tag, length)
                 except ProtocolError as error:
@@ -176,7 +179,9 @@ class FrontendFramer(_Framer):
         if self.phase is Phase.AUTH and tag not in (b"p", b"X"):
             text = f"expected SASL response, got message type {tag[0]}"
             raise ProtocolError(PROTOCOL_VIOLATION, text, fatal=True)
-        cap = self._max_password if tag == b"p" else self._caps.get(tag, self._small)
+        cap = self._caps.get(tag)
+        if cap is None:
+            raise ProtocolError(PROTOCOL_VIOLATION, f"invalid frontend message type {tag[0]}", fatal=True)
         if not 4 <= length <= cap:
             raise ProtocolError(PROTOCOL_VIOLATION, f"invalid message length {length}", fatal=True)
 
