@@ -9,11 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
+import subprocess
 import threading
+import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from dpproxy.facade.account import choose_account, choose_place
 from dpproxy.facade.binaries import find_binaries, wheel_folder
@@ -52,12 +57,11 @@ class Scratch:
 
 
 def installations() -> dict[int, Path]:
-    """The `bin` folders of the wheel's PostgreSQL versions, by major version."""
+    """`bin` folders by major version: the wheel's, and those that DPPROXY_TEST_POSTGRES names, separated by colons."""
     newest = wheel_folder()
-    if newest is None:
-        return {}
-    folders = [p.parent for p in newest.parent.parent.glob("pginstall*/bin/postgres")]
-    return {find_binaries(folder).major: folder for folder in sorted(folders)}
+    folders = sorted(p.parent for p in newest.parent.parent.glob("pginstall*/bin/postgres")) if newest is not None else []
+    folders += [Path(name) for name in os.environ.get("DPPROXY_TEST_POSTGRES", "").split(":") if name]
+    return {find_binaries(folder).major: folder for folder in folders}
 
 
 @contextlib.contextmanager
@@ -101,6 +105,50 @@ def scratch_server(
         loop.close()
         if place.temporary:
             remove(place.home)
+
+
+@dataclass(frozen=True)
+class Container:
+    """A server in a container, at a port of this machine."""
+
+    port: int
+
+    def conninfo(self, database: str = "postgres", user: str = "postgres") -> str:
+        return f"host=127.0.0.1 port={self.port} user={user} dbname={database}"
+
+
+def docker_answers() -> bool:
+    """Whether there is a Docker to start containers with."""
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, timeout=30, check=False).returncode == 0
+
+
+@contextlib.contextmanager
+def container(image: str) -> Iterator[Container]:
+    """A fresh server of an image; it vanishes with the block. Raises CalledProcessError, TimeoutError."""
+    command = ["docker", "run", "--rm", "-d", "-e", "POSTGRES_HOST_AUTH_METHOD=trust", "-p", "127.0.0.1::5432", image]
+    name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        said = subprocess.run(["docker", "port", name, "5432"], check=True, capture_output=True, text=True).stdout
+        server = Container(int(said.split()[0].rpartition(":")[2]))
+        _await(server)
+        yield server
+    finally:
+        subprocess.run(["docker", "stop", "-t", "1", name], check=False, capture_output=True)
+
+
+def _await(server: Container) -> None:
+    """The images start a server twice; the first, which fills the folder, listens on no port."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            psycopg.connect(server.conninfo(), connect_timeout=2).close()
+            return
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the container does not answer") from None
+            time.sleep(0.3)
 
 
 def remove(folder: Path) -> None:

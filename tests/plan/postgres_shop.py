@@ -22,7 +22,7 @@ from psycopg.types.datetime import IntervalLoader
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
 
-from scratch_postgres import Scratch
+from scratch_postgres import Container, Scratch
 
 EVIL_NUMERICS = "'NaN', 'Infinity', '-Infinity', '1e131071', '-1e131071', '1e-16380', '0', '1e100', '9999999999999999999.5'"
 EVIL_DATES = "'infinity', '-infinity', '5874897-12-31', '4714-11-24 BC', '0001-01-01', '294277-01-01', '4713-01-01 BC'"
@@ -48,7 +48,7 @@ class _Interval(IntervalLoader):
 class PostgresShop:
     """A database of the server and its neighbours, by schema. `units` are those whose deletion is tried."""
 
-    def __init__(self, server: Scratch, name: str, seed: int, most: int = 100, *, trouble: bool = True) -> None:
+    def __init__(self, server: Scratch | Container, name: str, seed: int, most: int = 100, *, trouble: bool = True) -> None:
         with psycopg.connect(server.conninfo(), autocommit=True) as admin:
             admin.execute(f'CREATE DATABASE "{name}"')
         self.connection = psycopg.connect(server.conninfo(name), autocommit=True)

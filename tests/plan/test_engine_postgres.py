@@ -20,7 +20,7 @@ from fixture_cases import ACCEPTED, Case
 from hypothesis import HealthCheck, given, note, settings
 from plan_harness import Sensitivity, cells, queries, values_of
 from postgres_shop import PostgresShop
-from scratch_postgres import Scratch, installations, scratch_server
+from scratch_postgres import Container, Scratch, container, docker_answers, installations, scratch_server
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
@@ -135,14 +135,27 @@ def test_every_version_takes_the_generated_sql(
 ) -> None:
     with scratch_server(tmp_path_factory.mktemp("version"), installations()[major]) as running:
         assert running.major == major
-        shop = PostgresShop(running, "shop", 2, most=0)
-        for case in ACCEPTED:
-            made = planning(plan_harness.policy(case.policy), shop_catalog, "postgres")
-            plan = _planned(made, case)
-            for measurement in plan.measurements:
-                for text in queries(measurement, values_of(plan, case.values)):
-                    shop.run(text)
-        shop.close()
+        _takes_all(running, shop_catalog)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("image", [*(f"postgres:{major}" for major in range(14, 19)), "citusdata/citus:13.0"])
+def test_every_image_takes_the_generated_sql(image: str, shop_catalog: Catalog) -> None:
+    if not docker_answers():
+        pytest.skip("DOCKER ABSENT: PostgreSQL 14 to 18 and Citus are not tried in containers")
+    with container(image) as running:
+        _takes_all(running, shop_catalog)
+
+
+def _takes_all(server: Scratch | Container, shop_catalog: Catalog) -> None:
+    shop = PostgresShop(server, "shop", 2, most=0)
+    for case in ACCEPTED:
+        made = planning(plan_harness.policy(case.policy), shop_catalog, "postgres")
+        plan = _planned(made, case)
+        for measurement in plan.measurements:
+            for text in queries(measurement, values_of(plan, case.values)):
+                shop.run(text)
+    shop.close()
 
 
 @pytest.mark.usefixtures("on_postgres")
