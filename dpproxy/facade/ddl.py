@@ -77,6 +77,13 @@ ROUNDING = "\n".join(
 PostgreSQL says to them, which would otherwise take the double for the better fit."""
 
 
+DATES = """
+CREATE FUNCTION public.date_from_parts(numeric, numeric, numeric) RETURNS date LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+  AS 'SELECT pg_catalog.make_date($1::int4, $2::int4, $3::int4)';
+"""
+"""make_date as other warehouses call it."""
+
+
 ACCURACY = """
 CREATE FUNCTION dpproxy.low(anyelement) RETURNS anyelement LANGUAGE plpgsql VOLATILE AS $body$ BEGIN
   RAISE 'dpproxy.low() must stand around an aggregate of private rows' USING ERRCODE = '0A000'; END $body$;
@@ -172,6 +179,7 @@ def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
         yield f"CREATE TABLE dpproxy.{name} ({columns_text});"
     yield TEXT_FORM
     yield ROUNDING
+    yield DATES
     yield ACCURACY
     for view, sql in policy.views.items():
         yield f"CREATE VIEW {qualified(view)} AS {sql};"

@@ -490,6 +490,20 @@ def _if(args: Sequence[Expr]) -> Expr:
     return Case(type_, ((test, coerce(yes, type_)),), coerce(no, type_))
 
 
+def _make_date(args: Sequence[Expr]) -> Expr:
+    """A date of its parts; NULL where there is none, as PostgreSQL would raise."""
+    parts = [coerce(a, "int4") for a in _exactly("make_date", args, 3)]
+    if any(p.type not in NUMBERS for p in parts):
+        raise unsupported("`make_date` of other than numbers")
+    whole = [p if p.type in INTEGERS else Cast("int4", p) for p in parts]
+    pad = FUNCTIONS["lpad"]
+    texts = [pad((Cast("text", p), Lit("int4", n), Lit("text", "0"))) for p, n in zip(whole, ("4", "2", "2"), strict=True)]
+    text = Call("text", "concat", (texts[0], Lit("text", "-"), texts[1], Lit("text", "-"), texts[2]))
+    ends = zip(whole, ("9999", "12", "31"), strict=True)
+    inside = [c for p, most in ends for c in (compare(">=", p, Lit("int4", "1")), compare("<=", p, Lit("int4", most)))]
+    return Case("date", ((Call("bool", "and", tuple(inside)), Cast("date", text)),), None)
+
+
 def _width_bucket(args: Sequence[Expr]) -> Expr:
     """width_bucket(x, low, high, count) of constants: 0 below, count + 1 above."""
     value, low, high, count = _exactly("width_bucket", args, 4)
@@ -520,7 +534,7 @@ FUNCTIONS: dict[str, Builder] = {
     "sign": _sign, "round": _round("round"), "trunc": _round("trunc"), "power": _power, "pow": _power, "mod": _mod,
     "coalesce": _choice("coalesce"), "greatest": _choice("greatest"), "least": _choice("least"), "nullif": _nullif,
     "date_trunc": date_trunc, "date_part": _date_part, "to_char": _to_char, "date": _date, "if": _if,
-    "width_bucket": _width_bucket,
+    "width_bucket": _width_bucket, "make_date": _make_date, "date_from_parts": _make_date,
 }  # fmt: skip
 
 AGGREGATES = {

@@ -139,7 +139,8 @@ class Analyser:
 
     def _set_operation(self, node: exp.SetOperation, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         env = self.with_ctes(node, env, outer)
-        sides = [copied(node.this), copied(node.expression)] if node.args.get("distinct") else []
+        inside = node.args.get("distinct") and not _answers(node)
+        sides = [copied(node.this), copied(node.expression)] if inside else []
         left = self.analyse(node.this, env, outer, want_rows)
         right = self.analyse(node.expression, env, outer, want_rows)
         if sides and not fix_unit(left, right):
@@ -172,7 +173,7 @@ class Analyser:
         where = select.args.get("where")
         if where is not None:
             rows = joins.filtered(rows, self.binder(env, rows).bind(where.this, scope))
-            scope = narrowed_scope(scope, rows.conditions)
+        scope = narrowed_scope(scope, rows.conditions)
         return self.planner.finish_select(self, select, rows, scope, env)
 
     def binder(self, env: Env, rows: Rows | None) -> ExprBinder:
@@ -227,3 +228,11 @@ class Analyser:
             return frozenset(env[name].columns or map(output_name, inner.expressions)) if plain else None
         policy = self.context.find(schema, name)
         return None if policy is None else frozenset(c.name for c in self.context.catalog.tables[policy.name].columns)
+
+
+def _answers(node: exp.Expr) -> bool:
+    """Whether the rows of a set operation are those of the whole statement: rows of people, not something counted of them."""
+    parent = node.parent
+    while isinstance(parent, exp.SetOperation | exp.Subquery) and not isinstance(parent.parent, exp.From | exp.Join):
+        parent = parent.parent
+    return parent is None

@@ -15,7 +15,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
 from dpproxy.plan.expr import Column, Expr, Lit, Ref, Taint, ValuesDomain
 from dpproxy.plan.fanout import of_values, size, spread
-from dpproxy.plan.functions import coerce, unsupported
+from dpproxy.plan.functions import coerce
 from dpproxy.plan.joins import added
 from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, Rows, Union, Values
 from dpproxy.plan.results import Result, RowsResult, row_level
@@ -78,10 +78,7 @@ class SetOperation:
         word = "intersect" if isinstance(self.node, exp.Intersect) else "except"
         unit = _unit_column(sides, self.counter) if sides[0].private else None
         if unit is not None and not fix_unit(*results):
-            raise unsupported(
-                f"{type(self.node).__name__.upper()} ALL of rows without `{self.context.policy.unit_column}`",
-                f"Select `{self.context.policy.unit_column}` on both sides, or leave ALL out.",
-            )
+            raise self._across_units()
         extra = (unit,) if unit is not None else ()
         children = tuple(
             projected(side.node, [*result.columns, *([side.unit] if side.unit is not None else [])], self.counter)
@@ -106,9 +103,9 @@ class SetOperation:
         policy = self.context.policy
         return Refusal(
             FEATURE_NOT_SUPPORTED,
-            f"UNION removes duplicates across {policy.unit_name}s",
+            f"{type(self.node).__name__.upper()} compares rows of different {policy.unit_name}s",
             position(self.node),
-            hint=f"Use UNION ALL, or select {policy.unit_column} too.",
+            hint=f"Select `{policy.unit_column}` on both sides, or count or group the result in a query around it.",
         )
 
     def _merged(self, a: Column, b: Column) -> Column:
