@@ -18,12 +18,11 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from dpproxy.budget.book import Book
-from dpproxy.budget.entries import NO_HASH, encode
-from dpproxy.budget.journal import MAX_JUMP, Journal, replay
+from dpproxy.budget.entries import encode
+from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import Grant, LedgerError, Scope, Standing, decimal
 from dpproxy.budget.place import Place, ledger_key, place_of, read_secret
-from dpproxy.budget.record import Verified, export, show, verify, verify_export
+from dpproxy.budget.record import Verified, current, export, show, verify, verify_export
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Policy
 from dpproxy.session.standings import limit
@@ -61,9 +60,8 @@ budget_app = typer.Typer(no_args_is_help=True, cls=_ShowByDefault, help="What is
 @budget_app.command("show")
 def budget_show(policy: PolicyFile, state: State = STATE, ledger: Ledger = None) -> None:
     """What each role, each user with a budget, and all together, have spent and have left; also while the proxy runs."""
-    rules, book = load_file(policy).policy, Book(MAX_JUMP)
-    with place_of(ledger, state).reader(rules.dataset).snapshot() as (_, rows):
-        replay(book, NO_HASH, rows)
+    rules = load_file(policy).policy
+    book = current(place_of(ledger, state).reader(rules.dataset))
     at = dt.datetime.now(dt.UTC)
     print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets", "lifetime")))
     for scope, name, budget in _accounts(rules):

@@ -231,22 +231,31 @@ class PostgresReader:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[tuple[Head, Iterator[Stored]]]:
-        head, rows = _run(_read(self.dsn, self.chain))
-        yield head, iter(rows)
+        """In pages: a long record need not fit into memory."""
+        with asyncio.Runner() as runner:
+            with _ledger_errors():
+                db = runner.run(connect(self.dsn))
+            try:
+                with _ledger_errors():
+                    runner.run(db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+                    row = runner.run(db.fetchrow(_HEAD, self.chain))
+                yield Head(*row) if row else Head(), self._pages(runner, db)
+            finally:
+                with contextlib.suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+                    runner.run(db.close())
+
+    def _pages(self, runner: asyncio.Runner, db: asyncpg.Connection[Any]) -> Iterator[Stored]:
+        after = 0
+        while True:
+            with _ledger_errors():
+                page = runner.run(db.fetch(_ROWS, self.chain, after, _PAGE))
+            if not page:
+                return
+            yield from ((row["body"], row["hash"]) for row in page)
+            after = page[-1]["sequence"]
 
     def recent(self, most: int) -> list[Stored]:
         return _run(_read_recent(self.dsn, self.chain, most))
-
-
-async def _read(dsn: str, chain: str) -> tuple[Head, list[Stored]]:
-    db = await connect(dsn)
-    try:
-        async with db.transaction(isolation="repeatable_read", readonly=True):
-            row = await db.fetchrow(_HEAD, chain)
-            rows = await db.fetch("SELECT body, hash FROM entries WHERE chain = $1 ORDER BY sequence", chain)
-    finally:
-        await db.close()
-    return Head(*row) if row else Head(), [(r["body"], r["hash"]) for r in rows]
 
 
 async def _read_recent(dsn: str, chain: str, most: int) -> list[Stored]:
@@ -259,11 +268,17 @@ async def _read_recent(dsn: str, chain: str, most: int) -> list[Stored]:
     return [(r["body"], r["hash"]) for r in reversed(rows)]
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+@contextlib.contextmanager
+def _ledger_errors() -> Iterator[None]:
     try:
-        return asyncio.run(work)
+        yield
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
         raise LedgerError(f"the ledger's PostgreSQL: {error or type(error).__name__}") from error
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    with _ledger_errors():
+        return asyncio.run(work)
 
 
 def repair(dsn: str, dataset: str, *, at: dt.datetime, reason: str, key: bytes | None = None) -> Verified | None:

@@ -22,6 +22,7 @@ from typing import Protocol, TextIO
 
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import (
+    CHECKPOINT_EVERY,
     NO_HASH,
     Checkpoint,
     Entry,
@@ -78,6 +79,22 @@ def _checked(chain: str, head: Head, rows: Iterable[Stored], key: bytes | None) 
     if (book.sequence, digest) != (head.sequence, head.hash):
         raise LedgerCorrupt("the entries and the head do not agree: entries were changed or lost")
     return Verified(book.sequence, digest.hex(), book.clock)
+
+
+def current(reader: Reader) -> Book:
+    """Where all accounts stand: added up from the last checkpoint, if there is one. Raises LedgerCorrupt, LedgerError."""
+    with reader.snapshot() as (head, rows):
+        checkpoint, book = head.sequence - head.sequence % CHECKPOINT_EVERY, Book(MAX_JUMP)
+        try:
+            replay(book, NO_HASH, rows, checkpoint)
+            return book
+        except LedgerCorrupt:
+            if not checkpoint:
+                raise
+    with reader.snapshot() as (_, rows):
+        book = Book(MAX_JUMP)
+        replay(book, NO_HASH, rows)
+    return book
 
 
 def show(

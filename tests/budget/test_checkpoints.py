@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import sqlite3
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from dpproxy.budget.entries import NO_HASH, Checkpoint, Opened, decode, encode, 
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import ChargeRequest, Grant, LedgerCorrupt, LedgerError, Limits, charge
+from dpproxy.budget.postgres import PostgresReader
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.budget.states import State, decoded, encoded
 from dpproxy.plan.loss import MICRO
@@ -141,6 +143,37 @@ def forged(path: Path, sequence: int, change: Callable[[str], str]) -> None:
     anchor.write_text(json.dumps(data | {"hash": digest.hex()}).ljust(127) + "\n")
 
 
+def test_an_export_has_its_checkpoints(tmp_path: Path, request_of: MakeRequest) -> None:
+    path, out = tmp_path / "ledger.sqlite", io.StringIO()
+    ledger = SqliteLedger(path)
+    fill(ledger, request_of)
+    ledger.close()
+    done = record.export(SqliteReader(path), out)
+    assert record.verify_export(out.getvalue().splitlines()) == done
+    assert out.getvalue().count("checkpoint") == 4
+    assert [s for s, _ in record.show(SqliteReader(path))][:10] == [2, 3, 4, 5, 6, 7, 8, 9, 11, 12]
+
+
+@pytest.mark.parametrize("every", [10, 13])
+def test_where_accounts_stand_without_opening_the_ledger(
+    open_ledger: OpenLedger, request_of: MakeRequest, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    ledger = open_ledger()
+    fill(ledger, request_of)
+    before = standings(ledger)
+    ledger.close()
+    monkeypatch.setattr("dpproxy.budget.record.CHECKPOINT_EVERY", every)
+    book, at = record.current(reader_of(ledger, request)), NOON + dt.timedelta(days=40)
+    limits = (MONTHLY, Limit(10**9, 10**12, "year"), Limit(10**9))
+    assert [book.standing(("shop", s, n), limit, at) for s, n in ACCOUNTS for limit in limits] == before  # type: ignore[arg-type]
+
+
+def reader_of(ledger: Journal, request: pytest.FixtureRequest) -> record.Reader:
+    if isinstance(ledger, SqliteLedger):
+        return SqliteReader(ledger.path)
+    return PostgresReader(request.getfixturevalue("postgres").dsn, "shop")
+
+
 def test_verify_adds_up_what_a_checkpoint_says(tmp_path: Path, request_of: MakeRequest) -> None:
     path = tmp_path / "ledger.sqlite"
     ledger = SqliteLedger(path)
@@ -229,11 +262,6 @@ def test_recent_charges_are_of_one_dataset(
     fill(ledger, request_of, 12)
     charge(ledger, request_of(5, dataset="clinic", at=NOON + dt.timedelta(days=60)))
     ledger.close()
-    if isinstance(ledger, SqliteLedger):
-        reader: record.Reader = SqliteReader(ledger.path)
-    else:
-        from dpproxy.budget.postgres import PostgresReader
-
-        reader = PostgresReader(request.getfixturevalue("postgres").dsn, "shop")
+    reader = reader_of(ledger, request)
     assert [c.loss.epsilon for c in record.recent(reader, "shop", 5)][-1] == 1011
     assert len(record.recent(reader, "shop", 100)) == 12
