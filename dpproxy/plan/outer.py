@@ -395,10 +395,11 @@ class MeasuredSelect:
 Branch = tuple[exp.Expr, tuple[int, ...], bool, list[str]]
 
 
-def sets_source(alias: str, branches: list[Branch], keys: list[str], values: list[str]) -> exp.Expr:
+def sets_source(alias: str, branches: list[Branch], keys: list[str], values: list[str], ctes: str = "") -> exp.Expr:
     """The grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
 
     A branch is (its source, the keys of its set, whether the source is the finest set and must be added up, more items).
+    `ctes`: a WITH clause that sources refer to, whose values are whole but not of type int8.
     `g` has bit i set where key i is left out.
     """
     texts = []
@@ -406,11 +407,13 @@ def sets_source(alias: str, branches: list[Branch], keys: list[str], values: lis
         missing = sum(1 << i for i in range(len(keys)) if i not in members)
         items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
         items += [f"CAST(COALESCE(SUM({v}), 0) AS int8) AS {v}" if summed else v for v in values]
+        if ctes:
+            items = [f"CAST({item} AS int8) AS {item}" if item in values else item for item in items]
         text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM {to_sql(source)}"
         if summed and members:
             text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
         texts.append(text)
-    tree = parse_expression(f"SELECT 1 FROM ({' UNION ALL '.join(texts)}) AS {alias}")
+    tree = parse_expression(f"SELECT 1 FROM ({ctes}{' UNION ALL '.join(texts)}) AS {alias}")
     found = tree.args["from_"].this
     assert isinstance(found, exp.Expr)
     return found

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, joins, naming
+from dpproxy.plan import canonical, joins, naming, rollup
 from dpproxy.plan.accuracy import settled, settled_text, source_columns
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
@@ -191,6 +191,11 @@ class Planner:
             more = source_columns(measured.teller, self._register(compiled[0]), 1)
             return with_columns(source, measured.alias, more) if more else source
         finest = _addable(measured, compiled)
+        order = rollup.chain(measured.sets)
+        if finest is None and order is not None and _exact_levels(measured, compiled):
+            return self._consistent(measured, compiled, order)
+        note = NOTES[finest is not None]
+        compiled = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, note))) for c in compiled]
         branches = []
         for i, members in enumerate(measured.sets):
             chosen, keys = (compiled[finest], measured.sets[finest]) if finest is not None else (compiled[i], members)
@@ -201,11 +206,25 @@ class Planner:
             branches.append((source, members, summed, more))
         return self._branched(measured, branches)
 
+    def _consistent(self, measured: MeasuredSelect, compiled: list[Compiled], order: list[int]) -> exp.Expr:
+        """Levels measured by themselves, then made to add up (`rollup`)."""
+        noted = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, ADJUSTED))) for c in compiled]
+        levels = []
+        for i in order:
+            source = to_sql(self._set_source(f"{measured.alias}_{i}", noted[i], measured.sets[i]))
+            levels.append(rollup.Level(source, tuple(f"k{k}" for k in measured.sets[i]), self._register(noted[i])))
+        ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.specs))])
+        branches: list[Branch] = []
+        for i, name in zip(order, names, strict=True):
+            more = source_columns(measured.teller, self._register(noted[i]), 1)
+            branches.append((exp.to_table(name), measured.sets[i], False, more))
+        return self._branched(measured, branches, ctes)
+
     @staticmethod
-    def _branched(measured: MeasuredSelect, branches: list[Branch]) -> exp.Expr:
+    def _branched(measured: MeasuredSelect, branches: list[Branch], ctes: str = "") -> exp.Expr:
         values = [f"b{i}" for i in range(len(measured.specs))]
         values += [f"s{i}_{j}" for i, s in enumerate(measured.selections) for j in range(s.columns)]
-        return sets_source(measured.alias, branches, [_wire(k.type) for _, k in measured.keys], values)
+        return sets_source(measured.alias, branches, [_wire(k.type) for _, k in measured.keys], values, ctes)
 
     def _others(self, measured: MeasuredSelect, compiled: Compiled) -> bool:
         """Whether groups may be missing whose sum is asked for."""
@@ -304,6 +323,17 @@ def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
     apart = sum((len(compiled) * _reach(c)) ** 2 for c in compiled)
     together = sum(_reach(compiled[finest]) ** 2 * known[finest] / size for size in known)
     return finest if together <= apart else None
+
+
+NOTES = ("each grouping set is measured by itself", "the other grouping sets are added up from the finest")
+ADJUSTED = "each grouping set is measured by itself, then all are adjusted to add up (least squares)"
+
+
+def _exact_levels(measured: MeasuredSelect, compiled: list[Compiled]) -> bool:
+    """Whether the true cells of all sets add up: additive columns of declared groups, of units with one row each."""
+    additive = bool(measured.specs) and all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
+    declared = all(c.shape.dense is not None and c.shape.dense.size is not None for c in compiled if c.keys)
+    return additive and declared and not any(c.shape.per_unit for c in compiled)
 
 
 def _reach(compiled: Compiled) -> int:
