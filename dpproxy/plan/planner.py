@@ -15,11 +15,11 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, joins, naming, rollup
-from dpproxy.plan.accuracy import settled, settled_text, source_columns
+from dpproxy.plan import canonical, naming
+from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
-from dpproxy.plan.expr import Call, Column, Exists, Expr, Hole, Ref, conjunction
+from dpproxy.plan.expr import Column, Expr, Hole
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.given import known_of
@@ -28,11 +28,12 @@ from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, Compiler
 from dpproxy.plan.model import Array, Dialect, Input, Plan
-from dpproxy.plan.outer import Branch, MeasuredSelect, array_source, parse_expression, sets_source, with_columns
+from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression
 from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.probes import returns_nothing
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Filter, Given, Rows, Values
+from dpproxy.plan.relation import Given, Rows, Values
+from dpproxy.plan.released import local, source, wire
 from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, alias_columns, renamed, row_level
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
@@ -62,7 +63,7 @@ class Planner:
     arrays: list[Array] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     released_ctes: dict[int, ReleasedResult] = field(default_factory=dict)
-    _first_array: list[int] = field(default_factory=list)
+    first_array: list[int] = field(default_factory=list)
     _aliases: int = 0
     _virtual: dict[str, int] = field(default_factory=dict)
 
@@ -94,7 +95,7 @@ class Planner:
         if not type_:
             raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
         local = "timestamp" if type_ == "timestamptz" else type_
-        return self._input(f"(SELECT ({_with_ctes(result.tree, ctes)})::{local})", type_)
+        return self.input(f"(SELECT ({_with_ctes(result.tree, ctes)})::{local})", type_)
 
     def _released_trees(self, env: Env) -> dict[str, exp.Expr]:
         """The rewritten trees of the released CTEs in scope, in order."""
@@ -106,7 +107,7 @@ class Planner:
                 found[name] = tree if not cte.columns else _renamed(tree, cte.columns)
         return found
 
-    def _input(self, sql: str, type_: str) -> Hole:
+    def input(self, sql: str, type_: str) -> Hole:
         arrays, measurements = self._used(sql)
         self.inputs.append(Input(sql, type_, arrays, measurements))
         return Hole(type_, len(self.context.parameters) + len(self.inputs) - 1)
@@ -125,12 +126,12 @@ class Planner:
         if not types or not all(types.values()):
             raise unsupported("joining these released rows with private rows", "Cast their columns: x::text, n::numeric.")
         names = [f"c{i}" for i in range(len(types))]
-        cells = ", ".join(f"{_local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
+        cells = ", ".join(f"{local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
         sql = (
             f"(SELECT coalesce(json_agg(json_build_array({cells})), '[]') FROM ({_with_ctes(query, ctes)}) "
             f"AS dpproxy_rows({', '.join(names)}))"
         )
-        hole = self._input(sql, f"rows({','.join(types.values())})")
+        hole = self.input(sql, f"rows({','.join(types.values())})")
         columns = tuple(Column(self.counter.column(), n, t) for n, t in types.items())
         beside = known_of(query, columns, ctes)
         given = Item(item.alias, Rows(Given(columns, hole.index), beside=(beside,)), columns, item.node)
@@ -178,87 +179,10 @@ class Planner:
         tree = measured.rewrite()
         if not (measured.keys or measured.specs or measured.selections):
             raise unsupported("a query with neither keys nor aggregates")
-        select.set("from_", exp.From(this=self._source(measured, rows)))
+        select.set("from_", exp.From(this=source(self, measured, rows)))
         return ReleasedResult(tree, True)
 
-    def _source(self, measured: MeasuredSelect, rows: Rows) -> exp.Expr:
-        """The released arrays as a source: one measurement, or one for each grouping set, or the finest added up."""
-        compiled = [self._compile(measured, rows, members) for members in measured.sets]
-        if len(compiled) == 1 and self._others(measured, compiled[0]):
-            return self._with_other(measured, rows, compiled[0])
-        if len(compiled) == 1:
-            source = self._set_source(measured.alias, compiled[0], measured.sets[0])
-            more = source_columns(measured.teller, self._register(compiled[0]), 1)
-            return with_columns(source, measured.alias, more) if more else source
-        finest = _addable(measured, compiled)
-        order = rollup.chain(measured.sets)
-        if finest is None and order is not None and _exact_levels(measured, compiled):
-            return self._consistent(measured, compiled, order)
-        note = NOTES[finest is not None]
-        compiled = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, note))) for c in compiled]
-        branches = []
-        for i, members in enumerate(measured.sets):
-            chosen, keys = (compiled[finest], measured.sets[finest]) if finest is not None else (compiled[i], members)
-            source = self._set_source(f"{measured.alias}_{i}", chosen, keys)
-            summed = finest is not None and members != keys
-            cells = _size(chosen) // _size(compiled[i]) if summed else 1
-            more = source_columns(measured.teller, self._register(chosen), cells)
-            branches.append((source, members, summed, more))
-        return self._branched(measured, branches)
-
-    def _consistent(self, measured: MeasuredSelect, compiled: list[Compiled], order: list[int]) -> exp.Expr:
-        """Levels measured by themselves, then made to add up (`rollup`)."""
-        noted = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, ADJUSTED))) for c in compiled]
-        levels = []
-        for i in order:
-            source = to_sql(self._set_source(f"{measured.alias}_{i}", noted[i], measured.sets[i]))
-            levels.append(rollup.Level(source, tuple(f"k{k}" for k in measured.sets[i]), self._register(noted[i])))
-        ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.specs))])
-        branches: list[Branch] = []
-        for i, name in zip(order, names, strict=True):
-            more = source_columns(measured.teller, self._register(noted[i]), 1)
-            branches.append((exp.to_table(name), measured.sets[i], False, more))
-        return self._branched(measured, branches, ctes)
-
-    @staticmethod
-    def _branched(measured: MeasuredSelect, branches: list[Branch], ctes: str = "") -> exp.Expr:
-        values = [f"b{i}" for i in range(len(measured.specs))]
-        values += [f"s{i}_{j}" for i, s in enumerate(measured.selections) for j in range(s.columns)]
-        return sets_source(measured.alias, branches, [_wire(k.type) for _, k in measured.keys], values, ctes)
-
-    def _others(self, measured: MeasuredSelect, compiled: Compiled) -> bool:
-        """Whether groups may be missing whose sum is asked for."""
-        return self.context.settings.other and compiled.threshold is not None and bool(measured.specs or measured.selections)
-
-    def _with_other(self, measured: MeasuredSelect, rows: Rows, compiled: Compiled) -> exp.Expr:
-        """The groups, and one row with NULL keys for all others: a measurement of its own, of the rows whose keys have not
-        been released. Which these are is known by then; the two compose like any two statements."""
-        members = measured.sets[0]
-        source = self._set_source(f"{measured.alias}_0", compiled, members)
-        more = source_columns(measured.teller, self._register(compiled), 1)
-        rest = self._compile(measured, self._unreleased(rows, measured, compiled), ())
-        notes = (*rest.shape.notes, "all groups that have not been released, together")
-        rest = replace(rest, shape=replace(rest.shape, notes=notes))
-        others = self._set_source(f"{measured.alias}_1", rest, ())
-        more_others = source_columns(measured.teller, self._register(rest), 1)
-        return self._branched(measured, [(source, members, False, more), (others, (), False, more_others)])
-
-    def _unreleased(self, rows: Rows, measured: MeasuredSelect, compiled: Compiled) -> Rows:
-        """The rows whose keys are not among those that a measurement released."""
-        keys = [measured.keys[i][1] for i in measured.sets[0]]
-        types = [(f"k{i}", key.type) for i, key in enumerate(keys)]
-        first = len(self.context.parameters) + 1 + self._first_array[self._register(compiled)]
-        cells = ", ".join(f"{_local(name, type_)}::text" for name, type_ in types)
-        released = to_sql(array_source("dpproxy_keys", first, types))
-        sql = f"(SELECT coalesce(json_agg(json_build_array({cells})), '[]') FROM {released})"
-        hole = self._input(sql, f"rows({','.join(type_ for _, type_ in types)})")
-        columns = tuple(Column(self.counter.column(), name, type_) for name, type_ in types)
-        pairs = zip(columns, keys, strict=True)
-        equal = conjunction(tuple(Call("bool", "is_not_distinct", (Ref(c.type, c), key)) for c, key in pairs))
-        assert equal is not None
-        return joins.filtered(rows, Exists("bool", Filter(columns, Given(columns, hole.index), equal), True))
-
-    def _compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
+    def compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
         spelled, context = engine(self.context.dialect), self.context
         chosen = [measured.keys[i] for i in members]
         rows, keys, specs, selections = canonical.normal(rows, chosen, measured.specs, measured.selections)
@@ -266,17 +190,17 @@ class Planner:
         compiled = compiler.compiled(keys, specs, selections, measured.top)
         return replace(compiled, outputs=tuple(measured.outputs), names=naming.names(compiler, keys, compiled))
 
-    def _set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
+    def set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
         """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
-        index = self._register(compiled)
+        index = self.register(compiled)
         types = [(f"k{i}", type_) for i, (_, type_) in zip(members, compiled.keys, strict=True)]
         # the compiled measurement may have a column more than was asked for: the units behind its threshold
         types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
         types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
-        first = len(self.context.parameters) + 1 + self._first_array[index]
+        first = len(self.context.parameters) + 1 + self.first_array[index]
         return array_source(alias, first, types)
 
-    def _register(self, compiled: Compiled) -> int:
+    def register(self, compiled: Compiled) -> int:
         for i, known in enumerate(self.compiled):
             if (known.sql, known.specs, known.selections, known.top) == (
                 compiled.sql, compiled.specs, compiled.selections, compiled.top,
@@ -287,62 +211,11 @@ class Planner:
             raise Refusal("54001", f"statement needs more than {MAX_MEASUREMENTS} measurements")
         index = len(self.compiled)
         self.compiled.append(compiled)
-        self._first_array.append(len(self.arrays))
-        self.arrays += [Array(_wire(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
+        self.first_array.append(len(self.arrays))
+        self.arrays += [Array(wire(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
         width = len(compiled.specs) + sum(s.columns for s in compiled.selections)
         self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(width)]
         return index
-
-
-def _wire(type_: str) -> str:
-    return "timestamp" if type_ == "timestamptz" else type_
-
-
-def _size(compiled: Compiled) -> int:
-    """How many groups a measurement has when all are declared."""
-    return (compiled.shape.dense.size or 1) if compiled.shape.dense is not None else 1
-
-
-def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
-    """The grouping set whose released cells shall be added up to all others, None to measure each set by itself.
-
-    Adding up needs a set of all keys with declared groups, and additive bases. With S sets measured apart each has 1/S
-    of the epsilon: noise S * L0 a cell. Added up, a cell of set s is a sum of n_f / n_s cells of noise L0 of the finest. The
-    sum of variances over the sets decides; both roads cost the same charge.
-    """
-    everything = set(range(len(measured.keys)))
-    finest = next((i for i, s in enumerate(measured.sets) if set(s) == everything), None)
-    additive = all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
-    if finest is None or not additive:
-        return None
-    sizes = [1 if not s else (c.shape.dense.size if c.shape.dense is not None else None)
-             for s, c in zip(measured.sets, compiled, strict=True)]  # fmt: skip
-    if any(size is None for size in sizes):
-        return None
-    known = [size or 1 for size in sizes]
-    apart = sum((len(compiled) * _reach(c)) ** 2 for c in compiled)
-    together = sum(_reach(compiled[finest]) ** 2 * known[finest] / size for size in known)
-    return finest if together <= apart else None
-
-
-NOTES = ("each grouping set is measured by itself", "the other grouping sets are added up from the finest")
-ADJUSTED = "each grouping set is measured by itself, then all are adjusted to add up (least squares)"
-
-
-def _exact_levels(measured: MeasuredSelect, compiled: list[Compiled]) -> bool:
-    """Whether the true cells of all sets add up: additive columns of declared groups, of units with one row each."""
-    additive = bool(measured.specs) and all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
-    declared = all(c.shape.dense is not None and c.shape.dense.size is not None for c in compiled if c.keys)
-    return additive and declared and not any(c.shape.per_unit for c in compiled)
-
-
-def _reach(compiled: Compiled) -> int:
-    return 1 if compiled.shape.norm else compiled.shape.l0
-
-
-def _local(name: str, type_: str) -> str:
-    """Instants travel as the session's local timestamps."""
-    return f"({name})::timestamp" if type_ == "timestamptz" else name
 
 
 def _renamed(tree: exp.Expr, columns: tuple[str, ...]) -> exp.Expr:
