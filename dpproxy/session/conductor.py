@@ -24,7 +24,6 @@ from dpproxy.session import aiming
 from dpproxy.session import by_name as by_names
 from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
-from dpproxy.session.outer import Outer
 from dpproxy.session.prepared import (
     INNER,
     Private,
@@ -32,10 +31,9 @@ from dpproxy.session.prepared import (
     client_values,
     evaluate,
     fit,
+    fitted,
     inner_text,
     look,
-    look_ahead,
-    outer_oids,
     planned,
 )
 from dpproxy.session.preview import foretold
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
 
 LOG = structlog.get_logger()
 
-UNDEFINED_PARAMETER = "42P02"
 _LASTING = re.compile(r"\balter\s+(role|user|group)\b")
 _COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _SILENT = frozenset((b"1", b"2", b"3", b"n", b"t"))
@@ -190,7 +187,8 @@ class Conductor:
         if not statement.private:
             return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
         try:
-            private = await self._fitted(talk, statement)
+            session = self._session
+            private = await fitted(talk, session.dataset, session.asker, statement, session.link.tracker.status == "I")
             answer, private = await self._aimed(talk, private, (), ())
         except StatementFailed as failure:
             self._session.write(failure.raw)
@@ -232,28 +230,6 @@ class Conductor:
         """DEALLOCATE: the facade drops its own statement when it gets the text."""
         for name in [given.name] if given.name else list(self._session.private):
             await talk.ask(front.close("S", self._session.private.pop(name).internal), 1)
-
-    async def _fitted(self, talk: Talk, statement: Statement) -> Private:
-        """Raises Refusal, StatementFailed, LinkLost."""
-        dataset, asker, query = self._session.dataset, self._session.asker, inner_text(statement)
-        usual = statement.kind == "select" and self._session.link.tracker.status == "I"
-        guess = dataset.outers.guess(asker.role.name, query) if usual else None
-        parsed = None
-        if guess is not None:
-            try:
-                found, fields = await look_ahead(talk, front.parse("", query), guess)
-                parsed = guess, fields
-            except StatementFailed:  # it is said again of which
-                found = await look(talk, front.parse("", query), 1, "")
-        else:
-            found = await look(talk, front.parse("", query), 1, "")
-        if found.oids:
-            raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
-        private = await fit(talk, dataset, asker, statement, found, "", parsed)
-        if usual:
-            outer = Outer(private.plan.outer, private.outer, tuple(outer_oids(private)), found.fields)
-            dataset.outers.learn(asker.role.name, query, outer)
-        return private
 
     async def _stream(self, data: bytes, command: str, notice: str | None) -> bool:
         """Send, and pass the replies on up to ReadyForQuery, which is kept; `command` replaces the command tag."""

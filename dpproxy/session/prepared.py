@@ -26,6 +26,7 @@ from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import Field
 
+UNDEFINED_PARAMETER = "42P02"
 INNER = "dpproxy_inner"
 """The SELECT inside a DECLARE, COPY or CREATE TABLE AS, which PostgreSQL does not describe by itself."""
 
@@ -137,6 +138,31 @@ async def fit(
         detail = back.read_report(error.raw[5:]) if isinstance(error, StatementFailed) else None
         raise internal(error, outer_error=detail) from error
     return Private(statement, look, plan, internal_name, outer)
+
+
+async def fitted(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, idle: bool) -> Private:
+    """A statement of a simple query, seen and planned, its outer query parsed without a name. `idle`: no transaction is open.
+
+    What a SELECT had for an outer query the last time is sent along as a guess. Raises Refusal, StatementFailed, LinkLost.
+    """
+    query = inner_text(statement)
+    usual = idle and statement.kind == "select"
+    guess = dataset.outers.guess(asker.role.name, query) if usual else None
+    parsed, found = None, None
+    if guess is not None:
+        try:
+            found, fields = await look_ahead(talk, front.parse("", query), guess)
+            parsed = guess, fields
+        except StatementFailed:
+            pass  # of the statement or of the guess: the former is said again
+    found = found or await look(talk, front.parse("", query), 1, "")
+    if found.oids:
+        raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
+    private = await fit(talk, dataset, asker, statement, found, "", parsed)
+    if usual:
+        outer = Outer(private.plan.outer, private.outer, tuple(outer_oids(private)), found.fields)
+        dataset.outers.learn(asker.role.name, query, outer)
+    return private
 
 
 def _as_guessed(private: Private, guess: Outer, fields: tuple[Field, ...] | None) -> bool:
