@@ -297,3 +297,24 @@ def test_a_windows_first_statement_decides_how_its_delta_is_divided(open_ledger:
     charge(ledger, request_of(MICRO // 100, limits=limits, at=june))
     verdicts = [ledger.submit(request_of(large, limits=limits, at=june)).exception() is None for _ in range(90)]
     assert 50 <= sum(verdicts) < 78, "the month began with small ones"
+
+
+def test_a_verdict_is_of_ones_own_accounts_and_costs_nothing(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    """Asking costs nothing: what is left of the dataset's would tell what others have spent."""
+    ledger, limits = open_ledger(), Limits(Limit(2 * MICRO), Limit(MICRO), Limit(MICRO), MICRO)
+    charge(ledger, request_of(limits=limits, role="other"))
+    asked = request_of(limits=limits, user="bob")
+    assert ledger.verdict(asked) is None
+    with pytest.raises(BudgetExhausted, match="dataset"):
+        charge(ledger, asked)
+    verdicts = [ledger.verdict(request_of(2 * MICRO, limits=limits)), ledger.verdict(request_of(limits=limits))]
+    assert [v and v.which for v in verdicts] == ["query", "user"], "ada has spent hers in another role"
+    assert ledger.standing("shop", "dataset", "shop", limits.dataset, NOON).charges == 1
+
+
+def test_a_ledger_says_which_it_is(open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+    ledger = open_ledger()
+    charge(ledger, request_of())
+    name = ledger.identity("shop")
+    ledger.close()
+    assert open_ledger().identity("shop") == name != ""
