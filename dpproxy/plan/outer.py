@@ -39,7 +39,7 @@ from dpproxy.plan.shortcuts import divided_sums, top_request
 from dpproxy.plan.specs import TopSpec
 from dpproxy.plan.trees import aggregate_calls, function_name, is_aggregate
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
-from dpproxy.sql.types import TIMES
+from dpproxy.sql.types import TEXTS, TIMES
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -303,11 +303,31 @@ class MeasuredSelect:
         name = function_name(node)
         if name == "grouping":
             return self._grouping(node)
+        if name in ("min", "max") or isinstance(node, exp.Filter):
+            shared = self._shared_extreme(node)
+            if shared is not None:
+                return shared
         result, bases = self._measured(node)
         columns = [f"{self.alias}.b{i}" for i in bases]
         if result.selection is not None:
             columns = [f"{self.alias}.{name}" for name in self._selection(result.selection)]
         return parse_expression(f"({result.formula.format(*columns)})")
+
+    def _shared_extreme(self, node: exp.Expr) -> exp.Expr | None:
+        """MIN or MAX of text in a group: of the values that enough units share, a measurement of its own. None for others."""
+        agg = bind_aggregate(self.binder, node, self.scope, per_unit=False)
+        if agg.name not in ("min", "max") or agg.args[0].type not in TEXTS or len(self.sets) != 1 or not self.sets[0]:
+            return None
+        if facts(agg.args[0]).taint != Taint.NONE:
+            raise self._identifying(agg.args[0], node)
+        found = self.planner.shared_values(self, agg)
+        if found is None:
+            return None
+        alias, source = found
+        members = self.sets[0]
+        same = [f"{alias}.k{i} IS NOT DISTINCT FROM {self.alias}.k{key}" for i, key in enumerate(members)]
+        where = f" WHERE {' AND '.join(same)}" if same else ""
+        return parse_expression(f"(SELECT {agg.name}({alias}.k{len(members)}) FROM {to_sql(source)}{where})")
 
     def _measured(self, node: exp.Expr) -> tuple[Measured, tuple[int, ...]]:
         """An aggregate's formula and its columns, which are measured from now on. Raises Refusal."""

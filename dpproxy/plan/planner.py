@@ -15,11 +15,11 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, naming
+from dpproxy.plan import canonical, joins, naming
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
-from dpproxy.plan.expr import Column, Expr, Hole
+from dpproxy.plan.expr import Agg, Call, Column, Expr, Hole, conjunction
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.given import known_of
@@ -189,6 +189,22 @@ class Planner:
         compiler = Compiler(rows, context, spelled)
         compiled = compiler.compiled(keys, specs, selections, measured.top)
         return replace(compiled, outputs=tuple(measured.outputs), names=naming.names(compiler, keys, compiled))
+
+    def shared_values(self, measured: MeasuredSelect, agg: Agg) -> tuple[str, exp.Expr] | None:
+        """The values that enough units share in each group of a measured SELECT, as a source of its own; its columns are the
+        keys and then the value. None when the values are declared: then all are there, whoever has them."""
+        value = agg.args[0]
+        present = Call("bool", "is_not_null", (value,))
+        rows = joins.filtered(measured.rows, conjunction((*([agg.where] if agg.where is not None else []), present)))
+        keys = [*(measured.keys[i] for i in measured.sets[0]), (f"values of {agg.name}()", value)]
+        rows, keys, _, _ = canonical.normal(rows, keys, [], [])
+        compiler = Compiler(rows, self.context, engine(self.context.dialect))
+        compiled = compiler.compiled(keys, [], [])
+        if compiled.shape.dense is not None:
+            return None
+        alias = self.next_alias()
+        compiled = replace(compiled, names=naming.names(compiler, keys, compiled))
+        return alias, self.set_source(alias, compiled, tuple(range(len(keys))))
 
     def set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
         """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
