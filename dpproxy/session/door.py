@@ -22,7 +22,14 @@ from dpproxy.session.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer
 from dpproxy.wire.frontend import CancelRequest, GSSENCRequest, SSLRequest, Startup, decode_startup
-from dpproxy.wire.protocol import INVALID_AUTHORIZATION, INVALID_PASSWORD, PROTOCOL_VIOLATION, Frame, ProtocolError
+from dpproxy.wire.protocol import (
+    INVALID_AUTHORIZATION,
+    INVALID_PARAMETER_VALUE,
+    INVALID_PASSWORD,
+    PROTOCOL_VIOLATION,
+    Frame,
+    ProtocolError,
+)
 
 LOG = structlog.get_logger()
 
@@ -251,7 +258,11 @@ class Door(asyncio.Protocol):
 
     def _enter(self, user: User, answer: bytes) -> None:
         assert self._dataset is not None
-        if not self._host.serves(self._dataset):
+        assert self._greeting is not None
+        foreign = self._greeting.foreign
+        if foreign is not None and not all(word.isascii() for word in self._dataset.words):
+            self._refuse(INVALID_PARAMETER_VALUE, f"client_encoding {foreign} is not supported: use UTF8")
+        elif not self._host.serves(self._dataset):
             self._refuse("57P03", "the policy is being read again, try again")
         elif not self._host.admit(user.name):
             self._refuse("53300", f'too many connections for user "{user.name}"')

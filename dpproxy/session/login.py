@@ -16,7 +16,6 @@ from dpproxy.wire.frontend import Startup, decode_sasl_initial, decode_sasl_resp
 from dpproxy.wire.protocol import (
     FEATURE_NOT_SUPPORTED,
     INVALID_AUTHORIZATION,
-    INVALID_PARAMETER_VALUE,
     MINOR,
     Frame,
     ProtocolError,
@@ -24,7 +23,8 @@ from dpproxy.wire.protocol import (
 from dpproxy.wire.scram import ScramServer
 
 ENCODINGS = frozenset(("utf8", "unicode", "sqlascii"))
-"""Client encodings in which the proxy's own bytes (UTF-8) are right, without punctuation."""
+"""Client encodings in which the proxy's own bytes (UTF-8) are right, without punctuation. In another a session is relayed, as
+it is after a SET, and statements over private tables are refused; which these are, the names of the tables must say in ASCII."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class Greeting:
     minor: int
     newer: bool
     unknown: tuple[str, ...]
+
+    @property
+    def foreign(self) -> str | None:
+        """The client's encoding, where it is not one of ENCODINGS."""
+        encoding = self.settings.get("client_encoding", "UTF8")
+        return None if "".join(c for c in encoding.lower() if c.isalnum()) in ENCODINGS else encoding
 
     @property
     def negotiation(self) -> bytes:
@@ -54,9 +60,6 @@ def greet(startup: Startup) -> Greeting:
     database = params.pop("database", "") or user
     if params.pop("replication", "off").lower() not in ("off", "false", "no", "0"):
         raise _fatal(FEATURE_NOT_SUPPORTED, "replication connections are not supported")
-    encoding = params.get("client_encoding", "UTF8")
-    if "".join(c for c in encoding.lower() if c.isalnum()) not in ENCODINGS:
-        raise _fatal(INVALID_PARAMETER_VALUE, f"client_encoding {encoding} is not supported: use UTF8")
     unknown = tuple(name for name in params if name.startswith("_pq_."))
     settings = {name: value for name, value in params.items() if not name.startswith("_pq_.")}
     return Greeting(user, database, settings, min(startup.minor, MINOR), startup.minor > MINOR, unknown)

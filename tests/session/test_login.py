@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -80,7 +81,6 @@ async def test_newer_minor_version_is_negotiated(stage: Stage) -> None:
         (struct.pack("!I", 4), "08P01"),
         (struct.pack("!II", 8, 2 << 16), "0A000"),
         (front.startup("", "shop", {}), "28000"),
-        (front.startup("ada", "shop", {"client_encoding": "LATIN1"}), "22023"),
         (front.startup("ada", "shop", {"replication": "database"}), "0A000"),
         (b"GET / HTTP/1.1\r\n\r\n", "08P01"),
     ],
@@ -115,6 +115,28 @@ async def test_a_quoted_encoding_is_understood(stage: Stage) -> None:
     wire = await stage.connect(client_encoding="'utf-8'")
     assert wire.startup[-1][0] == b"Z"
     await wire.close()
+
+
+async def test_other_encodings_are_relayed(stage: Stage) -> None:
+    """As after a SET: psql on some systems begins so, and must be able to change it."""
+    wire = await stage.connect(client_encoding="WIN1252")
+    assert wire.startup[-1][0] == b"Z"
+    assert rows(await wire.query("SELECT 1")) == [("1",)]
+    error = report(await wire.query("SELECT region, count(*) AS n FROM people GROUP BY 1"))
+    assert (error["C"], error["H"]) == ("0A000", "SET client_encoding = 'UTF8';")
+    await wire.query("SET client_encoding = 'UTF8'")
+    assert len(rows(await wire.query("SELECT region, count(*) AS n FROM people GROUP BY 1"))) == 3
+    await wire.close()
+    wire = await stage.connect(client_encoding="nonsense")
+    assert report(wire.startup)["C"] == "22023"
+
+
+async def test_other_encodings_need_names_in_ascii(stage: Stage) -> None:
+    """Else a statement over `café` would not be noticed, and read the facade's empty table."""
+    stage.server._datasets["shop"] = replace(stage.dataset, words=("café".encode(), *stage.dataset.words))
+    wire = await stage.connect(client_encoding="LATIN1")
+    stage.server._datasets["shop"] = stage.dataset
+    assert report(wire.startup)["C"] == "22023"
 
 
 async def test_too_many_connections(stage: Stage) -> None:
