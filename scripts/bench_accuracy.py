@@ -2,9 +2,9 @@
 
 Knows: the workload's tables and queries (in the shared material, not in this repository), PostgreSQL's protocol. Errors are
 relative, of every cell of every answer, against the same SQL on the data itself: noise and what the bounds cut alike.
-Peers' figures were measured at epsilon 1, user level, at most 10 rows a user, scale 1. Here the same charge under two
-readings of those bounds: 10 rows of a user in all (2 in each of 5 groups), and 10 rows of a user in each group. Pages
-visited, whose keys are not declared, are bounded to 10 with 1 row each in both.
+Peers' figures were measured at epsilon 1, user level, at most 10 rows a user, scale 1. Here the same charge and the same
+bound, `rows: 10`; beside it, what a looser one gives: 10 rows of a user in each group. Pages visited, whose keys are not
+declared, have the former in both.
 """
 
 from __future__ import annotations

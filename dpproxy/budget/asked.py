@@ -125,3 +125,8 @@ def exposure(stored: StoredRelease, price: Loss) -> Loss:
     delta, failure = max(a.delta, b.delta), max(a.failure, b.failure)
     rdp, gdp = tuple(map(max, a.rdp, b.rdp)), tuple(map(max, a.gdp, b.gdp))
     return Loss(max(a.epsilon, b.epsilon), delta, rdp, gdp, delta - failure)
+
+
+def any_noise(asked: Asked) -> Asked:
+    """The same, whatever its noise and threshold."""
+    return dataclasses.replace(asked, noise=tuple(Fraction(2**100) for _ in asked.noise), tau=asked.tau and 2**62)

@@ -63,11 +63,11 @@ def top_request(select: exp.Select, bind: Bind) -> TopRequest | None:
     """`... GROUP BY key ORDER BY count(*) DESC LIMIT k`, when nothing in it looks at other groups."""
     limit, order = select.args.get("limit"), select.args.get("order")
     others = any(select.args.get(key) for key in ("having", "distinct", "offset", "windows"))
-    if others or not isinstance(limit, exp.Limit) or order is None or select.args.get("group") is None:
+    if others or limit is None or order is None or select.args.get("group") is None:
         return None
     if any(part.find(exp.Window, exp.Query) is not None for part in _parts(select)):
         return None
-    k = limit.expression
+    k = _most(limit)
     if not isinstance(k, exp.Literal) or k.is_string or not k.this.isdigit() or not 1 <= int(k.this) <= MAX_TOP:
         return None
     first = order.expressions[0]
@@ -78,6 +78,18 @@ def top_request(select: exp.Select, bind: Bind) -> TopRequest | None:
         return None
     agg = bind(score)
     return TopRequest(int(k.this), score.copy()) if agg is not None and agg.name == "count" else None
+
+
+def _most(limit: exp.Expr) -> exp.Expr | None:
+    """The number of LIMIT k and FETCH FIRST k ROWS ONLY."""
+    if isinstance(limit, exp.Limit):
+        count = limit.args.get("expression")
+        return count if isinstance(count, exp.Expr) else None
+    options = limit.args.get("limit_options")
+    if not isinstance(limit, exp.Fetch) or (options is not None and any(options.args.get(o) for o in ("percent", "with_ties"))):
+        return None
+    count = limit.args.get("count")
+    return count if isinstance(count, exp.Expr) else None
 
 
 def _shown(term: exp.Expr, select: exp.Select) -> exp.Expr:

@@ -62,14 +62,20 @@ def worst(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
     return max((1.0 if error is None else error for error in known), default=1.0)
 
 
+def errors(wanted: Sequence[Typical], values: Mapping[int, Values]) -> dict[str, float]:
+    """The typical errors that can be told, by label."""
+    known = ((t.label, relative(t, values[t.measurement])) for t in wanted if t.measurement in values)
+    return {label: error for label, error in known if error is not None}
+
+
 def told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
     """`typical error 2 % of count(*), 5 % of sum(amount)`; empty when there is nothing to say."""
     known = ((t.label, relative(t, values[t.measurement])) for t in wanted[:MOST] if t.measurement in values)
-    texts = [f"{_percent(error)} of {label}" for label, error in known if error is not None]
+    texts = [f"{percent(error)} of {label}" for label, error in known if error is not None]
     return f"typical error {', '.join(texts)}" if texts else ""
 
 
-def _percent(error: float) -> str:
+def percent(error: float) -> str:
     return "100 % or more" if error >= 1 else f"{100 * error:.2g} %"
 
 

@@ -28,14 +28,14 @@ import structlog
 
 from dpproxy.backends.base import Runner
 from dpproxy.budget.answers import Found
-from dpproxy.budget.asked import Asked, exposure
+from dpproxy.budget.asked import Asked, any_noise, exposure
 from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Standing, amounts, charge_async
 from dpproxy.errors import AFTER_CHARGE, FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, QUERY_CANCELED, Refusal
 from dpproxy.mechanisms.exact import Int64, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.model import Measurement, Param, Plan
-from dpproxy.plan.typical import cuts_told, told, worst
+from dpproxy.plan.typical import cuts_told, errors, told, worst
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview, Source, left
@@ -129,7 +129,15 @@ class Answering:
             standings, refused = await asyncio.to_thread(self._foreseen, charge)
         except Exception as error:
             raise internal(error, statement=self._statement) from error
-        return Preview(self._mode, self._free, charge, standings, refused)
+        return Preview(self._mode, self._free, charge, standings, refused, errors(self._plan.typical, await self._sizes()))
+
+    async def _sizes(self) -> dict[int, tuple[Int64, ...]]:
+        """What this role has seen of each measurement, however noisy: groups are about as large as they were then."""
+        if not self._plan.measurements:
+            return {}
+        loose = {i: (any_noise(asked), m) for i, (asked, m) in self._wanted().items()}
+        found = await self._shelf.find(loose)
+        return self._values | {i: f.released.values for i, f in found.items() if f.seen(self._asker.role.name)}
 
     def _foreseen(self, charge: Loss) -> tuple[list[Standing], BudgetExhausted | None]:
         """Of the asker's own accounts. Raises LedgerError."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpproxy.budget.ledger import BudgetExhausted, Standing, amounts
 from dpproxy.plan.loss import MICRO, Loss
+from dpproxy.plan.typical import percent
 from dpproxy.policy.model import ATTO
 from dpproxy.session.reuse import Mode
 
@@ -30,13 +31,15 @@ class Source:
 @dataclass(frozen=True)
 class Preview:
     """What an answer would cost now. `stored[i]`: what answers measurement i at no charge. `left`: of each budget of who asks;
-    `refused`: by which of them the answer would be, if it would."""
+    `refused`: by which of them the answer would be, if it would. `errors`: of aggregates by their labels, relative to what
+    was last released of them."""
 
     mode: Mode
     stored: Mapping[int, Source]
     charge: Loss
     left: Sequence[Standing]
     refused: BudgetExhausted | None
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 def foretold(explain: Sequence[str], preview: Preview) -> list[str]:
@@ -46,6 +49,9 @@ def foretold(explain: Sequence[str], preview: Preview) -> list[str]:
     lines = [f"  Reuse: measurement {i + 1} {_source(source)}, epsilon 0" for i, source in sorted(preview.stored.items())]
     if not lines:
         lines = ["  Reuse: off" if preview.mode == "off" else "  Reuse: nothing stored answers this"]
+    if preview.errors:
+        errors = ", ".join(f"{percent(error)} of {label}" for label, error in preview.errors.items())
+        lines.append(f"  Expected: typical error {errors}, by what was last released")
     lines.append(f"  Charge now: {amounts(preview.charge.epsilon, preview.charge.delta)}")
     lines += [f"  Left: {left(standing)}" for standing in preview.left]
     if preview.refused is not None:
@@ -76,6 +82,7 @@ def _json(text: str, preview: Preview) -> str:
         "Reuse": {"Mode": preview.mode, "Stored": stored, "Charge Now": charge},
         "Left": list(map(_left, preview.left)),
         "Refused": preview.refused and preview.refused.which,
+        "Expected Relative Error": dict(preview.errors),
     }
     for plan in plans:
         plan["Privacy Plan"] |= told
