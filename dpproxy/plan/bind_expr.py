@@ -13,7 +13,11 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
+from dpproxy.plan import bind_forms as forms
 from dpproxy.plan import functions as fn
+from dpproxy.plan import functions_time as times
+from dpproxy.plan import patterns
+from dpproxy.plan.allowlist import FUNCTIONS
 from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, InList, Lit, Ref
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
@@ -62,12 +66,7 @@ class ExprBinder:
         self._hooks = hooks
 
     def bind(self, node: exp.Expr, scope: Scope) -> Expr:
-        try:
-            return self._bind(node, scope)
-        except Refusal as refusal:
-            if refusal.position is None and (at := position(node)) is not None:
-                raise Refusal(refusal.sqlstate, refusal.message, at, refusal.detail, refusal.hint) from refusal
-            raise
+        return self._bind(node, scope)
 
     def _bind(self, node: exp.Expr, scope: Scope) -> Expr:
         handler = _HANDLERS.get(type(node))
@@ -77,6 +76,10 @@ class ExprBinder:
             return handler(self, node, scope)
         except NotPlain as constant:
             return self._asked(node, constant, scope)
+        except Refusal as refusal:
+            if refusal.position is None and (at := position(node)) is not None:
+                raise Refusal(refusal.sqlstate, refusal.message, at, refusal.detail, refusal.hint) from refusal
+            raise
 
     def _asked(self, node: exp.Expr, constant: NotPlain, scope: Scope) -> Expr:
         """A constant that only PostgreSQL can read. It is `node` itself, or an operand that `node` gave its type."""
@@ -127,36 +130,32 @@ class ExprBinder:
     def _comparison(self, node: exp.Binary, scope: Scope) -> Expr:
         op = _COMPARISONS[type(node)]
         right = node.expression
-        if isinstance(right, exp.Any | exp.All):
-            return self._quantified(node, right, op, scope)
-        if isinstance(right, exp.Anonymous) and right.name.lower() in ("all", "any", "some"):
-            raise unsupported(f"`{right.name.upper()}` here", "Use IN (...) or NOT IN (...).")
-        if isinstance(node.this, exp.Tuple) and isinstance(right, exp.Tuple):
-            return self._row_comparison(op, node.this, right, scope)
+        over = forms.quantifier(right)
+        if over is not None:
+            return self._quantified(node, over[1], op, over[0], scope)
+        left_row, right_row = forms.row(node.this), forms.row(right)
+        if left_row is not None and right_row is not None:
+            return self._row_comparison(op, left_row, right_row, scope)
         return fn.compare(op, self._bind(node.this, scope), self._bind(right, scope))
 
-    def _row_comparison(self, op: str, left: exp.Tuple, right: exp.Tuple, scope: Scope) -> Expr:
-        if op not in ("=", "<>") or len(left.expressions) != len(right.expressions):
-            raise unsupported("this comparison of rows")
-        pairs = zip(left.expressions, right.expressions, strict=True)
-        tests = tuple(fn.compare("=", self._bind(a, scope), self._bind(b, scope)) for a, b in pairs)
-        equal = Call("bool", "and", tests)
-        return equal if op == "=" else Call("bool", "not", (equal,))
+    def _row_comparison(self, op: str, left: list[exp.Expr], right: list[exp.Expr], scope: Scope) -> Expr:
+        return forms.row_comparison(op, [self._bind(e, scope) for e in left], [self._bind(e, scope) for e in right])
 
-    def _quantified(self, node: exp.Binary, right: exp.Any | exp.All, op: str, scope: Scope) -> Expr:
-        inner = right.this.unnest() if isinstance(right.this, exp.Paren) else right.this
-        negated = isinstance(right, exp.All) and op == "<>"
-        if not (negated or (isinstance(right, exp.Any) and op == "=")):
-            raise unsupported(f"`{op} {type(right).__name__.upper()}`", "Use IN (...) or NOT IN (...).")
+    def _quantified(self, node: exp.Binary, inner: exp.Expr, op: str, every: bool, scope: Scope) -> Expr:
         value = self._bind(node.this, scope)
+        plain = (op, every) in (("=", False), ("<>", True))
+        what = f"`{op} {'ALL' if every else 'ANY'}`"
         if isinstance(inner, exp.Select | exp.Subquery | exp.SetOperation):
-            return self._hooks.in_subquery((value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, negated, scope)
-        if isinstance(inner, exp.Array):
-            return self._list(value, inner.expressions, negated, scope)
+            if not plain:
+                raise unsupported(f"{what} of a subquery", "Compare with an aggregate: x > (SELECT min(y) ...) for > ANY.")
+            return self._hooks.in_subquery((value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, every, scope)
+        items = forms.elements(self, inner, scope)
+        if items is not None:
+            return forms.quantified(op, value, items, every)
         array = self._bind(inner, scope)
-        if isinstance(array, Hole) and array.type.endswith("[]"):
-            return InList("bool", value, (array,), negated)
-        raise unsupported("this array")
+        if plain and isinstance(array, Hole) and array.type.endswith("[]"):
+            return InList("bool", value, (array,), every)
+        raise unsupported(f"{what} of this array", "List its elements: x IN (...) or x = ANY (ARRAY[...]).")
 
     def _list(self, value: Expr, items: list[exp.Expr], negated: bool, scope: Scope) -> Expr:
         bound = []
@@ -200,20 +199,21 @@ class ExprBinder:
     def _between(self, node: exp.Between, scope: Scope) -> Expr:
         value = self._bind(node.this, scope)
         low, high = self._bind(node.args["low"], scope), self._bind(node.args["high"], scope)
-        if node.args.get("symmetric"):
-            raise unsupported("BETWEEN SYMMETRIC")
-        return Call("bool", "and", (fn.compare(">=", value, low), fn.compare("<=", value, high)))
+        within = Call("bool", "and", (fn.compare(">=", value, low), fn.compare("<=", value, high)))
+        if not node.args.get("symmetric"):
+            return within
+        return Call("bool", "or", (within, Call("bool", "and", (fn.compare(">=", value, high), fn.compare("<=", value, low)))))
 
     def _in(self, node: exp.In, scope: Scope, negated: bool = False) -> Expr:
         left = node.this
-        parts = left.expressions if isinstance(left, exp.Tuple) else [left]
+        parts = forms.row(left) or [left]
         query = node.args.get("query")
         if query is not None:
             args = tuple(self._bind(p, scope) for p in parts)
             inner = query.unnest() if isinstance(query, exp.Subquery) else query
             return self._hooks.in_subquery(args, inner, negated, scope)
         if len(parts) > 1:
-            tests = [self._row_comparison("=", left, item, scope) for item in node.expressions]
+            tests = [self._row_comparison("=", parts, forms.row(item) or [item], scope) for item in node.expressions]
             any_of = Call("bool", "or", tuple(tests))
             return Call("bool", "not", (any_of,)) if negated else any_of
         items = node.expressions
@@ -233,8 +233,12 @@ class ExprBinder:
         value = coerce(self._bind(node.this, scope), "text")
         if value.type not in TEXTS:
             raise unsupported(f"LIKE of {value.type}")
-        test = fn.like(op, value, self._bind(node.expression, scope), escape)
-        return Call("bool", "not", (test,)) if node.args.get("negate") else test
+        negated = bool(node.args.get("negate"))
+        over = forms.like_any(self, op, value, node.expression, scope, negated)
+        if over is not None:
+            return over
+        test = patterns.like(op, value, self._bind(node.expression, scope), escape)
+        return Call("bool", "not", (test,)) if negated else test
 
     def _escape(self, node: exp.Escape, scope: Scope) -> Expr:
         inner = node.this
@@ -245,10 +249,7 @@ class ExprBinder:
 
     def _regex(self, node: exp.Binary | exp.Func, scope: Scope) -> Expr:
         op = "iregex" if isinstance(node, exp.RegexpILike) else "regex"
-        value = coerce(self._bind(node.this, scope), "text")
-        if value.type not in TEXTS:
-            raise unsupported(f"a regular expression over {value.type}")
-        return fn.regex(op, value, self._bind(node.expression, scope))
+        return patterns.regex(op, self._bind(node.this, scope), self._bind(node.expression, scope))
 
     def _add(self, node: exp.Add, scope: Scope) -> Expr:
         return fn.plus(self._bind(node.this, scope), self._bind(node.expression, scope))
@@ -261,7 +262,7 @@ class ExprBinder:
         return fn.multiply(op, self._bind(node.this, scope), self._bind(node.expression, scope))
 
     def _pow(self, node: exp.Pow, scope: Scope) -> Expr:
-        return fn.FUNCTIONS["power"]((self._bind(node.this, scope), self._bind(node.expression, scope)))
+        return FUNCTIONS["power"]((self._bind(node.this, scope), self._bind(node.expression, scope)))
 
     def _neg(self, node: exp.Neg, scope: Scope) -> Expr:
         return fn.negate(self._bind(node.this, scope))
@@ -300,14 +301,16 @@ class ExprBinder:
             return fn.typed_literal(target, inner.text)
         if isinstance(inner, Hole) and inner.type == "unknown":
             return Hole(target, inner.index)
-        if target in ("json", "jsonb", "bytea", "time"):
+        if target == "interval" and inner.type != "interval":
+            raise unsupported("an interval that is not a constant", "Use n * interval '1 day', where n is a whole number.")
+        if target in ("json", "jsonb", "bytea") or (target == "time" and inner.type not in ("timestamp", "timestamptz", "time")):
             raise unsupported(f"a cast to {target}")
         if isinstance(inner, Lit) and inner.type == "unknown":
             inner = Lit("text", inner.text)
         return Cast(target, inner, length)
 
     def _extract(self, node: exp.Extract, scope: Scope) -> Expr:
-        return fn.extract(node.this.name, self._bind(node.expression, scope))
+        return times.extract(node.this.name, self._bind(node.expression, scope))
 
     def _interval(self, node: exp.Interval, scope: Scope) -> Expr:
         if not isinstance(node.this, exp.Literal):
@@ -320,22 +323,21 @@ class ExprBinder:
 
     def _substring(self, node: exp.Substring, scope: Scope) -> Expr:
         start = node.args.get("start") or exp.Literal.number(1)
+        if isinstance(start, exp.Literal) and start.is_string and node.args.get("length") is None:
+            return patterns.extracted(self._bind(node.this, scope), self._bind(start, scope))
         parts = [node.this, start, node.args.get("length")]
-        return fn.FUNCTIONS["substring"]([self._bind(p, scope) for p in parts if p is not None])
+        return FUNCTIONS["substring"]([self._bind(p, scope) for p in parts if p is not None])
 
     def _position(self, node: exp.StrPosition, scope: Scope) -> Expr:
-        return fn.FUNCTIONS["strpos"]([self._bind(node.this, scope), self._bind(node.args["substr"], scope)])
+        return FUNCTIONS["strpos"]([self._bind(node.this, scope), self._bind(node.args["substr"], scope)])
 
     def _trim(self, node: exp.Trim, scope: Scope) -> Expr:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
         parts = [node.this, *([node.expression] if node.expression is not None else [])]
-        return fn.FUNCTIONS[name]([self._bind(p, scope) for p in parts])
+        return FUNCTIONS[name]([self._bind(p, scope) for p in parts])
 
     def _if(self, node: exp.If, scope: Scope) -> Expr:
-        return fn.FUNCTIONS["if"]([self._bind(node.args[k], scope) for k in ("this", "true", "false")])
-
-    def _at_time_zone(self, node: exp.AtTimeZone, scope: Scope) -> Expr:
-        raise unsupported("AT TIME ZONE", "Group by the column itself; convert the released key.")
+        return FUNCTIONS["if"]([self._bind(node.args[k], scope) for k in ("this", "true", "false")])
 
     def _paren(self, node: exp.Paren, scope: Scope) -> Expr:
         return self._bind(node.this, scope)
@@ -365,7 +367,11 @@ class ExprBinder:
         if name in _READING and [a.is_string for a in node.expressions] == [True, True]:
             type_, local = _READING[name]
             return self._hooks.facade_constant(f"({to_sql(node)})::{local}", type_)
-        builder = fn.FUNCTIONS.get(name)
+        if name in forms.CALLS:
+            return forms.CALLS[name](self, node.expressions, scope, name)
+        if name == "age" and len(node.expressions) == 1:
+            return times.age(self._hooks.facade_constant("CURRENT_DATE", "date"), self._bind(node.expressions[0], scope))
+        builder = FUNCTIONS.get(name)
         if builder is None:
             raise Refusal(
                 UNDEFINED_FUNCTION if name not in _KNOWN_UNSAFE else FEATURE_NOT_SUPPORTED,
@@ -409,11 +415,11 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Mod: ExprBinder._mul, exp.Pow: ExprBinder._pow, exp.Neg: ExprBinder._neg, exp.DPipe: ExprBinder._concat,
     exp.Case: ExprBinder._case, exp.Cast: ExprBinder._cast, exp.Extract: ExprBinder._extract,
     exp.Interval: ExprBinder._interval, exp.Substring: ExprBinder._substring, exp.StrPosition: ExprBinder._position,
-    exp.Trim: ExprBinder._trim, exp.If: ExprBinder._if, exp.AtTimeZone: ExprBinder._at_time_zone,
+    exp.Trim: ExprBinder._trim, exp.If: ExprBinder._if,
     exp.Paren: ExprBinder._paren, exp.Subquery: ExprBinder._subquery, exp.Window: ExprBinder._window,
     exp.Filter: ExprBinder._aggregate_form, exp.WithinGroup: ExprBinder._aggregate_form,
     exp.GroupConcat: ExprBinder._aggregate_form, exp.CurrentDate: ExprBinder._now,
     exp.CurrentTimestamp: ExprBinder._now, exp.Localtimestamp: ExprBinder._now,
     exp.Anonymous: ExprBinder._function, exp.Dot: ExprBinder._dot,
-    **dict.fromkeys(_COMPARISONS, ExprBinder._comparison),
+    **dict.fromkeys(_COMPARISONS, ExprBinder._comparison), **forms.HANDLERS,
 }  # fmt: skip

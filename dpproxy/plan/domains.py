@@ -79,7 +79,7 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
     """The domain of a grouping, None when some key is not declared or there are too many groups."""
     scans = {s.number: s for s in rows.publics}
     whole: dict[Expr, Column] = {}
-    keys = [_by_whole_numbers(key, whole) for key in keys]
+    keys = [_by_known_values(key, whole, scans) for key in keys]
     for key in keys:
         if has_subquery(key) or not all(_usable(key, c, scans) for c in references(key)):
             return None
@@ -95,36 +95,48 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
     return Dense(tuple(parts), size, len(keys))
 
 
-_WHOLE = {"floor", "ceil", "round", "trunc", "int/", "%"}
+_WHOLE = {"floor", "ceil", "round", "trunc", "int/", "%", "bucket_numeric", "bucket_float"}
 """Operations whose results, when they are on the grid of whole numbers, are all whole numbers of their bound."""
+_FIELDS = {"month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "year"}
+"""Fields of instants and intervals: all whole numbers of their bound, too."""
 
 
-def _by_whole_numbers(key: Expr, known: dict[Expr, Column]) -> Expr:
-    """The key with each FLOOR(amount / 100) and its like, over columns without declared values, replaced by a column of the
-    few whole numbers it can be: what is computed from it then has a domain. `known`: those replaced so far."""
-    if key in known:
-        return Cast(key.type, Ref("int8", known[key]))
-    column = _whole_column(key, -1 - len(known))
+def _by_known_values(key: Expr, known: dict[Expr, Column], scans: dict[int, Scan | Public]) -> Expr:
+    """The key with each FLOOR(amount / 100), CASE of constants and their like, over columns without usable declared values,
+    replaced by a column of the few values it can have: what is computed from it then has a domain. `known`: those replaced
+    so far."""
+    column = known.get(key) or _known_column(key, -1 - len(known), scans)
     if column is not None:
         known[key] = column
-        return Cast(key.type, Ref("int8", column))
+        return Cast(key.type, Ref("int8", column)) if column.type == "int8" else Ref(key.type, column)
     if isinstance(key, Call):
-        return Call(key.type, key.op, tuple(_by_whole_numbers(a, known) for a in key.args))
+        return Call(key.type, key.op, tuple(_by_known_values(a, known, scans) for a in key.args))
     if isinstance(key, Cast):
-        return Cast(key.type, _by_whole_numbers(key.arg, known), key.length)
+        return Cast(key.type, _by_known_values(key.arg, known, scans), key.length)
     if isinstance(key, Case):
-        whens = tuple((_by_whole_numbers(t, known), _by_whole_numbers(r, known)) for t, r in key.whens)
-        return Case(key.type, whens, _by_whole_numbers(key.default, known) if key.default is not None else None)
+        whens = tuple((_by_known_values(t, known, scans), _by_known_values(r, known, scans)) for t, r in key.whens)
+        return Case(key.type, whens, _by_known_values(key.default, known, scans) if key.default is not None else None)
     return key
 
 
-def _whole_column(expr: Expr, number: int) -> Column | None:
+def _known_column(expr: Expr, number: int, scans: dict[int, Scan | Public]) -> Column | None:
     """A column of all values of `expr`, numbered below those of the query; None when they are many, or declared already."""
-    whole = isinstance(expr, Call) and expr.op in _WHOLE
+    if not references(expr) or has_subquery(expr) or all(_usable(expr, c, scans) for c in references(expr)):
+        return None
+    if isinstance(expr, Case):
+        results = [r for _, r in expr.whens] + [expr.default if expr.default is not None else Lit(expr.type, None)]
+        if not all(isinstance(r, Lit) for r in results):
+            return None
+        texts = tuple(dict.fromkeys(r.text for r in results if isinstance(r, Lit)))
+        return Column(number, "case", expr.type, nullable=None in texts, domain=ValuesDomain(texts))
+    if expr.type == "bool" and not isinstance(expr, Ref):
+        nulls = (None,) if _may_be_null(expr) else ()
+        return Column(number, "test", "bool", nullable=bool(nulls), domain=ValuesDomain(("true", "false", *nulls)))
+    whole = isinstance(expr, Call) and expr.op in _WHOLE | _FIELDS
     if not (whole or (isinstance(expr, Cast) and expr.type in INTEGERS)) or expr.type not in NUMBERS:
         return None
     bound, grid = facts(expr).bound, facts(expr).grid
-    if grid != 1 or not bound.closed or all(c.domain is not None for c in references(expr)):
+    if grid != 1 or not bound.closed:
         return None
     lo, hi = (x.__floor__() for x in bound.ends)
     if hi - lo >= MAX_WHOLE:
@@ -133,11 +145,15 @@ def _whole_column(expr: Expr, number: int) -> Column | None:
 
 
 _TOTAL = _WHOLE | {"+", "-", "*", "/", "neg", "abs", "least", "greatest", "coalesce"}
+_TOTAL |= {"=", "<>", "<", "<=", ">", ">=", "and", "or", "not"}
+_NEVER_NULL = {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_not_true", "is_false", "is_not_false"}
 
 
 def _may_be_null(expr: Expr) -> bool:
     """Whether NULL is a key of its own: not where it could only come from a column with a declared range, whose NULLs the
     policy has not declared."""
+    if isinstance(expr, Call) and expr.op in _NEVER_NULL:
+        return False
     divisors = [e.args[1] for e in walk(expr) if isinstance(e, Call) and e.op in ("/", "int/", "%")]
     known = all(isinstance(e, Ref | Lit) or (isinstance(e, Call) and e.op in _TOTAL) for e in walk(expr))
     ranged = all(facts(Ref(c.type, c)).bound.closed for c in references(expr))
@@ -173,14 +189,16 @@ def _granularity(expr: Expr, column: Column) -> str | None:
         return None if expr.column == column else "day"
     if column not in references(expr):
         return "day"
+    if isinstance(expr, Call) and expr.op == "strftime" and _plain(expr.args[0], column):
+        return _printed_step(_text(expr.args[1]))
+    if isinstance(expr, Call) and expr.op == "date_bin" and _plain(expr.args[1], column):
+        return _bin_step(_text(expr.args[0]), _text(expr.args[2]))
     if isinstance(expr, Call):
         inner = expr.args[-1]
         if expr.op in _DAY_PARTS or (expr.op == "trunc_time" and _unit(expr) in _DAY_UNITS):
             return "day" if _plain(inner, column) else _granularity(inner, column)
         if (expr.op == "hour" or (expr.op == "trunc_time" and _unit(expr) == "hour")) and _plain(inner, column):
             return "hour"
-        if expr.op == "strftime" and _plain(expr.args[0], column):
-            return _format_step(expr.args[1])
     if isinstance(expr, Cast) and expr.type == "date" and _plain(expr.arg, column):
         return "day"
     steps = [_granularity(child, column) for child in children(expr)]
@@ -189,10 +207,22 @@ def _granularity(expr: Expr, column: Column) -> str | None:
     return "hour" if "hour" in steps else "day"
 
 
-def _format_step(pattern: Expr) -> str | None:
-    """What a format looks at."""
-    codes = set(re.findall("%.", pattern.text or "")) if isinstance(pattern, Lit) else {"%M"}
-    return None if codes & {"%M", "%S"} else "hour" if "%H" in codes else "day"
+def _text(expr: Expr) -> str:
+    return expr.text or "" if isinstance(expr, Lit) else ""
+
+
+def _printed_step(pattern: str) -> str | None:
+    """The step a format of strftime looks at."""
+    return None if "%M" in pattern or "%S" in pattern else "hour" if "%H" in pattern else "day"
+
+
+def _bin_step(stride: str, origin: str) -> str | None:
+    """Bins of whole days that begin at midnight, or of whole hours at a full hour, hold their days, or hours, whole."""
+    micros = int(stride.split()[2])
+    clock = origin[11:] or "00:00:00"
+    if micros == 0 and clock == "00:00:00":
+        return "day"
+    return "hour" if micros % 3_600_000_000 == 0 and clock.endswith(":00:00") else None
 
 
 def _plain(expr: Expr, column: Column) -> bool:
@@ -335,7 +365,38 @@ def _outputs(key: Expr) -> int | None:
         return int(hi - lo) + 2
     if key.type == "bool":
         return 3
+    if isinstance(key, Call):
+        return _call_outputs(key)
     return None
+
+
+_PRINTED = {"%m": 12, "%b": 12, "%B": 12, "%d": 31, "%a": 7, "%A": 7, "%H": 24, "%y": 100}
+
+
+def _call_outputs(key: Call) -> int | None:
+    """A function has no more results than there are arguments of it."""
+    if key.op == "strftime":
+        return _printed_outputs(key)
+    if key.op == "date_bin":
+        _, days, micros = (int(x) for x in _text(key.args[0]).split())
+        bound = facts(key.args[1]).bound
+        return int((bound.ends[1] - bound.ends[0]) * 10**6 / (days * 86_400_000_000 + micros)) + 2 if bound.closed else None
+    known = [_outputs(a) for a in key.args if references(a) and not isinstance(a, Ref)]
+    if not known or None in known or any(isinstance(a, Ref) for a in key.args):
+        return None
+    return prod(k for k in known if k is not None)
+
+
+def _printed_outputs(key: Call) -> int | None:
+    codes = set(re.findall("%.", _text(key.args[1])))
+    bound = facts(key.args[0]).bound
+    if "%Y" not in codes:
+        return prod(_PRINTED.get(c, 60) for c in codes)
+    if not bound.closed:
+        return None
+    days = int((bound.ends[1] - bound.ends[0]) / 86400) + 2
+    units = days if codes & {"%d", "%a", "%A"} else days // 28 + 2 if codes & {"%m", "%b", "%B"} else days // 365 + 2
+    return units * prod(_PRINTED.get(c, 60) for c in codes & {"%H", "%M", "%S"})
 
 
 def _part_text(part: Part, renderer: Renderer) -> str:

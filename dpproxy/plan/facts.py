@@ -200,6 +200,42 @@ def _constant_interval(lo: int, hi: int) -> _Rule:
     return lambda _: Interval(Fraction(lo), Fraction(hi))
 
 
+def _plus_minus(most: int) -> _Rule:
+    return _constant_interval(-most, most)
+
+
+def _masked(parts: list[Interval]) -> Interval:
+    """`&`: no larger than an operand that is not negative."""
+    tops = [p.hi for p in parts if p.lo is not None and p.lo >= 0 and p.hi is not None]
+    return Interval(Fraction(0), min(tops)) if tops else OPEN
+
+
+def _bits(parts: list[Interval]) -> Interval:
+    """`|` and `#` of what is not negative: no more bits than the larger has."""
+    if not all(p.closed and p.ends[0] >= 0 for p in parts):
+        return OPEN
+    top = max(p.ends[1].__ceil__() for p in parts)
+    return Interval(Fraction(0), Fraction(2 ** top.bit_length() - 1))
+
+
+def _shifted_right(parts: list[Interval]) -> Interval:
+    by = Fraction(2 ** int(parts[1].hi or 0))
+    return iv.floor(iv.divide(parts[0], Interval(by, by)))
+
+
+def _around(seconds: int) -> _Rule:
+    return lambda p: iv.add(p[0], Interval(Fraction(-seconds), Fraction(seconds)))
+
+
+def _dated(parts: list[Interval]) -> Interval:
+    """make_date: from the first day of the first year to the last of the last, of years 1 to 9999."""
+    import datetime as dt
+
+    low, high = (parts[0].lo or Fraction(1), parts[0].hi if parts[0].hi is not None else Fraction(9999))
+    first, last = (min(max(int(x), 1), 9999) for x in (low, high))
+    return Interval(iv.number(dt.date(first, 1, 1)), iv.number(dt.date(last, 12, 31)))
+
+
 def _product(parts: list[Interval]) -> Interval:
     return iv.multiply(parts[0], parts[1])
 
@@ -270,6 +306,27 @@ RULES: dict[str, _Rule] = {
     "date_diff": lambda p: iv.subtract(p[0], p[1]),
     "ts_diff": lambda p: iv.subtract(p[0], p[1]),
     "trunc_time": lambda p: p[1],
+    "sin": _plus_minus(1),
+    "cos": _plus_minus(1),
+    "asin": _plus_minus(2),
+    "acos": _constant_interval(0, 4),
+    "atan": _plus_minus(2),
+    "atan2": _plus_minus(4),
+    "bucket_numeric": lambda p: Interval(Fraction(0), (p[3].hi or 0) + ONE),
+    "bucket_float": lambda p: Interval(Fraction(0), (p[3].hi or 0) + ONE),
+    "bitand": _masked,
+    "bitor": _bits,
+    "bitxor": _bits,
+    "bitright": _shifted_right,
+    "ascii": _constant_interval(0, 0x10FFFF),
+    "octet_length": _non_negative,
+    "regexp_count": _non_negative,
+    "make_date": _dated,
+    "age": lambda p: iv.subtract(p[0], p[1]),
+    "from_epoch": _first,
+    "from_utc": _around(86400),
+    "to_utc": _around(86400),
+    "date_bin": lambda p: p[1],
 }
 _WHOLE = {
     "int/",
@@ -286,7 +343,7 @@ _WHOLE = {
     "isodow",
     "doy",
 }
-_WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff"}
+_WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff", "make_date"}
 _SECONDS = {
     "microseconds": 0, "milliseconds": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400,
     "month": 31 * 86400, "quarter": 92 * 86400, "year": 366 * 86400, "decade": 3653 * 86400,
@@ -299,12 +356,17 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     rule = RULES.get(op)
     bound = rule([p.bound for p in parts]) if rule else OPEN
     span = rule([p.span for p in parts]) if rule else OPEN
-    if op == "year" and parts[0].bound.closed:
+    if op == "year" and parts[0].bound.closed and args[0].type != "interval":
         bound = _years(parts[0].bound, args[0].type)
     if op == "epoch" and args[0].type == "date":
         bound = iv.multiply(parts[0].bound, Interval(Fraction(86400), Fraction(86400)))
     if op == "trunc_time" and bound.lo is not None:
         bound = Interval(bound.lo - _SECONDS[str(getattr(args[0], "text", ""))], bound.hi)
+    if op == "date_bin" and bound.lo is not None and isinstance(args[0], Lit):
+        _, days, micros = (int(x) for x in (args[0].text or "0 0 0").split())
+        bound = Interval(bound.lo - days * 86400 - Fraction(micros, 10**6), bound.hi)
+    if op in _INTERVAL_PARTS and args[0].type == "interval":
+        bound, span = _interval_part(op, args[0], parts[0].bound)
     if op == "nullif":
         bound, span = parts[0].bound, parts[0].span
     if op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "not") or type_ == "bool":
@@ -314,6 +376,24 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     grid = _call_grid(op, type_, parts, args)
     nullable = op not in ("is_null", "is_not_null", "is_distinct", "is_not_distinct")
     return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
+
+
+_INTERVAL_PARTS = {"year": 200_000_000, "month": 11, "day": 2**31, "hour": 2_600_000_000, "minute": 59, "second": 60}
+"""How large fields of any interval are; hours are not carried into days, nor days into months."""
+_DIFFERENCES = {"ts_diff": {"year": 0, "month": 0, "day": 3_660_000, "hour": 23}, "age": {"year": 10_000, "day": 31, "hour": 23}}
+"""Of differences of timestamps of the years 1 to 9999."""
+_LENGTHS = {("ts_diff", "day"): 86400, ("age", "year"): 365 * 86400}  # seconds at least
+
+
+def _interval_part(op: str, arg: Expr, seconds: Interval) -> tuple[Interval, Interval]:
+    made = arg.op if isinstance(arg, Call) else ""
+    most = _DIFFERENCES.get(made, {}).get(op, _INTERVAL_PARTS[op])
+    span = Interval(Fraction(-most), Fraction(most))
+    per = _LENGTHS.get((made, op))
+    if per is not None:
+        length = Interval(Fraction(per), Fraction(per))
+        return iv.meet(span, iv.outward(iv.divide(seconds, length))), span
+    return (span if made in _DIFFERENCES or most < 100 else OPEN), span
 
 
 def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fraction | None:

@@ -19,11 +19,7 @@ Builder = Callable[[Sequence[Expr]], Expr]
 
 TRUNC_UNITS = {"microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
 TRUNC_UNITS |= {"decade"}  # centuries begin in year 1 for PostgreSQL, in year 0 for DuckDB
-EXTRACT_UNITS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "second", "epoch"}
-EXTRACT_UNITS |= {"isoyear"}
 MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
-# Regular expressions both PostgreSQL and RE2 read alike, in linear time: no look-around, no back references.
-_SAFE_REGEX = re.compile(r"^(?:[^\\()*+?{}|\[\]]|\\[.dws$^()\[\]{}|*+?/\\-]|[()|*+?]|\[\^?[^\[\]\\]+\]|\{\d{1,2}(,\d{0,2})?\})*$")
 
 
 def unsupported(what: str, hint: str | None = None) -> Refusal:
@@ -72,6 +68,8 @@ def typed_literal(type_: str, text: str | None) -> Expr:
             return Lit(type_, stamp.replace(tzinfo=None).isoformat(sep=" "))
         if type_ == "interval":
             return Lit(type_, interval_text(value))
+        if type_ == "time" and re.fullmatch(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?", value):
+            return Lit(type_, dt.time.fromisoformat(value).isoformat())
     except (ValueError, KeyError):
         pass
     raise NotPlain(type_, text)
@@ -136,7 +134,7 @@ def _class(type_: str) -> str:
         return "number"
     if type_ in (*TEXTS, "unknown"):
         return "text"
-    return "time" if type_ in TIMES else type_
+    return "instant" if type_ in TIMES else type_
 
 
 def plus(a: Expr, b: Expr) -> Expr:
@@ -171,10 +169,7 @@ def _operands(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 def _shift(direction: str, a: Expr, b: Expr) -> Expr:
     if a.type == "date" and b.type in INTEGERS:
         return Call("date", f"date_{direction}", (a, b))
-    if a.type in TIMES and b.type == "interval" and isinstance(b, Lit):
-        result = "timestamptz" if a.type == "timestamptz" else "timestamp"
-        return Call(result, f"ts_{direction}", (_timestamp(a), b))
-    if a.type in TIMES and isinstance(b, Hole):
+    if a.type in TIMES and (b.type == "interval" or isinstance(b, Hole)):
         return Call("timestamptz" if a.type == "timestamptz" else "timestamp", f"ts_{direction}", (_timestamp(a), b))
     if a.type == "interval" and b.type == "interval" and isinstance(a, Lit) and isinstance(b, Lit):
         sign = 1 if direction == "add" else -1
@@ -201,13 +196,28 @@ def multiply(op: str, a: Expr, b: Expr) -> Expr:
 
 def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
     if b.type == "interval":
-        a, b = b, a
+        a, b = b, coerce(a, "int4")
     if op == "*" and isinstance(a, Lit) and isinstance(b, Lit) and b.type in INTEGERS and a.text and b.text:
         text = " ".join(str(int(x) * int(b.text)) for x in a.text.split())
         months, days, _ = (int(x) for x in text.split())
         if abs(months) <= MAX_INTERVAL_MONTHS and abs(days) <= 4_000_000:
             return Lit("interval", text)
-    raise unsupported("arithmetic with an interval that is not a constant")
+    if op == "*" and isinstance(a, Lit) and a.text and b.type in INTEGERS:
+        return _times_interval(b, a.text)
+    raise unsupported(
+        "arithmetic with an interval that is not a constant", "Use n * interval '1 day', where n is a whole number."
+    )
+
+
+SPAN_YEARS = 4000  # an interval beyond it is added to nothing: engines' own guard
+
+
+def _times_interval(number: Expr, unit: str) -> Expr:
+    """So many intervals; NULL beyond what is ever added to a timestamp."""
+    months, days, micros = (abs(int(x)) for x in unit.split())
+    size = Fraction(months, 12) + Fraction(days, 365) + Fraction(micros, 365 * 86400 * 10**6)
+    most = min(int(SPAN_YEARS / size), 2**31 - 1) if size else 1
+    return Call("interval", "interval_times", (number, Lit("interval", unit), Lit("int8", str(most))))
 
 
 def negate(a: Expr) -> Expr:
@@ -219,30 +229,6 @@ def negate(a: Expr) -> Expr:
     if a.type not in NUMBERS:
         raise unsupported(f"`-` of {a.type}")
     return Call(a.type, "neg", (a,))
-
-
-def like(op: str, value: Expr, pattern: Expr, escape: Expr | None = None) -> Expr:
-    pattern = coerce(pattern, "text")
-    if not isinstance(pattern, Lit | Hole):
-        raise unsupported("a LIKE pattern that is not a constant")
-    if isinstance(pattern, Lit):
-        mark = literal_text(escape, "ESCAPE") if escape is not None else "\\"
-        text = pattern.text or ""
-        if mark and (len(text) - len(text.rstrip(mark))) % 2:
-            raise Refusal("22025", "LIKE pattern must not end with escape character")
-    args = (value, pattern) if escape is None else (value, pattern, coerce(escape, "text"))
-    return Call("bool", op, args)
-
-
-def regex(op: str, value: Expr, pattern: Expr) -> Expr:
-    text = literal_text(coerce(pattern, "text"), "a regular expression")
-    if len(text) > 200 or "(?" in text or not _SAFE_REGEX.match(text) or text.count("(") > 10:
-        raise unsupported("this regular expression", "Use LIKE, or a pattern without look-around and back references.")
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise Refusal("2201B", "invalid regular expression") from error
-    return Call("bool", op, (value, Lit("text", text)))
 
 
 # --- functions -----------------------------------------------------------------------------------------------------
@@ -334,69 +320,17 @@ def date_trunc(args: Sequence[Expr]) -> Expr:
     return Call(result, "trunc_time", (Lit("text", unit), _timestamp(value)))
 
 
-def extract(unit: str, value: Expr, *, result: str = "numeric") -> Expr:
-    unit = {"years": "year", "months": "month", "days": "day"}.get(unit.lower(), unit.lower())
-    if unit not in EXTRACT_UNITS:
-        raise unsupported(f"EXTRACT({unit})")
-    value = coerce(value, "timestamp")
-    if value.type == "interval" and unit not in ("epoch", "day", "hour", "minute"):
-        raise unsupported(f"EXTRACT({unit}) of an interval")
-    if value.type not in (*TIMES, "interval", "time"):
-        raise unsupported(f"EXTRACT of {value.type}")
-    if unit in ("hour", "minute", "second") and value.type == "date":
-        value = Cast("timestamp", value)
-    if unit in ("epoch", "second"):
-        return Call(result, unit, (value,))
-    # the engine yields a whole number; numeric (or float8, for date_part) is PostgreSQL's type of it
-    return Cast(result, Call("int8", unit, (value,)))
-
-
-def _date_part(args: Sequence[Expr]) -> Expr:
-    unit, value = _exactly("date_part", args, 2)
-    return extract(literal_text(unit, "the unit of `date_part`"), value, result="float8")
-
-
-_CODES = {"YYYY": "%Y", "YY": "%y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S"}
-_NAMES = {"Mon": "%b", "FMMonth": "%B", "Dy": "%a", "FMDay": "%A"}
-_PADDED = {"Month": "%B", "Day": "%A"}
-_TOKENS = re.compile("FMMonth|FMDay|Month|Day|Mon|Dy|(?i:YYYY|YY|MM|DD|HH24|MI|SS)|.", re.DOTALL)
-"""What `to_char` and strftime both have: numbers, and names spelled as they come out, padded to nine characters or not."""
-
-
-def _to_char(args: Sequence[Expr]) -> Expr:
-    value, form = _exactly("to_char", args, 2)
-    text = literal_text(coerce(form, "text"), "the format of `to_char`")
-    if value.type not in TIMES:
-        raise unsupported(f"`to_char` of {value.type}", "Group by the value itself and format the released key.")
-    parts = _formatted(_timestamp(value), text)
-    if not parts:
-        raise unsupported(f"`to_char` with format '{text}'", "Group by date_trunc(...) and format the released key.")
-    return parts[0] if len(parts) == 1 else Call("text", "concat", tuple(parts))
-
-
-def _formatted(stamp: Expr, text: str) -> list[Expr]:
-    """The pieces of a format; none when there is something else in it."""
-    parts: list[Expr] = []
-    pattern = ""
-    for token in [*_TOKENS.findall(text), ""]:
-        if pattern and (not token or token in _PADDED):
-            parts.append(Call("text", "strftime", (stamp, Lit("text", pattern))))
-            pattern = ""
-        if token in _PADDED:
-            name = Call("text", "strftime", (stamp, Lit("text", _PADDED[token])))
-            parts.append(FUNCTIONS["rpad"]((name, Lit("int4", "9"))))
-            continue
-        code = _NAMES.get(token) or _CODES.get(token.upper()) or (token if token in "-/: " else None)
-        if code is None:
-            return []
-        pattern += code
-    return parts
-
-
 def _concat(args: Sequence[Expr]) -> Expr:
-    parts = tuple(coerce(a, "text") for a in args)
+    """NULL is an empty text, a boolean one letter, as its output function writes it (`||` casts it)."""
+    parts = tuple(letter(coerce(a, "text")) for a in args)
     safe = tuple(Call("text", "coalesce", (p if p.type in TEXTS else Cast("text", p), Lit("text", ""))) for p in parts)
     return Call("text", "concat", safe)
+
+
+def letter(value: Expr) -> Expr:
+    if value.type != "bool":
+        return value
+    return Case("text", ((value, Lit("text", "t")), (Call("bool", "not", (value,)), Lit("text", "f"))), None)
 
 
 def concatenation(a: Expr, b: Expr) -> Expr:
@@ -490,36 +424,6 @@ def _if(args: Sequence[Expr]) -> Expr:
     return Case(type_, ((test, coerce(yes, type_)),), coerce(no, type_))
 
 
-def _make_date(args: Sequence[Expr]) -> Expr:
-    """A date of its parts; NULL where there is none, as PostgreSQL would raise."""
-    parts = [coerce(a, "int4") for a in _exactly("make_date", args, 3)]
-    if any(p.type not in NUMBERS for p in parts):
-        raise unsupported("`make_date` of other than numbers")
-    whole = [p if p.type in INTEGERS else Cast("int4", p) for p in parts]
-    pad = FUNCTIONS["lpad"]
-    texts = [pad((Cast("text", p), Lit("int4", n), Lit("text", "0"))) for p, n in zip(whole, ("4", "2", "2"), strict=True)]
-    text = Call("text", "concat", (texts[0], Lit("text", "-"), texts[1], Lit("text", "-"), texts[2]))
-    ends = zip(whole, ("9999", "12", "31"), strict=True)
-    inside = [c for p, most in ends for c in (compare(">=", p, Lit("int4", "1")), compare("<=", p, Lit("int4", most)))]
-    return Case("date", ((Call("bool", "and", tuple(inside)), Cast("date", text)),), None)
-
-
-def _width_bucket(args: Sequence[Expr]) -> Expr:
-    """width_bucket(x, low, high, count) of constants: 0 below, count + 1 above."""
-    value, low, high, count = _exactly("width_bucket", args, 4)
-    ends = [literal_text(coerce(e, "numeric"), "a bound of `width_bucket`") for e in (low, high)]
-    buckets = literal_text(coerce(count, "int4"), "the number of `width_bucket`")
-    value = coerce(value, "float8")
-    if value.type not in NUMBERS or not buckets.isdigit() or int(buckets) < 1 or not Fraction(ends[0]) < Fraction(ends[1]):
-        raise unsupported("`width_bucket` of this form", "Give it a number, two rising constants and a count above 0.")
-    least, most = Lit("numeric", ends[0]), Lit("numeric", ends[1])
-    scaled = multiply("/", multiply("*", minus(value, least), Lit("int4", buckets)), minus(most, least))
-    inside = plus(Cast("int4", Call(scaled.type, "floor", (scaled,))), Lit("int4", "1"))
-    whens = ((compare("<", value, least), Lit("int4", "0")), (compare(">=", value, most), Lit("int4", str(int(buckets) + 1))))
-    inner = Call("int4", "least", (Call("int4", "greatest", (inside, Lit("int4", "1"))), Lit("int4", buckets)))
-    return Case("int4", (*whens, (compare("<", value, most), inner)), None)
-
-
 FUNCTIONS: dict[str, Builder] = {
     "lower": _text("lower"), "upper": _text("upper"), "length": _text("length", "int4"),
     "char_length": _text("length", "int4"), "character_length": _text("length", "int4"),
@@ -530,11 +434,10 @@ FUNCTIONS: dict[str, Builder] = {
     "substr": _substring, "substring": _substring, "lpad": _pad("lpad"), "rpad": _pad("rpad"), "concat": _concat,
     "abs": _numeric("abs"), "floor": _numeric("floor", keep=False), "ceil": _numeric("ceil", keep=False),
     "ceiling": _numeric("ceil", keep=False), "sqrt": _numeric("sqrt", floats=True), "ln": _numeric("ln", floats=True),
-    "log": _numeric("log", floats=True), "log10": _numeric("log", floats=True), "exp": _numeric("exp", floats=True),
+    "log10": _numeric("log", floats=True), "exp": _numeric("exp", floats=True),
     "sign": _sign, "round": _round("round"), "trunc": _round("trunc"), "power": _power, "pow": _power, "mod": _mod,
     "coalesce": _choice("coalesce"), "greatest": _choice("greatest"), "least": _choice("least"), "nullif": _nullif,
-    "date_trunc": date_trunc, "date_part": _date_part, "to_char": _to_char, "date": _date, "if": _if,
-    "width_bucket": _width_bucket, "make_date": _make_date, "date_from_parts": _make_date,
+    "date_trunc": date_trunc, "date": _date, "if": _if,
 }  # fmt: skip
 
 AGGREGATES = {

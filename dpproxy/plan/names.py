@@ -14,7 +14,7 @@ _FORMS: dict[type[exp.Expr], str] = {
     exp.Extract: "extract", exp.Case: "case", exp.Substring: "substring", exp.Trim: "btrim", exp.StrPosition: "position",
     exp.Exists: "exists", exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp",
     exp.Localtimestamp: "localtimestamp", exp.Array: "array", exp.Interval: "interval", exp.GroupConcat: "string_agg",
-    exp.Overlay: "overlay", exp.AtTimeZone: "timezone",
+    exp.Overlay: "overlay", exp.AtTimeZone: "timezone", exp.Overlaps: "overlaps",
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def _figure(node: exp.Expr) -> tuple[str, bool]:
         return ident(node.this), _STRONG
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower(), _STRONG
-    if isinstance(node, exp.Paren | exp.Filter | exp.WithinGroup | exp.Window):
+    if isinstance(node, exp.Paren | exp.Filter | exp.WithinGroup | exp.Window | exp.Bracket):
         return _figure(node.this)
     if isinstance(node, exp.Dot):
         return _figure(node.expression)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from dpproxy.plan.arrays import array_items
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
@@ -61,21 +62,4 @@ def _rows(spelled: Engine, types: list[str], text: str | None) -> str:
     return f"(VALUES {', '.join(cells)})"
 
 
-def array_items(text: str) -> list[str | None]:
-    """The elements of a one-dimensional array literal. Raises ValueError for other arrays."""
-    body = text.strip()
-    if not (body.startswith("{") and body.endswith("}")):
-        raise ValueError("not a one-dimensional array")
-    items: list[str | None] = []
-    for match in _ITEM.finditer(body[1:-1]):
-        quoted, plain = match.groups()
-        if quoted is not None:
-            items.append(re.sub(r"\\(.)", r"\1", quoted))
-        elif plain:
-            if "{" in plain:
-                raise ValueError("not a one-dimensional array")
-            items.append(None if plain.upper() == "NULL" else plain)
-    return items
-
-
-_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,]+)')
+__all__ = ["array_items", "engine", "literal"]

@@ -13,6 +13,7 @@ from fractions import Fraction
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.engines.duckdb_functions import FUNCTIONS
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
 from dpproxy.plan.facts import facts
 from dpproxy.plan.interval import Interval
@@ -40,7 +41,7 @@ _SIMPLE = {
     "left": "left({0}, {1})", "right": "right({0}, {1})", "split_part": "split_part({0}, {1}, {2})",
     "substring": "substring({0}, {1}, {2})", "substring_from": "substring({0}, {1})", "md5": "md5({0})",
     "lpad": "lpad({0}, {1}, {2})", "rpad": "rpad({0}, {1}, {2})", "strftime": "strftime({0}, {1})",
-    "regex": "regexp_matches({0}, {1})", "iregex": "regexp_matches({0}, {1}, 'i')",
+    "regex": "regexp_matches({0}, {1}, 's')", "iregex": "regexp_matches({0}, {1}, 'is')",
     "trunc_time": "date_trunc({0}, {1})", "epoch": "epoch({0})",
     "second": "(EXTRACT(microseconds FROM {0}) / 1000000.0)",
     "date_diff": "(CAST(epoch({0}) AS BIGINT) - CAST(epoch({1}) AS BIGINT)) // 86400",
@@ -134,7 +135,22 @@ class DuckDB(Engine):
             return str(special(expr, args, names))
         if op in _SIMPLE:
             return _SIMPLE[op].format(*(self.expr(a, names) for a in args))
+        if op in FUNCTIONS:
+            kinds, spelled = FUNCTIONS[op]
+            return spelled.format(*(self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)))
         raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on DuckDB")
+
+    def _argument(self, arg: Expr, kind: str, names: Names) -> str:
+        """An argument of `duckdb_functions`: f DOUBLE, i BIGINT, m TIMESTAMP, t as it stands."""
+        if kind == "f":
+            return self.number(arg, names, "DOUBLE")
+        text = self.expr(arg, names)
+        if kind == "m":
+            return f"TRY_CAST({text} AS TIMESTAMP)"
+        return f"TRY_CAST({text} AS BIGINT)" if kind == "i" and not isinstance(arg, Ref | Lit) else text
+
+    def _op_concat_ws(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"concat_ws({', '.join(self.as_type(a, 'text', names) for a in args)})"
 
     @staticmethod
     def _extract(op: str, text: str) -> str:
@@ -207,7 +223,10 @@ class DuckDB(Engine):
     def _ts_shift(self, sign: str, args: tuple[Expr, ...], names: Names) -> str:
         ts = f"TRY_CAST({self.expr(args[0], names)} AS TIMESTAMP)"
         guard = f"{ts} BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31'"
-        return f"(CASE WHEN {guard} THEN {ts} {sign} {self.expr(args[1], names)} END)"
+        interval = self.expr(args[1], names)
+        if not isinstance(args[1], Lit):
+            guard += f" AND {interval} BETWEEN INTERVAL (-4000) YEAR AND INTERVAL (4000) YEAR"
+        return f"(CASE WHEN {guard} THEN {ts} {sign} {interval} END)"
 
     def _op_ts_diff(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         a, b = (f"TRY_CAST({self.expr(x, names)} AS TIMESTAMP)" for x in args)
@@ -292,7 +311,7 @@ class DuckDB(Engine):
         return f"TRY_CAST({text} AS BIGINT)"
 
     def _cast_text(self, arg: Expr, text: str) -> str:
-        if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "bool"):
+        if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "timestamp", "bool"):
             return f"CAST({text} AS VARCHAR)"
         if arg.type in ("numeric", *FLOATS) and facts(arg).grid == 1:
             return f"CAST(TRY_CAST({text} AS BIGINT) AS VARCHAR)"

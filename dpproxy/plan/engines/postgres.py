@@ -18,8 +18,9 @@ from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, kind, literal
-from dpproxy.plan.engines.postgres_texts import Growth
+from dpproxy.plan.engines.postgres_texts import GROWING, Growth
 from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, Hole, Lit, Win
 from dpproxy.plan.facts import facts
 from dpproxy.plan.model import Dialect
@@ -115,7 +116,7 @@ class Postgres(Engine):
             return self._numbers.operation(expr, names)
         if op in _PARTS:
             return times.part(op, self.expr(args[0], names), args[0].type)
-        if op in ("concat", "replace"):
+        if op in GROWING:
             return self._texts.text(expr, names)
         if op in ("coalesce", "least", "greatest"):
             return f"{op}(" + ", ".join(self._choice(a, expr, names) for a in args) + ")"
@@ -124,7 +125,16 @@ class Postgres(Engine):
             return str(special(expr, args, names))
         if op in _SIMPLE:
             return _SIMPLE[op].format(*(self.expr(a, names) for a in args))
+        if op in FUNCTIONS:
+            kinds, spelled = FUNCTIONS[op]
+            return spelled.format(*(self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)))
         raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on PostgreSQL")
+
+    def _argument(self, arg: Expr, kind: str, names: Names) -> str:
+        """An argument of `postgres_functions`: f float8, d numeric, i bigint, t as it stands."""
+        if kind in "fd":
+            return self.number(arg, names, "float8" if kind == "f" else "numeric")
+        return self.output(arg, names) if kind == "i" else self.expr(arg, names)
 
     def _choice(self, arg: Expr, whole: Expr, names: Names) -> str:
         """An operand of COALESCE and its like: whole numbers keep the kind of the whole."""
@@ -293,6 +303,8 @@ class Postgres(Engine):
             return times.date_to_timestamp(text) if source == "date" else casts.text_to_timestamp(text)
         if target == "date":
             return f"{text}::date" if source in ("timestamp", "timestamptz") else casts.text_to_date(text)
+        if target == "time" and source in ("timestamp", "timestamptz"):
+            return f"{text}::time"
         if target == "uuid":
             return casts.text_to_uuid(text)
         raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables")
@@ -322,7 +334,7 @@ class Postgres(Engine):
 
     def _cast_text(self, arg: Expr, names: Names) -> str:
         text = self.expr(arg, names)
-        if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "bool"):
+        if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "timestamp", "bool"):
             return f"{text}::text"
         if arg.type in ("numeric", *FLOATS) and facts(arg).grid == 1:
             return f"{casts.numeric_to_int(self.number(arg, names, 'numeric'), 'int8')}::text"

@@ -17,6 +17,9 @@ LONGEST = 50_000_000  # characters: 200 MB in UTF-8
 CUTS = (1_000_000, 10_000, 500)  # characters at which leaves are cut
 
 
+GROWING = frozenset({"concat", "concat_ws", "replace", "repeat", "regexp_replace"})
+
+
 class Speller(Protocol):
     """What this needs of the engine."""
 
@@ -28,7 +31,7 @@ class _TooLong(Exception):
 
 
 class Growth:
-    """Renders `concat` and `replace` for one engine."""
+    """Renders what makes longer texts of shorter ones, for one engine."""
 
     def __init__(self, speller: Speller) -> None:
         self._speller = speller
@@ -46,15 +49,28 @@ class Growth:
         """Text and greatest length of its value."""
         if isinstance(expr, Lit):
             return self._speller.as_type(expr, "text", names), len(expr.text or "")
-        if isinstance(expr, Call) and expr.op in ("concat", "replace", "coalesce"):
+        if isinstance(expr, Call) and expr.op in ("repeat", "regexp_replace"):
+            return self._multiplied(expr, names, cut)
+        if isinstance(expr, Call) and expr.op in ("concat", "concat_ws", "replace", "coalesce"):
             parts = [self._tree(a, names, cut) for a in expr.args]
             texts, sizes = [p[0] for p in parts], [p[1] for p in parts]
             if expr.op == "coalesce":
                 return f"coalesce({', '.join(texts)})", max(sizes)
             if expr.op == "concat":
                 return f"({' || '.join(texts)})", _short(sum(sizes))
+            if expr.op == "concat_ws":
+                return f"concat_ws({', '.join(texts)})", _short(sum(sizes[1:]) + sizes[0] * len(sizes))
             return f"replace({', '.join(texts)})", _short(sizes[0] * max(sizes[2], 1))
         return f"left({self._speller.as_type(expr, 'text', names)}, {cut})", cut
+
+    def _multiplied(self, expr: Call, names: Names, cut: int) -> tuple[str, int]:
+        """repeat(text, n), and regexp_replace, of which every character may become the replacement."""
+        text, size = self._tree(expr.args[0], names, cut)
+        rest = [a.text or "" for a in expr.args[1:] if isinstance(a, Lit)]
+        if expr.op == "repeat":
+            return f"repeat({text}, {int(rest[0])})", _short(size * int(rest[0]))
+        spelled = ", ".join(self._speller.as_type(a, "text", names) for a in expr.args[1:])
+        return f"regexp_replace({text}, {spelled})", _short(size * (len(rest[1]) + 1))
 
 
 def _short(length: int) -> int:

@@ -1,0 +1,163 @@
+"""Patterns over texts: LIKE, SIMILAR TO and regular expressions that PostgreSQL and RE2 read alike, in linear time.
+
+Knows: both syntaxes. Must not know: engines, tables. Whether a pattern matches is the same question everywhere; WHAT it matches
+is not: PostgreSQL takes the longest of alternatives, RE2 the first. So functions that use the matched text (replace, extract,
+count) take patterns for which both are the same: single characters and classes with greedy quantifiers in a row, groups
+that are not quantified, or alternatives that are plain words none of which begins with another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.expr import Call, Expr, Hole, Lit
+from dpproxy.plan.functions import coerce, literal_text, unsupported
+from dpproxy.sql.types import TEXTS
+
+MAX_PATTERN = 200  # characters
+MAX_GROUPS = 10
+_CLASS = r"\[\^?[^\[\]\\]+\]"
+_ESCAPE = r"\\[.dws$^()\[\]{}|*+?/\\-]"
+# no look-around, no back references
+_SAFE = re.compile(rf"^(?:[^\\()*+?{{}}|\[\]]|{_ESCAPE}|[()|*+?]|{_CLASS}|\{{\d{{1,2}}(,\d{{0,2}})?\}})*$")
+_ATOM = rf"(?:[^\\()*+?{{}}|\[\]^$]|{_ESCAPE}|{_CLASS})"
+_ONE_WAY = re.compile(rf"^\^?(?:{_ATOM}(?:[*+?]|\{{\d{{1,2}}(?:,\d{{0,2}})?\}})?(?![?+*])|[()](?![*+?{{]))*\$?$")
+_SPECIAL = re.compile(r"[.^$*+?(){}|\[\]\\]")
+_WORDS = re.compile(r"^[\w \-]+(?:\|[\w \-]+)*$")
+_SIMPLER = "Use LIKE, or a pattern without look-around and back references."
+_ONLY = "Use a pattern of characters, classes and greedy quantifiers, without alternatives and quantified groups."
+
+
+def like(op: str, value: Expr, pattern: Expr, escape: Expr | None = None) -> Expr:
+    pattern = coerce(pattern, "text")
+    if not isinstance(pattern, Lit | Hole):
+        raise unsupported("a LIKE pattern that is not a constant")
+    if isinstance(pattern, Lit):
+        mark = literal_text(escape, "ESCAPE") if escape is not None else "\\"
+        text = pattern.text or ""
+        if mark and (len(text) - len(text.rstrip(mark))) % 2:
+            raise Refusal("22025", "LIKE pattern must not end with escape character")
+    args = (value, pattern) if escape is None else (value, pattern, coerce(escape, "text"))
+    return Call("bool", op, args)
+
+
+def regex(op: str, value: Expr, pattern: Expr) -> Expr:
+    """Whether a text matches; `op` is regex or iregex."""
+    return Call("bool", op, (_text(value), Lit("text", _safe(pattern))))
+
+
+def _text(value: Expr) -> Expr:
+    value = coerce(value, "text")
+    if value.type not in TEXTS:
+        raise unsupported(f"a regular expression over {value.type}")
+    return value
+
+
+def _safe(pattern: Expr) -> str:
+    text = literal_text(coerce(pattern, "text"), "a regular expression")
+    if len(text) > MAX_PATTERN or "(?" in text or not _SAFE.match(text) or text.count("(") > MAX_GROUPS:
+        raise unsupported("this regular expression", _SIMPLER)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise Refusal("2201B", "invalid regular expression") from error
+    return text
+
+
+def _unambiguous(pattern: Expr) -> str:
+    """A pattern whose match is the same text everywhere, and never empty."""
+    text = _safe(pattern)
+    words = text.split("|") if _WORDS.match(text) else []
+    apart = bool(words) and not any(a is not b and b.startswith(a) for a in words for b in words)
+    if not (apart or _ONE_WAY.match(text)):
+        raise unsupported("taking what this regular expression matches", _ONLY)
+    if re.search(text, "") is not None:
+        raise unsupported("taking what a regular expression matches that matches nothing at all", _ONLY)
+    return text
+
+
+def similar(value: Expr, pattern: Expr) -> Expr:
+    """SIMILAR TO: the whole text, with % and _ of LIKE and the operators of regular expressions."""
+    text = literal_text(coerce(pattern, "text"), "a SIMILAR TO pattern")
+    out, at = "", 0
+    while at < len(text):
+        char = text[at]
+        if char == "[" and (end := text.find("]", at + 2)) > 0:
+            out, at = out + text[at : end + 1], end + 1
+            continue
+        if char == "\\" and at + 1 < len(text):
+            at += 1
+            out += _SPECIAL.sub(r"\\\g<0>", text[at])
+        else:
+            out += {"%": ".*", "_": ".", ".": "\\.", "^": "\\^", "$": "\\$"}.get(char, char)
+        at += 1
+    return regex("regex", value, Lit("text", f"^({out})$"))
+
+
+# --- functions
+
+
+def _flags(args: Sequence[Expr], at: int, known: str) -> str:
+    """Flags given as argument `at`: a subset of `known`, each once."""
+    text = literal_text(coerce(args[at], "text"), "the flags of a regular expression") if len(args) > at else ""
+    if set(text) - set(known):
+        raise unsupported(f"a regular expression with flags '{text}'")
+    return "".join(sorted(set(text)))
+
+
+def _arguments(name: str, args: Sequence[Expr], least: int, most: int) -> None:
+    if not least <= len(args) <= most:
+        raise unsupported(f"`{name}` with {len(args)} arguments")
+
+
+def regexp_like(args: Sequence[Expr]) -> Expr:
+    _arguments("regexp_like", args, 2, 3)
+    return regex("iregex" if _flags(args, 2, "i") else "regex", args[0], args[1])
+
+
+def regexp_replace(args: Sequence[Expr]) -> Expr:
+    _arguments("regexp_replace", args, 3, 4)
+    pattern = _unambiguous(args[1])
+    by = literal_text(coerce(args[2], "text"), "the replacement of `regexp_replace`")
+    used = re.findall(r"\\(.?)", by)
+    if any(not u.isdigit() or u == "0" or int(u) > pattern.count("(") - pattern.count("\\(") for u in used):
+        raise unsupported("this replacement of `regexp_replace`", r"Use plain text and \1 to \9 for groups of the pattern.")
+    flags = Lit("text", _flags(args, 3, "gi"))
+    return Call("text", "regexp_replace", (_text(args[0]), Lit("text", pattern), Lit("text", by), flags))
+
+
+def extracted(value: Expr, pattern: Expr, flags: str = "") -> Expr:
+    """substring(text from pattern): the first group where there is one, else the whole match; NULL without a match."""
+    text = _unambiguous(pattern)
+    group = int(text.replace("\\(", "").count("(") > 0)
+    return Call("text", "regexp_extract", (_text(value), Lit("text", text), Lit("int4", str(group)), Lit("text", flags)))
+
+
+def regexp_substr(args: Sequence[Expr]) -> Expr:
+    _arguments("regexp_substr", args, 2, 2)
+    found = extracted(args[0], args[1])
+    assert isinstance(found, Call)
+    if found.args[2] != Lit("int4", "0"):
+        raise unsupported("`regexp_substr` with groups", "Use substring(text from pattern), which yields the first group.")
+    return found
+
+
+def regexp_matched(args: Sequence[Expr]) -> Expr:
+    """(regexp_match(text, pattern))[1]"""
+    _arguments("regexp_match", args, 2, 3)
+    return extracted(args[0], args[1], _flags(args, 2, "i"))
+
+
+def regexp_count(args: Sequence[Expr]) -> Expr:
+    _arguments("regexp_count", args, 2, 2)
+    pattern = _unambiguous(args[1])
+    if pattern[0] == "^" or pattern[-1] == "$":
+        raise unsupported("counting matches at the ends of a text", "Use CASE WHEN x ~ pattern THEN 1 ELSE 0 END.")
+    return Call("int4", "regexp_count", (_text(args[0]), Lit("text", pattern)))
+
+
+FUNCTIONS = {
+    "regexp_like": regexp_like, "regexp_replace": regexp_replace, "regexp_substr": regexp_substr, "regexp_count": regexp_count,
+}  # fmt: skip
