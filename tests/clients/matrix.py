@@ -41,6 +41,7 @@ OWN = {
             "test_server_side_cursors": "paging",
             "test_transactions": "transactions",
             "test_errors_are_classes": "errors",
+            "test_types_are_looked_up": "catalog",
             "test_copy_out": "copy",
             "test_cancel": "cancel",
             "test_many_sessions_at_once": "pool",

@@ -132,4 +132,7 @@ async def test_temp_tables_and_type_introspection(town: Town) -> None:
     connection = await connect(town)
     rows = await connection.fetch("SELECT ARRAY(SELECT n FROM (" + BY_REGION + ") AS x) AS counts, ROW(1, 'a') AS r")
     assert rows[0]["counts"] == [250] * 4
+    assert await connection.fetchval("SELECT s FROM shops AS s WHERE id = 2") == (2, "b's", None)
+    typed = await connection.fetchval("SELECT array_agg(r) FROM (SELECT region, count(*) FROM people GROUP BY region) AS r")
+    assert sorted(typed) == REGIONS
     await connection.close()

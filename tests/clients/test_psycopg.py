@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from psycopg import Connection
 from psycopg.rows import dict_row
+from psycopg.types import TypeInfo
+from psycopg.types.composite import CompositeInfo, register_composite
 
 from .conftest import REGIONS, Town
 
@@ -167,6 +169,20 @@ def test_copy_into_a_temp_table(connection: Connection) -> None:
             copy.write_row((i,))
     assert connection.execute("SELECT count(*) FROM mine").fetchone() == (5,)
     assert connection.execute(BY_REGION).fetchall() == REGIONS
+
+
+def test_types_are_looked_up(connection: Connection) -> None:
+    """The row type of a table has the columns the policy shows, and no other."""
+    shops = CompositeInfo.fetch(connection, "shops")
+    assert shops is not None
+    assert tuple(shops.field_names) == ("id", "name", "opened")
+    register_composite(shops, connection)
+    (shop,) = connection.execute("SELECT s FROM shops AS s WHERE id = 2").fetchone() or (None,)
+    assert (shop.id, shop.name, shop.opened) == (2, "b's", None)
+    people = CompositeInfo.fetch(connection, "people")
+    assert people is not None
+    assert "email" not in people.field_names
+    assert TypeInfo.fetch(connection, "hstore") is None
 
 
 def test_executemany_and_row_factories(connection: Connection) -> None:

@@ -42,6 +42,16 @@ def parameters():
     assert close(ask("SELECT count(*) FROM people WHERE region IN %s", (("east", "west"),))[0][0], 500)
 
 
+def prepared():
+    """psycopg2 has none of its own: in SQL."""
+    with connection.cursor() as cursor:
+        cursor.execute("PREPARE by_region AS SELECT count(*) FROM people WHERE region = $1")
+        for region in ("east", "west"):
+            cursor.execute("EXECUTE by_region(%s)", (region,))
+            assert close(cursor.fetchone()[0], 250)
+        cursor.execute("DEALLOCATE by_region")
+
+
 def paging():
     connection.autocommit = False
     try:
@@ -114,6 +124,7 @@ run(
     answer=answer,
     types=types,
     parameters=parameters,
+    prepared=prepared,
     paging=paging,
     transactions=transactions,
     errors=errors,
