@@ -128,6 +128,18 @@ func native() {
 		panic(err)
 	}
 	defer pool.Close()
+	check("answer", func() error {
+		var regions []string
+		var counts []int64
+		all := "SELECT array_agg(region ORDER BY region), array_agg(n ORDER BY region) FROM (" + answer + ") AS _"
+		if err := pool.QueryRow(ctx, all).Scan(&regions, &counts); err != nil {
+			return err
+		}
+		if len(regions) != 4 || regions[0] != "east" {
+			return fmt.Errorf("%v", regions)
+		}
+		return near(counts[3], 250)
+	})
 	check("prepared", func() error { return batch(ctx, pool) })
 	check("pool", func() error { return parallel(ctx, pool) })
 	check("parameters", func() error {
