@@ -184,7 +184,7 @@ def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
     found = ranges.rising(whole, lambda x: _scaled(x, grid, type_))
     usual = nominal.typical(lo, hi)
     weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
-    return _measured(moments.mean_bases(value, agg.where, label, steps), found, type_, "derived", weights)
+    return _measured(moments.mean_bases(value, agg.where, label, steps), found, type_, "total", weights)
 
 
 def _scaled(text: str, grid: Fraction, type_: str) -> str:

@@ -51,7 +51,7 @@ class Compiler:
     rows: Rows
     context: Context
     engine: Engine
-    _shapes: dict[tuple[Expr, ...], Shape] = field(default_factory=dict)
+    _shapes: dict[tuple[tuple[Expr, ...], bool], Shape] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unit = self.rows.unit
@@ -74,7 +74,8 @@ class Compiler:
     ) -> Compiled:
         """The backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
         plain = tuple(k for _, k in keys)
-        shape, threshold = self._shape(plain), None
+        unscaled = bool(selections) or any(s.kind == "distinct" for s in specs)
+        shape, threshold = self._shape(plain, unscaled), None
         if top is not None and self._heeded(top, shape, specs, selections):
             shape = replace(shape, kept=top.k)
         else:
@@ -102,10 +103,10 @@ class Compiler:
     def _writer(self, shape: Shape, specs: Sequence[BasisSpec] = ()) -> Writer:
         return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs))
 
-    def _shape(self, keys: tuple[Expr, ...]) -> Shape:
-        if keys not in self._shapes:
-            self._shapes[keys] = _shape(self.rows, list(keys), self.context)
-        return self._shapes[keys]
+    def _shape(self, keys: tuple[Expr, ...], unscaled: bool) -> Shape:
+        if (keys, unscaled) not in self._shapes:
+            self._shapes[keys, unscaled] = _shape(self.rows, list(keys), self.context, unscaled)
+        return self._shapes[keys, unscaled]
 
     def _with_threshold(self, specs: Sequence[BasisSpec], shape: Shape, keyed: bool) -> tuple[Sequence[BasisSpec], int | None]:
         """Undeclared keys need the number of units in each group: the index of the basis that says it, added if need be."""
@@ -128,9 +129,10 @@ def _counts_rows(spec: BasisSpec) -> bool:
     return spec.kind == "count" and spec.value is None and spec.where is None
 
 
-def _shape(rows: Rows, keys: list[Expr], context: Context) -> Shape:
+def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Shape:
     """The two skip rules: no per-unit step when a unit has one row; no choice of groups when keys are constant
-    within a unit (L0 = 1) or when a unit may reach all groups there can be: values of those keys that vary within it."""
+    within a unit (L0 = 1) or when a unit may reach all groups there can be: values of those keys that vary within it.
+    `unscaled`: something is measured that cannot be scaled down, and costs noise for every group of a unit."""
     notes = []
     dense = dense_domain(keys, rows) if keys else None
     varying = [k for k in keys if not facts(k).constant]
@@ -154,7 +156,7 @@ def _shape(rows: Rows, keys: list[Expr], context: Context) -> Shape:
         notes.append(f"at most {bound} groups per {unit}")
     else:
         # `groups: all` needs a domain whose size the policy fixes
-        l0, pick = (DEFAULT_WHOLE_GROUPS if rows.limits.whole else DEFAULT_GROUPS), True
+        l0, pick = (DEFAULT_WHOLE_GROUPS if rows.limits.whole and not unscaled else DEFAULT_GROUPS), True
         notes.append(f"`groups: all` needs declared keys; at most {l0} groups per {unit}")
     one = rows.one
     limit = 1 if one else limits.rows

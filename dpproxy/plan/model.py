@@ -218,11 +218,12 @@ class Array:
 
 @dataclass(frozen=True)
 class Typical:
-    """An aggregate whose error can be told from what is released (`plan.typical`): a column times a constant, or a mean,
-    `center` + sum / count in grid units of the sum. `deviations`: of the noise of its `columns`, in grid units."""
+    """An aggregate whose error can be told from what is released (`plan.typical`): a column times a constant; or of a count
+    and a centred sum, in grid units of the sum, the mean, `center` + sum / count, or the total, sum + `center` * count.
+    `deviations`: of the noise of its `columns`, in grid units."""
 
     label: str
-    kind: Literal["linear", "mean"]
+    kind: Literal["linear", "mean", "total"]
     measurement: int
     columns: tuple[int, ...]
     deviations: tuple[float, ...]

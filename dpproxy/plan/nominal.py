@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-Kind = Literal["linear", "mean", "derived", "selected"]
+Kind = Literal["linear", "mean", "total", "derived", "selected"]
 
 FILTERED = 2.0
 """A FILTER is taken to keep half of the rows: what it leaves is half as large, its noise is not."""
@@ -56,7 +56,8 @@ class Output:
     """An aggregate as it is released: `label` as the analyst wrote it.
 
     `bases`: indexes of its measurement's columns, in its formula's order, with one weight each; or `selection`, the index
-    of its selection, with one weight. `kind`: a basis times a constant; a ratio of two; any other formula; a selection.
+    of its selection, with one weight. `kind`: a basis times a constant; a ratio of
+    two; a sum from the two of its mean; any other formula; a selection.
     """
 
     label: str

@@ -21,6 +21,9 @@ Values = Sequence[npt.NDArray[np.int64]]
 MOST = 3  # aggregates whose error is told: the rest is in EXPLAIN
 
 
+_KINDS: Mapping[str, Literal["linear", "mean", "total"]] = {"linear": "linear", "mean": "mean", "total": "total"}
+
+
 def relative(what: Typical, values: Values) -> float | None:
     """The median over groups of deviation / value, at most 1; None without groups."""
     if not len(values[what.columns[0]]):
@@ -28,6 +31,9 @@ def relative(what: Typical, values: Values) -> float | None:
     first = values[what.columns[0]].astype(float)
     if what.kind == "linear":
         value, error = np.abs(first), np.full(first.size, what.deviations[0])
+    elif what.kind == "total":
+        value = np.abs(values[what.columns[1]] + what.center * first)
+        error = np.full(first.size, np.hypot(what.deviations[1], what.center * what.deviations[0]))
     else:
         rows = np.maximum(first, 1)
         mean = values[what.columns[1]] / rows
@@ -41,11 +47,11 @@ def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -
     found = []
     for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
         for output in made.outputs:
-            if output.kind not in ("linear", "mean") or not output.bases:
+            kind = _KINDS.get(output.kind)
+            if kind is None or not output.bases:
                 continue
             bases = [measurement.bases[i] for i in output.bases]
-            center = made.specs[output.bases[1]].shift if output.kind == "mean" else 0
-            kind: Literal["linear", "mean"] = "mean" if output.kind == "mean" else "linear"
+            center = made.specs[output.bases[1]].shift if kind != "linear" else 0
             found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center))
     return tuple({t.label: t for t in reversed(found)}.values())[::-1]
 
@@ -53,7 +59,7 @@ def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -
 def aimable(compiled: Sequence[Compiled]) -> bool:
     """Whether `typical` says the error of every aggregate, and there are some."""
     kinds = {output.kind for made in compiled for output in made.outputs}
-    return bool(kinds) and kinds <= {"linear", "mean"}
+    return bool(kinds) and kinds <= set(_KINDS)
 
 
 def worst(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
