@@ -85,6 +85,7 @@ def serve(
     drain: Annotated[float, typer.Option(help="seconds running statements get when they must end")] = DRAIN_SECONDS,
     ledger: Ledger = None,
     key_file: KeyFile = None,
+    metrics: Annotated[str | None, typer.Option(help="HOST:PORT for Prometheus; the operator's, not for analysts")] = None,
 ) -> None:
     """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
 
@@ -98,7 +99,8 @@ def serve(
     encrypted = require_tls or tls_client_ca is not None
     limits = Limits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
-    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, drain, limits, ledger, key_file)
+    scraped = _address(metrics) if metrics is not None else None
+    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, drain, limits, ledger, key_file, scraped)
     run(serving.serve(options) if processes == 1 else supervise(options, processes))
 
 

@@ -6,6 +6,7 @@ free pages in the heap that glibc keeps; an idle proxy should not hold on to the
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 
@@ -14,6 +15,7 @@ def give_back() -> None:
     """Collect garbage, keep what start-up made out of later collections, and return free pages."""
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # or libraries that count their objects at the end report leaks
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):

@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
+from wsgiref.simple_server import WSGIServer
 
 import structlog
 
@@ -57,7 +58,8 @@ ERRORS: Final = (PolicyError, BackendError, FacadeError, LedgerError, SealError,
 @dataclass(frozen=True)
 class Options:
     """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds.
-    `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers."""
+    `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers.
+    `metrics`: where Prometheus may ask; of several processes the first answers."""
 
     policies: tuple[Path, ...]
     host: str
@@ -71,6 +73,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     ledger: str | None = None
     key_file: Path | None = None
+    metrics: tuple[str, int] | None = None
 
 
 class Neighbours(Protocol):
@@ -131,6 +134,7 @@ class Running:
             number=neighbours.number if neighbours else 0,
             elsewhere=neighbours.cancel if neighbours else None,
         )
+        self._scraped: WSGIServer | None = None
         self._reloading = asyncio.Event()
         self._reloader: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
@@ -148,14 +152,32 @@ class Running:
             bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
         except OSError as error:
             raise ServingError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from None
+        self._serve_metrics()
         give_back()
         if neighbours is not None:
             await neighbours.joined(self)
         else:
             print(f"listening on {options.host}:{bound}", file=sys.stderr, flush=True)
 
+    def _serve_metrics(self) -> None:
+        """Raises ServingError."""
+        options = self._options
+        if options.metrics is None or (self._neighbours is not None and self._neighbours.number != 1):
+            return
+        from dpproxy.console.metrics import Metrics, serve_metrics  # who does not ask for it does not pay for its memory
+
+        host, port = options.metrics
+        try:
+            self._scraped = serve_metrics(host, port, Metrics(lambda: dict(self._datasets), self._server.occupancy))
+        except OSError as error:
+            raise ServingError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        print(f"metrics on {host}:{self._scraped.server_port}", file=sys.stderr, flush=True)
+
     async def stop(self) -> None:
         """Also after a start that failed halfway."""
+        if self._scraped is not None:
+            await asyncio.to_thread(self._scraped.shutdown)
+            self._scraped.server_close()
         if self._reloader is not None:
             self._reloader.cancel()
         await self._server.stop(self._options.drain)

@@ -320,7 +320,7 @@ class Answering:
         """For `dpproxy.answers`. What only other roles had asked before looks as if it had been measured."""
         role, count = self._asker.role.name, len(self._plan.measurements)
         entry = Answered(role, at, loss.epsilon, loss.delta, count, not loss, self._statement)
-        self._dataset.answered.append(entry)
+        self._dataset.note(entry)
 
     async def _interruptible(self, work: Awaitable[T]) -> T:
         """`work`, which a cancel request ends: then 57014 is raised."""

@@ -6,7 +6,7 @@ Knows: the other rooms' types. Must not know: connections, protocols.
 from __future__ import annotations
 
 import datetime as dt
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -63,8 +63,14 @@ class Dataset:
     unconcerned: set[bytes] = field(default_factory=set)
     outers: Outers = field(default_factory=Outers)
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
+    tally: Counter[str] = field(default_factory=Counter)  # answers since the start: charged, reused
     warned: Warned = field(default_factory=Warned)
     lately: Lately = field(default_factory=Lately)
+
+    def note(self, entry: Answered) -> None:
+        """An answer just given."""
+        self.answered.append(entry)
+        self.tally["reused" if entry.reused else "charged"] += 1
 
     def remember(self, charges: Iterable[Charge]) -> None:
         """Earlier charges, in order."""

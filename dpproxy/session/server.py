@@ -112,6 +112,10 @@ class Server:
     def reopen(self, name: str) -> None:
         self._closing.discard(name)
 
+    def occupancy(self) -> int:
+        """Sessions that are logged in."""
+        return len(self._sessions)
+
     # for doors and sessions
 
     @property

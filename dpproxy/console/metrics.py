@@ -1,0 +1,77 @@
+"""Numbers for Prometheus: budgets, what was answered, who is connected.
+
+Knows: accounts, counts of answers and sessions. Must not know: statements, users' addresses, data: a scrape says how much
+was asked, never what. It is the operator's, on an address of its own; analysts must not reach it, since what other roles
+have spent is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from dpproxy.budget.ledger import Standing, warnings
+from dpproxy.policy.model import ATTO, MICRO
+from dpproxy.session.dataset import Dataset
+from dpproxy.session.standings import Held, standings
+
+ACCOUNT = ("dataset", "scope", "name")
+
+
+def budgets(dataset: Dataset) -> list[Held]:
+    """Every budget of a policy: its roles', its users' own, and that of all together."""
+    policy = dataset.policy
+    roles = [Held("role", role.name, role.budget) for role in policy.roles.values()]
+    users = [Held("user", user.name, user.budget) for user in policy.users.values() if user.budget is not None]
+    return [*roles, *users, Held("dataset", policy.dataset, policy.budget)]
+
+
+def level(standing: Standing, held: Held) -> int:
+    """The highest of the policy's `warn` levels that is reached, in percent; 0 when none is."""
+    return max(warnings(standing, held.budget.warn), default=0)
+
+
+@dataclass(frozen=True)
+class Metrics(Collector):
+    """Read anew at each scrape, in the scraper's thread. `datasets` and `sessions` are asked then."""
+
+    datasets: Callable[[], Mapping[str, Dataset]]
+    sessions: Callable[[], int]
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Nothing: what there is depends on the policies, and registering must not read the ledger."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        spent = GaugeMetricFamily("dpproxy_budget_epsilon_spent", "Epsilon spent in the budget's window.", labels=ACCOUNT)
+        limit = GaugeMetricFamily("dpproxy_budget_epsilon_limit", "Epsilon of the budget, with what was granted.", labels=ACCOUNT)
+        delta = GaugeMetricFamily("dpproxy_budget_delta_spent", "Delta spent in the budget's window.", labels=ACCOUNT)
+        warned = GaugeMetricFamily("dpproxy_budget_warning_percent", "The highest warning level reached, or 0.", labels=ACCOUNT)
+        answers = CounterMetricFamily(
+            "dpproxy_answers", "Answers since the start, by what they cost.", labels=("dataset", "cost")
+        )
+        for name, dataset in sorted(self.datasets().items()):
+            held = budgets(dataset)
+            for standing, own in zip(standings(dataset.ledger, name, held), held, strict=True):
+                account = (name, own.scope, own.name)
+                spent.add_metric(account, standing.spent_epsilon / MICRO)
+                limit.add_metric(account, standing.limit_epsilon / MICRO)
+                delta.add_metric(account, standing.spent_delta / ATTO)
+                warned.add_metric(account, level(standing, own))
+            for cost in ("charged", "reused"):
+                answers.add_metric((name, cost), dataset.tally[cost])
+        yield from (spent, limit, delta, warned, answers)
+        yield GaugeMetricFamily("dpproxy_sessions", "Sessions logged in to this process.", value=self.sessions())
+
+
+def serve_metrics(host: str, port: int, metrics: Metrics) -> WSGIServer:
+    """Listen for scrapes in a thread of their own. Raises OSError."""
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    server, _ = start_http_server(port, host, registry)
+    return server
