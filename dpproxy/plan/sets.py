@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
-from dpproxy.plan.expr import Column, Expr, Lit, Ref, Taint, ValuesDomain
+from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, Taint, ValuesDomain
 from dpproxy.plan.fanout import of_values, size, spread
 from dpproxy.plan.functions import coerce
-from dpproxy.plan.joins import added
+from dpproxy.plan.joins import _classes, _equalities, added
 from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, Rows, Union, Values
 from dpproxy.plan.results import Result, RowsResult, row_level
 from dpproxy.plan.scope import Context, Counter
@@ -57,7 +57,9 @@ class SetOperation:
             children.append(projected(side.node, columns, self.counter))
         rows_node = Union((*outputs, *extra), tuple(children))
         limits = added(spread(sides[0]), spread(sides[1]))
-        rows = Rows(rows_node, unit, None, False, limits, _unit_ids(outputs, *results), beside=self._beside(rows_node, sides))
+        same = _unit_equalities(outputs, unit, sides, results)
+        ids = _unit_ids(outputs, *results)
+        rows = Rows(rows_node, unit, None, False, limits, ids, same, beside=self._beside(rows_node, sides))
         if self.distinct and unit is not None and not fix_unit(*results):
             raise self._across_units()
         if self.distinct:
@@ -89,7 +91,8 @@ class SetOperation:
             return RowsResult(Rows(node, beside=self._beside(node, sides)), outputs)
         one = self.distinct and _only_units(sides, results)
         limits = Limits(1, 1) if one else spread(sides[0])
-        return RowsResult(Rows(node, unit, None, one, limits, _unit_ids(outputs, *results)), outputs)
+        same = _unit_equalities(outputs, unit, sides, results)
+        return RowsResult(Rows(node, unit, None, one, limits, _unit_ids(outputs, *results), same), outputs)
 
     @staticmethod
     def _beside(node: Relation, sides: list[Rows]) -> tuple[Beside, ...]:
@@ -133,6 +136,26 @@ def fix_unit(left: Result, right: Result) -> bool:
 
 def _fixes(column: Column, rows: Rows) -> bool:
     return not column.optional and (column.id in rows.determinants or (rows.unit is not None and column.id == rows.unit.id))
+
+
+def _unit_equalities(
+    outputs: Sequence[Column], unit: Column | None, sides: Sequence[Rows], results: Sequence[RowsResult]
+) -> tuple[Expr, ...]:
+    """What joins look for: which outputs are the unit id of their row, on whichever side it comes from."""
+    if unit is None:
+        return ()
+    found = []
+    for output, *columns in zip(outputs, *(r.columns for r in results), strict=True):
+        if all(_is_unit(c, s) for c, s in zip(columns, sides, strict=True)):
+            found.append(Call("bool", "=", (Ref(output.type, output), Ref(unit.type, unit))))
+    return tuple(found)
+
+
+def _is_unit(column: Column, rows: Rows) -> bool:
+    if rows.unit is None or column.optional:
+        return False
+    classes = _classes(_equalities(rows.conditions))
+    return classes.find(column.id) == classes.find(rows.unit.id)
 
 
 def _only_units(sides: Sequence[Rows], results: Sequence[RowsResult]) -> bool:
