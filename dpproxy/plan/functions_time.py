@@ -340,7 +340,7 @@ def _timezone(args: Sequence[Expr]) -> Expr:
 
 
 FUNCTIONS: dict[str, Builder] = {
-    "date_part": _date_part, "to_char": to_char, "to_date": to_date, "to_timestamp": to_timestamp, "make_date": make_date, "date_from_parts": make_date,
+    "date_part": _date_part, "to_char": to_char, "to_date": to_date, "to_timestamp": to_timestamp, "make_date": make_date,
     "date_from_parts": make_date,
     "age": _age, "date_bin": date_bin, "isfinite": _isfinite, "timezone": _timezone,
 }  # fmt: skip
