@@ -131,7 +131,7 @@ def ran(suite: Mapping[str, Any], town: Town, extra: Path, home: Path) -> tuple[
     return outcome(report), done.stdout
 
 
-@pytest.mark.parametrize("suite", SUITES, ids=lambda s: s["name"])
+@pytest.mark.parametrize("suite", SUITES, ids=lambda s: f"{s['name']}-own-tests")
 def test_suite(suite: dict[str, Any], quarter: Town, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     extra = pip(*suite["requires"])
     number = installed(suite["package"], extra)
