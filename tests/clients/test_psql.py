@@ -29,10 +29,17 @@ def test_the_d_family(psql: Psql) -> None:
     assert "id|integer||not null|" in described
     assert "email" not in described
     assert "Foreign-key constraints" in psql("\\t off\n\\d visits").stdout
-    for command in ("\\d", "\\dn", "\\l", "\\du", "\\df", "\\d+ people", "\\dp people", "\\dT", "\\conninfo"):
-        done = psql(command)
-        assert done.returncode == 0
-        assert "ERROR" not in done.stderr, done.stderr
+    letters = (
+        "a A Ac Af Ao Ap b c C config d ddp D E es et eu ew f F Fd Fp Ft g i l L m n o O p P Pi Pt rds Rp Rs s S t T u v x X y"
+    )
+    commands = [f"\\d{letter}" for letter in letters.split()]
+    commands += ["\\d", "\\d+", "\\dS+ people", "\\d+ shops", "\\dT+", "\\df dpproxy.*", "\\dn+", "\\dt+", "\\dv dpproxy.*"]
+    commands += ["\\l", "\\z", "\\sf dpproxy.low", "\\conninfo", "\\encoding", "\\lo_list"]
+    done = psql("\n".join(commands))
+    assert done.returncode == 0
+    assert "ERROR" not in done.stderr, done.stderr
+    assert "nrecognized" not in done.stderr, done.stderr
+    assert "p1@example.org" not in done.stdout
 
 
 def test_refusals_point_at_their_place(psql: Psql) -> None:
@@ -77,6 +84,11 @@ def test_gexec_gset_and_watch(psql: Psql) -> None:
     assert lines(psql("SELECT count(*) AS n FROM people \\gset\n\\echo :n")) == ["1000"]
     assert lines(psql(f"{BY_REGION} LIMIT 1 \\watch c=2 i=0.1")).count(LINES[0]) == 2
     assert lines(psql(f"{BY_REGION} \\gdesc")) == ["region|text", "count|bigint"]
+
+
+def test_crosstabview(psql: Psql) -> None:
+    found = lines(psql("SELECT region, member, count(*) FROM people GROUP BY 1, 2 ORDER BY 1, 2 \\crosstabview"))
+    assert found == ["east|0|250", "north|250|0", "south|0|250", "west|250|0"]
 
 
 def test_cursors_and_transactions(psql: Psql) -> None:
