@@ -48,5 +48,6 @@ def log_json(process: int = 0) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        cache_logger_on_first_use=True,
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # a line in one piece: others write there too
     )

@@ -34,7 +34,7 @@ from dpproxy.errors import AFTER_CHARGE, FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, 
 from dpproxy.mechanisms.exact import Int64, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.loss import ZERO, Loss
-from dpproxy.plan.model import Measurement, Param, Plan
+from dpproxy.plan.model import Measurement, Param, Plan, Typical
 from dpproxy.plan.typical import cuts_told, errors, told, worst
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
@@ -44,6 +44,9 @@ from dpproxy.session.standings import Held, standings
 from dpproxy.session.virtual import virtual_columns
 
 LOG = structlog.get_logger()
+
+FEW = 2000
+"""Released numbers that are looked through at once; more of them in a thread, so that others do not wait."""
 
 Literals = list[bytes | None]
 T = TypeVar("T")
@@ -68,7 +71,6 @@ class Answer:
     notice: str | None
     charged: Loss = ZERO
     reused: int = 0
-    error: float = 1.0  # the largest typical error of its aggregates
 
 
 def incident(error: BaseException, **context: object) -> str:
@@ -116,8 +118,18 @@ class Answering:
         if not charged:
             self._remember(dt.datetime.now(dt.UTC), ZERO)
         await self._hold(began)
-        error = await asyncio.to_thread(worst, self._plan.typical, self._values)
-        return Answer(self._complete(), await self._note(charged), charged, len(self._free), error)
+        return Answer(self._complete(), await self._note(charged), charged, len(self._free))
+
+    async def error(self) -> float:
+        """The largest typical error of the answer's aggregates."""
+        return await self._of_values(worst)
+
+    async def _of_values(self, said: Callable[[Sequence[Typical], Mapping[int, tuple[Int64, ...]]], T]) -> T:
+        """In a thread where there are many groups."""
+        groups = sum(len(column) for columns in self._values.values() for column in columns)
+        if groups <= FEW:
+            return said(self._plan.typical, self._values)
+        return await asyncio.to_thread(said, self._plan.typical, self._values)
 
     async def preview(self, parameters: Sequence[str | None]) -> Preview:
         """What `run` would find stored, and charge. Raises as it does."""
@@ -371,7 +383,7 @@ class Answering:
             found = [known] if known is not None else await self._standings(held if charged else held[:1])
             lately.keep(role, found[0], now)
             reached = self._dataset.warned.notices(name, found, held) if charged else ()
-            said = (await asyncio.to_thread(told, self._plan.typical, self._values), cuts_told(self._plan.cuts))
+            said = (await self._of_values(told), cuts_told(self._plan.cuts))
         except Exception as error:
             incident(error, statement=self._statement)
             return None

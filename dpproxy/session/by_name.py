@@ -23,12 +23,14 @@ WORDS = (b"execute", b"deallocate", b"discard")
 
 def concerned(statement: Statement, private: Mapping[str, Private]) -> Named | None:
     """What a statement does with a private one by name. Raises Refusal for EXECUTE inside another statement."""
+    if not private or statement.kind == "select":
+        return None
     found = named(statement.text)
     if found is not None and found.word == "DEALLOCATE":
         return found if found.name in private or not found.name else None
     if found is not None and found.word == "EXECUTE":
         return found if found.name in private else None
-    inside = _INSIDE.search(statement.text) if statement.kind != "select" else None
+    inside = _INSIDE.search(statement.text)
     if inside is not None and (inside["quoted"] or inside["plain"].lower()) in private:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,

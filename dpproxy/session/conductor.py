@@ -369,19 +369,20 @@ class Conductor:
         text = settings["dpproxy.accuracy"]
         wanted = aiming.target(text)
         if wanted is None or text is None or private.statement.kind == "explain" or not private.plan.measurements:
-            return await self._answer(talk, private, values, formats, texts), private
+            answer, _ = await self._answer(talk, private, values, formats, texts)
+            return answer, private
         aiming.check(private.plan)
         most, spent = session.asker.role.query.max_epsilon, ZERO
         epsilon, last = aiming.first(most), False
         while True:
             aimed = replace(private.look, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
             fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal)
-            answer = await self._answer(talk, fitted, values, formats, texts)
-            following = None if last else aiming.following(epsilon, answer.error, wanted, most, text)
+            answer, error = await self._answer(talk, fitted, values, formats, texts, aimed=True)
+            following = None if last else aiming.following(epsilon, error, wanted, most, text)
             if following is None:
                 before = f"; epsilon {amount(spent.epsilon)} before, to find what accuracy {text} needs" if spent else ""
                 return replace(answer, notice=answer.notice and answer.notice + before), fitted
-            spent, epsilon, last = spent + answer.charged, following, answer.error < 1
+            spent, epsilon, last = spent + answer.charged, following, error < 1
 
     async def _answer(
         self,
@@ -390,8 +391,10 @@ class Conductor:
         values: Sequence[bytes | None],
         formats: Sequence[int],
         texts: Sequence[str | None] = (),
-    ) -> Answer:
-        """Raises Refusal, StatementFailed, LinkLost."""
+        *,
+        aimed: bool = False,
+    ) -> tuple[Answer, float]:
+        """With the largest typical error of its aggregates, where it is `aimed`. Raises Refusal, StatementFailed, LinkLost."""
 
         async def ask(inputs: Sequence[int], literals: Literals) -> list[str | None]:
             return await evaluate(talk, private, values, formats, inputs, literals)
@@ -403,8 +406,9 @@ class Conductor:
         try:
             if private.statement.kind == "explain":
                 preview = await self._answering.preview(texts)
-                return Answer((text_literal(foretold(private.plan.explain, preview)),), None)
+                return Answer((text_literal(foretold(private.plan.explain, preview)),), None), 1.0
             answer = await self._answering.run(texts)
+            error = await self._answering.error() if aimed else 1.0
         finally:
             self._answering = None
         LOG.info(
@@ -417,4 +421,5 @@ class Conductor:
             epsilon=answer.charged.epsilon,
             reused=answer.reused,
         )
-        return replace(answer, notice=None if is_off(private.look.settings["dpproxy.notices"]) else answer.notice)
+        quiet = is_off(private.look.settings["dpproxy.notices"])
+        return replace(answer, notice=None) if quiet else answer, error
