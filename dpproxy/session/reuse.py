@@ -31,6 +31,8 @@ from dpproxy.sql.types import INTEGERS
 
 LOG = structlog.get_logger()
 
+NAMED = 1024  # measurements whose names are kept
+
 Mode = Literal["exact", "derive", "off"]
 MODES = ("exact", "derive", "off")
 
@@ -95,6 +97,7 @@ class Reuse:
     max_age: dt.timedelta | None = None
     flights: Flights = field(init=False)
     remembered: Remembered = field(default_factory=Remembered)
+    named: dict[tuple[object, ...], tuple[Measurement, Asked | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flights", Flights(self.store.claims))
@@ -126,8 +129,17 @@ class Shelf:
     def asked(self, measurement: Measurement, values: Values) -> Asked | None:
         """What a measurement is looked for as; None for what is not reused."""
         names = measurement.canonical
-        if self.epoch is None or names is None:
+        if self.reuse is None or self.epoch is None or names is None:
             return None
+        key, known = (id(measurement), self.epoch, *values), self.reuse.named
+        found = known.get(key)
+        if found is None or found[0] is not measurement:
+            if len(known) >= NAMED:
+                known.clear()
+            found = known[key] = (measurement, self._named(measurement, names, values))
+        return found[1]
+
+    def _named(self, measurement: Measurement, names: Names, values: Values) -> Asked | None:
         try:
             return self._asked(measurement, names, values)
         except ValueError:  # a value the engine cannot take; the measurement will say so
