@@ -20,7 +20,7 @@ from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import Engine, Names, quote
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, kind, literal
-from dpproxy.plan.engines.postgres_texts import GROWING, Growth
+from dpproxy.plan.engines.postgres_texts import GROWING, Growth, guarded
 from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, Hole, Lit, Win
 from dpproxy.plan.facts import facts
 from dpproxy.plan.model import Dialect
@@ -124,10 +124,12 @@ class Postgres(Engine):
         if special is not None:
             return str(special(expr, args, names))
         if op in _SIMPLE:
-            return _SIMPLE[op].format(*(self.expr(a, names) for a in args))
+            texts = [self.expr(a, names) for a in args]
+            return guarded(op, _SIMPLE[op].format(*texts), args, texts)
         if op in FUNCTIONS:
             kinds, spelled = FUNCTIONS[op]
-            return spelled.format(*(self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)))
+            texts = [self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)]
+            return guarded(op, spelled.format(*texts), args, texts)
         raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on PostgreSQL")
 
     def _argument(self, arg: Expr, kind: str, names: Names) -> str:
@@ -251,13 +253,14 @@ class Postgres(Engine):
         value, pattern = self.expr(args[0], names), self.expr(args[1], names)
         if isinstance(args[1], Hole):
             # a pattern that ends in its escape character raises, but only for rows that match so far
-            return f"(CASE WHEN {pattern} ~ '^([^\\\\]|\\\\.)*$' THEN {value} {word} {pattern} END)"
+            known = f"(CASE WHEN {pattern} ~ '^([^\\\\]|\\\\.)*$' THEN {value} {word} {pattern} END)"
+            return guarded(word.lower(), known, args[:2], [value, pattern])
         if len(args) == 2:
-            return f"({value} {word} {pattern})"
+            return guarded(word.lower(), f"({value} {word} {pattern})", args, [value, pattern])
         escape = args[2]
         if not isinstance(escape, Lit) or len(escape.text or "") > 1:
             raise Refusal("22025", "invalid escape string", hint="The escape string must be empty or one character.")
-        return f"({value} {word} {pattern} ESCAPE {quote(escape.text or '')})"
+        return guarded(word.lower(), f"({value} {word} {pattern} ESCAPE {quote(escape.text or '')})", args[:2], [value, pattern])
 
     # --- types
 

@@ -24,11 +24,12 @@ _UUID = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
 
+LONGEST = 1_000  # bytes of a text that is read as anything else; of very long ones, the test itself would raise
 RANGES = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 
 
 def _matches(text: str, pattern: str) -> str:
-    return f"{text} ~ '{pattern}'"
+    return f"CASE WHEN octet_length({text}) <= {LONGEST} THEN {text} ~ '{pattern}' END"
 
 
 def text_to_int(text: str, type_: str) -> str:
@@ -86,7 +87,8 @@ def text_to_bool(text: str) -> str:
         return ", ".join(f"'{w}'" for w in of)
 
     bare = f"lower(btrim({text}, E' \\t\\n\\r\\f\\v'))"
-    return f"(CASE WHEN {bare} IN ({words(_TRUE)}) THEN TRUE WHEN {bare} IN ({words(_FALSE)}) THEN FALSE END)"
+    known = f"CASE WHEN {bare} IN ({words(_TRUE)}) THEN TRUE WHEN {bare} IN ({words(_FALSE)}) THEN FALSE END"
+    return f"(CASE WHEN octet_length({text}) <= {LONGEST} THEN {known} END)"
 
 
 def is_uuid(text: str) -> bool:

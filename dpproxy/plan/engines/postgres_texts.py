@@ -2,7 +2,8 @@
 
 Knows: the planner's expressions, lengths in characters. Must not know: tables. `x || x` nested thirty deep makes a
 billion characters of one; a value of a hostile row would then raise where others do not. Leaves are cut to a length
-with which the whole expression stays small; the first that suffices is taken, so ordinary texts are never cut.
+with which the whole expression stays small; the first that suffices is taken, so ordinary texts are never cut. Functions
+that need several bytes for one are not computed of texts beyond a length.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ from typing import Protocol
 
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.engines.base import Names
-from dpproxy.plan.expr import Call, Expr, Lit
+from dpproxy.plan.expr import Call, Cast, Expr, Hole, Lit
+from dpproxy.sql.types import TEXTS
 
-LONGEST = 50_000_000  # characters: 200 MB in UTF-8
+LONGEST = 25_000_000  # characters: 100 MB in UTF-8
+LONG = 100_000_000  # bytes of a text that functions of `WIDENING` are given: they may take eight for one, and raise beyond 1 GB
+WIDENING = {"lower", "upper", "initcap", "trim", "ltrim", "rtrim", "regex", "iregex", "ilike", "translate", "regexp_extract"}
+WIDENING |= {"regexp_count"}
+_SHORTENING = {"left", "right", "substring", "substring_from", "split_part", "reverse"}
 CUTS = (1_000_000, 10_000, 500)  # characters at which leaves are cut
 
 
@@ -71,6 +77,28 @@ class Growth:
             return f"repeat({text}, {int(rest[0])})", _short(size * int(rest[0]))
         spelled = ", ".join(self._speller.as_type(a, "text", names) for a in expr.args[1:])
         return f"regexp_replace({text}, {spelled})", _short(size * (len(rest[1]) + 1))
+
+
+def guarded(op: str, body: str, args: tuple[Expr, ...], texts: list[str]) -> str:
+    """NULL where an argument is too long for `op` to be computed."""
+    long = [text for arg, text in zip(args, texts, strict=True) if not _known_short(arg)] if op in WIDENING else []
+    if not long:
+        return body
+    return f"(CASE WHEN {' AND '.join(f'octet_length({text}) <= {LONG}' for text in long)} THEN {body} END)"
+
+
+def _known_short(arg: Expr) -> bool:
+    """Whether a text is at most `LONG` whatever the data: a constant, formatted, guarded, or a part of such a one."""
+    match arg:
+        case Lit() | Hole():
+            return True
+        case Cast(arg=inner):
+            return inner.type not in (*TEXTS, "unknown") or _known_short(inner)
+        case Call(op=op, args=args):
+            if op in _SHORTENING:
+                return _known_short(args[0])
+            return op in WIDENING or op in ("concat", "replace", "md5", "strftime", "lpad", "rpad")
+    return False
 
 
 def _short(length: int) -> int:
