@@ -151,6 +151,7 @@ def test_every_version_takes_the_generated_sql(
         _takes_all(running, shop_catalog)
 
 
+@pytest.mark.parametrize("image", [*(f"postgres:{major}" for major in range(14, 19)), "citusdata/citus:13.0"])
 def test_every_image_takes_the_generated_sql(image: str, shop_catalog: Catalog) -> None:
     if not docker_answers():
         pytest.skip("DOCKER ABSENT: PostgreSQL 14 to 18 and Citus are not tried in containers")
