@@ -97,7 +97,7 @@ def _known_short(arg: Expr) -> bool:
         case Call(op=op, args=args):
             if op in _SHORTENING:
                 return _known_short(args[0])
-            return op in WIDENING or op in ("concat", "replace", "md5", "strftime", "lpad", "rpad")
+            return op in WIDENING or op in GROWING or op in ("md5", "strftime", "lpad", "rpad")
     return False
 
 
