@@ -67,8 +67,10 @@ OWN = {
             "test_rows_and_columns": "answer types",
             "test_parameters": "parameters",
             "test_prepared": "prepared",
-            "test_dbapi_transactions": "transactions",
+            "test_dbapi_transactions": "transactions paging",
             "test_errors": "errors",
+            "test_catalog": "catalog",
+            "test_copy": "copy",
         },
     ),
 }

@@ -44,7 +44,9 @@ def python(script: str, packages: tuple[str, ...], *arguments: str, **more: str)
 
 def node(script: str) -> Callable[[], Command]:
     def ready() -> Command:
-        folder = npm("pg@8.23.1", "pg-cursor@2.22.0", "pg-query-stream@4.17.0", "postgres@3.4.9", "knex@3.3.0")
+        folder = npm(
+            "pg@8.23.1", "pg-cursor@2.22.0", "pg-query-stream@4.17.0", "pg-copy-streams@7.0.0", "postgres@3.4.9", "knex@3.3.0"
+        )
         return ["node", str(SCRIPTS / script)], {"NODE_PATH": str(folder / "node_modules")}
 
     return ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -52,6 +53,18 @@ def test_prepared(native: Any) -> None:
     statement = native.prepare("SELECT count(*) FROM people WHERE region = :region")
     assert [statement.run(region=r) for r in ("east", "west")] == [[[250]], [[250]]]
     statement.close()
+
+
+def test_copy(native: Any) -> None:
+    out = io.BytesIO()
+    native.run(f"COPY ({BY_REGION}) TO STDOUT (FORMAT csv)", stream=out)
+    assert out.getvalue().decode().splitlines() == [f"{region},{n}" for region, n in REGIONS]
+
+
+def test_catalog(native: Any) -> None:
+    sql = "SELECT column_name FROM information_schema.columns WHERE table_name = :t ORDER BY ordinal_position"
+    assert [name for (name,) in native.run(sql, t="shops")] == ["id", "name", "opened"]
+    assert ["email"] not in native.run(sql, t="people")
 
 
 def test_errors(native: Any) -> None:

@@ -1,7 +1,8 @@
-// node-postgres with pg-cursor and pg-query-stream, then knex on top of it.
+// node-postgres with pg-cursor, pg-query-stream and pg-copy-streams.
 const { Client, Pool } = require("pg");
 const Cursor = require("pg-cursor");
 const QueryStream = require("pg-query-stream");
+const { to: copyTo } = require("pg-copy-streams");
 const { ANSWER, answered, close, refused, run } = require("./checks.js");
 
 run("pg", async (check) => {
@@ -42,6 +43,11 @@ run("pg", async (check) => {
     await refused(client.query("SELECT email FROM people"), "42703");
     await refused(client.query("SELECT * FROM people WHERE region = $1", ["east"]), "0A000");
     answered((await client.query({ text: ANSWER, rowMode: "array" })).rows);
+  });
+  await check("copy", async () => {
+    let text = "";
+    for await (const piece of client.query(copyTo(`COPY (${ANSWER}) TO STDOUT`))) text += piece;
+    if (text.trim().split("\n").length !== 4) throw new Error(text);
   });
   await check("pool", async () => {
     const pool = new Pool({ max: 5 });
