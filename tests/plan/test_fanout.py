@@ -1,0 +1,59 @@
+"""How often public rows repeat a unit's rows: the least bound first, and never less than once."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.expr import Call, Column, Expr, Ref
+from dpproxy.plan.fanout import contribution, of_series, spread
+from dpproxy.plan.relation import Beside, Limits, Relation, Rows
+
+OWN, A, B, C = (Column(i, name, "int4") for i, name in enumerate("oabc"))
+UNIT = Column(9, "unit", "int4")
+
+
+def equal(a: Column, b: Column) -> Expr:
+    return Call("bool", "=", (Ref("int4", a), Ref("int4", b)))
+
+
+def rows(*beside: Beside, conditions: tuple[Expr, ...] = (), groups: int | None = 2) -> Rows:
+    node = Relation((UNIT, OWN, A, B, C))
+    return Rows(node, UNIT, limits=Limits(3, groups), conditions=conditions, beside=beside)
+
+
+def test_a_chain_starts_at_what_is_fixed() -> None:
+    """b is one for each a, and a one for each b: but nothing ties either of them to the unit's rows."""
+    first, second = Beside(frozenset({1}), 50, ((1, 1),)), Beside(frozenset({2}), 7, ((2, 1),))
+    assert contribution(rows(first, second, conditions=(equal(A, B),)), ()).rows == 3 * 7
+    assert contribution(rows(first, second, conditions=(equal(A, B), equal(OWN, A))), ()).rows == 3
+
+
+def test_keys_fix_rows_and_widen_groups() -> None:
+    table = Beside(frozenset({1, 2}), 50, ((1, 1), (2, 10)))
+    assert contribution(rows(table), ()) == Limits(150, 2)
+    assert contribution(rows(table), [Ref("int4", A)]) == Limits(3, 50)
+    assert contribution(rows(table), [Ref("int4", B), Ref("int4", OWN)]) == Limits(30, 100)
+    assert spread(rows(table, groups=None)) == Limits(150, None)
+
+
+def test_an_empty_table_may_have_rows_later() -> None:
+    assert contribution(rows(Beside(frozenset({1}), 0)), ()) == Limits(3, 2)
+
+
+def test_rows_of_unknown_number_need_an_equality() -> None:
+    unknown = Beside(frozenset({1}), None)
+    with pytest.raises(Refusal, match="whose number is not known"):
+        contribution(rows(unknown), ())
+    assert contribution(rows(unknown, conditions=(equal(A, OWN),)), ()).rows == 3
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "step", "size"),
+    [
+        ("1", "10", "1", 10), ("10", "1", "-3", 4), ("5", "1", "1", 0), ("2024-01-01", "2024-12-01", "1 month", 12),
+        ("2024-01-01", "2024-01-02", "6 hours", 5), ("2024-01-01", "", "1 day", None), ("1", "2", "0", None),
+    ],
+)  # fmt: skip
+def test_series(start: str, stop: str, step: str, size: int | None) -> None:
+    assert of_series([A], start, stop, step).size == size
