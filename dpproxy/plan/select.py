@@ -177,6 +177,18 @@ def _group_keys(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[Exp
     return [hooks._binder.bind(resolve_group_item(i, select, scope), scope) for i in items]
 
 
+def kept_conditions(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
+    """The conditions that speak of these columns alone, and which of them are the unit id by way of others."""
+    kept = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
+    unit = rows.unit
+    if unit is None or unit.id not in known:
+        return kept
+    same = QueryHooks._equal_ids(rows) & known
+    columns = {c.id: c for e in rows.conditions for c in references(e) if c.id in same and c.id != unit.id}
+    found = (Call("bool", "=", (Ref(c.type, c), Ref(unit.type, unit))) for c in columns.values())
+    return tuple(dict.fromkeys((*kept, *found)))
+
+
 def unit_ids(rows: Rows) -> set[int]:
     """Columns that fix the unit of a row."""
     if rows.unit is None:
@@ -216,7 +228,7 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     grouped = Rows(
         node, unit, None, one, Limits(1, 1) if one else spread(rows),
         frozenset(i for i in unit_ids(rows) if i in known),
-        tuple(c for c in rows.conditions if all(r.id in known for r in references(c))),
+        kept_conditions(rows, known),
         rows.publics if rows.private else (), rows.padded, (),
         frozenset(i for i in known if rows.padded and (unit is None or i != unit.id)),
         () if rows.private else (of_groups(rows, node.columns, key_columns),),
@@ -336,7 +348,7 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     node = Distinct(tuple(outputs), inner)
     one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
     beside = () if rows.private else (of_groups(rows, outputs, outputs),)
-    conditions = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
+    conditions = kept_conditions(rows, known)
     kept = frozenset(i for i in rows.determinants if i in known)
     rows = replace(
         rows, limits=spread(rows), node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside
