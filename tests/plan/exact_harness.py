@@ -24,7 +24,9 @@ import pyarrow as pa
 import shop_world
 from plan_harness import queries
 
+from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.backends.postgres import Postgres
 from dpproxy.facade import ddl
 from dpproxy.facade.copytext import copy_chunks
 from dpproxy.facade.facade import Facade
@@ -32,9 +34,9 @@ from dpproxy.mechanisms import select
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.noise import exact_loss
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.model import Measurement, Plan
+from dpproxy.plan.model import Dialect, Measurement, Plan
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import DuckDBBackend, Policy
+from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
 from dpproxy.session.arrays import array_literal
 from dpproxy.session.outer import array_constant, with_literals
 
@@ -75,16 +77,17 @@ class Outcome:
 
 
 class Pair:
-    """A facade and a database with rows, on one server."""
+    """A facade and a database with rows, on one server. Measurements run on a DuckDB file or on that database."""
 
-    def __init__(self, state: Path, policy: Policy, seed: int = 3) -> None:
+    def __init__(self, state: Path, policy: Policy, dialect: Dialect = "duckdb", seed: int = 3) -> None:
+        self.dialect = dialect
         path = state / "shop.duckdb"
         self._data = duckdb.connect(str(path))
         shop_world.fill(self._data, seed, trouble=False)
         self._data.close()
         self._loop = asyncio.new_event_loop()
         self._facade = Facade(connections=20)
-        self._backend = DuckDB(DuckDBBackend(str(path)))
+        self._backend: Backend = DuckDB(DuckDBBackend(str(path)))
         self.catalog: Catalog = self._loop.run_until_complete(self._start(state / "facade", policy))
         place = {"host": str(Path(self._facade.socket).parent), "user": "postgres", "autocommit": True}
         with psycopg.connect(**place, dbname="postgres") as admin:
@@ -95,6 +98,14 @@ class Pair:
         self._load()
         for connection in (self._front, self._plain):
             connection.execute("SET TimeZone = 'UTC'; SET search_path = public")
+        if dialect == "postgres":
+            self._loop.run_until_complete(self._to_postgres(f"postgresql://{self._user}@/plain?host={place['host']}", policy))
+
+    async def _to_postgres(self, dsn: str, policy: Policy) -> None:
+        await self._backend.close()
+        self._backend = Postgres(PostgresBackend(dsn))
+        public = frozenset(t.name for t in policy.tables.values() if t.public)
+        self.catalog = await self._backend.with_public_ranges(await self._backend.introspect(), public)
 
     async def _start(self, state: Path, policy: Policy) -> Catalog:
         await self._facade.start(state)

@@ -19,6 +19,7 @@ from fixture_cases import ACCEPTED, Case
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan import measure
 from dpproxy.plan.model import Plan
+from dpproxy.plan.planner import planning
 from dpproxy.policy.model import Policy
 
 pytestmark = pytest.mark.slow
@@ -29,11 +30,16 @@ def wide() -> Policy:
     return plan_harness.wide(plan_harness.policy())
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, wide: Policy) -> Iterator[Pair]:
-    running = Pair(tmp_path_factory.mktemp("pair"), wide)
+@pytest.fixture(scope="module", params=["duckdb", "postgres"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, wide: Policy) -> Iterator[Pair]:
+    running = Pair(tmp_path_factory.mktemp("pair"), wide, request.param)
     yield running
     running.close()
+
+
+@pytest.fixture(autouse=True)
+def planned_for_its_engine(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_harness, "planning", lambda policy, catalog, _: planning(policy, catalog, pair.dialect))
 
 
 def undeclared(case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch) -> Plan:
