@@ -14,7 +14,7 @@ from dpproxy.plan.functions import unsupported
 from dpproxy.plan.names import output_name
 from dpproxy.plan.scope import Context
 from dpproxy.sql.dialect import ident
-from dpproxy.sql.types import NUMBERS, arithmetic, common, type_name
+from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
 
 Columns = dict[str, str]  # name -> type, in order
 
@@ -140,7 +140,13 @@ class TreeTypes:
             return next((c[name] for c in places if name in c), "")
         if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
             a, b = self._type(node.this, sources), self._type(node.expression, sources)
-            return arithmetic(a, b) if a in NUMBERS and b in NUMBERS else ""
+            return arithmetic(a, b) if a in NUMBERS and b in NUMBERS else _shifted(node, a, b)
+        if isinstance(node, exp.Interval):
+            return "interval"
+        if isinstance(node, exp.DPipe):
+            return "text"
+        if isinstance(node, exp.Predicate | exp.And | exp.Or | exp.Not):
+            return "bool"
         if isinstance(node, exp.Literal):
             return "text" if node.is_string else ("int4" if node.this.isdigit() else "numeric")
         if isinstance(node, exp.Boolean):
@@ -185,6 +191,19 @@ class TreeTypes:
             return "text"
         if name == "date_trunc":
             return "timestamp" if types[-1] == "timestamp" else "timestamptz"
-        if name in ("now", "make_date", "date"):
+        if name in ("now", "make_date", "date_from_parts", "date"):
             return "timestamptz" if name == "now" else "date"
         return {"sqrt": "float8", "power": "float8"}.get(name, "")
+
+
+def _shifted(node: exp.Expr, a: str, b: str) -> str:
+    """Arithmetic with times: a date and days, or a time and an interval; "" for other."""
+    if isinstance(node, exp.Add) and b in TIMES:
+        a, b = b, a
+    if not isinstance(node, exp.Add | exp.Sub) or a not in TIMES:
+        return ""
+    if b == "interval":
+        return "timestamptz" if a == "timestamptz" else "timestamp"
+    if a == "date" and b in INTEGERS:
+        return "date"
+    return "int4" if isinstance(node, exp.Sub) and a == b == "date" else ""
