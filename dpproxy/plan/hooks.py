@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
+from dpproxy.plan import bind_forms as forms
 from dpproxy.plan import functions as fn
 from dpproxy.plan import joins
 from dpproxy.plan.aggregates import per_unit_type
@@ -332,6 +333,10 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         fractions, is_array = _fractions(arguments)
         args: tuple[Expr, ...] = (NULL,) if is_array else ()
         return Agg("float8", name, args, distinct, where, order, fractions)
+    fields = forms.row(arguments[0]) if name == "count" and distinct and len(arguments) == 1 else None
+    if fields:  # COUNT(DISTINCT (a, b)): rows of values, NULLs among them
+        whole = Call("record", "row", tuple(fn.coerce(binder.bind(f, scope), "text") for f in fields))
+        return Agg("int8", name, (whole,), distinct, where, order)
     args = tuple(fn.coerce(binder.bind(a, scope), "text") for a in arguments)
     if per_unit and name not in _PER_UNIT_AGGREGATES:
         raise unsupported(f"{name}() within one unit")

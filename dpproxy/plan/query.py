@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import joins
+from dpproxy.plan import counted, joins
 from dpproxy.plan.accuracy import refuse_misplaced
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.correlated import counts, decorrelated, mark_outer
@@ -166,7 +166,9 @@ class Analyser:
 
     def _select(self, select: exp.Select, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         env = self.with_ctes(select, env, outer)
+        inner = counted.mark(select)
         items = self.from_items(select, env, outer)
+        counted.read(select, inner)
         if not any(i.private for i in items) and not want_rows:
             return self._released(select, env, items)
         rows, scope = self.joined(select, items, env, outer)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
+from dpproxy.plan import counted, joins
 from dpproxy.plan import interval as iv
-from dpproxy.plan import joins
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -64,7 +64,7 @@ def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows
             return _prepared(planner, select, rows, scope, hooks, keys)
         if not rows.private:
             return _prepared(planner, select, rows, scope, hooks, keys or [])
-        return planner.measure(analyser, select, rows, scope, env)
+        return planner.measure(analyser, _counted(select, scope), rows, scope, env)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
         rows = _first_of_each(planner, select, rows, scope, hooks)
@@ -73,7 +73,7 @@ def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows
     if distinct is not None and rows.private and not _fixes_unit([e for _, e in projections], rows):
         if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
             raise unsupported("DISTINCT over window functions")
-        return planner.measure(analyser, select, rows, scope, env)
+        return planner.measure(analyser, _counted(select, scope), rows, scope, env)
     _no_limit(select, planner.context)
     result = _project(planner, rows, projections)
     if distinct is not None:
@@ -103,6 +103,12 @@ def _first_of_each(planner: Planner, select: exp.Select, rows: Rows, scope: Scop
     one = all(facts(k).constant or _is_unit(k, rows) for k in keys)
     found = joins.filtered(numbered, Call("bool", "=", (Ref("int8", column), Lit("int4", "1"))))
     return replace(found, one=one, limits=Limits(1, 1) if one else spread(rows), beside=())
+
+
+def _counted(select: exp.Select, scope: Scope) -> exp.Select:
+    if select.args.get("group") is None:
+        return counted.as_count(select, [unaliased(e) for e in select.expressions])
+    return counted.as_count(select, [resolve_group_item(i, select, scope) for i in group_expressions(select) or ()])
 
 
 def _has_aggregates(select: exp.Select) -> bool:

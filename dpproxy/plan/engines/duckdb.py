@@ -149,6 +149,10 @@ class DuckDB(Engine):
             return f"TRY_CAST({text} AS TIMESTAMP)"
         return f"TRY_CAST({text} AS BIGINT)" if kind == "i" and not isinstance(arg, Ref | Lit) else text
 
+    def _op_row(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """Several values as one that is never NULL."""
+        return f"row({', '.join(self.output(a, names) for a in args)})"
+
     def _op_concat_ws(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return f"concat_ws({', '.join(self.as_type(a, 'text', names) for a in args)})"
 

@@ -142,6 +142,17 @@ class Postgres(Engine):
         """An operand of COALESCE and its like: whole numbers keep the kind of the whole."""
         return self.number(arg, names, kind(whole)) if whole.type in INTEGERS else self.as_type(arg, whole.type, names)
 
+    def _op_row(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """Several values as one that is never NULL: a record's text, since an anonymous record within another has no hash.
+        Equal values are made to look equal: 1.0 and 1.00, 0 and -0."""
+        return f"(ROW({', '.join(self._looking_equal(a, names) for a in args)})::text)"
+
+    def _looking_equal(self, arg: Expr, names: Names) -> str:
+        text = self.output(arg, names)
+        if arg.type == "numeric":
+            return f"trim_scale({text})"
+        return f"({text} + '0'::float8)" if arg.type in FLOATS else text
+
     def _op_nullif(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         value, other = args
         text, equal = self.expr(value, names), f"{self.comparable(value, other, names)} = {self.comparable(other, value, names)}"
