@@ -1,0 +1,77 @@
+"""Through the wire: `dpproxy.accuracy`, `dpproxy.other`, the largest groups, and what notices and EXPLAIN say of errors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from .reuse_world import Town, town
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SHOPS = "SELECT shop, count(*) FROM visits GROUP BY shop"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
+    async with town(tmp_path_factory.mktemp("told")) as made:
+        yield made
+
+
+async def test_the_least_epsilon_for_an_accuracy(world: Town) -> None:
+    """250 persons a region: noise of scale 1 / epsilon is a relative error of 1.41 / (250 epsilon)."""
+    async with world.client() as ada:
+        await ada.ask("SET dpproxy.accuracy = '0.2%'")
+        counts = await ada.ask("SELECT region, count(*) FROM people WHERE income >= 0 GROUP BY region")
+        assert all(abs(n - 250) < 10 for _, n in counts)
+        charged = float(ada.notices[-1].split("charged epsilon ")[1].split(";")[0])
+        assert 2 < charged < 4
+        assert "typical error 0." in ada.notices[-1]
+        assert "epsilon 0.2 before, to find what accuracy 0.2% needs" in ada.notices[-1]
+        await ada.ask("SET dpproxy.accuracy = '30%'")
+        await ada.ask("SELECT sex, avg(income), sum(income) FROM people WHERE income >= 1 GROUP BY sex")
+        assert ada.notices[-1].startswith("charged epsilon 0.2; ")
+        await ada.ask("SET dpproxy.accuracy = '0.001%'")
+        with pytest.raises(psycopg.Error, match=r"accuracy 0.001% needs about epsilon .*; a query may cost 10"):
+            await ada.ask("SELECT region, count(*) FROM people WHERE income >= 2 GROUP BY region")
+        before = world.account()
+        with pytest.raises(psycopg.Error, match="counts, sums and averages alone"):
+            await ada.ask("SELECT stddev(income) FROM people")
+        assert world.account() == before
+
+
+async def test_what_is_in_no_released_group(world: Town) -> None:
+    """Three shops of 666 visits are released; with a filter that leaves few visits to each, all are in the other row."""
+    async with world.client() as ada:
+        await ada.ask("SET dpproxy.other = on")
+        await ada.ask("SET dpproxy.epsilon = 10")
+        shops = dict(await ada.ask(f"{SHOPS} ORDER BY shop"))
+        assert set(shops) == {"shop 0", "shop 1", "shop 2", None}
+        assert shops[None] < 20
+        few = dict(await ada.ask("SELECT shop, count(*) FROM visits WHERE visit < 9 GROUP BY shop"))
+        assert set(few) == {None}
+        assert few[None] == pytest.approx(6, abs=12)
+
+
+async def test_the_largest_groups_alone(world: Town) -> None:
+    async with world.client() as ada:
+        top = await ada.ask(f"{SHOPS} ORDER BY count(*) DESC LIMIT 1")
+        assert len(top) == 1
+        assert top[0][0] in ("shop 0", "shop 1", "shop 2")
+        assert top[0][1] == pytest.approx(666, abs=60)
+        told = "\n".join(line for (line,) in await ada.ask(f"EXPLAIN {SHOPS} ORDER BY count(*) DESC LIMIT 1"))
+        assert "chosen by the exponential mechanism" in told
+        assert "Expected: typical error" in told
+
+
+async def test_notices_say_what_may_be_cut_and_can_be_turned_off(world: Town) -> None:
+    async with world.client() as ada:
+        await ada.ask("SELECT sum(paid) FROM visits")
+        assert "typical error" in ada.notices[-1]
+        assert ada.notices[-1].endswith("may be cut by the bounds: 3 rows of a person, the range of paid")
+        await ada.ask("SET dpproxy.notices = off")
+        await ada.ask("SELECT sum(paid), count(*) FROM visits")
+        assert ada.notices == []
