@@ -63,6 +63,8 @@ def facts(expr: Expr) -> Facts:
             return _cast(expr, facts(arg))
         case Case():
             return _case(expr)
+        case Call(op="coalesce" | "least" | "greatest" as op, args=args):
+            return _call(op, expr.type, [as_type(expr.type, a) for a in args], args)
         case Call(op=op, args=args):
             return _call(op, expr.type, [facts(a) for a in args], args)
         case InQuery() | Exists() | Scalar():
@@ -152,8 +154,21 @@ def _cast(expr: Cast, inner: Facts) -> Facts:
         bound, grid = iv.outward(bound, expr.length[1]), Fraction(1, 10 ** expr.length[1])
     elif _family(source) != _family(target) and source != "bool":
         bound, grid = OPEN, None
+    if target == "float4":  # the nearest of few digits
+        bound, grid = _nearly(bound), None
     span = SPANS.get(target, inner.span if _family(source) == _family(target) else OPEN)
     return Facts(bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True)
+
+
+def _nearly(bound: Interval) -> Interval:
+    """A bound of values rounded to 24 bits."""
+    lo = None if bound.lo is None else bound.lo - abs(bound.lo) / 2**23
+    return Interval(lo, None if bound.hi is None else bound.hi + abs(bound.hi) / 2**23)
+
+
+def as_type(type_: str, expr: Expr) -> Facts:
+    """Facts of an expression where one of `type_` is wanted: dates among timestamps are seconds, not days."""
+    return facts(expr) if expr.type == type_ or {expr.type, type_}.isdisjoint({"date"}) else facts(Cast(type_, expr))
 
 
 def _family(type_: str) -> str:
@@ -163,8 +178,8 @@ def _family(type_: str) -> str:
 
 
 def _case(expr: Case) -> Facts:
-    results = [facts(result) for _, result in expr.whens]
-    results.append(facts(expr.default) if expr.default is not None else facts(Lit(expr.type, None)))
+    results = [as_type(expr.type, result) for _, result in expr.whens]
+    results.append(as_type(expr.type, expr.default) if expr.default is not None else facts(Lit(expr.type, None)))
     tests = [facts(test) for test, _ in expr.whens]
     valued = [r for r, e in zip(results, [*(r for _, r in expr.whens), expr.default], strict=True) if not _is_null(e)]
     return Facts(
@@ -367,6 +382,8 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
         bound = Interval(bound.lo - days * 86400 - Fraction(micros, 10**6), bound.hi)
     if op in _INTERVAL_PARTS and args[0].type == "interval":
         bound, span = _interval_part(op, args[0], parts[0].bound)
+    if op in ("round", "trunc") and len(args) > 1:
+        bound, span = (iv.outward(parts[0].bound, _digits(args)), iv.outward(parts[0].span, _digits(args)))
     if op == "nullif":
         bound, span = parts[0].bound, parts[0].span
     if op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "not") or type_ == "bool":
@@ -407,9 +424,13 @@ def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) 
     if op in ("neg", "abs", "nullif"):
         return parts[0].grid
     if op in ("round", "trunc"):
-        digits = args[1].text if len(args) > 1 and isinstance(args[1], Lit) else "0"
-        return Fraction(10) ** -int(digits or 0)
+        return Fraction(10) ** -_digits(args)
     return None
+
+
+def _digits(args: tuple[Expr, ...]) -> int:
+    """The places that ROUND and TRUNC keep."""
+    return int(args[1].text or 0) if len(args) > 1 and isinstance(args[1], Lit) else 0
 
 
 def _years(bound: Interval, type_: str) -> Interval:

@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
 from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, Taint, ValuesDomain
+from dpproxy.plan.facts import as_type
 from dpproxy.plan.fanout import of_values, size, spread
 from dpproxy.plan.functions import coerce
 from dpproxy.plan.joins import _classes, _equalities, added
@@ -115,8 +116,9 @@ class SetOperation:
         domain = a.domain if a.domain == b.domain else None
         if isinstance(a.domain, ValuesDomain) and isinstance(b.domain, ValuesDomain):
             domain = ValuesDomain(tuple(dict.fromkeys((*a.domain.values, *b.domain.values))))
+        type_ = common([a.type, b.type])
         return Column(
-            self.counter.column(), a.name, common([a.type, b.type]), iv.hull([a.bound, b.bound]),
+            self.counter.column(), a.name, type_, iv.hull([as_type(type_, Ref(c.type, c)).bound for c in (a, b)]),
             a.grid if a.grid == b.grid else None, max(a.taint, b.taint), False, True, True, domain,
         )  # fmt: skip
 

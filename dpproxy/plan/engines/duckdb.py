@@ -306,13 +306,13 @@ class DuckDB(Engine):
         source = expr.arg.type
         if source == "bool":
             return f"CAST({text} AS BIGINT)"
+        narrow = {"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT"}[expr.type]
         if source in INTEGERS:
-            narrow = {"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT"}[expr.type]
             fits = facts(expr.arg).span.within({"int2": 2**15 - 1, "int4": 2**31 - 1, "int8": INT64}[expr.type])
             return text if fits else f"CAST(TRY_CAST({text} AS {narrow}) AS BIGINT)"
         if source == "numeric":
-            return f"TRY_CAST(round({text}) AS BIGINT)"
-        return f"TRY_CAST({text} AS BIGINT)"
+            text = f"round({text})"
+        return f"CAST(TRY_CAST({text} AS {narrow}) AS BIGINT)" if narrow != "BIGINT" else f"TRY_CAST({text} AS BIGINT)"
 
     def _cast_text(self, arg: Expr, text: str) -> str:
         if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "timestamp", "bool"):
