@@ -150,6 +150,8 @@ def _burden(compiled: Compiled) -> float:
     """
     dense = compiled.shape.dense
     groups = 1 if not compiled.keys else min(dense.size or UNKNOWN_GROUPS, MOST_GROUPS) if dense else UNKNOWN_GROUPS
+    if compiled.rest:
+        groups = UNKNOWN_GROUPS  # it may be as small as one of the groups that are there
     alone = allocation.allocate(weights(compiled), max(_columns(compiled), MICRO)).error
     return max(alone, 1e-3) * (1 if compiled.shape.norm else compiled.shape.reach) * math.sqrt(groups)
 

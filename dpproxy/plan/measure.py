@@ -40,6 +40,7 @@ class Compiled:
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int
     top: TopSpec | None = None  # the groups are chosen by this, not by a threshold
+    rest: bool = False  # one row for what is in no released group
     outputs: tuple[Output, ...] = ()  # what is made of the columns
     names: Names | None = None
 

@@ -86,7 +86,7 @@ def _with_other(planner: Planner, measured: MeasuredSelect, rows: Rows, compiled
     more = source_columns(measured.teller, planner.register(compiled), 1)
     rest = planner.compile(measured, _unreleased(planner, rows, measured, compiled), ())
     notes = (*rest.shape.notes, "all groups that have not been released, together")
-    rest = replace(rest, shape=replace(rest.shape, notes=notes))
+    rest = replace(rest, shape=replace(rest.shape, notes=notes), rest=True)
     others = planner.set_source(f"{measured.alias}_1", rest, ())
     more_others = source_columns(measured.teller, planner.register(rest), 1)
     return _branched(measured, [(source, members, False, more), (others, (), False, more_others)])
