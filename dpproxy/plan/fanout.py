@@ -16,15 +16,17 @@ from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, has_subquery, refere
 from dpproxy.plan.functions import interval_text, unsupported
 from dpproxy.plan.relation import Beside, Limits, Rows, Values
 
+MANY = 100  # groups a unit is taken to reach of rows whose number is not known when the statement is planned
 MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and the noise would be beyond use
 
 
 def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
     """The most rows of one unit in a group by `keys`, and groups it reaches."""
-    often = repetitions(rows)
+    often = repetitions(rows, keys)
     number, groups = rows.limits.rows, _reached(rows, keys)
     for beside, times in often:
         fixed = [most for key in keys if isinstance(key, Ref) and (most := dict(beside.most).get(key.column.id))]
+        fixed += [1] if beside.size is None and any(c.id in beside.columns for key in keys for c in references(key)) else []
         number = min(number * (times if rows.limits.whole else min([times, *fixed])), MOST)
         if groups is not None and any(c.id in beside.columns for key in keys for c in references(key)):
             groups = min(groups * times, MOST)
@@ -59,10 +61,11 @@ def spread(rows: Rows) -> Limits:
     return Limits(number, None if groups is None else min(groups * times, MOST), rows.limits.whole)
 
 
-def repetitions(rows: Rows) -> list[tuple[Beside, int]]:
+def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:
     """Each public relation and how many of its rows a row of all that precedes it meets; those of unknown size are left out.
 
-    An equality with what is already fixed bounds it, so the order matters: the least is taken first.
+    An equality with what is already fixed bounds it, so the order matters: the least is taken first. Groups by rows whose
+    number is not known (`generate_series(..., now(), ...)`) are taken to be at most `MANY`, as EXPLAIN says.
     """
     if not rows.beside:
         return []
@@ -78,12 +81,26 @@ def repetitions(rows: Rows) -> list[tuple[Beside, int]]:
         known |= beside.columns
         if times is not None:
             found.append((beside, times))
-        elif rows.private and not any(c.id in beside.columns for e in [*rows.conditions, *beside.on] for c in _compared(e)):
+        elif any(c.id in beside.columns for key in keys for c in references(key)) and not _tied(rows, beside):
+            found.append((beside, MANY))
+    return found
+
+
+def check(rows: Rows, keys: Sequence[Expr]) -> None:
+    """Raise Refusal where nothing bounds how often a row is repeated in a group."""
+    used = {c.id for key in keys for c in references(key)}
+    known = {id(beside) for beside, _ in repetitions(rows, keys)}
+    for beside in rows.beside:
+        if rows.private and id(beside) not in known and not beside.columns & used and not _tied(rows, beside):
             raise unsupported(
                 "joining private rows with each of rows whose number is not known",
-                "Join them by an equality, or give generate_series constants.",
+                "Join them by an equality, group by them, or give generate_series constants.",
             )
-    return found
+
+
+def _tied(rows: Rows, beside: Beside) -> bool:
+    """Whether an equality ties it to something."""
+    return any(c.id in beside.columns for e in [*rows.conditions, *beside.on] for c in _compared(e))
 
 
 def _compared(condition: Expr) -> tuple[Column, ...]:

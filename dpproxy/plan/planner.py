@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, joins, naming
+from dpproxy.plan import canonical, fanout, joins, naming
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
@@ -185,6 +185,7 @@ class Planner:
     def compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
         spelled, context = engine(self.context.dialect), self.context
         chosen = [measured.keys[i] for i in members]
+        fanout.check(rows, [key for _, key in chosen])
         rows, keys, specs, selections = canonical.normal(rows, chosen, measured.specs, measured.selections)
         compiler = Compiler(rows, context, spelled)
         compiled = compiler.compiled(keys, specs, selections, measured.top)

@@ -33,7 +33,7 @@ from dpproxy.plan.expr import (
     walk,
 )
 from dpproxy.plan.facts import facts
-from dpproxy.plan.fanout import contribution, of_groups, spread
+from dpproxy.plan.fanout import check, contribution, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks, ordering, settled, total_order
 from dpproxy.plan.names import output_name
@@ -222,6 +222,7 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     exprs = [e for _, e in items] + ([condition] if condition is not None else [])
     key_columns = [_key_column(planner, k) for k in keys]
     mapping = dict(zip(keys, key_columns, strict=True))
+    check(rows, keys)
     constant = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
     aggs, lifted = lift_aggregates(exprs, rows, planner, mapping, constant)
     extra = _dependent(lifted, aggs, key_columns)

@@ -6,7 +6,7 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.expr import Call, Column, Expr, Ref
-from dpproxy.plan.fanout import contribution, of_series, spread
+from dpproxy.plan.fanout import MANY, check, contribution, of_series, spread
 from dpproxy.plan.relation import Beside, Limits, Relation, Rows
 
 OWN, A, B, C = (Column(i, name, "int4") for i, name in enumerate("oabc"))
@@ -44,8 +44,15 @@ def test_an_empty_table_may_have_rows_later() -> None:
 def test_rows_of_unknown_number_need_an_equality() -> None:
     unknown = Beside(frozenset({1}), None)
     with pytest.raises(Refusal, match="whose number is not known"):
-        contribution(rows(unknown), ())
+        check(rows(unknown), ())
+    check(rows(unknown, conditions=(equal(A, OWN),)), ())
     assert contribution(rows(unknown, conditions=(equal(A, OWN),)), ()).rows == 3
+
+
+def test_groups_by_rows_of_unknown_number_are_many() -> None:
+    unknown = Beside(frozenset({1}), None)
+    check(rows(unknown), [Ref("int4", A)])
+    assert contribution(rows(unknown), [Ref("int4", A)]) == Limits(3, 2 * MANY)
 
 
 @pytest.mark.parametrize(
