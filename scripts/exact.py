@@ -13,10 +13,11 @@ Rows are compared as multisets, numbers to `RELATIVE`, instants and dates as ins
   is, or the statement with every sum of nothing read as 0.
 - A percentile is a value that occurs: PERCENTILE_CONT is read as PERCENTILE_DISC.
 - The least, greatest or middle value of nothing is some value, where SQL has NULL.
-- ORDER BY ... LIMIT may choose differently among rows that it orders alike, and so may ROW_NUMBER: an answer that differs is
-  asked for again with RANK in its place, in both.
+- ORDER BY ... LIMIT may choose differently among rows that it orders alike, and so may ROW_NUMBER and NTILE: an
+  answer that differs is asked for again with RANK in their place, in both.
 - A key that the policy says to refer to a row of the same person, and that in the data refers to somebody else's, joins
   nothing: an answer must equal the engine's over the data as they are, or over the data with such keys set to NULL.
+- A correlation of constants is NaN in DuckDB, NULL in PostgreSQL.
 - `SELECT generate_series(1, 3)` is one list in DuckDB, three rows in PostgreSQL.
 """
 
@@ -111,7 +112,7 @@ class Pair:
         found = [difference(ours, theirs, unknown=chosen(sql)) for theirs in said if theirs is not None]
         if "" in found or any(self._tied(text, ours) for text in texts):
             return ""
-        ranked = re.sub(r"(?i)\brow_number\s*\(", "rank(", sql)
+        ranked = re.sub(r"(?i)\b(row_number\s*\(|ntile\s*\([^)]*)", "rank(", sql)
         return found[0] if ranked == sql else self.difference(ranked)
 
     def _silent(self, what: str, error: Exception) -> None:
@@ -257,6 +258,8 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         both_nan = math.isnan(one) and math.isnan(other)
         return both_nan or one == other or math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    if one is None and isinstance(other, float) and math.isnan(other):
+        return True
     if isinstance(one, str) and isinstance(other, str) and one != other:
         return _number(one) is not None and _number(one) == _number(other)
     return bool(one == other)

@@ -156,7 +156,7 @@ def seen(policy: Path, data: Path, apart: bool = False) -> duckdb.DuckDBPyConnec
         database.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
         fitting = (t for t in rules.tables.values() if t.name.name.lower() == table.lower() and schema in _schemas(t.name))
         found = next(fitting, None)
-        changed = _decimals(found, table, database) if found is not None else []
+        changed = _decimals(found, schema, table, database) if found is not None else []
         changed += _strange(found, rules, place) if apart and found is not None else []
         items = f"mine.* REPLACE ({', '.join(changed)})" if changed else "mine.*"
         # a view of the data is written out: attached, it would not find its tables
@@ -168,7 +168,7 @@ def seen(policy: Path, data: Path, apart: bool = False) -> duckdb.DuckDBPyConnec
     return database
 
 
-def _decimals(table: TablePolicy, name: str, database: duckdb.DuckDBPyConnection) -> list[str]:
+def _decimals(table: TablePolicy, schema: str, name: str, database: duckdb.DuckDBPyConnection) -> list[str]:
     """DOUBLE columns of a resolution as the decimals they are: sums of DOUBLE differ in their last digits, and ranks by them."""
     wanted = "database_name = 'source' AND data_type = 'DOUBLE' AND table_name = ?"
     rows = database.execute(f"SELECT column_name FROM duckdb_columns() WHERE {wanted}", [name]).fetchall()
@@ -178,7 +178,14 @@ def _decimals(table: TablePolicy, name: str, database: duckdb.DuckDBPyConnection
         for column, policy in table.columns.items()
         if column in doubles and policy.resolution is not None
     }
-    return [f'CAST(mine."{doubles[c]}" AS DECIMAL(18, {max(n, 0)})) AS "{doubles[c]}"' for c, n in places.items()]
+    fitting = {c: n for c, n in places.items() if _fits(f'"{doubles[c]}"', max(n, 0), f'source."{schema}"."{name}"', database)}
+    return [f'CAST(mine."{doubles[c]}" AS DECIMAL(18, {max(n, 0)})) AS "{doubles[c]}"' for c, n in fitting.items()]
+
+
+def _fits(column: str, places: int, table: str, database: duckdb.DuckDBPyConnection) -> bool:
+    """Whether all values of a column have so many places: others are other keys when they are rounded."""
+    found = database.execute(f"SELECT bool_and({column} IS NULL OR round({column}, {places}) = {column}) FROM {table}").fetchone()
+    return found is not None and bool(found[0])
 
 
 def _strange(table: TablePolicy, rules: Policy, place: Place) -> list[str]:

@@ -44,7 +44,8 @@ class NoNoise:
 
 def release(measurement: Measurement, exact: Exact, _: Noise) -> Released:
     """Every group, as it is."""
-    return releasing.release(replace(measurement, threshold=None, dense=True), exact, NoNoise())
+    everything = replace(measurement, threshold=None, top=None, dense=True, l0=measurement.reach)  # LIMIT is the outer query's
+    return releasing.release(everything, exact, NoNoise())
 
 
 def choose(runs: Runs, *_: object) -> Int64:
