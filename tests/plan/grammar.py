@@ -210,7 +210,7 @@ def _joined(draw: Draw) -> tuple[str, Source, list[str]]:
             text, where = f"{text} CROSS JOIN {_TABLES[alias]} {alias}", [*where, condition]
         else:
             extra = f" AND {Expressions(draw, source).make('bool', 1)}" if _chance(draw, 1, 3) else ""
-            kind = _one(draw, ("JOIN", "JOIN", "LEFT JOIN"))
+            kind = _one(draw, ("JOIN", "JOIN", "LEFT JOIN", "FULL JOIN"))
             text = f"{text} {kind} {_TABLES[alias]} {alias} ON {condition}{extra}"
         aliases.append(alias)
     unit = next((f"{a}.customer_id" for a in aliases if a in ("c", "o", "v")), "")
@@ -269,7 +269,7 @@ def _per_unit(draw: Draw) -> tuple[str, Source]:
 
 def _aggregate(draw: Draw, source: Source) -> str:
     make = Expressions(draw, source).make
-    form = _one(draw, ("count", "rows", "distinct", "unit", "sum", "sum", "avg", "case", "clamp"))
+    form = _one(draw, ("count", "rows", "distinct", "unit", "sum", "sum", "avg", "case", "clamp", "moment", "quantile"))
     if form == "count" or (form == "unit" and not source.unit):
         text = f"count({make(_one(draw, ('num', 'text', 'date', 'bool')), 1)})"
     elif form == "rows":
@@ -280,6 +280,17 @@ def _aggregate(draw: Draw, source: Source) -> str:
         text = f"count(DISTINCT {source.unit})"
     elif form == "clamp":
         text = f"{_one(draw, ('sum', 'avg'))}(LEAST(GREATEST({make('num', 2)}, -10), {_one(draw, ('100', '2.5'))}))"
+    elif form == "moment":
+        numbers = source.columns.get("num", ()) or ("1",)
+        name, x, y = (
+            _one(draw, ("stddev", "var_pop", "corr", "covar_samp", "regr_slope")),
+            _one(draw, numbers),
+            _one(draw, numbers),
+        )
+        text = f"{name}({x})" if name in ("stddev", "var_pop") else f"{name}({y}, {x})"
+    elif form == "quantile":
+        x = _one(draw, source.columns.get(_one(draw, ("num", "date")), ()) or ("1",))
+        text = _one(draw, (f"min({x})", f"max({x})", f"percentile_disc(0.5) WITHIN GROUP (ORDER BY {x})"))
     elif form == "case":
         text = f"sum(CASE WHEN {make('bool', 1)} THEN {_one(draw, ('1', '-2.5', '0'))} ELSE {_one(draw, ('0', '7', 'NULL'))} END)"
     else:

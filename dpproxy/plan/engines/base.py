@@ -178,7 +178,11 @@ class Engine(ABC):
 
     @abstractmethod
     def pick_hash(self, columns: list[str]) -> str:
-        """A deterministic pseudo-random order of a unit's groups."""
+        """A deterministic pseudo-random order of a unit's groups.
+
+        It has no key: which groups are kept is a function of the unit's own rows, whatever the function, and that is all the
+        bound rests on. A key would have to be the same in every statement, or equal measurements would not be equal.
+        """
 
     @abstractmethod
     def wide_sum(self, text: str) -> str:
