@@ -115,9 +115,17 @@ def _selection_weight(spec: SelectionSpec) -> float:
     return (nominal.EXTREME if extreme else nominal.QUANTILE) * spec.columns
 
 
+_GROUPED = "Group by the column instead: each value that enough people share becomes a row."
+_PLACES = "Use min, max or percentile_cont(0.5) WITHIN GROUP (ORDER BY x); or group by the column."
 _INSTEAD = {
-    "string_agg": "Group by the column instead: each value that enough people share becomes a row.",
-    "array_agg": "Group by the column instead: each value that enough people share becomes a row.",
+    **dict.fromkeys(
+        ("string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "xmlagg"), _GROUPED
+    ),
+    **dict.fromkeys(("list", "group_concat", "any_value"), _GROUPED),
+    **dict.fromkeys(("first", "last", "arg_max", "arg_min"), _PLACES),
+    "median": "Use percentile_cont(0.5) WITHIN GROUP (ORDER BY x).",
+    "histogram": "Use width_bucket(x, low, high, count) AS bucket, count(*) ... GROUP BY 1.",
+    **dict.fromkeys(("rank", "dense_rank", "percent_rank", "cume_dist"), "Use count(*) FILTER (WHERE x < ...) and count(*)."),
     "bool_or": "Use count(*) FILTER (WHERE ...) > 0.",
     "bool_and": "Use count(*) FILTER (WHERE NOT ...) = 0.",
     "every": "Use count(*) FILTER (WHERE NOT ...) = 0.",

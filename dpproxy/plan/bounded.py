@@ -21,7 +21,7 @@ def bounded_argument(agg: Agg) -> Expr:
         raise unsupported(f"{agg.name}() of {value.type}")
     known = facts(value)
     if known.taint != Taint.NONE and isinstance(value, Ref):
-        raise unsupported(f"{agg.name}() of an identifier")
+        raise unsupported(f"{agg.name}() of an identifier", "Count it: count(DISTINCT ...).")
     if not known.bound.closed:
         columns = ", ".join(f'"{c.name}"' for c in _open_columns(value))
         what = f"column {columns}" if columns else "this expression"

@@ -38,7 +38,7 @@ from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Rows
-from dpproxy.plan.results import ReleasedResult, RowsResult
+from dpproxy.plan.results import ReleasedResult, Result, RowsResult
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.tables import reach_unit
 from dpproxy.plan.trees import contains_aggregate
@@ -61,6 +61,8 @@ _FRAMES = {
 }
 
 
+_LISTS = {"string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "xmlagg"}
+"""Aggregates that list their values."""
 _BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value"}
 """Functions that tell rows of equal rank apart."""
 _UNORDERED = {"json", "jsonb", "interval", "bytea", "xml"}
@@ -92,8 +94,15 @@ class QueryHooks:
         simple = self._single_aggregate(query, scope)
         if simple is not None:
             return simple
-        result = self.analyser.analyse(copied(query), self.env)
-        if isinstance(result, RowsResult):
+        result: Result | None = None
+        try:
+            result = self.analyser.analyse(copied(query), self.env)
+        except Refusal as refusal:
+            if refusal.sqlstate != "42703" or not _refers_to(query, scope):
+                raise
+            if any(contains_aggregate(e) for e in query.expressions):
+                raise self._uncorrelated(query) from None
+        if result is None or isinstance(result, RowsResult):
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
                 "a scalar subquery over private rows must be an aggregate",
@@ -259,6 +268,13 @@ class QueryHooks:
         return tuple(ordering(self._binder, o, scope) for o in order.expressions)
 
 
+def _refers_to(query: exp.Expr, scope: Scope) -> bool:
+    """Whether a subquery names columns of the query around it."""
+    inside = {t.alias_or_name for t in query.find_all(exp.Table)}
+    outside = {s.alias for s in scope.sources} - inside
+    return any(ident(c.args.get("table")) in outside for c in query.find_all(exp.Column) if c.args.get("table") is not None)
+
+
 def total_order(order: Terms, rows: Rows) -> Terms:
     """The order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
 
@@ -326,6 +342,8 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         arguments = list(arguments[0].expressions)
     if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
         arguments = []
+    if name in _LISTS and not per_unit:
+        return Agg("text", name, (), distinct, where)  # refused by name, whatever is in it
     if any(isinstance(a, exp.Order) for a in arguments):
         raise unsupported(f"ORDER BY inside {name}()")
     fractions: tuple[Fraction, ...] = ()

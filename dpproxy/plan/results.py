@@ -76,8 +76,15 @@ def row_level(node: exp.Expr, context: Context) -> Refusal:
         FEATURE_NOT_SUPPORTED,
         f"answers are aggregates over many {unit}s; this query returns rows of single {unit}s",
         position(node),
-        hint="Aggregate: SELECT count(*), sum(...), avg(...) ... GROUP BY ...",
+        hint=_over_it(node),
     )
+
+
+def _over_it(node: exp.Expr) -> str:
+    """Rows of single units that are aggregates already want another one around them."""
+    if isinstance(node, exp.Select) and node.args.get("group") is not None:
+        return "Aggregate over it, without ORDER BY and LIMIT: SELECT avg(x) FROM (SELECT ..., sum(...) AS x ... GROUP BY 1) t."
+    return "Aggregate: SELECT count(*), sum(...), avg(...) ... GROUP BY ..."
 
 
 def limited(node: exp.Expr) -> Refusal:
@@ -85,7 +92,8 @@ def limited(node: exp.Expr) -> Refusal:
         FEATURE_NOT_SUPPORTED,
         "LIMIT and OFFSET below an aggregate over private rows choose single rows",
         position(node),
-        hint="Aggregate first and put LIMIT on the released rows, or drop it.",
+        hint="Aggregate first and put LIMIT on the released rows, or drop it; to keep some rows of each person, number them by "
+        "row_number() OVER (PARTITION BY the person's id ORDER BY ...) and filter by that.",
     )
 
 
@@ -104,5 +112,6 @@ def private_in_public(node: exp.Expr, context: Context) -> Refusal:
         FEATURE_NOT_SUPPORTED,
         "a subquery over private rows would decide exactly which rows are returned",
         position(node),
-        hint=f"Aggregate inside the subquery: it may return counts, sums or averages of many {context.policy.unit_name}s.",
+        hint=f"Aggregate inside the subquery: it may return counts, sums or averages of many {context.policy.unit_name}s; or "
+        "count by key, SELECT p.key, count(i.key) FROM public p LEFT JOIN private i ON ... GROUP BY 1, and compare these.",
     )
