@@ -3,13 +3,16 @@
 Knows: both syntaxes. Must not know: engines, tables. Whether a pattern matches is the same question everywhere; WHAT it matches
 is not: PostgreSQL takes the longest of alternatives, RE2 the first. So functions that use the matched text (replace, extract,
 count) take patterns for which both are the same: single characters and classes with greedy quantifiers in a row, groups
-that are not quantified, or alternatives that are plain words none of which begins with another.
+that are not quantified, or alternatives that are plain words none of which begins with another. In a pattern of the
+whole text (`^...$`) a plain word may be optional, when what is before it can match in one way only: what is matched is then
+all of the text, and both take the word where the rest lets them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.expr import Call, Expr, Hole, Lit
@@ -24,6 +27,8 @@ _ESCAPE = r"\\[.dws$^()\[\]{}|*+?/\\-]"
 _SAFE = re.compile(rf"^(?:[^\\()*+?{{}}|\[\]]|{_ESCAPE}|[()|*+?]|{_CLASS}|\{{\d{{1,2}}(,\d{{0,2}})?\}})*$")
 _ATOM = rf"(?:[^\\()*+?{{}}|\[\]^$]|{_ESCAPE}|{_CLASS})"
 _ONE_WAY = re.compile(rf"^\^?(?:{_ATOM}(?:[*+?]|\{{\d{{1,2}}(?:,\d{{0,2}})?\}})?(?![?+*])|[()](?![*+?{{]))*\$?$")
+_LETTER = r"(?:[^\\()*+?{}|\[\]^$.]|\\[.\-/])"
+_OPTIONAL_WORD = re.compile(rf"^\^((?:{_LETTER}\??)*)\((?:\?:)?({_LETTER}+)\)\?(?![?+*])(.*)\$$")
 _SPECIAL = re.compile(r"[.^$*+?(){}|\[\]\\]")
 _WORDS = re.compile(r"^[\w \-]+(?:\|[\w \-]+)*$")
 _SIMPLER = "Use LIKE, or a pattern without look-around and back references."
@@ -57,7 +62,8 @@ def _text(value: Expr) -> Expr:
 
 def _safe(pattern: Expr) -> str:
     text = literal_text(coerce(pattern, "text"), "a regular expression")
-    if len(text) > MAX_PATTERN or "(?" in text or not _SAFE.match(text) or text.count("(") > MAX_GROUPS:
+    plain = text.replace("(?:", "(")  # the one construct with `(?` that both know
+    if len(text) > MAX_PATTERN or "(?" in plain or not _SAFE.match(plain) or text.count("(") > MAX_GROUPS:
         raise unsupported("this regular expression", _SIMPLER)
     try:
         re.compile(text)
@@ -71,11 +77,23 @@ def _unambiguous(pattern: Expr) -> str:
     text = _safe(pattern)
     words = text.split("|") if _WORDS.match(text) else []
     apart = bool(words) and not any(a is not b and b.startswith(a) for a in words for b in words)
-    if not (apart or _ONE_WAY.match(text)):
+    if not (apart or _ONE_WAY.match(_without_optional_word(text).replace("(?:", "("))):
         raise unsupported("taking what this regular expression matches", _ONLY)
     if re.search(text, "") is not None:
         raise unsupported("taking what a regular expression matches that matches nothing at all", _ONLY)
     return text
+
+
+def _without_optional_word(text: str) -> str:
+    """The pattern with its optional word made a part of it, where that decides nothing else; else as it is."""
+    found = _OPTIONAL_WORD.match(text)
+    if found is None or text.endswith("\\$"):
+        return text
+    before, word, rest = found.groups()
+    letters = re.findall(rf"{_LETTER}\??", before)
+    sure = all(not a.endswith("?") or a[:-1] != b.removesuffix("?") for a, b in pairwise(letters))
+    open_end = bool(letters) and letters[-1].endswith("?")
+    return f"^{before}{word}{rest}$" if sure and not open_end else text
 
 
 def similar(value: Expr, pattern: Expr) -> Expr:
@@ -117,12 +135,17 @@ def regexp_like(args: Sequence[Expr]) -> Expr:
     return regex("iregex" if _flags(args, 2, "i") else "regex", args[0], args[1])
 
 
+def _groups(pattern: str) -> int:
+    """How many groups capture."""
+    return pattern.count("(") - pattern.count("\\(") - pattern.count("(?:")
+
+
 def regexp_replace(args: Sequence[Expr]) -> Expr:
     _arguments("regexp_replace", args, 3, 4)
     pattern = _unambiguous(args[1])
     by = literal_text(coerce(args[2], "text"), "the replacement of `regexp_replace`")
     used = re.findall(r"\\(.?)", by)
-    if any(not u.isdigit() or u == "0" or int(u) > pattern.count("(") - pattern.count("\\(") for u in used):
+    if any(not u.isdigit() or u == "0" or int(u) > _groups(pattern) for u in used):
         raise unsupported("this replacement of `regexp_replace`", r"Use plain text and \1 to \9 for groups of the pattern.")
     flags = Lit("text", _flags(args, 3, "gi"))
     return Call("text", "regexp_replace", (_text(args[0]), Lit("text", pattern), Lit("text", by), flags))
@@ -131,7 +154,7 @@ def regexp_replace(args: Sequence[Expr]) -> Expr:
 def extracted(value: Expr, pattern: Expr, flags: str = "") -> Expr:
     """substring(text from pattern): the first group where there is one, else the whole match; NULL without a match."""
     text = _unambiguous(pattern)
-    group = int(text.replace("\\(", "").count("(") > 0)
+    group = int(_groups(text) > 0)
     return Call("text", "regexp_extract", (_text(value), Lit("text", text), Lit("int4", str(group)), Lit("text", flags)))
 
 
