@@ -32,6 +32,10 @@ class Hooks(Protocol):
 
     def parameter(self, index: int) -> Expr: ...
 
+    def instant(self, column: str) -> None:
+        """A column of type timestamptz is used. Raises Refusal where the session would read it in another zone than we."""
+        ...
+
     def facade_constant(self, sql: str, type_: str) -> Expr:
         """A constant only PostgreSQL can evaluate (`now()`, 'yesterday'::date): evaluated once, before the measurement."""
         ...
@@ -112,6 +116,8 @@ class ExprBinder:
         column = scope.resolve(ident(node.args.get("table")), ident(node.this), position(node))
         if not column.usable:
             raise unsupported(f'column "{column.name}" ({column.reason or "its type on the backend"})')
+        if column.type == "timestamptz":
+            self._hooks.instant(column.name)
         return Ref(column.type, column)
 
     def _literal(self, node: exp.Literal, scope: Scope) -> Expr:

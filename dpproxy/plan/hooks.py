@@ -85,6 +85,15 @@ class QueryHooks:
         types = self.planner.context.parameters
         return Hole(types[index] if index < len(types) else "unknown", index)
 
+    def instant(self, column: str) -> None:
+        zone = self.planner.context.settings.zone
+        if zone is not None:
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED,
+                f'column "{column}" is read in UTC below an aggregate, and this session\'s time zone is {zone}',
+                hint="SET TimeZone = 'UTC';",
+            )
+
     def facade_constant(self, sql: str, type_: str) -> Expr:
         return self.planner.facade_constant(sql, type_)
 
@@ -148,6 +157,8 @@ class QueryHooks:
         if len(result.columns) != len(args):
             raise Refusal("42601", "subquery has too many or too few columns", position(query))
         rows = reach_unit(result.rows, self.planner.context, self.planner.counter)
+        if rows.unit is not None and rows.unit.nullable:  # rows of nobody: one NULL would decide every unit's NOT IN
+            rows = joins.filtered(rows, Call("bool", "is_not_null", (Ref(rows.unit.type, rows.unit),)))
         left, right = list(args), [Ref(c.type, c) for c in result.columns]
         pairs = [fn.compare("=", a, b) for a, b in zip(left, right, strict=True)]
         left = [p.args[0] for p in pairs if isinstance(p, Call)]

@@ -35,6 +35,7 @@ class Settings:
     confidence: Decimal = Decimal("0.95")
     search_path: tuple[str, ...] = ("public",)
     other: bool = False
+    zone: str | None = None  # of the session; None is UTC
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,15 @@ def session_settings(values: Mapping[str, str | None]) -> Settings:
         confidence=_confidence(values.get("dpproxy.confidence")),
         search_path=_search_path(values.get("search_path")),
         other=_flag("dpproxy.other", values.get("dpproxy.other")),
+        zone=_zone(values.get("TimeZone")),
     )
+
+
+_UTC = {"utc", "gmt", "uct", "zulu", "universal", "greenwich", "etc/utc", "etc/gmt", "etc/uct", "etc/zulu", "etc/universal"}
+
+
+def _zone(text: str | None) -> str | None:
+    return None if text is None or text.lower() in _UTC else text
 
 
 _FLAGS = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}

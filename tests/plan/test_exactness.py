@@ -59,7 +59,7 @@ def test_answers_are_those_of_plain_sql(case: Case, pair: Pair, wide: Policy, mo
     assert exact_harness.difference(ours, theirs, ordered="ORDER BY" in outermost) == ""
 
 
-@pytest.mark.parametrize("case", ACCEPTED, ids=str)
+@pytest.mark.parametrize("case", [c for c in ACCEPTED if "now()" not in c.exact], ids=str)
 def test_declared_groups_are_the_undeclared_ones_and_zeros(
     case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
