@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -225,8 +226,16 @@ def as_text(told: Account) -> tuple[str, ...]:
         lines.append("  No measurement: nothing private is read")
     for number, measurement in enumerate(told["Measurements"], 1):
         lines += [f"  {line}" for line in _measurement_lines(number, measurement, told["Privacy Unit"])]
-    lines.append(f"  Post-processing (free): {told['Post-Processing']}")
+    lines.append(f"  Post-processing (free): {_readable(told['Post-Processing'])}")
     return tuple(lines)
+
+
+_RELEASED = re.compile(r"UNNEST\((?:CAST\(\$\d+ AS [^\[\]]*\[\]\)(?:, )?)+\) AS (\w+)\(([^()]*)\)")
+
+
+def _readable(outer: str) -> str:
+    """The outer query with the released columns named where they are unnested: `m1(k0, b0)`, not how they travel."""
+    return _RELEASED.sub(r"\1(\2)", outer).replace("dpproxy_m", "m")
 
 
 def _measurement_lines(number: int, told: Account, unit: str) -> Iterator[str]:
