@@ -38,7 +38,7 @@ from typing import Any
 import duckdb
 import psycopg
 import sqlglot
-from generous import EPSILON, forget_nobody, seen
+from generous import EPSILON, Apart, forget_nobody, seen
 from sqlglot import exp
 
 from dpproxy.launch import Proxy
@@ -49,7 +49,7 @@ RELATIVE = 1e-3
 ABSOLUTE = 1e-6
 
 Row = tuple[Any, ...]
-Direct = duckdb.DuckDBPyConnection | psycopg.Connection
+Direct = duckdb.DuckDBPyConnection | psycopg.Connection | Apart
 
 
 def compare(
@@ -143,7 +143,8 @@ def direct(engine: str, policy: Path) -> list[Direct]:
     if Path(engine).is_file():
         return [seen(policy, Path(engine)), seen(policy, Path(engine), apart=True)]
     forget_nobody(policy, engine)
-    return [psycopg.connect(engine, autocommit=True, options="-c timezone=UTC -c default_transaction_read_only=on")]
+    options = "-c timezone=UTC"
+    return [psycopg.connect(engine, autocommit=True, options=options), Apart(policy, engine, options)]
 
 
 def unnested(rows: Sequence[Row]) -> list[Row]:

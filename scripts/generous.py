@@ -224,3 +224,33 @@ def forget_nobody(policy: Path, dsn: str) -> None:
         for table in sorted(private, key=lambda t: -len(t.unit.steps) if t.unit else 0):  # who reaches furthest first
             where = _somebody(table, rules)
             database.execute(f"DELETE FROM {_in_postgres(table.name)} WHERE ({where}) IS NOT TRUE".encode())
+
+
+class Apart:
+    """A scratch copy in PostgreSQL in which keys that refer to a row of somebody else refer to nothing: changed in a
+    transaction that never ends, so that nobody else sees it. What fails in it is undone alone."""
+
+    def __init__(self, policy: Path, dsn: str, options: str) -> None:
+        rules = load_file(policy).policy
+        changes = [(t.name, change) for t in rules.tables.values() for change in _strange(t, rules, _in_postgres)]
+        with psycopg.connect(dsn, autocommit=True) as owner:
+            for table, change in changes:
+                name = change.rpartition(" AS ")[2]
+                owner.execute(f"ALTER TABLE {_in_postgres(table)} ALTER COLUMN {name} DROP NOT NULL".encode())
+        self._connection = psycopg.connect(dsn, options=options)
+        self._connection.execute("SET LOCAL session_replication_role = replica")
+        for table, change in changes:
+            self._connection.execute(f"UPDATE {_in_postgres(table)} AS mine SET {_assigned(change)}".encode())
+
+    def execute(self, sql: str) -> psycopg.Cursor:
+        with self._connection.transaction():
+            return self._connection.execute(sql.encode())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _assigned(item: str) -> str:
+    """`EXPRESSION AS name` as `name = EXPRESSION`."""
+    text, _, name = item.rpartition(" AS ")
+    return f"{name} = {text}"
