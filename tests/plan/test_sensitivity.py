@@ -111,7 +111,9 @@ def test_generated_queries_by_the_thousand(shop_catalog: Catalog) -> None:
     @settings(max_examples=5_000, deadline=None, suppress_health_check=SUPPRESSED)
     @given(grammar.statements(), st.integers(0, 30))
     def every_query(sql: str, seed: int) -> None:
-        _judge(sql, (cache.setdefault(seed, Shop(seed)),), shop_catalog)
+        if seed not in cache:
+            cache[seed] = Shop(seed)
+        _judge(sql, (cache[seed],), shop_catalog)
 
     every_query()
 
