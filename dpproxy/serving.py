@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -104,6 +106,15 @@ async def serve(options: Options, neighbours: Neighbours | None = None) -> None:
         await running.stop()
 
 
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[None]:
+    """Raises ServingError for an address that cannot be had."""
+    try:
+        yield
+    except OSError as error:
+        raise ServingError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
 class Running:
     """`stopping` is set by the first signal."""
 
@@ -148,10 +159,8 @@ class Running:
         for path in options.policies:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
-        try:
+        with _listening(options.host, options.port):
             bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
-        except OSError as error:
-            raise ServingError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from None
         self._serve_metrics()
         give_back()
         if neighbours is not None:
@@ -167,10 +176,8 @@ class Running:
         from dpproxy.console.metrics import Metrics, serve_metrics  # who does not ask for it does not pay for its memory
 
         host, port = options.metrics
-        try:
+        with _listening(host, port):
             self._scraped = serve_metrics(host, port, Metrics(lambda: dict(self._datasets), self._server.occupancy))
-        except OSError as error:
-            raise ServingError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
         print(f"metrics on {host}:{self._scraped.server_port}", file=sys.stderr, flush=True)
 
     async def stop(self) -> None:

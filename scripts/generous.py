@@ -157,7 +157,8 @@ def seen(policy: Path, data: Path, apart: bool = False) -> duckdb.DuckDBPyConnec
         fitting = (t for t in rules.tables.values() if t.name.name.lower() == table.lower() and schema in _schemas(t.name))
         found = next(fitting, None)
         changed = _decimals(found, schema, table, database) if found is not None else []
-        changed += _strange(found, rules, place) if apart and found is not None else []
+        if apart and found is not None:
+            changed += [f'{text} AS "{name}"' for name, text in _strange(found, rules, place)]
         items = f"mine.* REPLACE ({', '.join(changed)})" if changed else "mine.*"
         # a view of the data is written out: attached, it would not find its tables
         origin = f'source."{schema}"."{table}"' if sql is None else f"({re.split(r'(?i) AS ', sql, maxsplit=1)[1].rstrip(';')})"
@@ -188,8 +189,8 @@ def _fits(column: str, places: int, table: str, database: duckdb.DuckDBPyConnect
     return found is not None and bool(found[0])
 
 
-def _strange(table: TablePolicy, rules: Policy, place: Place) -> list[str]:
-    """The keys that refer to a private row, NULL where it is not of the row's own unit."""
+def _strange(table: TablePolicy, rules: Policy, place: Place) -> list[tuple[str, str]]:
+    """The keys that refer to a private row, and what they are then: NULL where it is not of the row's own unit."""
     changed = []
     for name, column in table.columns.items():
         if column.references is None or table.unit is None or table.unit.steps:
@@ -199,9 +200,7 @@ def _strange(table: TablePolicy, rules: Policy, place: Place) -> list[str]:
         if other is None or other.steps:
             continue
         same = f'theirs."{key}" = mine."{name}" AND theirs."{other.column}" = mine."{table.unit.column}"'
-        changed.append(
-            f'CASE WHEN EXISTS (SELECT 1 FROM {place(target)} AS theirs WHERE {same}) THEN mine."{name}" END AS "{name}"'
-        )
+        changed.append((name, f'CASE WHEN EXISTS (SELECT 1 FROM {place(target)} AS theirs WHERE {same}) THEN mine."{name}" END'))
     return changed
 
 
@@ -232,15 +231,14 @@ class Apart:
 
     def __init__(self, policy: Path, dsn: str, options: str) -> None:
         rules = load_file(policy).policy
-        changes = [(t.name, change) for t in rules.tables.values() for change in _strange(t, rules, _in_postgres)]
+        changes = [(t.name, *change) for t in rules.tables.values() for change in _strange(t, rules, _in_postgres)]
         with psycopg.connect(dsn, autocommit=True) as owner:
-            for table, change in changes:
-                name = change.rpartition(" AS ")[2]
-                owner.execute(f"ALTER TABLE {_in_postgres(table)} ALTER COLUMN {name} DROP NOT NULL".encode())
+            for table, name, _ in changes:
+                owner.execute(f'ALTER TABLE {_in_postgres(table)} ALTER COLUMN "{name}" DROP NOT NULL'.encode())
         self._connection = psycopg.connect(dsn, options=options)
         self._connection.execute("SET LOCAL session_replication_role = replica")
-        for table, change in changes:
-            self._connection.execute(f"UPDATE {_in_postgres(table)} AS mine SET {_assigned(change)}".encode())
+        for table, name, text in changes:
+            self._connection.execute(f'UPDATE {_in_postgres(table)} AS mine SET "{name}" = {text}'.encode())
 
     def execute(self, sql: str) -> psycopg.Cursor:
         with self._connection.transaction():
@@ -248,9 +246,3 @@ class Apart:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _assigned(item: str) -> str:
-    """`EXPRESSION AS name` as `name = EXPRESSION`."""
-    text, _, name = item.rpartition(" AS ")
-    return f"{name} = {text}"

@@ -216,7 +216,7 @@ def _parts_of_text(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name:
     count = texts.split_count(value, mark)
     if name != "cardinality":
         return count
-    empty = fn.compare("=", texts.text_of(value, name), Lit("text", ""))
+    empty = fn.compare("=", fn.text_of(value, name), Lit("text", ""))
     return Case("int4", ((empty, Lit("int4", "0")),), count)
 
 

@@ -167,40 +167,30 @@ class Writer:
         inner = _Inner(self.renderer, block)
         items = [f"{self._row_value(spec, inner)[0]} AS x{i}" for i, spec in enumerate(self.specs)]
         group = ", ".join(["u", *key_names])
-        if any(spec.norm(self.shape) for spec in self.specs):
-            return self._scaled(inner, items, unit, key_items, key_names)
         totals = [text for i, spec in enumerate(self.specs) for text in self._totals(spec, i)]
         partials = [f"{self._partial(spec, i)} AS p{i}" for i, spec in enumerate(self.specs) if spec.kind != "distinct"]
         ctes = [
             f"r AS ({inner.select([f'{unit} AS u', *key_items], items)})",
             f"g AS (SELECT {', '.join([group, *totals])} FROM r GROUP BY {group})",
-            f"p AS (SELECT {', '.join([group, *partials])} FROM g)",
         ]
+        if any(spec.norm(self.shape) for spec in self.specs):
+            return self._scaled(ctes, partials, key_names)
+        ctes.append(f"p AS (SELECT {', '.join([group, *partials])} FROM g)")
         source = "p"
         if self.shape.pick:
             ctes.append(self._picked(source, key_names))
             source = "q"
         return self._across(ctes, source, key_names)
 
-    def _scaled(
-        self, inner: _Inner, items: list[str], unit: str, key_items: list[str], key_names: list[str]
-    ) -> tuple[list[str], list[str], str]:
-        """As `_bounded`, for `Shape.norm`: groups are picked first, then each unit's vector over them is scaled down."""
-        names = ["u", *key_names]
-        group = ", ".join(names)
-        totals = [text for i, spec in enumerate(self.specs) for text in self._totals(spec, i)]
-        ctes = [
-            f"r AS ({inner.select([f'{unit} AS u', *key_items], items)})",
-            f"g AS (SELECT {', '.join([group, *totals])} FROM r GROUP BY {group})",
-        ]
+    def _scaled(self, ctes: list[str], partials: list[str], key_names: list[str]) -> tuple[list[str], list[str], str]:
+        """The rest for `Shape.norm`: groups are picked first, then each unit's vector over them is scaled down."""
         source = "g"
         if self.shape.pick:
             ctes.append(self._picked(source, key_names))
             source = "q"
         norms = [f"{text} AS s{i}" for i, spec in enumerate(self.specs) if (text := scaling.norm(spec, i, self.shape))]
         ctes.append(f"w AS (SELECT {', '.join(['u', *norms])} FROM {source} GROUP BY u)")
-        partials = [f"{self._partial(spec, i)} AS p{i}" for i, spec in enumerate(self.specs) if spec.kind != "distinct"]
-        columns = [f"{source}.{name}" for name in names]
+        columns = [f"{source}.{name}" for name in ["u", *key_names]]
         ctes.append(f"p AS (SELECT {', '.join([*columns, *partials])} FROM {source} JOIN w ON {source}.u = w.u)")
         return self._across(ctes, "p", key_names)
 

@@ -355,10 +355,10 @@ def _substring(args: Sequence[Expr]) -> Expr:
     return Call("text", "substring", (value, Lit("int4", str(start)), Lit("int4", str(length))))
 
 
-def _as_text(name: str, value: Expr) -> Expr:
+def text_of(value: Expr, what: str) -> Expr:
     value = coerce(value, "text")
     if value.type not in TEXTS:
-        raise unsupported(f"`{name}` of {value.type}")
+        raise unsupported(f"{what} of {value.type}")
     return value
 
 
@@ -372,7 +372,7 @@ def _pad(name: str) -> Builder:
         fill = coerce(args[2], "text") if len(args) == 3 else Lit("text", " ")
         if not literal_text(fill, f"the fill of `{name}`"):
             raise unsupported(f"`{name}` with an empty fill")
-        return Call("text", name, (_as_text(name, args[0]), Lit("int4", str(size)), fill))
+        return Call("text", name, (text_of(args[0], f"`{name}`"), Lit("int4", str(size)), fill))
 
     return build
 
@@ -381,8 +381,8 @@ def _trim(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) not in (1, 2):
             raise unsupported(f"`{name}` with {len(args)} arguments")
-        chars = _as_text(name, args[1]) if len(args) > 1 else Lit("text", " ")
-        return Call("text", name, (_as_text(name, args[0]), chars))
+        chars = text_of(args[1], f"`{name}`") if len(args) > 1 else Lit("text", " ")
+        return Call("text", name, (text_of(args[0], f"`{name}`"), chars))
 
     return build
 
@@ -394,7 +394,7 @@ def _split_part(args: Sequence[Expr]) -> Expr:
         raise Refusal("22023", "field position must not be zero")
     if not literal_text(coerce(mark, "text"), "the delimiter of `split_part`"):
         raise unsupported("`split_part` with an empty delimiter")
-    return Call("text", "split_part", (_as_text("split_part", value), coerce(mark, "text"), Lit("int4", index)))
+    return Call("text", "split_part", (text_of(value, "`split_part`"), coerce(mark, "text"), Lit("int4", index)))
 
 
 def _power(args: Sequence[Expr]) -> Expr:

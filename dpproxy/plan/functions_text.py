@@ -10,18 +10,11 @@ from collections.abc import Sequence
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.expr import Call, Case, Cast, Expr, Lit, walk
-from dpproxy.plan.functions import Builder, coerce, compare, letter, literal_text, minus, multiply, plus, unsupported
+from dpproxy.plan.functions import Builder, coerce, compare, letter, literal_text, minus, multiply, plus, text_of, unsupported
 from dpproxy.sql.types import TEXTS
 
 MAX_REPEATS = 1000
 MAX_FIELDS = 100
-
-
-def text_of(value: Expr, what: str) -> Expr:
-    value = coerce(value, "text")
-    if value.type not in TEXTS:
-        raise unsupported(f"{what} of {value.type}")
-    return value
 
 
 def _printed(value: Expr) -> Expr:

@@ -22,11 +22,11 @@ from dpproxy.plan.functions import (
     multiply,
     negate,
     plus,
+    text_of,
     typed_literal,
     unsupported,
 )
 from dpproxy.plan.functions_number import number_format
-from dpproxy.plan.functions_text import text_of
 from dpproxy.plan.patterns import regex
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
 

@@ -37,7 +37,7 @@ from dpproxy.plan.expr import (
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Aggregate, Rows
+from dpproxy.plan.relation import Aggregate, Rows, of_somebody
 from dpproxy.plan.results import ReleasedResult, Result, RowsResult
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.tables import reach_unit
@@ -157,8 +157,8 @@ class QueryHooks:
         if len(result.columns) != len(args):
             raise Refusal("42601", "subquery has too many or too few columns", position(query))
         rows = reach_unit(result.rows, self.planner.context, self.planner.counter)
-        if rows.unit is not None and rows.unit.nullable:  # rows of nobody: one NULL would decide every unit's NOT IN
-            rows = joins.filtered(rows, Call("bool", "is_not_null", (Ref(rows.unit.type, rows.unit),)))
+        if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
+            rows = replace(rows, node=of_somebody(rows.node, rows.unit))
         left, right = list(args), [Ref(c.type, c) for c in result.columns]
         pairs = [fn.compare("=", a, b) for a, b in zip(left, right, strict=True)]
         left = [p.args[0] for p in pairs if isinstance(p, Call)]

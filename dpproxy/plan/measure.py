@@ -14,12 +14,12 @@ from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.bounding import Writer
 from dpproxy.plan.domains import dense_domain
 from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.expr import Call, Expr, Ref
+from dpproxy.plan.expr import Expr
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.model import Names
 from dpproxy.plan.nominal import Output
-from dpproxy.plan.relation import Filter, Rows
+from dpproxy.plan.relation import Rows, of_somebody
 from dpproxy.plan.render import Renderer
 from dpproxy.plan.scope import Context
 from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape, TopSpec
@@ -57,10 +57,8 @@ class Compiler:
     def __post_init__(self) -> None:
         unit = self.rows.unit
         assert unit is not None
-        present = Call("bool", "is_not_null", (Ref(unit.type, unit),))
-        node = self.rows.node
         self._renderer = Renderer(self.engine)
-        self._block = self._renderer.block(Filter(node.columns, node, present) if unit.nullable else node)
+        self._block = self._renderer.block(of_somebody(self.rows.node, unit))
         self._unit = self._block.names[unit.id]
 
     def over(self, rows: Rows) -> Compiler:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpproxy.plan.expr import Column, Expr
+from dpproxy.plan.expr import Call, Column, Expr, Ref
 from dpproxy.policy.catalog import TableName
 
 
@@ -63,6 +63,13 @@ class Join(Relation):
 class Filter(Relation):
     child: Relation
     condition: Expr
+
+
+def of_somebody(node: Relation, unit: Column) -> Relation:
+    """The rows that belong to a unit: those whose unit id is NULL count for nothing."""
+    if not unit.nullable:
+        return node
+    return Filter(node.columns, node, Call("bool", "is_not_null", (Ref(unit.type, unit),)))
 
 
 @dataclass(frozen=True)
