@@ -188,7 +188,8 @@ class Writer:
         if self.shape.pick:
             ctes.append(self._picked(source, key_names))
             source = "q"
-        norms = [f"{text} AS s{i}" for i, spec in enumerate(self.specs) if (text := scaling.norm(spec, i, self.shape))]
+        own = [(i, spec) for i, spec in enumerate(self.specs) if self._counter(i) == i]
+        norms = [f"{text} AS s{i}" for i, spec in own if (text := scaling.norm(spec, i, self.shape))]
         ctes.append(f"w AS (SELECT {', '.join(['u', *norms])} FROM {source} GROUP BY u)")
         columns = [f"{source}.{name}" for name in ["u", *key_names]]
         ctes.append(f"p AS (SELECT {', '.join([*columns, *partials])} FROM {source} JOIN w ON {source}.u = w.u)")
@@ -218,18 +219,17 @@ class Writer:
         return [counted, total] if spec.mean and self._counter(i) == i else [total]
 
     def _counter(self, i: int) -> int:
-        """The basis whose count goes with the sum `i`: of the same values, or of a few more (NaN is counted, not summed)."""
+        """The basis whose count goes with `i`, a count or the sum of a mean: of the values it adds up, or of a few more (NaN is
+        counted, not summed)."""
         spec = self.specs[i]
-        if spec.norm(self.shape):
-            return i  # `scaling` names each basis' own
-        same = (j for j, s in enumerate(self.specs[:i]) if s.kind == "count" and (s.value, s.where) == (spec.value, spec.where))
-        return next(same, i)
+        same = (j for j, s in enumerate(self.specs[:i]) if s.kind == "count" and (s.value, s.where) == (spec.counted, spec.where))
+        return next(same, i) if spec.mean else i
 
     def _partial(self, spec: BasisSpec, i: int) -> str:
         """A unit's contribution to a group, clamped (the Linf bound; of means, see BasisSpec)."""
         k = self.shape.rows
         if spec.norm(self.shape):
-            return scaling.partial(spec, i, self.shape)
+            return scaling.partial(spec, i, self._counter(i), self.shape)
         if spec.kind == "units":
             return "1" if spec.where is None and spec.value is None else f"CASE WHEN n{i} > 0 THEN 1 ELSE 0 END"
         if spec.kind == "count":

@@ -64,7 +64,7 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
     present = tuple(Call("bool", "is_not_null", (i.value,)) for i in inputs if facts(i.value).nullable)
     if wanted == 1:
         weights = nominal.DEVIATION if name.startswith("stddev") else nominal.VARIANCE
-        squares = _square(inputs[0], where, f"centred squares for {label}", steps)
+        squares = _square(inputs[0], where, f"centred squares for {label}", steps, _counted(arguments[0]))
         return (*mean_bases(arguments[0], where, label, steps), squares), *_single(name, inputs[0], squares), weights
     y, x = inputs
     condition = conjunction((*((where,) if where is not None else ()), *present))
@@ -95,23 +95,26 @@ def _weight(name: str, index: int) -> float:
 
 def mean_bases(value: Expr, where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, BasisSpec]:
     """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
-    counted = value if facts(value).nullable else None
-    return BasisSpec("count", counted, where, f"count for {label}"), _first(
-        _input(value, steps), where, f"centred sum for {label}"
-    )
+    counted = _counted(value)
+    first = _first(_input(value, steps), where, f"centred sum for {label}", counted)
+    return BasisSpec("count", counted, where, f"count for {label}"), first
 
 
-def _first(i: _Input, where: Expr | None, label: str) -> BasisSpec:
-    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, mean=True)
+def _counted(value: Expr) -> Expr | None:
+    return value if facts(value).nullable else None
 
 
-def _square(i: _Input, where: Expr | None, label: str, steps: int) -> BasisSpec:
+def _first(i: _Input, where: Expr | None, label: str, counted: Expr | None = None) -> BasisSpec:
+    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, True, counted)
+
+
+def _square(i: _Input, where: Expr | None, label: str, steps: int, counted: Expr | None = None) -> BasisSpec:
     """Sum of (x - c)^2 - half^2/2, on a grid of its own."""
     top = i.half * i.half
     lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, steps)
     middle = (lo + hi) // 2
     square = Call("float8", "square", (i.centred,))
-    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, mean=True)
+    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, True, counted)
 
 
 def _cross(y: _Input, x: _Input, where: Expr | None, label: str, steps: int) -> BasisSpec:

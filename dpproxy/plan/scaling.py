@@ -6,8 +6,8 @@ B, else as x * B / norm(x): an l1 or l2 norm of at most B either way, which is t
 
 What is rounded, is rounded down. Norms are added up from whole numbers, so that the order of rows changes nothing: counts
 as they are, sums as their size in 4096ths of B, rounded up. Weights are doubles, each operation good to 3e-16, and lowered
-by 1e-9; products are truncated. A mean's sum is scaled by the weight of its count: of n rows that add up to t, |t| <= n m,
-so the norm of t is at most m times that of n, and B of the one is m times B of the other.
+by 1e-9; products are truncated. A mean's sum is scaled by the weight of its count: of n rows, some of which add up to t,
+|t| <= n m, so the norm of t is at most m times that of n, and B of the one is m times B of the other.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def norm(spec: BasisSpec, i: int, shape: Shape) -> str:
     return f"sum({size})" if which == 1 else f"sum({size} * {size})"
 
 
-def partial(spec: BasisSpec, i: int, shape: Shape) -> str:
-    """A unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{i}`."""
+def partial(spec: BasisSpec, i: int, counter: int, shape: Shape) -> str:
+    """A unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
     fine, bound = spec.fine(shape), _bound(spec, shape)
     whole = {"weight": "1", "count": f"n{i}", "units": _present(spec, i)}.get(spec.kind, f"coalesce(t{i}, 0)")
     if spec.kind == "units" and shape.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
         return _of_units(i, spec, shape, whole)
-    measure = f"CAST(s{i} AS DOUBLE PRECISION)"
+    measure = f"CAST(s{counter} AS DOUBLE PRECISION)"
     root = measure if shape.norm == 1 else f"sqrt({measure})"
     most = bound if shape.norm == 1 else bound * bound
     weight = f"{_held(spec, i, shape)} * {fine} * ({bound} * {LOWERED} / {root})"
-    return f"CASE WHEN s{i} <= {most} THEN CAST({whole} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+    return f"CASE WHEN s{counter} <= {most} THEN CAST({whole} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
 
 
 def _of_units(i: int, spec: BasisSpec, shape: Shape, present: str) -> str:

@@ -23,9 +23,10 @@ class BasisSpec:
 
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the
     sum goes with a count into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
+    `counted` of such a sum is what that count counts (None: rows): not NULL in any row whose value is not NULL.
 
     Why `linf` holds with `mean`: let n rows of a unit add up to s in a group, k be the row bound and m = max(|lo|, |hi|).
-    Each row adds at most m, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n rounded
+    Each row adds at most m or nothing, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n rounded
     towards zero, and |s k / n| <= n m k / n = k m. Either is a number between the unit's least and greatest k-row sums.
     """
 
@@ -38,6 +39,7 @@ class BasisSpec:
     grid: Fraction = Fraction(1)
     center: Fraction = Fraction(0)
     mean: bool = False
+    counted: Expr | None = None
 
     @property
     def shift(self) -> int:

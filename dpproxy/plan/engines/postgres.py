@@ -440,13 +440,13 @@ class Postgres(Engine):
 
     def unit_total(self, column: str, lo: int, hi: int, shift: int) -> str:
         """A sum of int is bigint, at a fraction of numeric's cost; it holds 2**32 rows of one unit in one group."""
-        if not _narrow(lo, hi, shift):
-            return self.total(column, shift)
-        return f"sum({column} - {shift})" if shift else f"sum({column})"
+        if _narrow(lo, hi, shift):
+            return f"sum({column} - {shift})" if shift else f"sum({column})"
+        return f"sum(({column} - {shift})::int)" if _narrow(lo, hi) else self.total(column, shift)
 
     def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:
         """total = q * count + r with |q| <= INT32: neither product overflows while a unit has less than 2**43 rows."""
-        if rows > 2**20 or not _narrow(lo, hi, shift):
+        if rows > 2**20 or not _narrow(lo, hi):
             return self.quotient(f"({total}::numeric * {rows})", count)
         return f"({total} / {count} * {rows} + {total} % {count} * {rows} / {count})"
 
@@ -466,7 +466,7 @@ class Postgres(Engine):
         return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
 
 
-def _narrow(lo: int, hi: int, shift: int) -> bool:
+def _narrow(lo: int, hi: int, shift: int = 0) -> bool:
     """Whether whole numbers in [lo, hi], and those before `shift` was subtracted from them, fit int."""
     return max(abs(lo), abs(hi), abs(lo + shift), abs(hi + shift)) <= INT32
 
