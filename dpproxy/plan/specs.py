@@ -26,8 +26,8 @@ class BasisSpec:
     `counted` of such a sum is what that count counts (None: rows): not NULL in any row whose value is not NULL.
 
     Why `linf` holds with `mean`: let n rows of a unit add up to s in a group, k be the row bound and m = max(|lo|, |hi|).
-    Each row adds at most m or nothing, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n rounded
-    towards zero, and |s k / n| <= n m k / n = k m. Either is a number between the unit's least and greatest k-row sums.
+    Each row adds at most m or nothing, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n
+    rounded towards zero, and |s k / n| <= n m k / n = k m. Either is a number between the unit's least and greatest k-row sums.
     """
 
     kind: str
