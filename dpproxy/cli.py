@@ -62,6 +62,9 @@ def app() -> None:
 def serve(
     policies: Policies,
     listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 picks a free one")] = "127.0.0.1:6432",
+    unix_socket: Annotated[
+        Path | None, typer.Option(help="folder for a socket that local clients reach by `-h FOLDER`, same port", file_okay=False)
+    ] = None,
     state: State = STATE,
     postgres: Annotated[Path | None, typer.Option(help="bin folder of an installed PostgreSQL for the facade")] = None,
     facade_dsn: Annotated[
@@ -100,7 +103,8 @@ def serve(
     limits = Limits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
     scraped = _address(metrics) if metrics is not None else None
-    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, drain, limits, ledger, key_file, scraped)
+    tail = (drain, limits, ledger, key_file, scraped, unix_socket)
+    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
     run(serving.serve(options) if processes == 1 else supervise(options, processes))
 
 

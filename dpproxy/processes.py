@@ -6,9 +6,10 @@ the caps on connections. Each has a facade of its own: one that dies, or is buil
 a reload needs no agreement between processes.
 
 A process is started by exec, not by fork: nothing that noise is drawn from may ever be a copy of another's. It reads its
-options from standard input; after that a line there is a cancel request that reached another process, and its end means
-that the watcher is gone. On standard output it says when it is ready, and which cancel requests are another's: a key holds
-the number of its process. Both are pipes nobody else has.
+options from standard input; after that a line there is a cancel request that reached another process, or that one of its
+own was heard there, and its end means that the watcher is gone. On standard output it says when it is ready, which cancel
+requests are another's (a key holds the number of its process), and which of another's it has heard. Both are pipes nobody
+else has.
 
 SIGTERM, SIGINT and SIGHUP go to every process. One that dies is started again; its sessions are lost, as with any server.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import pickle
 import signal
@@ -32,8 +34,9 @@ import structlog
 
 from dpproxy.budget.place import SqlitePlace, place_of
 from dpproxy.runtime import log_json, run
-from dpproxy.serving import ERRORS, Options, Running, ServingError, serve
+from dpproxy.serving import ERRORS, Options, Running, ServingError, listening, said, serve
 from dpproxy.session.places import SharedPlaces
+from dpproxy.session.sockets import local_socket
 
 LOG = structlog.get_logger()
 
@@ -46,6 +49,8 @@ LIVED: Final = 60.0
 _LENGTH: Final = struct.Struct("!I")
 BACKLOG: Final = 64 * 1024
 """Bytes a process may leave unread before cancel requests for it are dropped."""
+HEARD: Final = 10.0
+"""Seconds a client waits for its cancel request to be heard by another process, which may be dying."""
 
 
 # the watcher
@@ -71,8 +76,12 @@ class _Worker:
 async def supervise(options: Options, count: int) -> None:
     """Serve with `count` processes until SIGTERM or SIGINT. Raises ServingError."""
     check(options, count)
-    with _reserved(options.host, options.port) as port, tempfile.TemporaryFile() as places:
-        await _Watcher(replace(options, port=port), count, places.fileno()).run()
+    with _reserved(options.host, options.port) as port, tempfile.TemporaryFile() as places, contextlib.ExitStack() as stack:
+        local = None
+        if options.local is not None:
+            with listening(str(options.local)):
+                local = stack.enter_context(local_socket(options.local, port))
+        await _Watcher(replace(options, port=port), count, places.fileno(), local).run()
 
 
 def check(options: Options, count: int) -> None:
@@ -102,10 +111,11 @@ def _reserved(host: str, port: int) -> Iterator[int]:
 
 
 class _Watcher:
-    def __init__(self, options: Options, count: int, places: int) -> None:
+    def __init__(self, options: Options, count: int, places: int, local: socket.socket | None) -> None:
         self._options = options
         self._count = count
         self._file = places
+        self._local = local
         self._places = SharedPlaces(places, options.limits.connections, options.limits.connections_per_user)
         self._workers: dict[int, _Worker] = {}
         self._stopping = asyncio.Event()
@@ -123,7 +133,7 @@ class _Watcher:
                         raise ServingError(f"process {number} did not start")
                     watches.append(asyncio.ensure_future(self._watch(number, reading)))
             if not self._stopping.is_set():
-                print(f"listening on {self._options.host}:{self._options.port}", file=sys.stderr, flush=True)
+                print(said(self._options.host, self._options.port, self._options.local), file=sys.stderr, flush=True)
             await asyncio.gather(*watches)
         finally:
             self._stop()
@@ -132,6 +142,9 @@ class _Watcher:
     def _stop(self) -> None:
         """Called again, it ends their patience."""
         self._stopping.set()
+        if self._local is not None:
+            with contextlib.suppress(OSError):  # so that nobody waits there for a process that will not come
+                os.unlink(self._local.getsockname())
         for worker in self._workers.values():
             worker.send(signal.SIGTERM)
 
@@ -144,18 +157,19 @@ class _Watcher:
 
     async def _start(self, number: int) -> asyncio.Task[None]:
         """A process that is ready, or has ended; the task ends with it."""
+        local = self._local.fileno() if self._local is not None else None
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "dpproxy.processes", str(number)),  # the number is for who looks at a list of processes
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            pass_fds=(self._file,),
+            pass_fds=(self._file,) if local is None else (self._file, local),
             start_new_session=True,  # Ctrl-C reaches the watcher alone, which tells each once
         )
         worker = _Worker(number, process, asyncio.Event())
         self._workers[number] = worker
         if self._stopping.is_set():
             worker.send(signal.SIGTERM)
-        told = pickle.dumps(Membership(number, self._file, self._options))
+        told = pickle.dumps(Membership(number, self._file, local, self._options))
         worker.tell(_LENGTH.pack(len(told)) + told)
         reading = asyncio.ensure_future(self._read(worker))
         waiting = asyncio.ensure_future(worker.ready.wait())
@@ -172,10 +186,14 @@ class _Watcher:
                     worker.ready.set()
                     if worker.outdated:
                         worker.send(signal.SIGHUP)
-                case [b"cancel", number, *key]:
+                case [b"cancel", number, ticket, *key]:
                     other = self._workers.get(int(number))
                     if other is not None:
-                        other.tell(b"cancel " + b" ".join(key) + b"\n")
+                        other.tell(b"cancel %d %b %b\n" % (worker.number, ticket, b" ".join(key)))
+                    else:
+                        worker.tell(b"heard %b\n" % ticket)
+                case [b"heard", number, ticket]:
+                    self._workers[int(number)].tell(b"heard %b\n" % ticket)
         await worker.process.wait()
         self._places.clear(worker.number)
 
@@ -200,10 +218,11 @@ class _Watcher:
 
 @dataclass(frozen=True)
 class Membership:
-    """What a process is told when it begins. `places`: descriptor of the file with the taken places."""
+    """What a process is told when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket."""
 
     number: int
     places: int
+    local: int | None
     options: Options
 
 
@@ -214,11 +233,33 @@ class Post:
         limits = member.options.limits
         self.number = member.number
         self.places = SharedPlaces(member.places, limits.connections, limits.connections_per_user, member.number)
+        self.local = None if member.local is None else socket.socket(fileno=member.local)
         self._listening: asyncio.Task[None] | None = None
+        self._tickets = itertools.count()
+        self._unheard: dict[int, asyncio.Future[None]] = {}
         os.set_blocking(sys.stdout.fileno(), False)
 
-    def cancel(self, number: int, pid: int, secret: bytes) -> None:
-        self._say(f"cancel {number} {pid} {secret.hex()}\n")
+    def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
+        """Done as well when nobody has said so for a while."""
+        loop, ticket = asyncio.get_running_loop(), next(self._tickets)
+        heard = self._unheard[ticket] = loop.create_future()
+        loop.call_later(HEARD, self._heard, ticket)
+        self._say(f"cancel {number} {ticket} {pid} {secret.hex()}\n")
+        return heard
+
+    def _heard(self, ticket: int) -> None:
+        heard = self._unheard.pop(ticket, None)
+        if heard is not None and not heard.done():
+            heard.set_result(None)
+
+    def _cancel(self, running: Running, sender: bytes, ticket: bytes, pid: int, secret: bytes) -> None:
+        """What another process passed on. It is told when the statement has heard of it."""
+        line = f"heard {sender.decode()} {ticket.decode()}\n"
+        heard = running.cancel(pid, secret)
+        if heard is None:
+            self._say(line)
+        else:
+            heard.add_done_callback(lambda _: self._say(line))
 
     def _say(self, line: str) -> None:
         """Dropped when the pipe is full: then thousands of requests wait already. A line is short enough to go whole."""
@@ -234,8 +275,10 @@ class Post:
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
         async for line in reader:
             match line.split():
-                case [b"cancel", pid, secret]:
-                    running.cancel(int(pid), bytes.fromhex(secret.decode()))
+                case [b"cancel", sender, ticket, pid, secret]:
+                    self._cancel(running, sender, ticket, int(pid), bytes.fromhex(secret.decode()))
+                case [b"heard", ticket]:
+                    self._heard(int(ticket))
         running.told_to_stop()
 
 

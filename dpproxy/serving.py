@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -41,6 +42,7 @@ from dpproxy.session.limits import Limits
 from dpproxy.session.opening import open_dataset
 from dpproxy.session.places import Places
 from dpproxy.session.server import DRAIN_SECONDS, Server
+from dpproxy.session.sockets import local_socket
 from dpproxy.session.tls import TlsError, TlsFiles, load_tls
 
 LOG = structlog.get_logger()
@@ -61,7 +63,7 @@ ERRORS: Final = (PolicyError, BackendError, FacadeError, LedgerError, SealError,
 class Options:
     """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds.
     `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers.
-    `metrics`: where Prometheus may ask; of several processes the first answers."""
+    `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket."""
 
     policies: tuple[Path, ...]
     host: str
@@ -76,6 +78,7 @@ class Options:
     ledger: str | None = None
     key_file: Path | None = None
     metrics: tuple[str, int] | None = None
+    local: Path | None = None
 
 
 class Neighbours(Protocol):
@@ -87,8 +90,13 @@ class Neighbours(Protocol):
     @property
     def places(self) -> Places: ...
 
-    def cancel(self, number: int, pid: int, secret: bytes) -> None:
-        """Pass a cancel request on to the process whose key it is."""
+    @property
+    def local(self) -> socket.socket | None:
+        """The unix socket they share, which listens."""
+        ...
+
+    def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
+        """Pass a cancel request on to the process whose key it is; done when what is cancelled has heard of it."""
         ...
 
     async def joined(self, running: Running) -> None:
@@ -107,12 +115,17 @@ async def serve(options: Options, neighbours: Neighbours | None = None) -> None:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[None]:
+def listening(where: str) -> Iterator[None]:
     """Raises ServingError for an address that cannot be had."""
     try:
         yield
     except OSError as error:
-        raise ServingError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        raise ServingError(f"cannot listen on {where}: {error.strerror or error}") from None
+
+
+def said(host: str, port: int, local: Path | None) -> str:
+    """For the operator, once connections are accepted."""
+    return f"listening on {host}:{port}" + (f" and in {local}" if local else "")
 
 
 class Running:
@@ -145,6 +158,7 @@ class Running:
             number=neighbours.number if neighbours else 0,
             elsewhere=neighbours.cancel if neighbours else None,
         )
+        self._local = ExitStack()
         self._scraped: WSGIServer | None = None
         self._reloading = asyncio.Event()
         self._reloader: asyncio.Task[None] | None = None
@@ -159,14 +173,24 @@ class Running:
         for path in options.policies:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
-        with _listening(options.host, options.port):
+        with listening(f"{options.host}:{options.port}"):
             bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
+        await self._listen_locally(bound)
         self._serve_metrics()
         give_back()
         if neighbours is not None:
             await neighbours.joined(self)
         else:
-            print(f"listening on {options.host}:{bound}", file=sys.stderr, flush=True)
+            print(said(options.host, bound, options.local), file=sys.stderr, flush=True)
+
+    async def _listen_locally(self, port: int) -> None:
+        """Raises ServingError."""
+        local = self._neighbours.local if self._neighbours else None
+        if local is None and self._options.local is not None:
+            with listening(str(self._options.local)):
+                local = self._local.enter_context(local_socket(self._options.local, port))
+        if local is not None:
+            await self._server.listen_locally(local)
 
     def _serve_metrics(self) -> None:
         """Raises ServingError."""
@@ -176,7 +200,7 @@ class Running:
         from dpproxy.console.metrics import Metrics, serve_metrics  # who does not ask for it does not pay for its memory
 
         host, port = options.metrics
-        with _listening(host, port):
+        with listening(f"{host}:{port}"):
             self._scraped = serve_metrics(host, port, Metrics(lambda: dict(self._datasets), self._server.occupancy))
         print(f"metrics on {host}:{self._scraped.server_port}", file=sys.stderr, flush=True)
 
@@ -187,6 +211,7 @@ class Running:
             self._scraped.server_close()
         if self._reloader is not None:
             self._reloader.cancel()
+        self._local.close()
         await self._server.stop(self._options.drain)
         for dataset in self._datasets.values():
             await dataset.backend.close()
@@ -194,9 +219,9 @@ class Running:
         self._ledger.close()
         self._answers.close()
 
-    def cancel(self, pid: int, secret: bytes) -> None:
+    def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
         """A cancel request that reached another process."""
-        self._server.cancel(pid, secret)
+        return self._server.cancel(pid, secret)
 
     def told_to_stop(self) -> None:
         if self.stopping.is_set():

@@ -94,6 +94,9 @@ class Facade(_Applying):
 
     @property
     def endpoint(self) -> Endpoint:
+        """Raises ConnectionRefusedError while the server is being started again, perhaps without its databases yet."""
+        if self._restarting is not None and not self._restarting.done():
+            raise ConnectionRefusedError("the facade is being started again")
         return Endpoint(self.socket)
 
     @property

@@ -53,7 +53,9 @@ class Site(Protocol):
     """What a session needs of the server."""
 
     @property
-    def facade(self) -> Endpoint: ...
+    def facade(self) -> Endpoint:
+        """Raises OSError while it is being started again."""
+        ...
 
     @property
     def limits(self) -> Limits: ...
@@ -130,8 +132,9 @@ class ClientSession(asyncio.Protocol):
         """Again and again while the facade is being restarted. Raises LinkLost."""
         while True:
             try:
-                await open_link(self._site.facade, self.link)
-                await self._greet()
+                facade = self._site.facade
+                await open_link(facade, self.link)
+                await self._greet(facade.password)
                 return
             except OSError:
                 pass
@@ -141,11 +144,11 @@ class ClientSession(asyncio.Protocol):
                 self.link = FacadeLink(self)
             await asyncio.sleep(0.1)
 
-    async def _greet(self) -> None:
+    async def _greet(self, password: str | None) -> None:
         """Start-up on the facade. Raises LinkLost when it refused: the client has heard its reason."""
         dataset = self.dataset.policy.dataset
         role = role_name(self.asker.role.name, dataset)
-        login = FacadeLogin(role, self._site.facade.password)
+        login = FacadeLogin(role, password)
         limit = {"statement_timeout": str(round(self._site.limits.statement * 1000))}  # in PostgreSQL's own words
         self.link.write(front.startup(role, dataset, limit | dict(self._greeting.settings)))
         while True:
@@ -340,7 +343,8 @@ class ClientSession(asyncio.Protocol):
     def cancel(self, reason: str = "user request") -> asyncio.Future[None] | None:
         """Cancel what runs: a measurement here, or whatever runs on the facade; then the result is done once it has heard."""
         if not self._conductor.cancel(reason):
-            self._cancelling = asyncio.ensure_future(cancel_at(self._site.facade, self._facade_key, CONNECT_TIMEOUT))
+            told = cancel_at(lambda: self._site.facade, self._facade_key, CONNECT_TIMEOUT)
+            self._cancelling = asyncio.ensure_future(told)
             return self._cancelling
         return None
 

@@ -79,10 +79,11 @@ class Host(Site, Protocol):
 
 
 class Door(asyncio.Protocol):
-    """One connection until its user is known."""
+    """One connection until its user is known. `local`: by a unix socket, where there is no TLS, as in PostgreSQL."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, local: bool = False) -> None:
         self._host = host
+        self._local = local
         self._framer = FrontendFramer()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -119,7 +120,7 @@ class Door(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Packets as they complete, until one opens the session: what follows it is the session's."""
-        if self._first and data[0] == HANDSHAKE and (tls := self._host.tls) is not None:
+        if self._first and data[0] == HANDSHAKE and (tls := self._offered) is not None:
             self._encrypt(tls, data)
             return
         self._first = False
@@ -167,17 +168,21 @@ class Door(asyncio.Protocol):
             case CancelRequest(pid=pid, secret=secret):  # also in the clear: older clients know no other way
                 self._close_after(self._host.cancel(pid, secret))
             case Startup() as startup:
-                if self._host.require_tls and self._tls is None:
+                if self._host.require_tls and self._tls is None and not self._local:
                     raise ProtocolError(INVALID_AUTHORIZATION, "this server accepts connections over TLS only", fatal=True)
                 self._greeted(greet(startup))
 
     # encryption
 
+    @property
+    def _offered(self) -> Tls | None:
+        return None if self._local else self._host.tls
+
     def _asked_to_encrypt(self, tls_wanted: bool) -> None:
         self._requests += 1
         if self._requests > ENCRYPTION_REQUESTS or self._tls is not None:
             raise ProtocolError(PROTOCOL_VIOLATION, "unexpected request for encryption", fatal=True)
-        tls = self._host.tls if tls_wanted else None
+        tls = self._offered if tls_wanted else None
         if tls is None:
             self._write(NO)
             return

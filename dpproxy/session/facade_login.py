@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, cast
 
 import scramp
@@ -39,11 +40,11 @@ class _Heard(asyncio.Protocol):
             self.closed.set_result(None)
 
 
-async def cancel_at(endpoint: Endpoint, key: tuple[int, bytes], timeout: float) -> None:
+async def cancel_at(endpoint: Callable[[], Endpoint], key: tuple[int, bytes], timeout: float) -> None:
     """Returns when PostgreSQL closes the connection, which it does once its signal is sent; or when it cannot be told."""
     heard = _Heard()
     with contextlib.suppress(OSError, TimeoutError):
-        transport = cast("asyncio.Transport", await open_link(endpoint, heard))
+        transport = cast("asyncio.Transport", await open_link(endpoint(), heard))
         try:
             transport.write(front.cancel_request(*key))
             async with asyncio.timeout(timeout):

@@ -68,7 +68,8 @@ class FacadeLink(asyncio.Protocol):
         self._client_slow = False
         self._inbox_full = False
         self._farewell = False
-        self.too_early = False  # the facade was still starting: try again on another link
+        self._heard = False
+        self.too_early = False  # the facade was still starting, or ending: try again on another link
 
     # asyncio.Protocol
 
@@ -77,6 +78,7 @@ class FacadeLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
+        self.too_early = self.too_early or not self._heard  # one that ends leaves who has just connected without a word
         for future in (self._waiter, self._settling):
             if future is not None and not future.done():
                 future.set_exception(LinkLost())
@@ -210,6 +212,7 @@ class FacadeLink(asyncio.Protocol):
             self._peer.write(raw)
 
     def _collect(self, data: bytes) -> None:
+        self._heard = True
         buffer, spans, error = self._framer.batch(data)
         for tag, start, end in spans:
             raw = buffer[start:end]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+import socket
 from collections.abc import Callable, Iterable
 
 from dpproxy.facade.facade import Endpoint
@@ -17,6 +18,7 @@ from dpproxy.session.dataset import Dataset
 from dpproxy.session.door import Door
 from dpproxy.session.limits import Limits, State, Throttle, Watch
 from dpproxy.session.places import OwnPlaces, Places
+from dpproxy.session.sockets import BACKLOG
 from dpproxy.session.tls import Tls
 
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
@@ -36,7 +38,7 @@ class Server:
         require_tls: bool = False,
         places: Places | None = None,
         number: int = 0,
-        elsewhere: Callable[[int, int, bytes], None] | None = None,
+        elsewhere: Callable[[int, int, bytes], asyncio.Future[None]] | None = None,
     ) -> None:
         """`tls` may be exchanged while the server runs: handshakes that begin later use the new one.
 
@@ -55,16 +57,22 @@ class Server:
         self._number = number
         self._elsewhere = elsewhere
         self._closing: set[str] = set()  # datasets that let nobody in at the moment
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._watching: asyncio.Task[None] | None = None
         self._impatient = asyncio.Event()
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept connections; returns the port (0 asks for a free one). `shared`: with other processes. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Door(self), host, port, backlog=1024, reuse_port=shared or None)
+        listener = await loop.create_server(lambda: Door(self), host, port, backlog=BACKLOG, reuse_port=shared or None)
+        self._listeners.append(listener)
         self._watching = asyncio.ensure_future(self._watch())
-        return int(self._listener.sockets[0].getsockname()[1])
+        return int(listener.sockets[0].getsockname()[1])
+
+    async def listen_locally(self, local: socket.socket) -> None:
+        """Accept connections of this machine as well, in a socket that listens."""
+        loop = asyncio.get_running_loop()
+        self._listeners.append(await loop.create_unix_server(lambda: Door(self, local=True), sock=local, backlog=BACKLOG))
 
     async def _watch(self) -> None:
         watch = Watch[ClientSession](self.limits)
@@ -74,8 +82,8 @@ class Server:
 
     async def stop(self, drain: float = DRAIN_SECONDS) -> None:
         """No new connections; idle sessions are told to go, busy ones after `drain` seconds."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for door in list(self._doors):
             door.abort()
         await self._send_away(self._sessions.values, drain)
@@ -162,9 +170,7 @@ class Server:
         """Silent when the key is wrong, as in PostgreSQL. The result, if any, is done when what is cancelled has heard of it."""
         owner = pid >> (31 - NUMBER_BITS)
         if self._number and owner != self._number:
-            if self._elsewhere is not None and owner > 0:
-                self._elsewhere(owner, pid, secret)
-            return None
+            return self._elsewhere(owner, pid, secret) if self._elsewhere is not None and owner > 0 else None
         session = self._sessions.get(pid)
         if session is not None and hmac.compare_digest(session.key[1], secret):
             return session.cancel()

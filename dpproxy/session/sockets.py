@@ -1,14 +1,19 @@
-"""What the proxy asks of the operating system for each client's socket.
+"""What the proxy asks of the operating system for sockets: options of each client's, and one in a folder for local ones.
 
-Knows: socket options by platform. Must not know: protocols. A client whose machine is gone says nothing: keep-alive asks,
-and a time limit on unacknowledged data ends what waits for an answer. Options a platform lacks are left out.
+Knows: socket options by platform, where libpq looks for a local server. Must not know: protocols. A client whose machine is
+gone says nothing: keep-alive asks, and a time limit on unacknowledged data ends what waits for an answer. Options a
+platform lacks are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
@@ -16,6 +21,9 @@ KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 USER_TIMEOUT: Final = 300_000
 """Milliseconds data may stay unacknowledged or, with a client that does not read, unsent: long enough for a person who
 pages through a result, short enough that a client that hangs does not hold rows in buffers for ever."""
+
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted: all of a pool that starts at once."""
 
 
 def keep_alive(transport: asyncio.Transport) -> None:
@@ -34,3 +42,38 @@ def address_of(transport: asyncio.Transport) -> str:
     """The client's, without its port; empty for a unix socket."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+@contextlib.contextmanager
+def local_socket(folder: Path, port: int) -> Iterator[socket.socket]:
+    """A listening socket where libpq looks for it (`-h folder -p port`), gone at the end. Raises OSError.
+
+    Anybody on this machine who can reach the folder may connect, as with PostgreSQL's own: the password decides.
+    """
+    path = folder / f".s.PGSQL.{port}"
+    _clear(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        made = path.stat().st_ino
+        try:
+            path.chmod(0o777)
+            listener.listen(BACKLOG)
+            yield listener
+        finally:
+            with contextlib.suppress(OSError):
+                if path.stat().st_ino == made:
+                    path.unlink()
+
+
+def _clear(path: Path) -> None:
+    """Remove what a server that was killed left behind. Raises OSError when one listens there, or it is no socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            if path.is_socket():
+                path.unlink()
+                return
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

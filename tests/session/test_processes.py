@@ -62,8 +62,10 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def proxy(policy: Path, shared_ledger: Scratch) -> Iterator[Proxy]:
     options = ("--processes", "2", "--ledger", shared_ledger.dsn(), "--connections", "16", "--connections-per-user", "12")
-    with launched([policy], policy.parent / "state", options=(*options, "--drain", "2")) as running:
+    options = (*options, "--drain", "2", "--unix-socket", str(policy.parent))
+    with launched([policy], policy.parent / "state", options=options) as running:
         yield running
+    assert not policy.parent.joinpath(f".s.PGSQL.{running.port}").exists()
 
 
 def connect(proxy: Proxy, user: str = "ada") -> Connection:
@@ -122,6 +124,24 @@ def test_a_cancel_request_finds_its_process(proxy: Proxy) -> None:
                 connection.execute("SELECT pg_sleep(20)")
             assert time.monotonic() - began < 10
             timer.join()
+
+
+def test_a_cancel_request_does_not_reach_the_next_statement(proxy: Proxy) -> None:
+    """Its connection ends when it has been heard, in whichever process that is."""
+    with ExitStack() as stack:
+        for connection in one_of_each(proxy, stack) * 15:
+            connection.cancel_safe()
+            connection.execute("SELECT pg_sleep(0.03)")
+
+
+def test_they_share_a_unix_socket(proxy: Proxy, policy: Path) -> None:
+    seen: set[int] = set()
+    for _ in range(200):
+        with psycopg.connect(f"host={policy.parent} port={proxy.port} user=ada password=x dbname=town") as connection:
+            seen.add(process_of(connection))
+        if seen == {1, 2}:
+            return
+    raise AssertionError(f"only processes {seen} were reached")
 
 
 def test_wrong_cancel_requests_harm_nobody(proxy: Proxy) -> None:

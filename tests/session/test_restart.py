@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from dpproxy.facade.facade import Endpoint
+from dpproxy.session.server import Server
 from dpproxy.wire import frontend_build as front
 
-from .conftest import Stage, report, rows
+from .conftest import Stage, Wire, report, rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"
@@ -31,5 +34,47 @@ async def test_kill_9_of_the_facade_under_sessions(stage: Stage) -> None:
             await wire.read()
     again = await stage.connect()
     assert rows(await again.query(PRIVATE))[0] == ("e", "1")
+    assert rows(await again.query("SELECT count(*) FROM shops")) == [("2",)]
+    await again.close()
+
+
+async def test_a_facade_that_is_ending_is_asked_again(stage: Stage, tmp_path: Path) -> None:
+    """One that dies leaves who has just connected without a word; one that is being started again is not there at all."""
+    left = 0
+
+    def leave(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal left
+        left += 1
+        writer.close()
+
+    dying = await asyncio.start_unix_server(leave, tmp_path / "dying")
+    asked = 0
+
+    def facade() -> Endpoint:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise ConnectionRefusedError
+        return Endpoint(str(tmp_path / "dying")) if asked < 6 else stage.facade.endpoint
+
+    server = Server({"shop": stage.dataset}, facade)
+    wire = await Wire.open(await server.listen("127.0.0.1", 0))
+    await wire.login()
+    assert rows(await wire.query("SELECT count(*) FROM shops")) == [("2",)]
+    assert (asked, left) == (6, 4)
+    await wire.close()
+    await server.stop(drain=0)
+    dying.close()
+
+
+async def test_nobody_is_sent_to_a_facade_that_is_being_made_anew(stage: Stage) -> None:
+    """Its databases may not be there yet."""
+    facade = stage.facade
+    before, facade._restarting = facade._restarting, asyncio.get_running_loop().create_future()  # type: ignore[assignment]
+    connecting = asyncio.ensure_future(stage.connect())
+    await asyncio.sleep(0.3)
+    assert not connecting.done()
+    facade._restarting = before
+    again = await connecting
     assert rows(await again.query("SELECT count(*) FROM shops")) == [("2",)]
     await again.close()
