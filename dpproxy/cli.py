@@ -28,7 +28,7 @@ from dpproxy.processes import supervise
 from dpproxy.runtime import log_json, run
 from dpproxy.serving import Options
 from dpproxy.session.limits import Limits
-from dpproxy.session.opening import checked_catalog, open_backend
+from dpproxy.session.opening import checked_catalog, doubts, open_backend
 from dpproxy.session.server import DRAIN_SECONDS
 from dpproxy.session.tls import TlsFiles
 
@@ -135,7 +135,7 @@ def check(
     files: Policies,
     data: Annotated[bool, typer.Option(help="hold the policy against its data as well")] = True,
 ) -> None:
-    """Every problem of each file with its place; exit code 1 when there is one."""
+    """Every problem of each file with its place; exit code 1 when there is one that is not only a warning."""
     failed = False
     for path in files:
         try:
@@ -152,7 +152,9 @@ async def _check(path: Path, data: bool) -> None:
     if data:
         backend = open_backend(loaded.policy)
         try:
-            await checked_catalog(loaded, backend)
+            catalog = await checked_catalog(loaded, backend)
+            for doubt in await doubts(loaded, catalog, backend):
+                print(f"warning: {doubt}", file=sys.stderr)
         finally:
             await backend.close()
 

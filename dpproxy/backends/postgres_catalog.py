@@ -54,6 +54,17 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relp
 ORDER BY n.nspname, c.relname, a.attnum
 """
 
+_WITHHELD = """
+SELECT n.nspname, c.relname, array_agg(a.attname::text)
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
+  AND NOT (has_schema_privilege(n.oid, 'USAGE') AND has_column_privilege(c.oid, a.attnum, 'SELECT'))
+GROUP BY n.nspname, c.relname
+"""
+
 _KEYS = """
 SELECT i.indrelid::int8, i.indisprimary, (string_to_array(i.indkey::text, ' ')::int4[])[1:i.indnkeyatts]
 FROM pg_index i
@@ -119,7 +130,8 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
         if columns and others:
             key = ForeignKey(columns, tables[target].name, others)
             tables[oid] = replace(tables[oid], foreign_keys=(*tables[oid].foreign_keys, key))
-    return Catalog({t.name: t for t in tables.values()})
+    withheld = {TableName(s, t): frozenset(columns) for s, t, columns in await connection.fetch(_WITHHELD)}
+    return Catalog({t.name: t for t in tables.values()}, withheld)
 
 
 def _named(names: dict[tuple[int, int], str], table: int, numbers: Iterable[int]) -> tuple[str, ...]:

@@ -69,4 +69,7 @@ class CatalogTable:
 
 @dataclass(frozen=True)
 class Catalog:
+    """`withheld`: columns that are there, of tables known or not, and that the role the proxy reads with may not read."""
+
     tables: Mapping[TableName, CatalogTable] = field(default_factory=dict)
+    withheld: Mapping[TableName, frozenset[str]] = field(default_factory=dict)

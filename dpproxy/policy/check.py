@@ -27,6 +27,7 @@ _FAMILIES = {
     "text": ("text", "varchar", "bpchar", "char", "name", "citext"),
     "date": ("date", "timestamp", "timestamptz"),
 }
+_GRANT = "grant it: `dpproxy policy grants FILE` prints how"
 _FAMILY = {name: family for family, types in _FAMILIES.items() for name in types}
 
 
@@ -58,6 +59,9 @@ class _Check:
     def problems(self) -> Iterator[Problem]:
         for table in self.policy.tables.values():
             found = self.catalog.tables.get(table.name)
+            if found is None and table.name in self.catalog.withheld:
+                yield self._problem(table, None, f"the backend's role may not read table `{table.name}`", _GRANT)
+                continue
             if found is None:
                 fix = suggestion(str(table.name), map(str, self.catalog.tables))
                 yield self._problem(table, None, f"the backend has no table `{table.name}`", fix)
@@ -82,6 +86,10 @@ class _Check:
         if source is None:
             if column.role == ColumnRole.HIDDEN and not table.public:
                 return  # as good as hidden: the backend's role may not even read it
+            if column.name in self.catalog.withheld.get(table.name, ()):
+                what = f"the backend's role may not read column `{column.name}` of `{table.name}`"
+                yield self._problem(table, column.name, what, _GRANT)
+                return
             fix = suggestion(column.name, (c.name for c in found.columns))
             yield self._problem(table, column.name, f"table `{table.name}` has no column `{column.name}`", fix)
             return
@@ -107,7 +115,10 @@ class _Check:
     def _pair(self, table: TablePolicy, one: tuple[TableName, str], other: tuple[TableName, str]) -> Iterator[Problem]:
         sides = self._find(one), self._find(other)
         for side, (name, column) in zip(sides, (one, other), strict=True):
-            if side is None and name in self.catalog.tables:
+            if side is None and column in self.catalog.withheld.get(name, ()):
+                what = f"the unit of `{table.name}` needs `{name}.{column}`, which the backend's role may not read"
+                yield self._problem(table, None, what, _GRANT)
+            elif side is None and name in self.catalog.tables:
                 fix = suggestion(column, (c.name for c in self.catalog.tables[name].columns))
                 what = f"the unit of `{table.name}` needs `{name}.{column}`, which does not exist"
                 yield self._problem(table, None, what, fix)

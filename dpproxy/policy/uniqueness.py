@@ -1,14 +1,16 @@
-"""Generated SQL that counts units with more than one row where the policy promises at most one.
+"""Generated SQL that counts what is there more than once and should not be: rows of a unit, keys on the way to one.
 
-Knows: quoting, the shape of a foreign-key path. Must not know: how SQL is run. The promise matters: `one` lets a
-measurement skip per-unit bounding, so a unit with two rows would be protected half as well. These statements are for
-the operator at start; a count above zero stops the start and goes to nobody else.
+Knows: quoting, the shape of a foreign-key path. Must not know: how SQL is run. The promise of one row matters: `one` lets a
+measurement skip per-unit bounding, so a unit with two rows would be protected half as well. A key that is not unique, to
+which a path to the unit leads, harms nobody, as bounds hold whatever rows repeat, but counts come out too high. These
+statements are for the operator at start: a count above zero stops the start in the one case, and is a warning in the
+other; it goes to nobody else.
 """
 
 from __future__ import annotations
 
 from dpproxy.policy.catalog import Catalog, TableName
-from dpproxy.policy.model import Policy, TablePolicy, UnitPath
+from dpproxy.policy.model import Policy, Step, TablePolicy, UnitPath
 
 _QUOTE = {"duckdb": '"', "postgres": '"', "spark": "`"}
 
@@ -29,6 +31,33 @@ def uniqueness_checks(policy: Policy, catalog: Catalog, dialect: str) -> tuple[s
     return tuple(_check(t, t.unit, catalog, _QUOTE[dialect]) for t in tables if t.unit is not None)
 
 
+def doubtful_steps(policy: Policy, catalog: Catalog) -> tuple[tuple[TableName, Step], ...]:
+    """Steps of paths to the unit towards a column that no key keeps unique; each column once, with a table led over it."""
+    found: dict[tuple[TableName, str], tuple[TableName, Step]] = {}
+    for table in policy.tables.values():
+        for step in table.unit.steps if table.unit is not None else ():
+            target = catalog.tables[step.target]
+            if (step.target_column,) not in (target.primary_key, *target.unique):
+                found.setdefault((step.target, step.target_column), (table.name, step))
+    return tuple(found.values())
+
+
+def repetition_checks(policy: Policy, catalog: Catalog, dialect: str) -> tuple[str, ...]:
+    """Of each of the `doubtful_steps` one SELECT: how many of its target's keys are in more than one row.
+
+    The policy must fit the catalog (run `check.check` first)."""
+    quote = _QUOTE[dialect]
+    return tuple(
+        _repeated(f"FROM {_table(catalog, s.target, quote)} AS t", f"t.{_column(catalog, s.target, s.target_column, quote)}")
+        for _, s in doubtful_steps(policy, catalog)
+    )
+
+
+def _repeated(source: str, column: str) -> str:
+    grouped = f"SELECT {column} AS u {source} WHERE {column} IS NOT NULL GROUP BY {column} HAVING COUNT(*) > 1"
+    return f"SELECT COUNT(*) AS violations FROM ({grouped}) AS v"
+
+
 def _check(table: TablePolicy, path: UnitPath, catalog: Catalog, quote: str) -> str:
     joins = [f"{_table(catalog, table.name, quote)} AS t0"]
     here = table.name
@@ -37,9 +66,7 @@ def _check(table: TablePolicy, path: UnitPath, catalog: Catalog, quote: str) -> 
         right = f"t{i + 1}.{_column(catalog, step.target, step.target_column, quote)}"
         joins.append(f"JOIN {_table(catalog, step.target, quote)} AS t{i + 1} ON {left} = {right}")
         here = step.target
-    unit = f"t{len(path.steps)}.{_column(catalog, here, path.column, quote)}"
-    grouped = f"SELECT {unit} AS u FROM {' '.join(joins)} WHERE {unit} IS NOT NULL GROUP BY {unit} HAVING COUNT(*) > 1"
-    return f"SELECT COUNT(*) AS violations FROM ({grouped}) AS v"
+    return _repeated(f"FROM {' '.join(joins)}", f"t{len(path.steps)}.{_column(catalog, here, path.column, quote)}")
 
 
 def _quoted(name: str, quote: str) -> str:

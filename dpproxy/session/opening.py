@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 
+import structlog
+
 from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
@@ -25,12 +27,13 @@ from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.policy.problems import Mark, PolicyError, Problem
-from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
+from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables, uniqueness_checks
 from dpproxy.session.dataset import Dataset, words_of
 from dpproxy.session.epoch import epoch_of, epoch_query, max_age, state_of
 from dpproxy.session.planning import Planner, planner_for
 from dpproxy.session.reuse import Reuse
 
+LOG = structlog.get_logger()
 START = Mark(1, 1)
 
 
@@ -64,6 +67,20 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
         raise PolicyError(Problem(loaded.file, m.line, m.column, f"`{n}`: {what}", fix) for n, m in marks.items())
 
 
+async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
+    """What is no error and yet not what its author will have meant. The policy must fit the catalog. Raises BackendError."""
+    steps = doubtful_steps(loaded.policy, catalog)
+    counts = await backend.violations(repetition_checks(loaded.policy, catalog, backend.dialect)) if steps else ()
+    found = []
+    for (table, step), count in zip(steps, counts, strict=True):
+        at = loaded.positions.get(("tables", str(table)), START)
+        key = f"`{step.target}.{step.target_column}`"
+        what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
+        fix = "lead the path over a unique key, or make this one unique"
+        found += [Problem(loaded.file, at.line, at.column, what, fix)] if count else []
+    return tuple(sorted(found))
+
+
 async def open_dataset(
     loaded: Loaded,
     facade: Facade | RemoteFacade,
@@ -76,6 +93,8 @@ async def open_dataset(
     backend = open_backend(loaded.policy)
     try:
         catalog = await checked_catalog(loaded, backend)
+        for doubt in await doubts(loaded, catalog, backend):
+            LOG.warning("policy", problem=str(doubt))
         planner = planner_for(loaded.policy, catalog, backend.dialect)
         reuse = await _reuse(loaded, backend, planner, state, ledger, answers)
         await facade.apply(loaded.policy, catalog, backend.public_rows, ready)

@@ -14,6 +14,7 @@ from dpproxy.backends.postgres import Postgres
 from dpproxy.policy.grants import grants
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend
+from dpproxy.policy.problems import PolicyError
 from dpproxy.session.opening import checked_catalog
 
 TABLES = """
@@ -57,10 +58,12 @@ async def test_grants_are_enough_and_not_too_much(server: Scratch, tmp_path: Pat
     file.write_text(POLICY.format(host=server.home))
     loaded = load_file(file)
     assert isinstance(loaded.policy.backend, PostgresBackend)
+    backend = Postgres(loaded.policy.backend)
+    with pytest.raises(PolicyError, match="may not read table `people`; fix: grant it: `dpproxy policy grants FILE`"):
+        await checked_catalog(loaded, backend)
     script = grants(loaded.policy, loaded.policy.backend)
     with psycopg.connect(server.conninfo(), autocommit=True) as connection:
         connection.execute(script.encode())
-    backend = Postgres(loaded.policy.backend)
     await checked_catalog(loaded, backend)
     used = ["SELECT id, region FROM people", 'SELECT stay, person, ward FROM "Care".stays', "SELECT stay, dose FROM drugs"]
     for query in used:

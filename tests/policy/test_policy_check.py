@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -11,7 +12,7 @@ from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableNa
 from dpproxy.policy.check import check, family, uniqueness_checks
 from dpproxy.policy.load import Loaded, read_text
 from dpproxy.policy.password import make_verifier
-from dpproxy.policy.uniqueness import unique_tables
+from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables
 
 GOOD = (Path(__file__).parent / "good.yaml").read_text().replace("VERIFIER", make_verifier("x"))
 SHOP = {
@@ -182,3 +183,29 @@ def test_uniqueness_needs_a_policy_that_fits() -> None:
         uniqueness_checks(loaded().policy, Catalog({}), "duckdb")
     with pytest.raises(ValueError, match="dialect"):
         uniqueness_checks(loaded().policy, catalog(), "oracle")
+
+
+def test_a_path_over_a_key_that_repeats_is_doubtful() -> None:
+    file, data, orders = loaded(), catalog(), TableName("public", "orders")
+    found = [(str(table), str(step.target), step.target_column) for table, step in doubtful_steps(file.policy, data)]
+    assert found == [("order_items", "orders", "order_id")]
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE orders AS SELECT * FROM (VALUES (1), (1), (1), (2), (2), (3), (NULL), (NULL)) t(ORDER_ID)")
+    (check_,) = repetition_checks(file.policy, data, "duckdb")
+    assert connection.execute(check_).fetchone() == (2,)
+    for keys in ({"primary_key": ("order_id",)}, {"unique": (("order_id",),)}):
+        keyed = Catalog({**data.tables, orders: replace(data.tables[orders], **keys)})
+        assert doubtful_steps(file.policy, keyed) == ()
+        assert repetition_checks(file.policy, keyed, "duckdb") == ()
+    composite = Catalog({**data.tables, orders: replace(data.tables[orders], primary_key=("order_id", "customer_id"))})
+    assert doubtful_steps(file.policy, composite)
+
+
+def test_what_the_role_may_not_read_is_said() -> None:
+    orders, customers = TableName("public", "orders"), TableName("public", "customers")
+    data = catalog(customers=SHOP["customers"].replace("region text, ", ""))
+    held = Catalog({n: t for n, t in data.tables.items() if n != orders}, {orders: frozenset(), customers: frozenset({"region"})})
+    assert [p.partition("; fix: ")[0] for p in said(loaded(), held)] == [
+        "p.yaml:13:7: the backend's role may not read column `region` of `customers`",
+        "p.yaml:18:3: the backend's role may not read table `orders`",
+    ]

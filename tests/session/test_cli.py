@@ -99,6 +99,20 @@ def test_a_unit_with_two_rows_stops_the_start(policy: Path) -> None:
     assert "more than one row" in done.stderr
 
 
+def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
+    with duckdb.connect(str(policy.parent / "town.duckdb")) as connection:
+        connection.execute("CREATE TABLE stays AS SELECT i // 2 AS stay, i AS id FROM range(10) AS t(i)")
+        connection.execute("CREATE TABLE drugs AS SELECT 1 AS stay, 5 AS dose")
+    stays = "  stays: { unit: id, bounds: { rows_per_group: 3, groups: 2 }, columns: { stay: key } }\n"
+    drugs = "  drugs: { unit: { via: stays.stay }, bounds: { rows_per_group: 3, groups: 2 }, columns: { dose: {} } }\n"
+    policy.write_text(policy.read_text().replace("roles:", f"{stays}{drugs}roles:"))
+    done = dpproxy("policy", "check", str(policy))
+    assert (done.returncode, done.stdout) == (0, f"{policy}: ok\n")
+    assert "`stays.stay` on the path from `drugs` to its unit is not unique" in done.stderr
+    with launched([policy], policy.parent / "state") as proxy:
+        assert [line for line in proxy.said if "is not unique" in line and '"warning"' in line]
+
+
 def test_psql_and_schema() -> None:
     assert "psql (PostgreSQL)" in dpproxy("psql", "--", "--version").stdout
     assert '"$schema"' in dpproxy("policy", "schema").stdout
