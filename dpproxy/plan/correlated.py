@@ -79,11 +79,41 @@ def _outputs(source: exp.Expr) -> frozenset[str] | None:
     return frozenset(output_name(e) for e in inner.expressions)
 
 
+Pairs = list[tuple[exp.Expr, exp.Expr]]
+"""(inner side, outer side) of equalities."""
+
+
 def decorrelated(query: exp.Expr) -> exp.Expr | None:
     """`SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg FROM ... WHERE rest GROUP BY inner HAVING inner = outer`.
 
     None when it has another form. A group that is not there would be no row, and NULL: a count of nothing is 0.
     """
+    parts = _parted(query)
+    if parts is None:
+        return None
+    made, pairs = _grouped(*parts), parts[1]
+    tests = [exp.EQ(this=copied(own), expression=copied(other)) for own, other in pairs]
+    made.set("having", exp.Having(this=exp.and_(*tests, copy=False)))
+    return made
+
+
+def lookup(query: exp.Expr) -> tuple[exp.Select, Pairs] | None:
+    """`SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg, inner FROM ... WHERE rest GROUP BY inner`.
+
+    With it the pairs; None when it has another form, or no pair.
+    """
+    parts = _parted(query)
+    if parts is None or not parts[1]:
+        return None
+    made = _grouped(*parts)
+    keys = [exp.alias_(copied(own), f"dpproxy_k{i}", quoted=True) for i, (own, _) in enumerate(parts[1])]
+    value = exp.alias_(made.expressions[0].unalias(), "dpproxy_value", quoted=True)
+    made.set("expressions", [value, *keys])
+    return made, parts[1]
+
+
+def _parted(query: exp.Expr) -> tuple[exp.Select, Pairs, list[exp.Expr]] | None:
+    """The aggregate query, its `inner = outer` conditions, and the others, which refer to nothing around it."""
     inner = query.unnest() if isinstance(query, exp.Subquery) else query
     if not isinstance(inner, exp.Select) or len(inner.expressions) != 1 or inner.args.get("where") is None:
         return None
@@ -104,15 +134,13 @@ def decorrelated(query: exp.Expr) -> exp.Expr | None:
             pairs.append(pair)
         else:
             return None
-    return _grouped(inner, pairs, rest)
+    return inner, pairs, rest
 
 
-def _grouped(inner: exp.Select, pairs: list[tuple[exp.Expr, exp.Expr]], rest: list[exp.Expr]) -> exp.Expr:
+def _grouped(inner: exp.Select, pairs: Pairs, rest: list[exp.Expr]) -> exp.Select:
     made = copied(inner)
     made.set("where", exp.Where(this=exp.and_(*map(copied, rest), copy=False)) if rest else None)
     made.set("group", exp.Group(expressions=[copied(own) for own, _ in pairs]))
-    tests = [exp.EQ(this=copied(own), expression=copied(other)) for own, other in pairs]
-    made.set("having", exp.Having(this=exp.and_(*tests, copy=False)))
     made.set("order", None)
     return made
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.expr import Call, Case, Cast, Expr, Hole, Lit
+from dpproxy.plan.folding import folded
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, arithmetic, common
 
 Builder = Callable[[Sequence[Expr]], Expr]
@@ -140,7 +141,7 @@ def _class(type_: str) -> str:
 def plus(a: Expr, b: Expr) -> Expr:
     a, b = _operands(a, b)
     if a.type in NUMBERS and b.type in NUMBERS:
-        return Call(arithmetic(a.type, b.type), "+", (a, b))
+        return folded("+", a, b) or Call(arithmetic(a.type, b.type), "+", (a, b))
     if b.type in TIMES and a.type not in TIMES:
         a, b = b, a
     return _shift("add", a, b)
@@ -149,7 +150,7 @@ def plus(a: Expr, b: Expr) -> Expr:
 def minus(a: Expr, b: Expr) -> Expr:
     a, b = _operands(a, b)
     if a.type in NUMBERS and b.type in NUMBERS:
-        return Call(arithmetic(a.type, b.type), "-", (a, b))
+        return folded("-", a, b) or Call(arithmetic(a.type, b.type), "-", (a, b))
     if a.type == "date" and b.type == "date":
         return Call("int4", "date_diff", (a, b))
     if a.type in TIMES and b.type in TIMES:
@@ -191,7 +192,7 @@ def multiply(op: str, a: Expr, b: Expr) -> Expr:
     type_ = arithmetic(a.type, b.type)
     if op == "/" and type_ in INTEGERS:
         return Call(type_, "int/", (a, b))
-    return Call(type_, op, (a, b))
+    return folded(op, a, b) or Call(type_, op, (a, b))
 
 
 def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:

@@ -13,11 +13,14 @@ from itertools import pairwise
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.expr import Call, Case, Cast, Expr, Lit
-from dpproxy.plan.facts import literal_number
+from dpproxy.plan.facts import facts, literal_number
 from dpproxy.plan.functions import Builder, coerce, compare, multiply, negate, plus, unsupported
 from dpproxy.plan.functions_text import whole
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, common
 
+FIRST = "dpproxy_first"
+"""Our own function: of a value, NULL is the least it can be."""
+_LARGEST = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 MAX_BUCKETS = 10_000
 MAX_THRESHOLDS = 200
 MAX_DIGITS = 15
@@ -180,6 +183,17 @@ def number_format(value: Expr, form: str) -> Expr | None:
     )
 
 
+def _first(args: Sequence[Expr]) -> Expr:
+    """A number, the least it can be where it is NULL (`ranked`)."""
+    _count(FIRST, args, 1)
+    value = _number(args[0], "a percentile")
+    known = facts(value)
+    if known.bound.lo is None or not known.nullable:
+        return value
+    least = max(known.bound.lo.__floor__(), -_LARGEST.get(value.type, 10**30))
+    return Call(value.type, "coalesce", (value, Lit(value.type, str(least))))
+
+
 def _pi(args: Sequence[Expr]) -> Expr:
     _count("pi", args, 0)
     return Lit("float8", "3.141592653589793")
@@ -188,5 +202,5 @@ def _pi(args: Sequence[Expr]) -> Expr:
 FUNCTIONS: dict[str, Builder] = {
     **{name: _floats(name) for name in ("sin", "cos", "tan", "asin", "acos", "atan", "cbrt")},
     "atan2": _floats("atan2", 2), "radians": radians, "degrees": degrees, "pi": _pi, "width_bucket": width_bucket,
-    "div": div, "log": log, "num_nulls": _nulls("is_null"), "num_nonnulls": _nulls("is_not_null"),
+    FIRST: _first, "div": div, "log": log, "num_nulls": _nulls("is_null"), "num_nonnulls": _nulls("is_not_null"),
 }  # fmt: skip

@@ -19,6 +19,7 @@ from dpproxy.plan import functions as fn
 from dpproxy.plan import joins
 from dpproxy.plan.aggregates import per_unit_type
 from dpproxy.plan.bind_expr import ExprBinder
+from dpproxy.plan.correlated import counts, lookup, mark_outer
 from dpproxy.plan.expr import (
     NULL,
     Agg,
@@ -28,9 +29,11 @@ from dpproxy.plan.expr import (
     Expr,
     Hole,
     InQuery,
+    Lit,
     Ref,
     Scalar,
     Win,
+    conjunction,
     conjuncts,
     rebuilt,
 )
@@ -38,7 +41,7 @@ from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Rows, of_somebody
-from dpproxy.plan.results import ReleasedResult, Result, RowsResult
+from dpproxy.plan.results import Item, ReleasedResult, RowsResult
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.tables import reach_unit
 from dpproxy.plan.trees import contains_aggregate
@@ -103,22 +106,50 @@ class QueryHooks:
         simple = self._single_aggregate(query, scope)
         if simple is not None:
             return simple
-        result: Result | None = None
-        try:
-            result = self.analyser.analyse(copied(query), self.env)
-        except Refusal as refusal:
-            if refusal.sqlstate != "42703" or not _refers_to(query, scope):
-                raise
-            if any(contains_aggregate(e) for e in query.expressions):
-                raise self._uncorrelated(query) from None
-        if result is None or isinstance(result, RowsResult):
-            raise Refusal(
-                FEATURE_NOT_SUPPORTED,
-                "a scalar subquery over private rows must be an aggregate",
-                position(query),
-                hint="Aggregate in it: (SELECT avg(x) FROM ...), or correlate it by the unit id.",
-            )
+        copy = copied(query)
+        if self._refers(copy):
+            return self._looked_up(query, copy, scope)
+        result = self.analyser.analyse(copied(query), self.env)
+        if isinstance(result, RowsResult):
+            raise self._not_aggregate(query)
         return self.planner.released_scalar(result, self.env)
+
+    def _refers(self, query: exp.Expr) -> bool:
+        """Whether it names columns of the queries around it, which are marked."""
+        return mark_outer(query, lambda table: self.analyser.columns_of(table, self.env))
+
+    @staticmethod
+    def _not_aggregate(query: exp.Expr) -> Refusal:
+        return Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "a scalar subquery over private rows must be an aggregate",
+            position(query),
+            hint="Aggregate in it: (SELECT avg(x) FROM ...), or correlate it by the unit id.",
+        )
+
+    def _looked_up(self, query: exp.Expr, marked: exp.Expr, scope: Scope) -> Expr:
+        """`(SELECT aggregate FROM ... WHERE inner = outer)` of many units: measured once for all values of `inner`, and looked
+        up among what is released. A value that is in no released group has none, or a count of 0."""
+        if not any(map(contains_aggregate, marked.expressions)):
+            raise self._not_aggregate(query)
+        found = lookup(marked)
+        if found is None:
+            raise self._uncorrelated(query)
+        grouped, pairs = found
+        result = self.analyser.analyse(grouped, self.env)
+        if isinstance(result, RowsResult):
+            raise self._uncorrelated(query)
+        tree = exp.Subquery(this=result.tree)
+        item = self.planner.released_rows(self.analyser, Item("", None, (), tree), result.tree, self.env)
+        assert item.rows is not None
+        value, *keys = item.columns
+        tests = tuple(
+            fn.compare("=", Ref(key.type, key), self._binder.bind(other, scope))
+            for key, (_, other) in zip(keys, pairs, strict=True)
+        )
+        rows = joins.filtered(item.rows, conjunction(tests))
+        only = _scalar(rows, Agg(value.type, "max", (Ref(value.type, value),), False, None), self.planner)
+        return Call(value.type, "coalesce", (only, Lit(value.type, "0"))) if counts(query) else only
 
     def _single_aggregate(self, query: exp.Expr, scope: Scope) -> Expr | None:
         """`(SELECT aggregate FROM ...)` of public rows, or of private rows of the same unit; None for other queries."""
@@ -127,9 +158,10 @@ class QueryHooks:
         if any(query.args.get(k) for k in ("having", "order", "limit", "offset", "distinct", "with_")):
             return None
         projection = query.expressions[0].unalias()
-        if not contains_aggregate(projection):
-            return None
+        aggregated = contains_aggregate(projection)
         copy = copied(query)
+        if not aggregated and (self.analyser.names_private(query, self.env) or not self._refers(copy)):
+            return None
         items = self.analyser.from_items(copy, self.env, scope)
         private = any(i.private for i in items)
         rows, inner = self.analyser.joined(copy, items, self.env, scope)
@@ -140,6 +172,8 @@ class QueryHooks:
         if private and not self._correlated(rows):
             return None
         value = hooks._binder.bind(copy.expressions[0].unalias(), inner)
+        if not aggregated:  # one public row, or PostgreSQL would raise
+            value = Agg(value.type, "max", (value,), False, None)
         return _scalar(rows, value, self.planner)
 
     def _correlated(self, inner: Rows) -> bool:
@@ -277,13 +311,6 @@ class QueryHooks:
         if order is None:
             return ()
         return tuple(ordering(self._binder, o, scope) for o in order.expressions)
-
-
-def _refers_to(query: exp.Expr, scope: Scope) -> bool:
-    """Whether a subquery names columns of the query around it."""
-    inside = {t.alias_or_name for t in query.find_all(exp.Table)}
-    outside = {s.alias for s in scope.sources} - inside
-    return any(ident(c.args.get("table")) in outside for c in query.find_all(exp.Column) if c.args.get("table") is not None)
 
 
 def total_order(order: Terms, rows: Rows) -> Terms:

@@ -32,6 +32,7 @@ from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression
 from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.probes import returns_nothing
 from dpproxy.plan.query import Analyser
+from dpproxy.plan.ranked import percentiles
 from dpproxy.plan.relation import Given, Rows, Values
 from dpproxy.plan.released import local, source, wire
 from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, alias_columns, renamed, row_level
@@ -316,13 +317,27 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction
     return planned
 
 
-def _plan_query(statement: Statement, context: Context) -> Plan:
-    tree = parse(statement.query)
+def _analysed(statement: Statement, context: Context) -> tuple[Planner, ReleasedResult]:
+    """What a statement reads, measured. One that is refused may be another way to write one that is not (`ranked`)."""
+    try:
+        return _measured(parse(statement.query), context)
+    except Refusal:
+        tree = parse(statement.query)
+        if not percentiles(tree):
+            raise
+        return _measured(tree, context)
+
+
+def _measured(tree: exp.Expr, context: Context) -> tuple[Planner, ReleasedResult]:
     planner = Planner(context)
-    analyser = Analyser(planner)
-    result = ReleasedResult(tree, False) if returns_nothing(tree) else analyser.analyse(tree, {})
+    result = ReleasedResult(tree, False) if returns_nothing(tree) else Analyser(planner).analyse(tree, {})
     if isinstance(result, RowsResult):
         raise row_level(tree, context)
+    return planner, result
+
+
+def _plan_query(statement: Statement, context: Context) -> Plan:
+    planner, result = _analysed(statement, context)
     measurements = finish(planner.compiled, context)
     confidence = Fraction(context.settings.confidence)
     if not planner.compiled and not planner.arrays:

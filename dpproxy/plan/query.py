@@ -204,7 +204,7 @@ class Analyser:
 
     def nested(self, node: exp.Expr, env: Env) -> ReleasedResult:
         """A subquery in an expression above a measurement; it may refer to the queries around it. Raises Refusal."""
-        refers = mark_outer(node, lambda table: self._columns(table, env))
+        refers = mark_outer(node, lambda table: self.columns_of(table, env))
         query, looked_up = node, refers and self.names_private(node, env)
         if looked_up:
             grouped = decorrelated(node)
@@ -221,7 +221,7 @@ class Analyser:
         lookup = exp.Anonymous(this="coalesce", expressions=[exp.Subquery(this=result.tree), exp.Literal.number(0)])
         return ReleasedResult(exp.select(lookup), result.measured)
 
-    def _columns(self, table: exp.Table, env: Env) -> frozenset[str] | None:
+    def columns_of(self, table: exp.Table, env: Env) -> frozenset[str] | None:
         """The column names of a table or a CTE, None when they are not known."""
         schema, name = ident(table.args.get("db")), ident(table.this)
         if not schema and name in env:
