@@ -134,10 +134,13 @@ class Engine(ABC):
         args = ", ".join(self.expr(a, names) for a in expr.args)
         if expr.name == "count" and not expr.args:
             args = "*"
+        return f"{expr.name}({args}){self.over(expr, names)}"
+
+    def over(self, expr: Win, names: Names) -> str:
         partition = ", ".join(self.expr(p, names) for p in expr.partition)
         order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
         frame = f" {expr.frame}" if expr.frame else ""
-        return f"{expr.name}({args}) OVER (PARTITION BY {partition}{order}{frame})"
+        return f" OVER (PARTITION BY {partition}{order}{frame})"
 
     @abstractmethod
     def literal(self, type_: str, text: str | None) -> str: ...

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.decimals import decimal
+from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import Engine, Names, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
@@ -326,19 +327,29 @@ class DuckDB(Engine):
         )
 
     def aggregate(self, expr: Agg, names: Names) -> str:
-        args = [self.expr(a, names) for a in expr.args]
-        if expr.name in ("sum", "avg", "stddev", "variance") and expr.args:
-            args = [self.number(expr.args[0], names, self._sum_width(expr.args[0]))]
-        inner = ("DISTINCT " if expr.distinct else "") + (", ".join(args) if args else "*")
-        order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
+        distinct = "DISTINCT " if expr.distinct else ""
         where = f" FILTER (WHERE {self.expr(expr.where, names)})" if expr.where is not None else ""
+        exact = self._added_up(expr, distinct, where, names)
+        if exact is not None:
+            return exact
+        args = [self.expr(a, names) for a in expr.args]
+        order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
+        if expr.name.startswith(("stddev", "var")):  # of equal rows in another order they differ in the last digits
+            args = [self.number(expr.args[0], names, "DOUBLE")]
+            order = f" ORDER BY {args[0]}"
+        inner = distinct + (", ".join(args) if args else "*")
         text = f"{expr.name}({inner}{order}){where}"
         return f"CAST({text} AS DOUBLE)" if expr.type in ("numeric", *FLOATS) else text
 
-    @staticmethod
-    def _sum_width(arg: Expr) -> str:
-        """BIGINT sums are 128 bits wide in DuckDB; anything wider or fractional sums as DOUBLE (per unit only)."""
-        return "BIGINT" if arg.type in INTEGERS and representation(arg) == "BIGINT" else "DOUBLE"
+    def window(self, expr: Win, names: Names) -> str:
+        return self._added_up(expr, "", self.over(expr, names), names) or super().window(expr, names)
+
+    def _added_up(self, expr: Agg | Win, distinct: str, tail: str, names: Names) -> str | None:
+        """A sum or mean of what is not BIGINT (whose sums are of 128 bits); None for other aggregates."""
+        if expr.name not in ("sum", "avg") or (expr.args[0].type in INTEGERS and representation(expr.args[0]) == "BIGINT"):
+            return None
+        (value,) = expr.args
+        return sums.total(expr.name, value, self.number(value, names, "DOUBLE"), distinct, tail)
 
     def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
         """The test of the usual case comes first: least and greatest cost several times as much.

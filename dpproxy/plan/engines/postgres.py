@@ -16,6 +16,7 @@ from fractions import Fraction
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import postgres_casts as casts
+from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import Engine, Names, quote
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
@@ -373,11 +374,8 @@ class Postgres(Engine):
             args = [f"greatest(least({args[0]}, {INT32}), 1)::int"]
         if name in ("lag", "lead") and len(args) > 1:
             args[1] = f"greatest(least({args[1]}, {INT32}), {-INT32})::int"
-        partition = ", ".join(self.expr(p, names) for p in expr.partition)
-        order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
-        frame = f" {expr.frame}" if expr.frame else ""
         inner = ", ".join(args) if args or name != "count" else "*"
-        return self._total(expr, f"{name}({inner}) OVER (PARTITION BY {partition}{order}{frame})")
+        return self._total(expr, f"{name}({inner}){self.over(expr, names)}")
 
     def _summands(self, name: str, args: tuple[Expr, ...], names: Names) -> tuple[str, list[str]]:
         """The function and arguments that cannot overflow."""
@@ -390,7 +388,9 @@ class Postgres(Engine):
             if value.type in INTEGERS:
                 narrow = facts(value).span.within(INT32) and name == "sum"
                 return name, [f"{self.expr(value, names)}::int" if narrow else self.number(value, names, kind(value))]
-            return name, [self._numbers.limited(value, names, SUMMED)]
+            limited = self._numbers.limited(value, names, SUMMED)
+            # sums of floats depend on the order of rows, and that on everybody's: exact as numeric (of 15 digits)
+            return name, [f"({limited})::numeric" if kind(value) == "float8" else limited]
         return name, [self.output(a, names) for a in args]
 
     def _total(self, expr: Agg | Win, text: str) -> str:
@@ -398,7 +398,8 @@ class Postgres(Engine):
             return f"{text}::uuid"
         if expr.name == "sum" and expr.type in INTEGERS and not facts(expr.args[0]).span.within(INT32):
             return casts.int_to_int(text, "int8")
-        return text
+        added = expr.name in ("sum", "avg") or expr.name.startswith(("stddev", "var"))
+        return reach.narrowed(text) if added and kind(expr.args[0]) == "float8" else text
 
     # --- the measurement's own needs
 
