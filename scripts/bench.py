@@ -8,7 +8,8 @@ A machine's speed changes from minute to minute; the ratio of two neighbours in 
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
 
   memory     resident memory of the idle proxy process, without the facade's
-  relay      pgbench `SELECT 1` through the proxy, through pgbouncer, and on the facade's own socket: 1 and 16 clients
+  relay      pgbench `SELECT 1` through the proxy and through pgbouncer, by TCP and by unix socket, and on the facade's own
+             socket: 1 and 16 clients, statements a second and processor time
   reused     latency of a stored answer at 16 clients
   load       memory with 500 idle connections, and what 1,000 connections leave behind
   planning   text to plan of a joined, grouped query: never seen, and seen before; and of the corpus, where it is at hand
@@ -60,7 +61,7 @@ PARTS = (*DEFAULT, "accuracy", "postgres")
 def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
     work = policy.parent
     if not THROUGH.keys().isdisjoint(parts):
-        with launched([policy], work / "state", options=("--connections-per-user", "500")) as proxy:
+        with launched([policy], work / "state", options=("--connections-per-user", "500", "--unix-socket", str(work))) as proxy:
             for name, part in THROUGH.items():
                 if name in parts:
                     part(proxy, work, options)

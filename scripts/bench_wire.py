@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -34,7 +35,7 @@ postgres = host={folder} port=5432 user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
-unix_socket_dir =
+unix_socket_dir = {work}
 auth_type = any
 pool_mode = session
 default_pool_size = 60
@@ -58,10 +59,11 @@ class Route:
 
 @dataclass(frozen=True)
 class Run:
-    """`latencies`: milliseconds of each statement, in order; empty unless asked for."""
+    """`latencies`: milliseconds of each statement, in order; empty unless asked for. `processor`: seconds of pgbench's."""
 
     tps: float
     latencies: tuple[float, ...] = ()
+    processor: float = 0.0
 
     def quantile(self, q: float) -> float:
         return self.latencies[min(len(self.latencies) - 1, int(q * len(self.latencies)))]
@@ -73,11 +75,14 @@ def pgbench(route: Route, mode: str, clients: int, seconds: float, script: Path,
     command += ["-j", str(min(clients, 2)), "-T", str(max(1, round(seconds)))]
     command += ["-l", "--log-prefix", str(log)] if log is not None else []
     environment = {**os.environ, **PASSWORD}
+    before = os.times()
     done = subprocess.run([*command, *route.arguments], capture_output=True, text=True, check=False, env=environment)
     found = re.search(r"tps = ([0-9.]+)", done.stdout)
     if done.returncode or not found:
         raise LaunchError(f"pgbench failed: {done.stderr.strip()[-2000:]}")
-    return Run(float(found[1]), latencies(log) if log is not None else ())
+    after = os.times()
+    took = after.children_user + after.children_system - before.children_user - before.children_system
+    return Run(float(found[1]), latencies(log) if log is not None else (), took)
 
 
 def latencies(log: Path) -> tuple[float, ...]:
@@ -89,24 +94,31 @@ def latencies(log: Path) -> tuple[float, ...]:
     return tuple(sorted(found))
 
 
-def facade_folder(proxy: Proxy) -> Path:
-    """Where the facade's socket is: beside the data directory the postmaster was started with."""
+def facade_of(proxy: Proxy) -> tuple[psutil.Process, Path]:
+    """The facade's postmaster, and where its socket is: beside the data directory it was started with."""
     for child in psutil.Process(proxy.pid).children(recursive=True):
         command = child.cmdline()
         if command and Path(command[0]).name == "postgres" and "-D" in command:
-            return Path(command[command.index("-D") + 1]).parent
+            return child, Path(command[command.index("-D") + 1]).parent
     raise LaunchError("the proxy has no facade of its own")
 
 
-def routes(proxy: Proxy) -> tuple[Route, Route]:
-    through = ("-h", proxy.host, "-p", str(proxy.port), "-U", "ada", "shop")
-    direct = ("-h", str(facade_folder(proxy)), "-p", "5432", "-U", "postgres", "postgres")
-    return Route("proxy", through), Route("direct", direct)
+def by_tcp(proxy: Proxy) -> Route:
+    return Route("proxy, TCP", ("-h", proxy.host, "-p", str(proxy.port), "-U", "ada", "shop"))
+
+
+def by_socket(proxy: Proxy, work: Path) -> Route:
+    """`work`: the folder of its unix socket."""
+    return Route("proxy, unix", ("-h", str(work), "-p", str(proxy.port), "-U", "ada", "shop"))
+
+
+def direct(folder: Path) -> Route:
+    return Route("direct, unix", ("-h", str(folder), "-p", "5432", "-U", "postgres", "postgres"))
 
 
 @contextlib.contextmanager
-def pgbouncer(folder: Path, work: Path) -> Iterator[Route | None]:
-    """A pgbouncer before the facade in `folder`; None where the program is not installed."""
+def pgbouncer(folder: Path, work: Path) -> Iterator[tuple[psutil.Process, list[Route]] | None]:
+    """A pgbouncer before the facade in `folder`, and the ways to it; None where the program is not installed."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         say("NOT MEASURED: pgbouncer is not installed (Debian: apt install pgbouncer)")
@@ -125,7 +137,9 @@ def pgbouncer(folder: Path, work: Path) -> Iterator[Route | None]:
     process = subprocess.Popen([program, "-q", str(home / "pgbouncer.ini")], **identity)  # type: ignore[call-overload]
     try:
         _await(port)
-        yield Route("pgbouncer", ("-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "postgres"))
+        rest = ("-p", str(port), "-U", "postgres", "postgres")
+        ways = [Route("pgbouncer, TCP", ("-h", "127.0.0.1", *rest)), Route("pgbouncer, unix", ("-h", str(home), *rest))]
+        yield psutil.Process(process.pid), ways
     finally:
         process.terminate()
         process.wait()
@@ -139,34 +153,63 @@ def _await(port: int) -> None:
     raise LaunchError("pgbouncer did not start")
 
 
+@dataclass(frozen=True)
+class Seen:
+    """One run by one way: statements a second; seconds of processor time of pgbench, of what is between, of the facade."""
+
+    tps: float
+    processor: tuple[float, float, float]
+
+
 def relay(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
-    """Each round measures all ways in turn; ratios are the medians of the rounds'."""
+    """Each round measures all ways in turn; figures are the medians of the rounds'.
+
+    The facade listens on a unix socket alone, so that by TCP the ratio is also one of transports. Processor time tells more
+    than speed on a machine that others use as well.
+    """
     script = work / "select.sql"
     script.write_text("SELECT 1;\n")
-    print("relay: SELECT 1, statements a second, and their ratio to the facade's own socket's")
-    print("mode\tclients\tproxy\tpgbouncer\tdirect\tproxy\tpgbouncer")
-    through, direct = routes(proxy)
-    with pgbouncer(facade_folder(proxy), work) as other:
-        ways = [through, other, direct] if other is not None else [through, direct]
-        for mode in ("simple", "prepared"):
-            for clients in (1, 16):
-                say(f"relay: {mode}, {clients} clients")
-                rounds = [
-                    [pgbench(way, mode, clients, options.seconds, script).tps for way in ways] for _ in range(options.rounds)
-                ]
-                print(f"{mode}\t{clients}\t{_line(rounds)}", flush=True)
+    facade, folder = facade_of(proxy)
+    between = [psutil.Process(proxy.pid)]
+    ways = [by_tcp(proxy), by_socket(proxy, work), direct(folder)]
+    print("relay: SELECT 1; ratio to the facade's own socket's; microseconds of processor time a statement")
+    print("mode\tclients\tway\tstatements a second\tratio\tpgbench\tbetween\tfacade\tall", flush=True)
+
+    def once(way: Route, mode: str, clients: int) -> Seen:
+        before = _processor(between), _of_facade(facade)
+        run = pgbench(way, mode, clients, options.seconds, script)
+        time.sleep(0.2)  # until the last sessions have ended, and count
+        after = _processor(between), _of_facade(facade)
+        return Seen(run.tps, (run.processor, after[0] - before[0], after[1] - before[1]))
+
+    with pgbouncer(folder, work) as other:
+        if other is not None:
+            between.append(other[0])
+            ways[2:2] = other[1]
+        for mode, clients in itertools.product(("simple", "prepared"), (1, 16)):
+            say(f"relay: {mode}, {clients} clients")
+            rounds = [[once(way, mode, clients) for way in ways] for _ in range(options.rounds)]
+            for i, way in enumerate(ways):
+                line = _line([row[i] for row in rounds], [row[-1] for row in rounds], options.seconds)
+                print(f"{mode}\t{clients}\t{way.name}\t{line}", flush=True)
 
 
-def _line(rounds: Sequence[Sequence[float]]) -> str:
-    speeds = [f"{statistics.median(column):.0f}" for column in zip(*rounds, strict=True)]
-    ratios = [
-        f"{statistics.median(r / row[-1] for r, row in zip(column, rounds, strict=True)):.2f}"
-        for column in zip(*rounds, strict=True)
-    ]
-    if len(speeds) == 2:
-        speeds.insert(1, "-")
-        ratios.insert(1, "-")
-    return "\t".join((*speeds, *ratios[:-1]))
+def _line(column: Sequence[Seen], measure: Sequence[Seen], seconds: float) -> str:
+    speed = statistics.median(seen.tps for seen in column)
+    ratio = statistics.median(seen.tps / other.tps for seen, other in zip(column, measure, strict=True))
+    parts = [statistics.median(seen.processor[i] / (seen.tps * seconds) for seen in column) * 1e6 for i in range(3)]
+    return "\t".join((f"{speed:.0f}", f"{ratio:.2f}", *(f"{part:.1f}" for part in parts), f"{sum(parts):.1f}"))
+
+
+def _processor(processes: Sequence[psutil.Process]) -> float:
+    """Seconds used so far, with what children that have ended used."""
+    times = [process.cpu_times() for process in processes]
+    return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
+
+
+def _of_facade(facade: psutil.Process) -> float:
+    """Seconds used so far by all its sessions: pgbouncer's go on living."""
+    return _processor([facade, *facade.children()])
 
 
 # reused answers
@@ -174,7 +217,7 @@ def _line(rounds: Sequence[Sequence[float]]) -> str:
 
 def reused(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
     """A grouped answer that is stored, by 16 clients at once, beside `SELECT 1` of the same clients."""
-    through, _ = routes(proxy)
+    through = by_tcp(proxy)
     print("reused: 16 clients, milliseconds\nstatement\tmedian\tp99\tstatements a second")
     for name, text in (("SELECT 1", "SELECT 1;"), ("reused answer", REUSED)):
         say(f"reused: {name}")
