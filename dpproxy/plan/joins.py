@@ -253,7 +253,16 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
 
 
 def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
-    """`left FULL JOIN right` of private sides with equal units: a row belongs to the unit of whichever side it has."""
+    """`left FULL JOIN right` of private sides with equal units: a row belongs to the unit of whichever side it has.
+
+    A condition on no column is refused: engines take one that is never true for no join at all, and some then fail.
+    """
+    if not all(references(c) or has_subquery(c) for c in on):
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "FULL JOIN with a constant as a condition is not supported over private tables",
+            hint="Join ON equal columns; what is to match nothing goes into UNION ALL.",
+        )
     pathwise = [left, right]
     _follow_paths(pathwise, _equalities(on))
     along = pathwise[0].limits != left.limits or pathwise[1].limits != right.limits
