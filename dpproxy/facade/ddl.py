@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from dpproxy.facade import foreign
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import MICRO, ColumnRole, Policy, Role, TablePolicy
@@ -75,13 +76,6 @@ ROUNDING = "\n".join(
 )
 """Engines whose usual number is a double round it to digits; PostgreSQL does numeric only. Those of whole numbers are what
 PostgreSQL says to them, which would otherwise take the double for the better fit."""
-
-
-DATES = """
-CREATE FUNCTION public.date_from_parts(numeric, numeric, numeric) RETURNS date LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-  AS 'SELECT pg_catalog.make_date($1::int4, $2::int4, $3::int4)';
-"""
-"""make_date as other warehouses call it."""
 
 
 ACCURACY = """
@@ -179,7 +173,7 @@ def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
         yield f"CREATE TABLE dpproxy.{name} ({columns_text});"
     yield TEXT_FORM
     yield ROUNDING
-    yield DATES
+    yield foreign.DATES
     yield ACCURACY
     for view, sql in policy.views.items():
         yield f"CREATE VIEW {qualified(view)} AS {sql};"

@@ -28,6 +28,7 @@ from dpproxy.plan.functions import (
 )
 from dpproxy.plan.functions_number import number_format
 from dpproxy.plan.patterns import regex
+from dpproxy.sql.strftime import PARTS, as_to_char
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
 
 _WHOLE = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
@@ -126,6 +127,27 @@ def to_char(args: Sequence[Expr]) -> Expr:
     if at != len(form):
         raise unsupported(f"`to_char` with format '{form}'", _LATER)
     return _joined(stamp, pieces)
+
+
+def strftime(args: Sequence[Expr]) -> Expr:
+    """to_char as other engines have it; some have the format first."""
+    _count("strftime", args, 2)
+    form, value = args if isinstance(args[0], Lit) and "%" in (args[0].text or "") else args[::-1]
+    wanted = literal_text(coerce(form, "text"), "the format of `strftime`")
+    known = as_to_char(wanted)
+    if known is None:
+        raise unsupported(f"`strftime` with format '{wanted}'", _LATER)
+    return to_char((value, Lit("text", known)))
+
+
+def _part(name: str) -> Builder:
+    """A part of a date as a function of its own, as other engines have it."""
+
+    def build(args: Sequence[Expr]) -> Expr:
+        _count(name, args, 1)
+        return Cast("int4", extract(name, coerce(args[0], "timestamp")))
+
+    return build
 
 
 _LATER = "Group by date_trunc(...) and format the released key."
@@ -341,6 +363,6 @@ def _timezone(args: Sequence[Expr]) -> Expr:
 
 FUNCTIONS: dict[str, Builder] = {
     "date_part": _date_part, "to_char": to_char, "to_date": to_date, "to_timestamp": to_timestamp, "make_date": make_date,
-    "date_from_parts": make_date,
+    "date_from_parts": make_date, "strftime": strftime, **{name: _part(name) for name in PARTS},
     "age": _age, "date_bin": date_bin, "isfinite": _isfinite, "timezone": _timezone,
 }  # fmt: skip

@@ -14,6 +14,7 @@ from dpproxy.plan.functions import unsupported
 from dpproxy.plan.names import output_name
 from dpproxy.plan.scope import Context
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.strftime import PARTS
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
 
 Columns = dict[str, str]  # name -> type, in order
@@ -187,13 +188,25 @@ class TreeTypes:
             return wide.get(first, first)
         if name in ("round", "trunc", "floor", "ceil", "trim_scale"):
             return "numeric" if len(types) > 1 or first == "numeric" else "float8"
-        if name in ("lower", "upper", "concat", "to_char", "initcap", "replace", "left", "right", "substr", "substring"):
+        if name in (
+            "lower",
+            "upper",
+            "concat",
+            "to_char",
+            "strftime",
+            "initcap",
+            "replace",
+            "left",
+            "right",
+            "substr",
+            "substring",
+        ):
             return "text"
         if name == "date_trunc":
             return "timestamp" if types[-1] == "timestamp" else "timestamptz"
         if name in ("now", "make_date", "date_from_parts", "date"):
             return "timestamptz" if name == "now" else "date"
-        return {"sqrt": "float8", "power": "float8"}.get(name, "")
+        return {"sqrt": "float8", "power": "float8", **dict.fromkeys(PARTS, "int4")}.get(name, "")
 
 
 def _shifted(node: exp.Expr, a: str, b: str) -> str:

@@ -8,6 +8,7 @@ the room that calls the planner.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
@@ -17,6 +18,7 @@ from dpproxy.plan.planner import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
 from dpproxy.session.settings import Settings
+from dpproxy.sql.aliases import spelled_out
 from dpproxy.sql.statements import Statement, split
 
 TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth, a few megabytes
@@ -41,10 +43,10 @@ class Planner(Protocol):
 class CachedPlanner:
     """Remembers what `plan` said; refusals are remembered too, since they are as pure as plans."""
 
-    def __init__(self, names: frozenset[str], plan: PlanFunction) -> None:
-        self.names = names
+    def __init__(self, names: frozenset[str], plan: PlanFunction, columns: frozenset[str] = frozenset()) -> None:
+        self.names, self._columns = names, columns
         self._plan = plan
-        self._split = lru_cache(TEXTS)(_caught(lambda text: split(text, names)))
+        self._split = lru_cache(TEXTS)(_caught(self._statements))
         self._plans = lru_cache(PLANS)(_caught(self._fresh))
 
     def split(self, text: str) -> tuple[Statement, ...]:
@@ -52,6 +54,19 @@ class CachedPlanner:
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
+
+    def _statements(self, text: str) -> tuple[Statement, ...]:
+        return tuple(self._spelled_out(s) if s.private and s.query else s for s in split(text, self.names))
+
+    def _spelled_out(self, statement: Statement) -> Statement:
+        """With output names where only other engines know them (`sql.aliases`)."""
+        try:
+            query = spelled_out(statement.query, self._columns)
+        except Refusal:
+            return statement  # whoever plans it says why
+        if query == statement.query:
+            return statement
+        return replace(statement, query=query, text=f"{statement.prefix}{statement.into}{query}{statement.suffix}")
 
     def forget(self) -> None:
         self._split.cache_clear()
@@ -100,4 +115,5 @@ def private_names(policy: Policy) -> frozenset[str]:
 
 def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect) -> CachedPlanner:
     """The planner of one dataset."""
-    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect))
+    columns = frozenset(c.name for table in catalog.tables.values() for c in table.columns)
+    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect), columns)

@@ -219,15 +219,20 @@ def _reads(query: str, tokens: list[Token] | None, names: frozenset[str]) -> boo
         return True
     found = any(ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in tree.find_all(exp.Table))
     if found:
-        _kept[query] = tree
-        if len(_kept) > MAX_KEPT:
-            _kept.pop(next(iter(_kept)), None)
+        keep(query, tree)
     return found
 
 
 MAX_KEPT = 16  # trees of a text's statements that are planned next
 _kept: dict[str, exp.Expr] = {}
 """Trees that `split` had to make anyway, for the `parse` that follows. Each is given away once: who plans it changes it."""
+
+
+def keep(query: str, tree: exp.Expr) -> None:
+    """A tree for the next `parse` of its text; not used by the giver any more."""
+    _kept[query] = tree
+    if len(_kept) > MAX_KEPT:
+        _kept.pop(next(iter(_kept)), None)
 
 
 def parse(query: str) -> exp.Expr:

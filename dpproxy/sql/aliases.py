@@ -1,0 +1,54 @@
+"""Output names in HAVING and in expressions of ORDER BY, where PostgreSQL knows none and other engines do.
+
+Knows: trees. Must not know: policies, plans. `SELECT a, count(*) AS n FROM t GROUP BY a HAVING n > 10` is an error in PostgreSQL
+and plain in MySQL, SQLite and DuckDB, which analysts come from. The name is replaced by what it stands for, where PostgreSQL
+would only say that it does not exist: no table has a column of that name, and no other output is called so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from sqlglot import exp
+
+from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.sql.statements import keep, parse
+
+_CLAUSE = re.compile(r"(?i)\bhaving\b|\border\s+by\b")
+
+
+def spelled_out(query: str, columns: frozenset[str]) -> str:
+    """The query with such names replaced, or as it is. `columns`: names of all columns of all tables. Raises Refusal."""
+    if not _CLAUSE.search(query):
+        return query
+    tree = parse(query)
+    outputs = Counter(ident(a.args["alias"]) for a in tree.find_all(exp.Alias))
+    names = {n for n, count in outputs.items() if count == 1 and n not in columns}
+    changed = [_replaced(select, names) for select in list(tree.find_all(exp.Select))] if names else []
+    if any(changed):
+        return to_sql(tree)
+    keep(query, tree)
+    return query
+
+
+def _replaced(select: exp.Select, names: set[str]) -> bool:
+    meant = {ident(e.args["alias"]): e.this for e in select.expressions if isinstance(e, exp.Alias)}
+    meant = {name: value for name, value in meant.items() if name in names}
+    places = [select.args["having"].this] if select.args.get("having") is not None else []
+    order = select.args.get("order")
+    terms = [o.this if isinstance(o, exp.Ordered) else o for o in (order.expressions if order is not None else ())]
+    places += [t for t in terms if not isinstance(t, exp.Column)]
+    found = [c for place in places for c in _columns(place) if ident(c.this) in meant]
+    for column in found:
+        column.replace(exp.Paren(this=copied(meant[ident(column.this)])))
+    return bool(found)
+
+
+def _columns(node: exp.Expr) -> list[exp.Column]:
+    """Names without a table in an expression; not those of subqueries in it."""
+    if isinstance(node, exp.Query):
+        return []
+    if isinstance(node, exp.Column):
+        return [node] if not node.args.get("table") and not isinstance(node.this, exp.Star) else []
+    return [c for child in node.iter_expressions() for c in _columns(child)]
