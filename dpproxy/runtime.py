@@ -1,4 +1,4 @@
-"""What every serving process begins with: its event loop, its turn on the processors, its log.
+"""What every serving process begins with: its event loop, its log.
 
 Knows: uvloop, structlog. Must not know: what is served, the command line.
 """
@@ -13,12 +13,9 @@ from typing import Any
 
 import structlog
 
-from dpproxy.turns import TURNS
-
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     """To its end, on uvloop where it exists: the relay is twice as fast on it."""
-    TURNS.patient()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(work)
 

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[1] / "dpproxy"
 
 RANKS = {
     "errors": -1,
-    "turns": -1,
     "wire": 0,
     "policy": 0,
     "sql": 0,

@@ -42,7 +42,6 @@ from dpproxy.session.preview import Preview, Source, left
 from dpproxy.session.reuse import Mode, Shelf
 from dpproxy.session.standings import Held, standings
 from dpproxy.session.virtual import virtual_columns
-from dpproxy.turns import TURNS
 
 LOG = structlog.get_logger()
 
@@ -362,9 +361,7 @@ class Answering:
             raise replace(AFTER_CHARGE) from None
 
     async def _measured(self, measurement: Measurement, engine: Runner) -> Released:
-        queries = self._queries(measurement)
-        with TURNS.contested():
-            exact = await engine.run(queries)
+        exact = await engine.run(self._queries(measurement))
         return await asyncio.to_thread(release, measurement, exact, self._dataset.noise)
 
     # afterwards

@@ -138,6 +138,14 @@ async def test_runs_unprivileged_behind_a_private_folder(facade: Facade) -> None
     assert os.stat(f"/proc/{facade.pid}").st_uid != 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="scheduling policies are Linux's")
+async def test_sessions_wait_their_turn(facade: Facade) -> None:
+    connection = await connect(facade)
+    assert os.sched_getscheduler(await connection.fetchval("SELECT pg_backend_pid()")) == os.SCHED_BATCH
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER, "but not the proxy, which engines would keep waiting"
+    await connection.close()
+
+
 async def test_tables_as_the_policy_shows_them(facade: Facade) -> None:
     connection = await connect(facade)
     rows = await connection.fetch(
