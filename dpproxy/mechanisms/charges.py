@@ -24,6 +24,8 @@ MAP_ROUNDING = 1 + Fraction(1, 2**40)
 def check(measurement: Measurement, noise: Noise) -> None:
     """Raises MechanismError unless each part is charged at least what it costs, and the whole at least its parts."""
     for basis in measurement.bases:
+        if basis.steps > 1 and not basis.norm:
+            raise MechanismError("steps share a sensitivity that is not one of all groups together")
         if basis.norm == 2 and basis.mechanism != "gaussian":
             raise MechanismError("an l2 norm is no sensitivity of this noise")
         _check_basis(basis, basis.reach(measurement.reach), noise)

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.mechanisms import charges, select
+from dpproxy.mechanisms import charges, select, steps
 from dpproxy.mechanisms.charges import draw_epsilon
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
 from dpproxy.mechanisms.quantiles import quantiles
+from dpproxy.plan.accuracy import deviation
 from dpproxy.plan.model import Measurement, Selection, Top
 from dpproxy.policy.model import MICRO
 
@@ -37,33 +38,49 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
     columns = _bases(measurement, table)
     if measurement.top is not None:
         return _released_top(measurement, measurement.top, table, columns, noise)
-    noisy = [_noised(measurement, i, values, noise) for i, values in enumerate(columns)]
-    kept = _kept(measurement, table.num_rows, columns, noisy)
+    single = {i: parts[0] for i, parts in enumerate(columns) if measurement.bases[i].steps == 1}
+    noisy = {i: _noised(measurement, i, values, noise) for i, values in single.items()}
+    kept = _kept(measurement, table.num_rows, single, noisy)
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
-    values = [_rounded(v[kept], b.fine) for v, b in zip(noisy, measurement.bases, strict=True)]
+    found = {i: _stepped(measurement, i, [part[kept] for part in columns[i]], noise) for i in measurement.stepped}
+    values = [found[i][0] if i in found else _rounded(noisy[i][kept], b.fine) for i, b in enumerate(measurement.bases)]
     for selection in measurement.selections:
         values += _selected(measurement, selection, table, tables[selection.query], kept)
+    values += [column for i in measurement.stepped for column in found[i][1:]]
     return Released(keys, tuple(values), int(kept.size))
 
 
-def _released_top(measurement: Measurement, top: Top, table: pa.Table, columns: list[Int64], noise: Noise) -> Released:
+def _stepped(measurement: Measurement, index: int, parts: list[Int64], noise: Noise) -> list[Int64]:
+    """A basis measured in steps, put together from noisy columns: what is shown, the same unsmoothed, the last step."""
+    basis = measurement.bases[index]
+    noisy = [_noised(measurement, index, part, noise) for part in steps.folded(parts)]
+    found = steps.together(noisy, deviation(basis) * basis.fine, basis.mechanism == "laplace", basis.signed)
+    last = np.full(found.raw.size, found.last, dtype=np.int64)
+    return [_rounded(found.value, basis.fine), _rounded(found.raw, basis.fine), last]
+
+
+def _released_top(measurement: Measurement, top: Top, table: pa.Table, parts: list[list[Int64]], noise: Noise) -> Released:
     """The groups of (nearly) the highest scores, in the backend's order; noise for these alone."""
     linf = measurement.bases[top.score].linf
+    if measurement.stepped:
+        raise MechanismError("groups are chosen by a column of steps")
+    columns = [part[0] for part in parts]
     chosen = np.sort(select.top(columns[top.score], top.k, Fraction(top.epsilon, MICRO * linf), top.absent))
     keys = tuple(_key(table, i, chosen) for i in range(len(measurement.keys)))
     values = tuple(_noised(measurement, i, column[chosen], noise) for i, column in enumerate(columns))
     return Released(keys, values, int(chosen.size))
 
 
-def _bases(measurement: Measurement, table: pa.Table) -> list[Int64]:
-    """The basis columns, once names and types are what the plan says."""
-    keys, bases = len(measurement.keys), len(measurement.bases)
-    wanted = [f"k{i}" for i in range(keys)] + [f"b{i}" for i in range(bases)]
+def _bases(measurement: Measurement, table: pa.Table) -> list[list[Int64]]:
+    """The columns of each basis, once names and types are what the plan says."""
+    keys = len(measurement.keys)
+    names = [basis.columns(i) for i, basis in enumerate(measurement.bases)]
+    wanted = [f"k{i}" for i in range(keys)] + [name for columns in names for name in columns]
     if table.column_names != (wanted or ["one"]):  # a lone selection still has one row, and SQL wants a column
         raise MechanismError("the backend's answer has other columns than the plan")
     if not keys and table.num_rows != 1:
         raise MechanismError("the backend's answer has another number of rows than the plan")
-    return [int64(table.column(f"b{i}")) for i in range(bases)]
+    return [[int64(table.column(name)) for name in columns] for columns in names]
 
 
 def int64(column: pa.ChunkedArray) -> Int64:
@@ -89,7 +106,7 @@ def _rounded(noisy: Int64, fine: int) -> Int64:
     return noisy if fine == 1 else (noisy + fine // 2) // fine
 
 
-def _kept(measurement: Measurement, rows: int, exact: list[Int64], noisy: list[Int64]) -> Int64:
+def _kept(measurement: Measurement, rows: int, exact: dict[int, Int64], noisy: dict[int, Int64]) -> Int64:
     """Positions of the released groups: all when dense, else those whose noisy units reach tau."""
     threshold = measurement.threshold
     if threshold is None:

@@ -73,12 +73,15 @@ def refuse_misplaced(select: exp.Expr) -> None:
 @dataclass
 class Teller:
     """Rewrites the calls in one measured SELECT. `aggregate` gives an aggregate's formula and its bases; `plain` rewrites
-    what holds none. `halves` and `deviations`: the columns the source must have."""
+    what holds none; `stepped` says whether a basis is measured in steps: intervals are then about its value before any group's
+    noise was smoothed by others', and the noise is that of the last step. `halves` and `deviations`: columns the source must
+    have."""
 
     alias: str
     aggregate: Callable[[exp.Expr], tuple[Measured, tuple[int, ...]]]
     is_aggregate: Callable[[exp.Expr], bool]
     plain: Callable[[exp.Expr], exp.Expr]
+    stepped: Callable[[int], bool]
     halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
     deviations: set[int] = field(default_factory=set)
     excesses: set[int] = field(default_factory=set)
@@ -103,10 +106,15 @@ class Teller:
         text = ranges.end(found, "low" if name == "low" else "high").format_map(fields)
         if len(bases) > 1:
             text = self._narrowed(found, bases, text, name == "low")
+        elif self.stepped(bases[0]):
+            text = f"{'LEAST' if name == 'low' else 'GREATEST'}({self._shown(found, bases)}, {text})"
         return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
 
     def _column(self, basis: int) -> str:
-        return f"{self.alias}.b{basis}"
+        return f"{self.alias}.{'r' if self.stepped(basis) else 'b'}{basis}"
+
+    def _shown(self, found: Range, bases: tuple[int, ...]) -> str:
+        return found.value.format_map({f"v{i}": f"{self.alias}.b{i}" for i in bases})
 
     def _narrowed(self, found: Range, bases: tuple[int, ...], enclosure: str, low: bool) -> str:
         """The enclosure's end, or that of z times the spread about the value, whichever is nearer, where the formula is nearly
@@ -131,7 +139,7 @@ class Teller:
         fourths = " + ".join(f"{self.alias}.e{i} * power(power((a.up{i} - a.down{i}) / 2, 2) / b.square, 2)" for i in bases)
         z = f"{self.alias}.z + (power({self.alias}.z, 3) - 3 * {self.alias}.z) / 24 * ({fourths})"
         straight = "b.square > 0 AND b.bend <= sqrt(b.square) / 4"
-        shown, sign = found.value.format_map(values), "-" if low else "+"
+        shown, sign = self._shown(found, bases), "-" if low else "+"
         nearer, back = ("GREATEST", "LEAST") if low else ("LEAST", "GREATEST")
         narrow = f"{back}({shown}, {nearer}({enclosure}, a.mid {sign} ({z}) * sqrt(b.square)))"
         return (
@@ -222,10 +230,17 @@ def _escaped(text: str) -> str:
 # --- the columns of the released source
 
 
-def source_columns(teller: Teller, measurement: int, cells: int) -> list[str]:
-    """Select items `call AS column`; a row of the source is the sum of `cells` released cells."""
-    halves = [f"{HALF}({measurement}, {i}, {k}, {cells}) AS h{i}_{k}" for i, k in sorted(teller.halves)]
-    halves += [f"{DEVIATION}({measurement}, {i}, {cells}) AS d{i}" for i in sorted(teller.deviations)]
+def source_columns(teller: Teller, measurement: int, cells: int, summed: bool = False) -> list[str]:
+    """Select items `call AS column`; a row of the source is the sum of `cells` released cells, of several rows if `summed`."""
+
+    def grown(call: str, i: int, form: str) -> str:
+        last = f"max(t{i})" if summed else f"t{i}"
+        return form.format(f"{call} * {GROWTH.format(last)}") if teller.stepped(i) else call
+
+    halves = []
+    for i, k in sorted(teller.halves):
+        halves.append(f"{grown(f'{HALF}({measurement}, {i}, {k}, {cells})', i, 'ceil({})::numeric')} AS h{i}_{k}")
+    halves += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(teller.deviations)]
     halves += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(teller.excesses)]
     return halves + ([f"{NORMAL}() AS z"] if teller.excesses else [])
 
@@ -251,6 +266,14 @@ def settled_text(sql: str, measurements: Sequence[Measurement], confidence: Frac
     if HALF not in sql and DEVIATION not in sql:
         return sql
     return to_sql(settled(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))
+
+
+GROWTH = "sqrt((power(4::float8, {} + 1) - 1) / 3)"
+
+
+def step_growth(last: int) -> float:
+    """The deviation of steps 0..last together, each with twice the noise of the one before, by that of the first."""
+    return math.sqrt((4 ** (last + 1) - 1) / 3)
 
 
 def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:

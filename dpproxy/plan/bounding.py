@@ -23,6 +23,11 @@ HELD = -1  # id of a held column: counters start at 0
 _COLUMN = re.compile(r'\w+\.("([^"]|"")*"|\w+)(::\w+)?')  # a column as it is: nothing to compute, wherever it is named
 
 
+def columns(i: int, steps: int) -> list[str]:
+    """What basis i is returned as (`plan.model.Basis`)."""
+    return [f"b{i}"] if steps == 1 else [f"b{i}s{j}" for j in range(steps)]
+
+
 @dataclass
 class _Inner:
     """Rows with the value of each expression in a column of its own, v0, v1, ...: what repeats it costs a look-up only."""
@@ -190,8 +195,11 @@ class Writer:
             source = "q"
         own = [(i, spec) for i, spec in enumerate(self.specs) if self._counter(i) == i]
         norms = [f"{text} AS s{i}" for i, spec in own if (text := scaling.norm(spec, i, self.shape))]
-        ctes.append(f"w AS (SELECT {', '.join(['u', *norms])} FROM {source} GROUP BY u)")
+        steps = [f"{text} AS m{i}" for i, spec in own if (text := scaling.step(spec, i, self.shape))]
+        sizes = f"SELECT {', '.join(['u', *norms])} FROM {source} GROUP BY u"
+        ctes.append(f"w AS (SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes)" if steps else f"w AS ({sizes})")
         columns = [f"{source}.{name}" for name in ["u", *key_names]]
+        columns += [f"w.m{i}" for i in self._stepped()]
         ctes.append(f"p AS (SELECT {', '.join([*columns, *partials])} FROM {source} JOIN w ON {source}.u = w.u)")
         return self._across(ctes, "p", key_names)
 
@@ -205,7 +213,7 @@ class Writer:
         distinct = [i for i, spec in enumerate(self.specs) if spec.kind == "distinct"]
         for i in distinct:
             ctes.append(self._distinct(i, source, key_names))
-        sums = [self._total(i, spec) for i, spec in enumerate(self.specs)]
+        sums = [text for i, spec in enumerate(self.specs) for text in self._total(i, spec)]
         return ctes, sums, self._join_distinct(source, distinct, key_names)
 
     def _totals(self, spec: BasisSpec, i: int) -> list[str]:
@@ -223,7 +231,7 @@ class Writer:
         counted, not summed)."""
         spec = self.specs[i]
         same = (j for j, s in enumerate(self.specs[:i]) if s.kind == "count" and (s.value, s.where) == (spec.counted, spec.where))
-        return next(same, i) if spec.mean else i
+        return next(same, i) if spec.mean and spec.kind == "sum" else i
 
     def _partial(self, spec: BasisSpec, i: int) -> str:
         """A unit's contribution to a group, clamped (the Linf bound; of means, see BasisSpec)."""
@@ -240,12 +248,19 @@ class Writer:
             return f"CAST(CASE WHEN {rows} > {k} THEN {cut} ELSE coalesce(t{i}, 0) END AS BIGINT)"
         return self.engine.clamped(f"t{i}", k * min(spec.lo, 0), k * max(spec.hi, 0))
 
-    def _total(self, i: int, spec: BasisSpec) -> str:
+    def _stepped(self) -> list[int]:
+        return [i for i, spec in enumerate(self.specs) if spec.steps(self.shape) > 1]
+
+    def _total(self, i: int, spec: BasisSpec) -> list[str]:
         if spec.kind == "distinct":
-            return f"coalesce(max(n{i}), 0) AS b{i}"
-        if spec.kind == "units" and spec.where is None and spec.value is None:
-            return f"count(*) AS b{i}"
-        return f"{self.engine.wide_sum(f'p{i}')} AS b{i}"
+            return [f"coalesce(max(n{i}), 0) AS b{i}"]
+        if spec.kind == "units" and spec.where is None and spec.value is None and not spec.norm(self.shape):
+            return [f"count(*) AS b{i}"]
+        steps = spec.steps(self.shape)
+        if steps == 1:
+            return [f"{self.engine.wide_sum(f'p{i}')} AS b{i}"]
+        parts = (f"CASE WHEN m{i} = {1 << j} THEN p{i} END" for j in range(steps))
+        return [f"{self.engine.wide_sum(part)} AS b{i}s{j}" for j, part in enumerate(parts)]
 
     def _distinct(self, i: int, source: str, key_names: list[str]) -> str:
         """COUNT(DISTINCT x): at most `rows` distinct values of each unit and group, then distinct across units."""
@@ -266,6 +281,7 @@ class Writer:
             text += f" LEFT JOIN d{i} ON {self._same('m', f'd{i}', key_names) or 'TRUE'}"
         partials = [f"m.p{i} AS p{i}" for i, s in enumerate(self.specs) if s.kind != "distinct"]
         counts = [f"d{i}.n AS n{i}" for i in distinct]
+        counts += [f"m.m{i} AS m{i}" for i in self._stepped()]
         items = [*(f"m.{k} AS {k}" for k in key_names), "m.u AS u", *partials, *counts]
         return f"(SELECT {', '.join(items)} FROM {text}) AS j"
 
@@ -274,7 +290,7 @@ class Writer:
         assert self.shape.dense is not None
         domain = self.shape.dense.render(Renderer(self.engine))
         on = self._same("d", "a", key_names)
-        bases = [f"coalesce(a.b{i}, 0) AS b{i}" for i in range(len(self.specs))]
+        bases = [f"coalesce(a.{b}, 0) AS {b}" for i, spec in enumerate(self.specs) for b in columns(i, spec.steps(self.shape))]
         items = ", ".join([*(f"d.{k} AS {k}" for k in key_names), *bases])
         if not self.specs:
             keys = ", ".join(f"d.{k} AS {k}" for k in key_names)

@@ -112,6 +112,7 @@ def _output(output: Output, told: _Told) -> Account:
     bases = [told.measurement.bases[i] for i in output.bases]
     if output.kind == "linear":
         found["Within"] = _half(bases[0], told.confidence)
+        found |= {"Steps": bases[0].steps} if bases[0].steps > 1 else {}
     elif output.kind == "mean":
         found["Within Times Rows"] = _mean_half(bases, told)
     elif output.selection is not None:
@@ -154,7 +155,7 @@ def _basis(basis: Basis, told: _Told) -> Account:
         "Epsilon": _micro(basis.loss.epsilon),
         "Sensitivity": float(basis.linf * basis.grid / basis.fine),
         "Groups Per Unit": "all together" if basis.norm else told.measurement.reach,
-    }
+    } | ({"Steps": basis.steps} if basis.steps > 1 else {})
 
 
 def _selection(selection: Selection, told: _Told) -> Account:
@@ -279,7 +280,8 @@ def _groups_text(groups: Account, unit: str) -> str:
 
 def _error_text(output: Account) -> str:
     if "Within" in output:
-        told = f"within +-{output['Within']:.6g}"
+        more = ", times about 2**s where s steps are taken" if "Steps" in output else ""
+        told = f"within +-{output['Within']:.6g}{more}"
     elif "Within Times Rows" in output:
         told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
     elif "Within Ranks" in output:
@@ -290,8 +292,9 @@ def _error_text(output: Account) -> str:
 
 
 def _noise_text(basis: Account) -> str:
+    steps = f" for each of {basis['Steps']} steps" if "Steps" in basis else ""
     return (
-        f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g} "
+        f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g}{steps} "
         f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} {_reached(basis['Groups Per Unit'])})"
     )
 

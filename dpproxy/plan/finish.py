@@ -127,7 +127,7 @@ def weights(compiled: Compiled) -> list[list[float]]:
             row[len(compiled.specs) + made.selection] = made.weights[0] * factor
         rows.append(row)
     if compiled.threshold is not None:
-        weight = nominal.WEIGHED_THRESHOLD if compiled.shape.norm else nominal.THRESHOLD
+        weight = nominal.WEIGHED_THRESHOLD if compiled.shape.spread else nominal.THRESHOLD
         rows.append([weight if i == compiled.threshold else 0.0 for i in range(width)])
     if compiled.top is not None:
         rows.append([nominal.TOP if i == width - 1 else 0.0 for i in range(width)])
@@ -221,11 +221,16 @@ def _sensitivity(spec: BasisSpec, shape: Shape) -> tuple[int, int]:
     return spec.sensitivity(shape), 1 if spec.norm(shape) else shape.reach
 
 
+def _measured_as(spec: BasisSpec, shape: Shape) -> tuple[int, int, int, bool]:
+    """norm, fine, steps and signed of `Basis`."""
+    return spec.norm(shape), spec.fine(shape), spec.steps(shape), spec.lo < 0
+
+
 def _laplace(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
     linf, l0 = _sensitivity(spec, shape)
     scale = calibration.laplace_scale(l0, linf, epsilon)
     loss = Loss.laplace_vector(l0, Fraction(linf) / scale, linf)
-    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss, spec.norm(shape), spec.fine(shape))
+    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss, *_measured_as(spec, shape))
 
 
 def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
@@ -245,7 +250,7 @@ def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
         linf, l0 = _sensitivity(spec, shape)
         sigma = calibration.gaussian_sigma(l0, linf, rho * part / epsilon)
         loss = Loss.gaussian(l0, linf, sigma, part, atto)
-        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, spec.norm(shape), spec.fine(shape)))
+        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, *_measured_as(spec, shape)))
     return bases
 
 

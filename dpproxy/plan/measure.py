@@ -22,7 +22,7 @@ from dpproxy.plan.nominal import Output
 from dpproxy.plan.relation import Rows, of_somebody
 from dpproxy.plan.render import Renderer
 from dpproxy.plan.scope import Context
-from dpproxy.plan.specs import BasisSpec, SelectionSpec, Shape, TopSpec
+from dpproxy.plan.specs import STEPS, BasisSpec, SelectionSpec, Shape, TopSpec
 
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
 
@@ -112,7 +112,7 @@ class Compiler:
         if not keyed or shape.dense is not None:
             return specs, None
         unit = self.context.policy.unit_name
-        if shape.norm:
+        if shape.spread:
             return [*specs, BasisSpec("weight", None, None, f"weight of {unit}s, 1 over all groups of each")], len(specs)
         for i, spec in enumerate(specs):
             if spec.kind == "units" and spec.where is None and spec.value is None:
@@ -159,9 +159,11 @@ def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Sh
         notes.append(f"`groups: all` needs declared keys; at most {l0} groups per {unit}")
     one = rows.one
     limit = 1 if one else limits.rows
-    if rows.limits.whole and l0 > 1:
-        norm = _norm(context)
-        notes.append(f"a {unit} weighs at most {limit} rows over all groups (its l{norm} norm; scaled down where it is more)")
+    if rows.limits.whole and not one:
+        norm = _norm(context) if l0 > 1 else 1
+        over = f" over all groups (its l{norm} norm; scaled down where it is more)" if l0 > 1 else ""
+        notes.append(f"a {unit} weighs at most {limit} rows{over}")
+        notes.append(STEPPED.format(unit=unit, rows=limit, most=limit << STEPS - 1))
     elif one:
         notes.append(f"one row per {unit}: no per-{unit} step")
     else:
@@ -173,6 +175,12 @@ def _norm(context: Context) -> int:
     """In which norm a whole contribution is bounded: as Gaussian noise needs it where it may be used, else as Laplace's."""
     return 2 if context.policy.mechanism != "laplace" and context.role.query.delta > 0 else 1
 
+
+STEPPED = (
+    "counts and sums: {unit}s of more than {rows} rows are measured apart, in steps of twice as many, each scaled down to "
+    "{rows}; steps that are more than noise are scaled back up, to {most} rows, and divided over groups as the steps below are "
+    "where noise hides their own shares"
+)
 
 DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
 DEFAULT_WHOLE_GROUPS = 1000  # the same where contributions are scaled: more groups cost a threshold its logarithm only

@@ -57,6 +57,8 @@ class Basis:
     `grid`: the value of one grid unit (a label for people; arithmetic is in the outer query).
     `norm`: 1 or 2 where `linf` bounds that norm of a unit's changes in all groups together (`specs.Shape`), else 0.
     `fine`: what the backend returns, `linf` and `scale` are in this many parts of a grid unit; what is released is rounded.
+    `steps`: above 1, the backend returns that many columns, `b0s0`, `b0s1`, ..., of which one unit changes one, by `linf` in
+    all groups together; column j is in 2**j units (`plan.scaling`). Each gets noise of `scale`; they are put together after.
     """
 
     label: str
@@ -67,6 +69,12 @@ class Basis:
     loss: Loss
     norm: int = 0
     fine: int = 1
+    steps: int = 1
+    signed: bool = False  # some rows count as less than nothing
+
+    def columns(self, index: int) -> list[str]:
+        """The names of its columns in the backend's result, as basis number `index`."""
+        return [f"b{index}"] if self.steps == 1 else [f"b{index}s{j}" for j in range(self.steps)]
 
     def reach(self, l0: int) -> int:
         """How many groups' worth of `linf` one unit changes, of the `l0` groups it may be in."""
@@ -190,6 +198,19 @@ class Measurement:
         """How many of the released groups one unit changes at most."""
         return self.l0 if self.top is None else min(self.l0, self.top.k)
 
+    @property
+    def stepped(self) -> tuple[int, ...]:
+        """The bases of several steps. Of each, two more columns are released, after all others: its value with no group's
+        noise smoothed by others', and the number of the last step that is in it."""
+        return tuple(i for i, basis in enumerate(self.bases) if basis.steps > 1)
+
+    def step_column(self, basis: int) -> int | None:
+        """Where the first of the two stands among the released columns that are no keys; None for bases without steps."""
+        if self.bases[basis].steps == 1:
+            return None
+        drawn = sum(max(len(s.fractions), 1) for s in self.selections)
+        return len(self.bases) + drawn + 2 * self.stepped.index(basis)
+
 
 @dataclass(frozen=True)
 class Input:
@@ -220,7 +241,8 @@ class Array:
 class Typical:
     """An aggregate whose error can be told from what is released (`plan.typical`): a column times a constant; or of a count
     and a centred sum, in grid units of the sum, the mean, `center` + sum / count, or the total, sum + `center` * count.
-    `deviations`: of the noise of its `columns`, in grid units."""
+    `deviations`: of the noise of its `columns`, in grid units; of the first step alone where `step` is the column that says
+    which is the last."""
 
     label: str
     kind: Literal["linear", "mean", "total"]
@@ -228,6 +250,7 @@ class Typical:
     columns: tuple[int, ...]
     deviations: tuple[float, ...]
     center: int = 0
+    step: int | None = None
 
 
 @dataclass(frozen=True)

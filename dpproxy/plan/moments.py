@@ -68,7 +68,7 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
         return (*mean_bases(arguments[0], where, label, steps), squares), *_single(name, inputs[0], squares), weights
     y, x = inputs
     condition = conjunction((*((where,) if where is not None else ()), *present))
-    count = BasisSpec("count", None, condition, f"count for {label}")
+    count = BasisSpec("count", None, condition, f"count for {label}", mean=True)
     bases = [count, *(_first(i, condition, f"centred sum of {n} for {label}") for n, i in (("y", y), ("x", x)))]
     if name not in ("regr_count", "regr_avgx", "regr_avgy"):
         bases.append(_cross(y, x, condition, f"products of y and x for {label}", steps))
@@ -97,7 +97,7 @@ def mean_bases(value: Expr, where: Expr | None, label: str, steps: int) -> tuple
     """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
     counted = _counted(value)
     first = _first(_input(value, steps), where, f"centred sum for {label}", counted)
-    return BasisSpec("count", counted, where, f"count for {label}"), first
+    return BasisSpec("count", counted, where, f"count for {label}", mean=True), first
 
 
 def _counted(value: Expr) -> Expr | None:

@@ -52,6 +52,10 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         totals += [None] * len(which)
         additive += [False] * len(which)
         mixes += [()] * len(which)
+    stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.shape) > 1]
+    for i in stepped:
+        columns += [f"{what} of {columns[i]}" for what in ("raw", "last step")]
+        totals, additive, mixes = [*totals, None, None], [*additive, False, False], [*mixes, (), ()]
     return Names(
         parts(
             f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}{_top(compiled)}"
@@ -61,7 +65,7 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
         tuple(None if total is None else parts(total) for total in totals),
         tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
-        not keys or (compiled.shape.dense is not None and not compiled.shape.pick and not compiled.shape.norm),
+        not stepped and (not keys or (compiled.shape.dense is not None and not compiled.shape.pick and not compiled.shape.norm)),
         tuple(additive),
         tuple(mixes),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ class MeasuredSelect:
         self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
         self.top: TopSpec | None = None
-        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite)
+        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite, self._in_steps)
 
     # --- rewriting
 
@@ -99,9 +100,10 @@ class MeasuredSelect:
         self.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
-        self.shared = companions(self._bound_aggregates(), self.rows.one) | (
-            frozenset() if self.rows.one else divided_sums(select, self._bound)
-        )
+        if not self.stepped:  # counts and sums of steps are more exact than those of a mean
+            self.shared = companions(self._bound_aggregates(), self.rows.one) | (
+                frozenset() if self.rows.one else divided_sums(select, self._bound)
+            )
         top = top_request(select, self._bound)
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
@@ -380,7 +382,21 @@ class MeasuredSelect:
                 hint="Aggregate a column of the private table instead: count(o.order_id).",
             )
 
+    @property
+    def stepped(self) -> bool:
+        """Whether counts and sums are measured in steps (`specs.BasisSpec.steps`)."""
+        return self.rows.limits.whole and not self.rows.one
+
+    def _in_steps(self, basis: int) -> bool:
+        return self.stepped and self.specs[basis].stepped
+
+    def step_columns(self) -> list[str]:
+        """What is released beside the bases, of each that has steps: see `Measurement.stepped`."""
+        return [name for i in range(len(self.specs)) if self._in_steps(i) for name in (f"r{i}", f"t{i}")]
+
     def _basis(self, spec: BasisSpec) -> int:
+        if spec.kind == "count" and not self.stepped:
+            spec = replace(spec, mean=False)  # one count serves all
         for i, known in enumerate(self.specs):
             if (known.kind, known.value, known.where, known.lo, known.hi, known.grid, known.center, known.mean) == (
                 spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean,
@@ -426,7 +442,7 @@ def sets_source(alias: str, branches: list[Branch], keys: list[str], values: lis
     for source, members, summed, more in branches:
         missing = sum(1 << i for i in range(len(keys)) if i not in members)
         items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
-        items += [f"CAST(COALESCE(SUM({v}), 0) AS int8) AS {v}" if summed else v for v in values]
+        items += [f"CAST(COALESCE({'MAX' if v[0] == 't' else 'SUM'}({v}), 0) AS int8) AS {v}" if summed else v for v in values]
         if ctes:
             items = [f"CAST({item} AS int8) AS {item}" if item in values else item for item in items]
         text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM {to_sql(source)}"

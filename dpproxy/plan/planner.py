@@ -215,6 +215,8 @@ class Planner:
         # the compiled measurement may have a column more than was asked for: the units behind its threshold
         types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
         types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
+        stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.shape) > 1]
+        types += [(name, "int8") for i in stepped for name in (f"r{i}", f"t{i}")]
         first = len(self.context.parameters) + 1 + self.first_array[index]
         return array_source(alias, first, types)
 
@@ -231,7 +233,8 @@ class Planner:
         self.compiled.append(compiled)
         self.first_array.append(len(self.arrays))
         self.arrays += [Array(wire(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
-        width = len(compiled.specs) + sum(s.columns for s in compiled.selections)
+        stepped = sum(spec.steps(compiled.shape) > 1 for spec in compiled.specs)
+        width = len(compiled.specs) + sum(s.columns for s in compiled.selections) + 2 * stepped
         self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(width)]
         return index
 

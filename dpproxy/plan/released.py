@@ -47,7 +47,7 @@ def source(planner: Planner, measured: MeasuredSelect, rows: Rows) -> exp.Expr:
         source = planner.set_source(f"{measured.alias}_{i}", chosen, keys)
         summed = finest is not None and members != keys
         cells = _size(chosen) // _size(compiled[i]) if summed else 1
-        more = source_columns(measured.teller, planner.register(chosen), cells)
+        more = source_columns(measured.teller, planner.register(chosen), cells, summed)
         branches.append((source, members, summed, more))
     return _branched(measured, branches)
 
@@ -70,6 +70,7 @@ def _consistent(planner: Planner, measured: MeasuredSelect, compiled: list[Compi
 def _branched(measured: MeasuredSelect, branches: list[Branch], ctes: str = "") -> exp.Expr:
     values = [f"b{i}" for i in range(len(measured.specs))]
     values += [f"s{i}_{j}" for i, s in enumerate(measured.selections) for j in range(s.columns)]
+    values += measured.step_columns()
     return sets_source(measured.alias, branches, [wire(k.type) for _, k in measured.keys], values, ctes)
 
 

@@ -4,6 +4,12 @@ Knows: columns `n{i}`, `t{i}` of a unit in a group (`bounding`), what one may ad
 to all. Let x be a unit's vector of a column over its groups, B = linf. It is measured as x itself when its norm is at most
 B, else as x * B / norm(x): an l1 or l2 norm of at most B either way, which is the sensitivity whatever the number of groups.
 
+Counts and sums are measured in steps (`BasisSpec.steps`): the least power of two 2**j by which x must be divided to have a norm
+of at most B is the unit's step, x / 2**j is measured, in column j of the basis. The unit changes that column alone, by a
+norm of at most B: as one vector over groups and steps its contribution has that norm, and the noise is the same as if
+there were one column. Multiplied by 2**j and added up, the columns give back what was cut - at 2**j times the noise, so
+that they are only taken as far as they are more than noise (`mechanisms.steps`). Beyond the last step x is scaled to B.
+
 What is rounded, is rounded down. Norms are added up from whole numbers, so that the order of rows changes nothing: counts
 as they are, sums as their size in 4096ths of B, rounded up. Weights are doubles, each operation good to 3e-16, and lowered
 by 1e-9; products are truncated. A mean's sum is scaled by the weight of its count: of n rows, some of which add up to t,
@@ -32,17 +38,34 @@ def norm(spec: BasisSpec, i: int, shape: Shape) -> str:
     return f"sum({size})" if which == 1 else f"sum({size} * {size})"
 
 
+def step(spec: BasisSpec, i: int, shape: Shape) -> str:
+    """2**j of the unit's step, from its norm in `s{i}`; empty for columns without steps."""
+    count = spec.steps(shape)
+    if count == 1:
+        return ""
+    arms = (f"WHEN s{i} <= {_most(spec, shape, j)} THEN {1 << j}" for j in range(count - 1))
+    return f"CASE {' '.join(arms)} ELSE {1 << count - 1} END"
+
+
 def partial(spec: BasisSpec, i: int, counter: int, shape: Shape) -> str:
     """A unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
-    fine, bound = spec.fine(shape), _bound(spec, shape)
+    fine, bound, count = spec.fine(shape), _bound(spec, shape), spec.steps(shape)
     whole = {"weight": "1", "count": f"n{i}", "units": _present(spec, i)}.get(spec.kind, f"coalesce(t{i}, 0)")
     if spec.kind == "units" and shape.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
         return _of_units(i, spec, shape, whole)
     measure = f"CAST(s{counter} AS DOUBLE PRECISION)"
     root = measure if shape.norm == 1 else f"sqrt({measure})"
-    most = bound if shape.norm == 1 else bound * bound
-    weight = f"{_held(spec, i, shape)} * {fine} * ({bound} * {LOWERED} / {root})"
-    return f"CASE WHEN s{counter} <= {most} THEN CAST({whole} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+    held = f"{_held(spec, i, shape)} * {fine}"
+    first = f"WHEN s{counter} <= {_most(spec, shape, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
+    last = f"ELSE CAST(trunc({held} * ({bound} * {LOWERED} / {root})) AS BIGINT)"
+    between = f" WHEN s{i} <= {_most(spec, shape, count - 1)} THEN CAST(trunc({held} / m{i}) AS BIGINT)" if count > 1 else ""
+    return f"CASE {first}{between} {last} END"
+
+
+def _most(spec: BasisSpec, shape: Shape, step: int) -> int:
+    """The largest norm, as it is added up, of that step."""
+    bound = _bound(spec, shape) << step
+    return bound if shape.norm == 1 else bound * bound
 
 
 def _of_units(i: int, spec: BasisSpec, shape: Shape, present: str) -> str:

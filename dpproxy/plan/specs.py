@@ -15,15 +15,19 @@ from dpproxy.plan.expr import Expr
 
 PRECISION = 2**20
 
+STEPS = 12
+"""Sizes of contributions that are measured apart, each twice the one before: of `rows: 10` up to 20,480 rows. What is longer
+is scaled down to that. More steps cost the backend a column each, and no noise."""
+
 
 @dataclass(frozen=True)
 class BasisSpec:
     """A basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
-    A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Shape.norm` is set.
+    A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Shape.spread` is set.
 
-    `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the
-    sum goes with a count into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
-    `counted` of such a sum is what that count counts (None: rows): not NULL in any row whose value is not NULL.
+    `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
+    or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
+    `counted` of such a sum is what its count counts (None: rows): not NULL in any row whose value is not NULL.
 
     Why `linf` holds with `mean`: let n rows of a unit add up to s in a group, k be the row bound and m = max(|lo|, |hi|).
     Each row adds at most m or nothing, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n
@@ -55,8 +59,16 @@ class BasisSpec:
 
     def norm(self, shape: Shape) -> int:
         """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
-        scaled = ("count", "sum", "weight") if shape.dense is not None else ("count", "sum", "weight", "units")
-        return shape.norm if self.kind in scaled else 0
+        units = shape.spread and shape.dense is None  # elsewhere a unit's 1 costs no more by itself
+        return shape.norm if self.kind in ("count", "sum", "weight") or (self.kind == "units" and units) else 0
+
+    def steps(self, shape: Shape) -> int:
+        """How many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
+        return STEPS if self.norm(shape) and self.stepped else 1
+
+    @property
+    def stepped(self) -> bool:
+        return self.kind in ("count", "sum") and not self.mean
 
     def fine(self, shape: Shape) -> int:
         """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth."""
@@ -114,7 +126,8 @@ class Shape:
 
     `norm`: 1 or 2 where a unit's contributions to all its groups are scaled down together until their l1 or l2 norm is
     that of `rows` rows in one group: then one unit changes the column by at most `linf` in that norm, however many groups
-    it reaches. Scaling one unit's vector looks at that unit alone, so that nothing else moves. 0 otherwise.
+    it reaches. Scaling one unit's vector looks at that unit alone, so that nothing else moves. 0 otherwise. By which power
+    of 2 it was scaled down decides in which column it is counted (`scaling`): still one unit changes them by `linf` in all.
     `kept`: where no more than so many groups are released, None elsewhere.
     """
 
@@ -126,6 +139,11 @@ class Shape:
     notes: tuple[str, ...]
     norm: int = 0
     kept: int | None = None
+
+    @property
+    def spread(self) -> bool:
+        """Whether a unit's contributions to several groups are bounded together."""
+        return bool(self.norm) and self.l0 > 1
 
     @property
     def reach(self) -> int:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from dpproxy.plan.accuracy import deviation
+from dpproxy.plan.accuracy import deviation, step_growth
 from dpproxy.plan.expr import references
 from dpproxy.plan.measure import Compiled
 from dpproxy.plan.model import Measurement, Typical
@@ -30,7 +30,8 @@ def relative(what: Typical, values: Values) -> float | None:
         return None
     first = values[what.columns[0]].astype(float)
     if what.kind == "linear":
-        value, error = np.abs(first), np.full(first.size, what.deviations[0])
+        grown = 1.0 if what.step is None else step_growth(int(values[what.step][0]))
+        value, error = np.abs(first), np.full(first.size, what.deviations[0] * grown)
     elif what.kind == "total":
         value = np.abs(values[what.columns[1]] + what.center * first)
         error = np.full(first.size, np.hypot(what.deviations[1], what.center * what.deviations[0]))
@@ -52,7 +53,9 @@ def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -
                 continue
             bases = [measurement.bases[i] for i in output.bases]
             center = made.specs[output.bases[1]].shift if kind != "linear" else 0
-            found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center))
+            raw = measurement.step_column(output.bases[0]) if kind == "linear" else None
+            step = raw + 1 if raw is not None else None
+            found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center, step))
     return tuple({t.label: t for t in reversed(found)}.values())[::-1]
 
 
@@ -91,8 +94,10 @@ def cuts(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
     for made in compiled:
         shape = made.shape
         counted = any(s.kind not in ("units", "weight") for s in made.specs) or bool(made.selections)
-        if shape.norm:
-            found.append(f"{shape.rows} rows of a {unit} over all groups")
+        if any(spec.steps(shape) > 1 for spec in made.specs):
+            found.append(f"{shape.rows} rows of a {unit}, as far as noise hides those of more")
+        elif shape.norm:
+            found.append(f"{shape.rows} rows of a {unit}" + (" over all groups" if shape.spread else ""))
         elif shape.per_unit and counted:
             found.append(f"{shape.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
         if shape.pick:

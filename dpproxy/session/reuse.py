@@ -146,10 +146,13 @@ class Shelf:
             return None
 
     def _asked(self, m: Measurement, names: Names, values: Values) -> Asked:
-        mechanisms = [b.mechanism for b in m.bases] + [s.kind for s in m.selections for _ in s.fractions or (0,)]
+        mechanisms: list[str] = [b.mechanism for b in m.bases] + [s.kind for s in m.selections for _ in s.fractions or (0,)]
         noise = [b.scale / b.fine for b in m.bases]
         for s in m.selections:
             noise += [Fraction(MICRO, s.epsilon // draws(s.fractions))] * max(len(s.fractions), 1)
+        for i in m.stepped:  # what is known of the basis is as exact as the basis
+            mechanisms += [m.bases[i].mechanism] * 2
+            noise += [noise[i]] * 2
 
         where = (self.dataset, self.reuse.ledger if self.reuse is not None else "", self.epoch or "")
 

@@ -210,7 +210,7 @@ class Sensitivity:
 
 
 def _malformed(m: Measurement, table: pa.Table) -> Iterator[str]:
-    wanted = [f"k{i}" for i in range(len(m.keys))] + [f"b{i}" for i in range(len(m.bases))]
+    wanted = [f"k{i}" for i in range(len(m.keys))] + [name for i, b in enumerate(m.bases) for name in b.columns(i)]
     if table.column_names != wanted and wanted:
         yield f"columns {table.column_names} instead of {wanted}"
     for name in table.column_names:
@@ -249,10 +249,17 @@ def _compared(m: Measurement, before: Answer, after: Answer) -> Iterator[str]:
     yield from _norms(m, [(before.bases.get(key), after.bases.get(key)) for key in changed])
 
 
+def place(m: Measurement, i: int) -> tuple[int, int]:
+    """Where the columns of basis i stand: one, or one for each step."""
+    first = sum(b.steps for b in m.bases[:i])
+    return first, first + m.bases[i].steps
+
+
 def _norms(m: Measurement, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[str]:
     """What a unit changes in all groups together, where that is what is bounded; groups that come or go are the threshold's."""
     for i, basis in enumerate(m.bases):
-        moved = [abs(old[i] - new[i]) for old, new in changes if old is not None and new is not None]
+        at = range(*place(m, i))
+        moved = [abs(old[j] - new[j]) for old, new in changes if old is not None and new is not None for j in at]
         total = sum(moved) if basis.norm == 1 else math.sqrt(sum(x * x for x in moved))
         if basis.norm and total > basis.linf * (1 + 1e-12):
             yield f"{basis.label} moved by {total} in all, linf is {basis.linf}"
@@ -261,26 +268,27 @@ def _norms(m: Measurement, changes: Sequence[tuple[Row | None, Row | None]]) -> 
 def _moved(m: Measurement, key: Row, before: Row | None, after: Row | None) -> Iterator[str]:
     """One group. An undeclared one may appear or vanish at exactly min_units units; zeros stand for it then."""
     if (before is None or after is None) and m.top is not None:
-        score, most = (before or after or ())[m.top.score], m.top.min_units * m.bases[m.top.score].linf
+        score, most = (before or after or ())[place(m, m.top.score)[0]], m.top.min_units * m.bases[m.top.score].linf
         if score > most:
             yield f"group {key} appeared or vanished at a score of {score}"
         if m.top.min_units > 1:
             return
     elif (before is None or after is None) and m.threshold is not None and m.bases[m.threshold.basis].norm:
         basis = m.bases[m.threshold.basis]
-        weight = (before or after or ())[m.threshold.basis]
+        weight = (before or after or ())[place(m, m.threshold.basis)[0]]
         if weight > m.threshold.min_units * basis.fine:
             yield f"group {key} appeared or vanished at a weight of {weight / basis.fine}"
         if m.threshold.min_units > 1:
             return
     elif (before is None or after is None) and m.threshold is not None:
-        units = (before or after or ())[m.threshold.basis]
+        units = (before or after or ())[place(m, m.threshold.basis)[0]]
         if units != m.threshold.min_units:
             yield f"group {key} appeared or vanished at {units} units"
         if m.threshold.min_units > 1:
             return  # what it counts below min_units is not returned, and not released
-    zeros = (0,) * len(m.bases)
-    for basis, old, new in zip(m.bases, before or zeros, after or zeros, strict=True):
+    bases = [basis for basis in m.bases for _ in range(basis.steps)]
+    zeros = (0,) * len(bases)
+    for basis, old, new in zip(bases, before or zeros, after or zeros, strict=True):
         if abs(old - new) > basis.linf:
             yield f"{basis.label} of group {key} moved from {old} to {new}, linf is {basis.linf}"
         if abs(old) > LIMIT or abs(new) > LIMIT:
@@ -288,7 +296,7 @@ def _moved(m: Measurement, key: Row, before: Row | None, after: Row | None) -> I
     if (
         m.threshold is not None
         and not m.bases[m.threshold.basis].norm
-        and any(side is not None and side[m.threshold.basis] < m.threshold.min_units for side in (before, after))
+        and any(side is not None and side[place(m, m.threshold.basis)[0]] < m.threshold.min_units for side in (before, after))
     ):
         yield f"group {key} has fewer than {m.threshold.min_units} units"
 

@@ -1,0 +1,121 @@
+"""Columns measured in steps of size, put together: how far up, and which groups the upper steps belong to.
+
+Knows: noisy columns, their noise. Must not know: exact values, plans. Everything here is post-processing of noisy columns, one
+for each step (`plan.scaling`): row j times 2**j, added up, is the whole, and each step doubles the noise.
+
+How far up: a step is taken while it is visibly more than noise (`SEEN`), one after the other; and up to any step that is
+beyond doubt (`CERTAIN`). Taken by mistake it doubles the noise: one time in fifty for the next one, so that the expected
+harm is bounded (4/50 + 16/2500 + ...), one in a million for one far up.
+
+Which groups: a total over groups is known better than each, so that of what nobody can have less than nothing of, a step's
+total is divided over the groups as the steps below are, but for groups where the step's own noisy value says otherwise, by
+more than `UNLIKE` deviations. Of steps not taken, a few are added as if they were of the last one that is - what scaling
+down to its size would leave of them - where there are many groups to divide them over, so that their noise is small in
+each. Both are guesses about the data where nothing better is known; `raw` is without, and intervals are about `raw`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpproxy.mechanisms.exact import Int64
+
+Float64 = npt.NDArray[np.float64]
+
+SEEN = 2.1
+CERTAIN = 4.8
+UNLIKE = 4.0
+"""Standard deviations."""
+
+PROFILE = 5.0
+"""Deviations that what is below must be in total, to say how a step is divided."""
+
+LEFT, GROUPS_EACH = 4, 5
+"""At most so many steps beyond the last are added, one for so many groups."""
+
+MOST_CELLS = 200_000
+"""Of noise to draw for one basis: of more groups than a twelfth of this the upper steps are put into the last one drawn."""
+
+_HELD = 2**58  # of each upper step: all together, and the first, stay within 64 bits
+
+
+@dataclass(frozen=True)
+class Together:
+    """`value` and `raw` of each group, in the unit of the first step; `last`: the step up to which they go."""
+
+    value: Int64
+    raw: Int64
+    last: int
+
+
+def folded(columns: list[Int64]) -> list[Int64]:
+    """Exact columns, as many as noise shall be drawn for. A unit is in one of them either way, by no more than before."""
+    count = max(1, min(len(columns), MOST_CELLS // max(columns[0].size, 1)))
+    if count == len(columns):
+        return columns
+    rest = np.zeros_like(columns[0])
+    for column in columns[count - 1 :]:
+        rest = rest + np.clip(column, -_HELD, _HELD)
+    return [*columns[: count - 1], rest]
+
+
+def together(noisy: list[Int64], deviation: float, laplace: bool, signed: bool) -> Together:
+    """From the noisy columns of all steps, each with noise of that standard deviation. `signed`: groups may have less than
+    nothing."""
+    matrix = np.array(noisy, dtype=np.float64)
+    last = _last(matrix / deviation, laplace, signed)
+    raw, value = noisy[0].copy(), noisy[0].copy()
+    below = np.maximum(matrix[0], 0)
+    for j in range(1, last + 1):
+        raw += _times(matrix[j], j)
+        shares = None if signed else _shares(matrix[j], below, deviation)
+        step = matrix[j] if shares is None else np.where(np.abs(matrix[j] - shares) > UNLIKE * deviation, matrix[j], shares)
+        value += _times(step, j)
+        below += np.maximum(step, 0)
+    for j in range(last + 1, min(last + 1 + min(LEFT, below.size // GROUPS_EACH), len(matrix))):
+        shares = None if signed else _shares(matrix[j], below, deviation)
+        value += 0 if shares is None else _times(shares, last)
+    return Together(value, raw, last)
+
+
+def _times(step: Float64, power: int) -> Int64:
+    return np.clip(np.rint(step * 2.0**power), -_HELD, _HELD).astype(np.int64)
+
+
+def _last(units: Float64, laplace: bool, signed: bool) -> int:
+    """The last step to take; `units` are values in deviations of their noise."""
+    evidence = [_energy(row, laplace) if signed else _sum(row, laplace) for row in units]
+    last = 0
+    while last + 1 < len(evidence) and evidence[last + 1] >= SEEN:
+        last += 1
+    return max([last, *(j for j, found in enumerate(evidence) if found >= CERTAIN)])
+
+
+def _sum(row: Float64, laplace: bool) -> float:
+    """The total over groups, as deviations of normal noise: Laplace tails of few groups count for less."""
+    heavy = 1 + 0.7 / max(row.size, 1) if laplace else 1.0  # of one group 8.1 deviations are as unlikely as 4.8 normal ones
+    return float(row.sum()) / math.sqrt(max(row.size, 1)) / heavy
+
+
+def _energy(row: Float64, laplace: bool) -> float:
+    """The same of the sum of squares: G + 2 sqrt(G t) + 2 t is passed by noise with probability e**-t at most (Laurent &
+    Massart 2000); a normal variable passes z with about e**(-z**2 / 2). Squares of Laplace noise vary more."""
+    size, square = row.size, float((row * row).sum())
+    spread, tail = (2.5 * size, 6.0) if laplace else (float(size), 2.0)
+    over = square - size
+    if over <= 0:
+        return 0.0
+    root = (math.sqrt(4 * spread + 4 * tail * over) - 2 * math.sqrt(spread)) / (2 * tail)  # of tail t + 2 sqrt(spread t) = over
+    return math.sqrt(2) * root
+
+
+def _shares(row: Float64, below: Float64, deviation: float) -> Float64 | None:
+    """The step's total divided as what is below; None where that is not known well enough."""
+    if row.size < 2 or float(below.sum()) < PROFILE * deviation * math.sqrt(row.size):
+        return None
+    known = np.maximum(below - 2 * deviation**2 / np.maximum(below, deviation), 0)  # what is itself mostly noise has no share
+    return np.asarray(row.sum() * known / max(float(known.sum()), deviation))

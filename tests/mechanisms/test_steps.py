@@ -1,0 +1,165 @@
+"""Columns of several steps of size: what is put together of them, how far up, and how far off it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from dpproxy.mechanisms import charges, steps
+from dpproxy.mechanisms.exact import Exact, Int64
+from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise, OwnNoise
+from dpproxy.mechanisms.release import release
+from dpproxy.plan.accuracy import half_width, step_growth
+from dpproxy.plan.calibration import gaussian_sigma, laplace_scale, rho_for
+from dpproxy.plan.loss import Loss
+from dpproxy.plan.model import Basis, Key, Measurement, Template
+
+ROWS, COUNT = 10, 6
+Name = Literal["laplace", "gaussian"]
+
+
+class Still(OpenDPNoise):
+    """Noise that adds nothing."""
+
+    def laplace(self, scale: Fraction, values: Int64) -> Int64:
+        return values
+
+    gaussian = laplace
+
+
+def basis(mechanism: Name = "gaussian", signed: bool = False) -> Basis:
+    if mechanism == "gaussian":
+        sigma = gaussian_sigma(1, ROWS, rho_for(500_000, 10**11))
+        return Basis(
+            "n", ROWS, Fraction(1), mechanism, sigma, Loss.gaussian(1, ROWS, sigma, 500_000, 10**11), 2, 1, COUNT, signed
+        )
+    scale = laplace_scale(1, ROWS, 500_000)
+    return Basis("n", ROWS, Fraction(1), mechanism, scale, Loss.laplace_vector(1, ROWS / scale, ROWS), 1, 1, COUNT, signed)
+
+
+def measured(one: Basis) -> Measurement:
+    return Measurement((Template("duckdb", ("x",)),), (Key("k", "text"),), (one,), 1000, True, None, one.loss, None)
+
+
+def exact(columns: npt.NDArray[np.int64]) -> Exact:
+    names = [f"key {i}" for i in range(columns.shape[1])]
+    return Exact((pa.table({"k0": names} | {f"b0s{j}": pa.array(c, pa.int64()) for j, c in enumerate(columns)}),))
+
+
+def columns(*rows: list[int]) -> npt.NDArray[np.int64]:
+    return np.array([*rows, *([[0] * len(rows[0])] * (COUNT - len(rows)))], dtype=np.int64)
+
+
+def test_without_noise_the_steps_are_added_up() -> None:
+    given = columns([50_000, 70_000], [30_000, 40_000], [20_000, 9_000])
+    released = release(measured(basis()), exact(given), Still())
+    assert [v.tolist() for v in released.values] == [[190_000, 186_000], [190_000, 186_000], [2, 2]]
+
+
+def test_nobody_beyond_the_first_step() -> None:
+    released = release(measured(basis()), exact(columns([50_000, 70_000])), Still())
+    assert [v.tolist() for v in released.values] == [[50_000, 70_000], [50_000, 70_000], [0, 0]]
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("groups", [1, 20, 400])
+@pytest.mark.parametrize("signed", [False, True])
+def test_steps_of_nothing_are_rarely_taken(mechanism: Name, groups: int, signed: bool) -> None:
+    """And hardly ever far ones: the harm expected of them is small beside the noise there is."""
+    one, lasts = basis(mechanism, signed), []
+    given = exact(columns([100_000] * groups))
+    for _ in range(400 if groups < 400 else 60):
+        lasts.append(int(release(measured(one), given, OwnNoise()).values[2][0]))
+    assert np.mean(np.array(lasts) > 0) < 0.07
+    assert np.mean(np.array(lasts) > 1) < 0.02
+    assert np.mean([step_growth(last) ** 2 for last in lasts]) < 2.5
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_one_step_far_up_is_found(mechanism: Name, signed: bool) -> None:
+    given = columns([1000] * 20, [0] * 20, [0] * 20, [0] * 20, [800] * 20)
+    released = release(measured(basis(mechanism, signed)), exact(given), OwnNoise())
+    assert set(released.values[2].tolist()) == {4}
+    assert np.median(np.abs(released.values[0] / 13_800 - 1)) < 0.5  # a step's noise is a tenth of it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("upper", [0, 60, 150, 600, 3000])
+def test_intervals_about_the_raw_value(mechanism: Name, upper: int) -> None:
+    """Of 1,000 cells 93 to 97 % are within, whatever there is in the upper steps (Laplace noise of several steps is nearer to
+    normal than its interval takes it to be: up to 98 %)."""
+    one, inside = basis(mechanism), []
+    given = columns([5000] * 10, [upper] * 10, [upper // 2] * 10)
+    half = half_width(one, Fraction(95, 100))
+    for _ in range(100):
+        released = release(measured(one), exact(given), OwnNoise())
+        last = int(released.values[2][0])
+        bounded = sum(given[j] * 2**j for j in range(last + 1))
+        inside += list(np.abs(released.values[1] - bounded) <= math.ceil(half * step_growth(last)))
+    assert 0.93 <= np.mean(inside) <= (0.985 if mechanism == "laplace" else 0.972)
+
+
+def test_groups_alike_are_smoothed_and_one_that_is_not_is_left() -> None:
+    """Shares as below where noise hides them; not where the noise cannot be all."""
+    rng = np.random.default_rng(5)
+    sigma = float(basis().scale)
+    given = np.array([[30_000.0] * 20, [2_000.0] * 20, [1_000.0] * 20])
+    given[2][7] = 30_000
+    errors, raw = [], []
+    for _ in range(200):
+        noisy = [np.rint(row + rng.normal(0, sigma, 20)).astype(np.int64) for row in given]
+        found = steps.together(noisy, sigma, False, False)
+        whole = sum(row * 2**j for j, row in enumerate(given))
+        errors.append(found.value - whole)
+        raw.append(found.raw - whole)
+    assert found.last == 2
+    spread = np.std(np.array(raw))
+    assert spread == pytest.approx(sigma * step_growth(2), rel=0.05)
+    assert np.abs(np.mean(np.array(raw))) < spread / 10
+    assert np.abs(np.mean(np.array(errors)[:, 7])) < spread / 2
+    others = np.delete(np.array(errors), 7, axis=1)
+    assert np.sqrt(np.mean(others**2)) < max(spread, np.abs(np.mean(others)) * 1.2)
+
+
+def test_many_groups_draw_for_fewer_steps() -> None:
+    """What is beyond the last one drawn is in it, and adds to it by no more than it did where it was."""
+    given = [np.full(100_000, 2**j, dtype=np.int64) for j in range(12)]
+    found = steps.folded(given)
+    assert [int(c[0]) for c in found] == [1, sum(2**j for j in range(1, 12))]
+    few = [c[:100] for c in given]
+    assert steps.folded(few) is few
+    huge = [np.full(100_000, 2**62, dtype=np.int64)] * 12
+    assert 0 < steps.folded(huge)[-1][0] < 2**62
+
+
+def test_huge_values_stay_within_64_bits() -> None:
+    top = [np.array([2**62, -(2**62)], dtype=np.int64)] * 12
+    found = steps.together(top, 1.0, False, True)
+    assert found.last == 11
+    assert found.raw[0] > 2**62 > 0 > found.raw[1]
+
+
+def test_the_steps_of_a_basis_share_a_sensitivity_over_all_groups() -> None:
+    with pytest.raises(MechanismError):
+        charges.check(measured(replace(basis(), norm=0)), OpenDPNoise())
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("laplace", [False, True])
+@pytest.mark.parametrize("groups", [1, 3, 50])
+def test_certain_is_one_in_thousands(signed: bool, laplace: bool, groups: int) -> None:
+    rng = np.random.default_rng(11)
+    draw = rng.laplace(0, math.sqrt(0.5), (20_000, groups)) if laplace else rng.normal(0, 1, (20_000, groups))
+    test = steps._energy if signed else steps._sum
+    found = np.array([test(row, laplace) for row in draw])
+    assert np.mean(found >= steps.CERTAIN) <= 3 / 20_000
+    assert np.mean(found >= steps.SEEN) <= 0.04
