@@ -35,7 +35,7 @@ from dpproxy.mechanisms.exact import Int64, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.model import Measurement, Param, Plan, Typical
-from dpproxy.plan.typical import cuts_told, errors, told, worst
+from dpproxy.plan.typical import cuts_told, errors, told, unseen_told, worst
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview, Source, left
@@ -383,7 +383,8 @@ class Answering:
             found = [known] if known is not None else await self._standings(held if charged else held[:1])
             lately.keep(role, found[0], now)
             reached = self._dataset.warned.notices(name, found, held) if charged else ()
-            said = (await self._of_values(told), cuts_told(self._plan.cuts))
+            unseen = unseen_told(self._plan.measurements, self._dataset.policy.unit_name)
+            said = (await self._of_values(told), cuts_told(self._plan.cuts), unseen)
         except Exception as error:
             incident(error, statement=self._statement)
             return None

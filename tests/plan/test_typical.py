@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.mechanisms import sampler
 from dpproxy.plan.model import Plan
-from dpproxy.plan.typical import cuts_told, relative, told
+from dpproxy.plan.typical import cuts_told, relative, told, unseen_told
 from dpproxy.policy.catalog import Catalog
 
 
@@ -59,6 +59,21 @@ def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:
     )
     assert cuts_told(()) == ""
     assert "3 rows" in cuts_told(cuts("SELECT max(amount) FROM orders"))
+
+
+def test_groups_that_are_not_shown_are_named(shop_catalog: Catalog) -> None:
+    def unseen(sql: str, policy: str = "shop") -> str:
+        return unseen_told(plan_harness.plan(sql, shop_catalog, plan_harness.policy(policy)).measurements, "customer")
+
+    assert unseen("SELECT status, count(*) FROM orders GROUP BY 1") == ""
+    by_category = "SELECT category, count(*) FROM orders GROUP BY 1"
+    (made,) = plan_harness.plan(by_category, shop_catalog).measurements
+    assert made.threshold is not None
+    assert unseen(by_category) == f"groups of fewer than about {made.threshold.tau} customers are not shown"
+    assert unseen(by_category, "whole") == "groups of few customers are not shown"
+    (best,) = plan_harness.plan(f"{by_category} ORDER BY 2 DESC LIMIT 1", shop_catalog).measurements
+    assert best.top is not None
+    assert unseen(f"{by_category} ORDER BY 2 DESC LIMIT 1") == f"groups with count(*) below about {best.top.absent} are not shown"
 
 
 def test_what_is_said_does_not_depend_on_data(shop_catalog: Catalog) -> None:
