@@ -7,7 +7,6 @@ speak: PostgreSQL about the analyst's own expression, the generated SQL there, a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import plan_harness
 import psycopg
 import pytest
 import shop_world
+from agreement import groups, plain_cell, plans
 from fixture_cases import ACCEPTED, Case
 from hypothesis import HealthCheck, given, note, settings
 from plan_harness import Sensitivity, cells, queries, values_of
@@ -296,33 +296,6 @@ def tame_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _plans(sql: str, catalog: Catalog, policy: Policy) -> tuple[Plan, Plan]:
-    """For PostgreSQL and for DuckDB."""
-    statement = plan_harness.statement(sql, policy)
-    postgres, other = (
-        planning(policy, catalog, dialect)(statement, policy.roles["analyst"], {"search_path": "public"}, ())
-        for dialect in ("postgres", "duckdb")
-    )
-    return postgres, other
-
-
-def _plain(value: Any) -> Any:
-    """A value whatever its road: numbers as floats, times as text without empty fractions."""
-    if isinstance(value, bool) or value is None:
-        return value
-    text = str(value)
-    if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.I):
-        return round(float(text), 6) + 0.0
-    text = text.removesuffix("+00")
-    return re.sub(r" 00:00:00$", "", re.sub(r"(\.\d*?)0+$", r"\1", text) if re.match(r"\d+-\d\d-\d\d ", text) else text)
-
-
-def _groups(rows: list[tuple[Any, ...]], keys: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Groups that are not empty."""
-    plain = [tuple(map(_plain, row)) for row in rows]
-    return {row[:keys]: row[keys:] for row in plain if any(row[keys:])}
-
-
 WHOLE = [
     "SELECT y / 7 AS k, count(*) FROM (SELECT customer_id, qty * 5000000000 AS y FROM orders) t GROUP BY 1",
     "SELECT s / 3 AS k, count(*) FROM (SELECT customer_id, sum(qty) AS s FROM orders GROUP BY 1) t GROUP BY 1",
@@ -350,17 +323,17 @@ WHOLE = [
 def test_three_agree(
     sql: str, tame: PostgresShop, tame_duckdb: duckdb.DuckDBPyConnection, shop_catalog: Catalog, wide: Policy
 ) -> None:
-    postgres, other = _plans(sql, shop_catalog, wide)
+    postgres, other = plans(sql, shop_catalog, wide)
     values = values_of(postgres)
-    ours = _groups(cells(tame.run(queries(postgres.measurements[0], values)[0]).select(["k0", "b0"])), 1)
+    ours = groups(cells(tame.run(queries(postgres.measurements[0], values)[0]).select(["k0", "b0"])), 1)
     duck = tame_duckdb.sql(queries(other.measurements[0], values)[0]).project("k0, b0").fetchall()
     tame.connection.execute("SET search_path = main, pg_catalog")
     try:
-        plain = _groups(cells(tame.run(sql)), 1)
+        plain = groups(cells(tame.run(sql)), 1)
     finally:
         tame.connection.execute("SET search_path = pg_catalog")
     assert ours == plain
-    assert _groups(duck, 1) == plain
+    assert groups(duck, 1) == plain
 
 
 @pytest.mark.parametrize("case", [c for c in ACCEPTED if c.exact in ("", "declared")], ids=str)
@@ -372,8 +345,8 @@ def test_fixtures_agree(
     values = values_of(plans[0], case.values)
     for ours, other in zip(plans[0].measurements, plans[1].measurements, strict=True):
         for mine, duck in zip(queries(ours, values), queries(other, values), strict=True):
-            left = [tuple(map(_plain, row)) for row in cells(tame.run(mine))]
-            right = [tuple(map(_plain, row)) for row in tame_duckdb.sql(duck).fetchall()]
+            left = [tuple(map(plain_cell, row)) for row in cells(tame.run(mine))]
+            right = [tuple(map(plain_cell, row)) for row in tame_duckdb.sql(duck).fetchall()]
             assert sorted(left, key=repr) == sorted(right, key=repr)
 
 
@@ -383,7 +356,7 @@ def test_fields_of_intervals(
 ) -> None:
     """They are summed as far as differences of times go, below zero as well, and not as far as calendars go."""
     sql = f"SELECT sum(extract({part} FROM ts - due)) AS s FROM orders"
-    postgres, other = _plans(sql, shop_catalog, wide)
+    postgres, other = plans(sql, shop_catalog, wide)
     (ours,) = cells(tame.run(queries(postgres.measurements[0], values_of(postgres))[0]).select(["b0"]))
     ((duck,),) = tame_duckdb.sql(queries(other.measurements[0], values_of(other))[0]).project("b0").fetchall()
     plain = tame.connection.execute(sql.replace("orders", "main.orders").encode()).fetchone()

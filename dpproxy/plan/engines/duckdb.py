@@ -14,7 +14,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import Engine, Names, quote
-from dpproxy.plan.engines.duckdb_functions import FUNCTIONS
+from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
 from dpproxy.plan.facts import facts
 from dpproxy.plan.interval import Interval
@@ -36,9 +36,9 @@ _SIMPLE = {
     "is_null": "({0} IS NULL)", "is_not_null": "({0} IS NOT NULL)", "not": "(NOT {0})",
     "is_true": "({0} IS TRUE)", "is_not_true": "({0} IS NOT TRUE)",
     "is_false": "({0} IS FALSE)", "is_not_false": "({0} IS NOT FALSE)",
-    "lower": "lower({0})", "upper": "upper({0})", "length": "length({0})", "trim": "trim({0}, {1})",
+    "lower": "lower({0})", "upper": UPPER.format("{0}"), "length": "length({0})", "trim": "trim({0}, {1})",
     "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})", "replace": "replace({0}, {1}, {2})",
-    "strpos": "strpos({0}, {1})", "reverse": "reverse({0})", "starts_with": "starts_with({0}, {1})",
+    "strpos": "strpos({0}, {1})", "reverse": REVERSE, "starts_with": "starts_with({0}, {1})",
     "left": "left({0}, {1})", "right": "right({0}, {1})", "split_part": "split_part({0}, {1}, {2})",
     "substring": "substring({0}, {1}, {2})", "substring_from": "substring({0}, {1})", "md5": "md5({0})",
     "lpad": "lpad({0}, {1}, {2})", "rpad": "rpad({0}, {1}, {2})", "strftime": "strftime({0}, {1})",
@@ -105,6 +105,8 @@ class DuckDB(Engine):
         texts = [self.number(a, names, width) for a in args]
         if op in _NUMERIC_UNARY:
             return _NUMERIC_UNARY[op].format(*texts)
+        if expr.type == "numeric":
+            return decimal_operation(op, *texts, facts(expr).grid)
         if op in ("/", "int/", "%"):
             sign = op
             if op == "int/":

@@ -6,11 +6,17 @@ template is what its arguments are rendered as: `f` DOUBLE, `i` BIGINT, `t` as t
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 _YEARS = "BETWEEN TIMESTAMP '0001-01-02' AND TIMESTAMP '9999-12-30'"
 _FINITE = "abs({0}) < CAST('Infinity' AS DOUBLE)"
 _BUCKET = ("(CASE WHEN {{0}} IS NULL OR isnan({{0}}) THEN NULL WHEN {{0}} < {{1}} THEN 0 WHEN {{0}} >= {{2}} THEN {{3}} + 1 "
            "ELSE least(CAST(floor({}) AS BIGINT), {{3}} - 1) + 1 END)")  # fmt: skip
 _WORDS = "regexp_extract_all({0}, '[\\pL\\pN]+|[^\\pL\\pN]+')"
+UPPER = "replace(upper({}), '\u1e9e', '\u00df')"
+"""PostgreSQL has no capital of the sharp s."""
+REVERSE = "list_aggregate(list_reverse(string_split({0}, '')), 'string_agg', '')"
+"""By code points: DuckDB's own keeps accents with their letters."""
 _DATE = "printf('%04d-%02d-%02d', {0}, {1}, {2})"
 
 FUNCTIONS: dict[str, tuple[str, str]] = {
@@ -32,7 +38,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "bitright": ("ii", "({0} >> {1})"),
     "initcap": (
         "t",
-        f"coalesce(list_aggregate(list_transform({_WORDS}, lambda w: upper(left(w, 1)) || lower(substring(w, 2))), "
+        f"coalesce(list_aggregate(list_transform({_WORDS}, lambda w: {UPPER.format('left(w, 1)')} || lower(substring(w, 2))), "
         f"'string_agg', ''), {{0}})",
     ),
     "ascii": ("t", "ascii({0})"),
@@ -62,3 +68,18 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "to_utc": ("mt", f"(CASE WHEN {{0}} {_YEARS} THEN timezone('UTC', timezone({{1}}, {{0}})) END)"),
     "isfinite": ("t", "isfinite({0})"),
 }
+
+
+def decimal_operation(op: str, a: str, b: str, grid: Fraction | None) -> str:
+    """An operation of NUMERICs, which compute as DOUBLE here. What is near a number of a few places is that number:
+    0.1 + 0.2 must equal 0.3, and 4.51 % 3 be in one group with 1.51. `grid`: of the result, where it is known."""
+    places = 9 if grid is None else min(max(len(str(grid.denominator)) + 3, 6), 12)
+    match op:
+        case "int/":
+            return f"trunc(round({a} / NULLIF({b}, 0), 9))"
+        case "%":
+            return f"round({a} - {b} * trunc(round({a} / NULLIF({b}, 0), 9)), {places})"
+        case "/":  # may be tiny
+            quotient = f"({a} / NULLIF({b}, 0))"
+            return quotient if grid is None else f"round({quotient}, {places})"
+    return f"round({a} {op} {b}, {places})"
