@@ -106,7 +106,7 @@ class DuckDB(Engine):
         if op in _NUMERIC_UNARY:
             return _NUMERIC_UNARY[op].format(*texts)
         if expr.type == "numeric":
-            return decimal_operation(op, *texts, facts(expr).grid)
+            return decimal_operation(op, texts[0], texts[1], facts(expr).grid)
         if op in ("/", "int/", "%"):
             sign = op
             if op == "int/":
