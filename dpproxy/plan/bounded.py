@@ -9,7 +9,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.expr import Agg, Column, Expr, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
-from dpproxy.sql.types import NUMBERS
+from dpproxy.sql.types import NUMBERS, TEXTS
 
 LARGEST = 10**60  # of any summed value: its square and the products of two still are doubles
 
@@ -29,11 +29,15 @@ def bounded_argument(agg: Agg) -> Expr:
             FEATURE_NOT_SUPPORTED,
             f"{agg.name}() needs bounds, and {what} has none",
             hint=f"Clamp it in SQL, `{agg.name}(LEAST(GREATEST(x, 0), 100))`, or ask the policy's author for "
-            "a `range` of the column.",
+            f"a `{'length' if columns and _texts(value) else 'range'}` of the column.",
         )
     if not known.bound.within(LARGEST):
         raise unsupported(f"{agg.name}() of values beyond 1e{len(str(LARGEST)) - 1}")
     return value
+
+
+def _texts(value: Expr) -> bool:
+    return all(c.type in TEXTS for c in _open_columns(value))
 
 
 def _open_columns(value: Expr) -> list[Column]:

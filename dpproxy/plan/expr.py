@@ -78,6 +78,7 @@ class Column:
     domain: Domain | None = field(default=None, compare=False)
     optional: bool = False
     reason: str = field(default="", compare=False)  # why it is not usable
+    length: int | None = field(default=None, compare=False)  # of texts: characters at most
 
     def __hash__(self) -> int:
         """Equal columns have equal ids; what else there is takes long to hash."""

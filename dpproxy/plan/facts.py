@@ -31,6 +31,7 @@ from dpproxy.plan.expr import (
     children,
 )
 from dpproxy.plan.interval import OPEN, Interval
+from dpproxy.plan.lengths import most
 from dpproxy.sql.types import INTEGERS
 
 SPANS = {
@@ -382,6 +383,8 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
         bound = Interval(bound.lo - days * 86400 - Fraction(micros, 10**6), bound.hi)
     if op in _INTERVAL_PARTS and args[0].type == "interval":
         bound, span = _interval_part(op, args[0], parts[0].bound)
+    if op in _LENGTHS_OF and (longest := most(args[0])) is not None:
+        bound = Interval(Fraction(0), Fraction(longest * _LENGTHS_OF[op]))
     if op in ("round", "trunc") and len(args) > 1:
         bound, span = (iv.outward(parts[0].bound, _digits(args)), iv.outward(parts[0].span, _digits(args)))
     if op == "nullif":
@@ -395,6 +398,8 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
 
 
+_LENGTHS_OF = {"length": 1, "strpos": 1, "octet_length": 4}
+"""Functions bounded by the characters of their text, and how often."""
 _INTERVAL_PARTS = {"year": 200_000_000, "month": 11, "day": 2**31, "hour": 2_600_000_000, "minute": 59, "second": 60}
 """How large fields of any interval are; hours are not carried into days, nor days into months."""
 _DIFFERENCES = {"ts_diff": {"year": 0, "month": 0, "day": 3_660_000, "hour": 23}, "age": {"year": 10_000, "day": 31, "hour": 23}}

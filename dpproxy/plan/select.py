@@ -36,6 +36,7 @@ from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import check, contribution, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks, ordering, settled, total_order
+from dpproxy.plan.lengths import most
 from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
 from dpproxy.plan.query import Analyser
@@ -44,6 +45,7 @@ from dpproxy.plan.results import Result, RowsResult, limited, row_level
 from dpproxy.plan.scope import Context, Env, Scope
 from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import ident, position
+from dpproxy.sql.types import TEXTS
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -265,7 +267,10 @@ def _dependent(exprs: list[Expr], aggs: list[tuple[Column, Agg]], keys: list[Col
 def computed(planner: Planner, name: str, expr: Expr) -> Column:
     """A column for the value of an expression, with all that is known of it."""
     known = facts(expr)
-    return Column(planner.counter.column(), name, expr.type, known.bound, known.grid, known.taint, known.constant, known.nullable)
+    column = Column(
+        planner.counter.column(), name, expr.type, known.bound, known.grid, known.taint, known.constant, known.nullable
+    )
+    return replace(column, length=most(expr)) if expr.type in TEXTS else column
 
 
 def lift_aggregates(

@@ -18,7 +18,7 @@ from dpproxy.plan.relation import Beside, Join, Limits, PendingPath, Rows, Scan
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
-from dpproxy.sql.types import INTEGERS
+from dpproxy.sql.types import INTEGERS, TEXTS
 
 UNNUMBERED = -1
 MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
@@ -168,7 +168,15 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         usable=entry.bounded,
         reason=entry.reason,
         domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
+        length=_length(policy) if entry.type in TEXTS else None,
     )
+
+
+def _length(policy: ColumnPolicy | None) -> int | None:
+    """Characters at most: declared, or those of the longest declared value."""
+    if policy is None or policy.length is not None:
+        return policy.length if policy is not None else None
+    return max((len(str(value)) for value in policy.values), default=None) if policy.values else None
 
 
 def _bound(policy: ColumnPolicy | None, entry: CatalogColumn) -> Interval:

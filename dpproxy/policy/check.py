@@ -102,6 +102,8 @@ class _Check:
             yield self._problem(table, column.name, f"{subject}, which has no such range", "remove `range`")
         elif column.resolution is not None and family(source.type) != "number":
             yield self._problem(table, column.name, f"{subject}, which has no resolution", "remove `resolution`")
+        elif column.length is not None and family(source.type) != "text":
+            yield self._problem(table, column.name, f"{subject}, which has no length", "remove `length`")
 
     def _unit(self, table: TablePolicy, path: UnitPath) -> Iterator[Problem]:
         """Both sides of each join, and the unit's key, must be of one family of types."""

@@ -17,6 +17,7 @@ from dpproxy.policy.tree import Mapping, Node, Scalar
 
 Range = tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime]
 _ROLES = {"unit": ColumnRole.UNIT, "key": ColumnRole.KEY, "hidden": ColumnRole.HIDDEN}
+MAX_LENGTH = 10**6  # characters: beyond it no average of lengths says anything
 _END_OF_DAY = dt.time(23, 59, 59, 999999)  # a last day is meant whole; microseconds are PostgreSQL's finest grain
 
 
@@ -67,10 +68,11 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
         resolution = None
     if resolution is not None and bounds and isinstance(bounds[0], dt.datetime):
         reader.problem(keys["resolution"].at, "dates have no `resolution`", "remove it")
+    length = reader.integer(keys["length"], "length", 1, MAX_LENGTH) if "length" in keys else None
     nulls = reader.flag(keys["nulls"], "nulls") if "nulls" in keys else False
     if values and bounds:
         _inside(reader, keys["values"], values, bounds)
-    return ColumnPolicy(name, ColumnRole.PLAIN, values, bounds or _hull(values), resolution, bool(nulls))
+    return ColumnPolicy(name, ColumnRole.PLAIN, values, bounds or _hull(values), resolution, bool(nulls), length)
 
 
 def _reference(reader: Reader, name: str, node: Node, target: Node, more: bool) -> ColumnPolicy:

@@ -43,6 +43,7 @@ class ColumnPolicy:
     range: tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime] | None = None
     resolution: Decimal | None = None
     nulls: bool = False
+    length: int | None = None  # of texts: characters that count, at most
     references: tuple[TableName, str] | None = None  # of a KEY: the row referred to belongs to the same unit
 
 

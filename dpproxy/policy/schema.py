@@ -88,6 +88,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "nulls": FLAG,
             "range": {"anyOf": [_pair({"type": "number"}), _pair(DATE)]},
             "resolution": POSITIVE,
+            "length": COUNT,
             "references": TABLE_COLUMN,
         },
     ),

@@ -104,6 +104,7 @@ COLUMN = Shape(
         "nulls": "true: NULL is one of the declared groups.",
         "range": "[lowest, highest], inclusive; values beyond are moved to the nearest end. Sums need it.",
         "resolution": "Grid of a numeric column, as in 0.01 for cents.",
+        "length": "Most characters of a text column that its length() counts; averages of it need that.",
         "references": "table.column this key refers to: the row there belongs to the same unit. May be joined on, not shown.",
     },
 )

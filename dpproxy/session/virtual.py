@@ -72,6 +72,7 @@ def _rule(rule: ColumnPolicy | None) -> Row:
     low, high = (str(rule.range[0]), str(rule.range[1])) if rule.range else (None, None)
     values = ", ".join(map(str, rule.values)) if rule.values is not None else None
     note = f"resolution {rule.resolution}" if rule.resolution is not None else None
+    note = f"length {rule.length}" if rule.length is not None else note
     return low, high, values, note
 
 

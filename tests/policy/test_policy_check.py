@@ -137,6 +137,15 @@ def test_values_are_of_the_columns_type(type_: str, fitting: list[str], wrong: l
         assert (said(file, data) == []) is (values in fitting), values
 
 
+def test_length_needs_a_text() -> None:
+    file = loaded(GOOD.replace("category: {}", "category: { length: 100 }"))
+    assert said(file, catalog()) == []
+    file = loaded(GOOD.replace("amount: { range: [0, 1000], resolution: 0.01 }", "amount: { length: 100 }"))
+    assert [s.split(": ", 1)[1] for s in said(file, catalog())] == [
+        "column `amount` is of type numeric, which has no length; fix: remove `length`"
+    ]
+
+
 def test_resolution_needs_a_number() -> None:
     file = loaded(GOOD.replace("category: {}", "category: { resolution: 1 }"))
     assert said(file, catalog()) == [
