@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.names import output_name
 from dpproxy.plan.scope import Context
+from dpproxy.plan.trees import mentions
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.strftime import PARTS
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
@@ -23,8 +24,8 @@ Columns = dict[str, str]  # name -> type, in order
 class TreeTypes:
     """`ctes`: trees of released CTEs by name."""
 
-    def __init__(self, context: Context, ctes: Mapping[str, exp.Expr]) -> None:
-        self._context, self._ctes = context, ctes
+    def __init__(self, context: Context, ctes: Mapping[str, exp.Expr], recursive: exp.Expr | None = None) -> None:
+        self._context, self._ctes, self._recursive = context, ctes, recursive
 
     def scalar(self, tree: exp.Expr) -> str:
         """The type of the only column of a query. Raises Refusal."""
@@ -38,6 +39,8 @@ class TreeTypes:
         inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         if isinstance(inner, exp.SetOperation):
             left = self.columns(inner.this)
+            if self._recursive is inner:
+                return left  # PostgreSQL's rule: the types are those of the part that does not refer to itself
             right = list(self.columns(inner.expression).values())
             return {n: common([t, r]) if t and r else "" for (n, t), r in zip(left.items(), right, strict=False)}
         if not isinstance(inner, exp.Select):
@@ -92,7 +95,8 @@ class TreeTypes:
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             name = ident(node.this)
             if name in self._ctes and not node.args.get("db"):
-                return TreeTypes(self._context, {k: v for k, v in self._ctes.items() if k != name}).columns(self._ctes[name])
+                body, others = self._ctes[name], {k: v for k, v in self._ctes.items() if k != name}
+                return TreeTypes(self._context, others, body if mentions(body, name) else None).columns(body)
             policy = self._context.find(ident(node.args.get("db")), name)
             if policy is not None and policy.public:
                 return {c.name: c.type for c in self._context.catalog.tables[policy.name].columns}

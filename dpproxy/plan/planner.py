@@ -27,6 +27,7 @@ from dpproxy.plan.grids import STEPS
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, Compiler
+from dpproxy.plan.mixed import parted
 from dpproxy.plan.model import Array, Dialect, Input, Plan
 from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression
 from dpproxy.plan.outer_types import TreeTypes
@@ -40,6 +41,7 @@ from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.tables import Shape
+from dpproxy.plan.trees import mentions
 from dpproxy.plan.typical import aimable, cuts, typical
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog, TableName
@@ -105,7 +107,7 @@ class Planner:
             result = self.released_ctes.get(id(cte.query))
             if result is not None:
                 tree = copied(result.tree)
-                found[name] = tree if not cte.columns else _renamed(tree, cte.columns)
+                found[name] = tree if not cte.columns or mentions(tree, name) else _renamed(tree, cte.columns)
         return found
 
     def input(self, sql: str, type_: str) -> Hole:
@@ -280,7 +282,8 @@ def _with_ctes(tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
     if not ctes:
         return to_sql(tree)
     bodies = ", ".join(f'"{name}" AS ({to_sql(body)})' for name, body in ctes.items())
-    return f"WITH {bodies} SELECT * FROM ({to_sql(tree)}) AS dpproxy_staged"
+    word = "WITH RECURSIVE" if any(mentions(body, name) for name, body in ctes.items()) else "WITH"
+    return f"{word} {bodies} SELECT * FROM ({to_sql(tree)}) AS dpproxy_staged"
 
 
 def plan(statement: Statement, context: Context) -> Plan:
@@ -321,12 +324,13 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction
 
 
 def _analysed(statement: Statement, context: Context) -> tuple[Planner, ReleasedResult]:
-    """What a statement reads, measured. One that is refused may be another way to write one that is not (`ranked`)."""
+    """What a statement reads, measured. One that is refused may be another way to write one that is not (`ranked`, `mixed`)."""
     try:
         return _measured(parse(statement.query), context)
     except Refusal:
         tree = parse(statement.query)
-        if not percentiles(tree):
+        changed = [percentiles(tree), parted(tree, Analyser(Planner(context)).reads_private(tree))]
+        if not any(changed):
             raise
         return _measured(tree, context)
 

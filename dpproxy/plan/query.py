@@ -8,6 +8,7 @@ returns either `RowsResult` (rows that belong to units, or public rows that were
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -29,6 +30,7 @@ from dpproxy.plan.results import (
     RowsResult,
     limited,
     located,
+    mixed,
     private_correlation,
     private_in_public,
     row_level,
@@ -89,6 +91,22 @@ class Analyser:
     def names_private(self, node: exp.Expr, env: Env) -> bool:
         return any(self.private_table(t, env) for t in node.find_all(exp.Table))
 
+    def reads_private(self, tree: exp.Expr) -> Callable[[exp.Expr], bool]:
+        """Whether a query of a tree reads private rows, its CTEs included, before any is analysed."""
+        bodies = {ident(cte.args["alias"].this): cte.this for cte in tree.find_all(exp.CTE)}
+
+        def reads(node: exp.Expr, seen: frozenset[str] = frozenset()) -> bool:
+            for table in node.find_all(exp.Table):
+                name = ident(table.this)
+                if name in bodies and not table.args.get("db"):
+                    if name not in seen and reads(bodies[name], seen | {name}):
+                        return True
+                elif self.private_table(table, {}):
+                    return True
+            return False
+
+        return reads
+
     def private_table(self, table: exp.Table, env: Env) -> bool:
         schema, name = ident(table.args.get("db")), ident(table.this)
         if not schema and name in env:
@@ -134,6 +152,7 @@ class Analyser:
         if isinstance(result, RowsResult):
             raise unsupported("a recursive query over private rows")
         cte.set("this", result.tree)
+        self.planner.released_ctes[id(env[name].query)] = ReleasedResult(_named(copied(result.tree), columns), result.measured)
 
     # --- set operations
 
@@ -150,7 +169,8 @@ class Analyser:
             node.set("expression", right.tree)
             return ReleasedResult(node, left.measured or right.measured)
         if isinstance(left, ReleasedResult) or isinstance(right, ReleasedResult):
-            raise row_level(node, self.context)
+            measured = any(isinstance(side, ReleasedResult) and side.measured for side in (left, right))
+            raise (row_level if measured or _answers(node) else mixed)(node, self.context)
         if node.args.get("limit") or node.args.get("offset"):
             raise limited(node)
         return SetOperation(self.context, self.counter, node).of(left, right)
@@ -230,6 +250,17 @@ class Analyser:
             return frozenset(env[name].columns or map(output_name, inner.expressions)) if plain else None
         policy = self.context.find(schema, name)
         return None if policy is None else frozenset(c.name for c in self.context.catalog.tables[policy.name].columns)
+
+
+def _named(tree: exp.Expr, columns: tuple[str, ...]) -> exp.Expr:
+    """A recursive query that names its columns itself: its first SELECT does."""
+    first = tree
+    while isinstance(first, exp.SetOperation | exp.Subquery):
+        first = first.this
+    if columns and isinstance(first, exp.Select):
+        named = [exp.alias_(e.unalias(), c, quoted=True) for e, c in zip(first.expressions, columns, strict=False)]
+        first.set("expressions", named)
+    return tree
 
 
 def _answers(node: exp.Expr) -> bool:

@@ -80,6 +80,16 @@ def row_level(node: exp.Expr, context: Context) -> Refusal:
     )
 
 
+def mixed(node: exp.Expr, context: Context) -> Refusal:
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"{type(node).__name__.upper()} of private and public rows: the public ones belong to no {context.policy.unit_name}",
+        position(node),
+        hint="Aggregate each side by itself, and put the results together: SELECT k, count(*) FROM private GROUP BY k UNION ALL "
+        "SELECT k, count(*) FROM public GROUP BY k.",
+    )
+
+
 def _over_it(node: exp.Expr) -> str:
     """Rows of single units that are aggregates already want another one around them."""
     if isinstance(node, exp.Select) and node.args.get("group") is not None:

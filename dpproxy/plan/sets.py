@@ -19,7 +19,7 @@ from dpproxy.plan.fanout import of_values, size, spread
 from dpproxy.plan.functions import coerce
 from dpproxy.plan.joins import _classes, _equalities, added
 from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, Rows, Union, Values
-from dpproxy.plan.results import Result, RowsResult, row_level
+from dpproxy.plan.results import Result, RowsResult, mixed
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import reach_unit
 from dpproxy.sql.dialect import position
@@ -39,7 +39,7 @@ class SetOperation:
         if len(left.columns) != len(right.columns):
             raise Refusal("42601", "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
-            raise row_level(self.node, self.context)
+            raise mixed(self.node, self.context)
         sides = [reach_unit(side.rows, self.context, self.counter) for side in (left, right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))
         constants = [_constant_rows(left), _constant_rows(right)]
