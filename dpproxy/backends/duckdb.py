@@ -24,7 +24,7 @@ import pyarrow as pa
 from dpproxy.backends.base import COUNTED, BackendError, Runner
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.plan.model import Dialect
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import DuckDBBackend
 
 WORKERS = 4
@@ -107,6 +107,19 @@ FROM duckdb_constraints()
 WHERE database_name = current_database() AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY')
 ORDER BY schema_name, table_name, constraint_index
 """
+
+
+_COLLATED = """
+SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = current_database() AND sql ILIKE '%COLLATE%'
+UNION ALL
+SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = current_database() AND NOT internal
+AND (sql ILIKE '%COLLATE%' OR EXISTS (
+  SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND sql ILIKE '%COLLATE%'))
+"""
+"""Tables with a collation somewhere, and views that may show their columns."""
+
+_OWN = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE (?!(?:binary|c|posix)\b)', re.IGNORECASE)
+"""A column of a table whose equal texts may differ, in DuckDB's own spelling of CREATE TABLE."""
 
 
 def quote(name: str) -> str:
@@ -257,12 +270,25 @@ def _introspect(connection: duckdb.DuckDBPyConnection) -> Catalog:
         kind, bounded = _type(data_type)
         added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment)
         tables[name] = replace(known, columns=(*known.columns, added))
+    for schema, table, sql in _rows(connection, _COLLATED):
+        name = _table_name(schema, table)
+        tables[name] = _with_spellings(tables[name], sql)
     for schema, table, kind, columns, target, target_columns in _rows(connection, _CONSTRAINTS):
         name = _table_name(schema, table)
         # DuckDB has no foreign keys across schemas
         foreign = ForeignKey(_folded(columns), _table_name(schema, target or ""), _folded(target_columns))
         tables[name] = _constrained(tables[name], kind, _folded(columns), foreign)
     return Catalog(tables)
+
+
+def _with_spellings(table: CatalogTable, sql: str) -> CatalogTable:
+    """The table with its texts of many spellings marked; of a view, all texts."""
+    own = {found.strip('"').replace('""', '"') for found in _OWN.findall(sql)} if sql.startswith("CREATE TABLE") else None
+    columns = (
+        replace(c, bounded=False, reason=SPELLINGS) if c.type == "text" and (own is None or c.source in own) else c
+        for c in table.columns
+    )
+    return replace(table, columns=tuple(columns))
 
 
 def _folded(names: Sequence[str]) -> tuple[str, ...]:

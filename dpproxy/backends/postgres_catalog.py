@@ -13,7 +13,7 @@ from dataclasses import replace
 import asyncpg
 
 from dpproxy.backends.base import COUNTED, BackendError
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 
 COMPUTABLE = {
     **{t: t for t in ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar")},
@@ -40,7 +40,8 @@ SELECT n.nspname, c.relname, a.attname, t.typname, tn.nspname, t.typtype::text,
         WHERE e.oid = t.typelem AND t.typcategory = 'A' AND en.nspname = 'pg_catalog'), t.typcategory = 'A',
        a.attnotnull OR dt.typnotnull,
        col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class'), c.oid::int8, a.attnum::int4,
-       coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
+       coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true),
+       a.attcollation NOT IN (0, (SELECT oid FROM pg_collation WHERE collname = 'default' AND collprovider = 'd'))
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -94,8 +95,8 @@ def _type(name: str, schema: str, kind: str, deterministic: bool) -> tuple[str, 
         return "text", ""
     if schema != "pg_catalog":
         return "text", f"of type {name}, which is not one of PostgreSQL's own"
-    if not deterministic:  # equal texts of many spellings: the one shown for a group could be one person's
-        return "text", "its collation takes different spellings for equal"
+    if not deterministic:
+        return "text", SPELLINGS
     if name in COMPUTABLE:
         return COMPUTABLE[name], ""
     return (name if name in SHOWN else "text"), f"of type {name}, which has no bounds"
@@ -114,10 +115,10 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
     tables: dict[int, CatalogTable] = {}
     names: dict[tuple[int, int], str] = {}
     for row in await connection.fetch(_COLUMNS):
-        schema, table, column, type_, type_schema, kind, element, array, not_null, comment, about, oid, number, exact = row
+        schema, table, column, type_, type_schema, kind, element, array, not_null, comment, about, oid, number, exact, other = row
         known = tables.get(oid) or CatalogTable(TableName(schema, table), (schema, table), (), comment=about)
         shown, why = (_array(element), "arrays have no bounds") if array else _type(type_, type_schema, kind, exact)
-        added = CatalogColumn(column, column, shown, not not_null, not why, comment, reason=why)
+        added = CatalogColumn(column, column, shown, not not_null, not why, comment, reason=why, collated=other)
         tables[oid] = replace(known, columns=(*known.columns, added))
         names[oid, number] = column
     for oid, primary, numbers in await connection.fetch(_KEYS):

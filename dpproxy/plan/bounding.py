@@ -77,8 +77,8 @@ class Writer:
     def write(self, keys: Sequence[Expr], min_units: int) -> str:
         block, unit = self.block, self.unit
         key_names = [f"k{i}" for i in range(len(keys))]
-        key_items = [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
-        self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
+        key_items = [f"{self.renderer.key(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        self.types = {f"k{i}": "text" if k.type == "interval" else k.type for i, k in enumerate(keys)}
         if self.shape.per_unit:
             ctes, sums, source = self._bounded(block, unit, key_items, key_names)
         else:
@@ -95,9 +95,9 @@ class Writer:
         """`k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and group."""
         block = self.block
         key_names = [f"k{i}" for i in range(len(keys))]
-        self.types = {f"k{i}": k.type for i, k in enumerate(keys)}
+        self.types = {f"k{i}": "text" if k.type == "interval" else k.type for i, k in enumerate(keys)}
         plain = [f"{self.unit} AS u"]
-        plain += [f"{self.renderer.output(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
+        plain += [f"{self.renderer.key(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
         inner = _Inner(self.renderer, block)
         ctes = [f"r AS ({inner.select(plain, [f'{self._bucket(spec, inner)} AS bucket'])})"]
         source = "r"

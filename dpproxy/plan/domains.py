@@ -410,7 +410,7 @@ def _part_text(part: Part, renderer: Renderer) -> str:
         sources.append(f"({_values_text(column, domain, renderer)}) AS v{i}")
         names[column.id] = f"v{i}.v"
     where = [renderer.expr(_on_days(c), names) for c in part.conditions]
-    keys = ", ".join(f"{renderer.expr(key, names)} AS k{index}" for index, key in part.keys)
+    keys = ", ".join(f"{renderer.key(key, names)} AS k{index}" for index, key in part.keys)
     text = f"SELECT DISTINCT {keys}"
     if sources:
         text += f" FROM {' CROSS JOIN '.join(sources)}"

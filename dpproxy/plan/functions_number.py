@@ -83,9 +83,19 @@ def width_bucket(args: Sequence[Expr]) -> Expr:
     kinds = {value.type, low.type, high.type}
     exact = "numeric" in kinds and not kinds & set(FLOATS)  # PostgreSQL takes whole numbers alone as float8
     type_ = "numeric" if exact else "float8"
+    if not exact and not _apart(constant(low, "a bound"), constant(high, "a bound")):
+        raise unsupported("`width_bucket` with bounds that are equal, or infinite, as floats")
     bounds = tuple(Lit(type_, x.text) for x in (low, high) if isinstance(x, Lit))
     value = value if value.type == type_ else Cast(type_, value)
     return Call("int4", "bucket_numeric" if exact else "bucket_float", (value, *bounds, Lit("int4", str(buckets))))
+
+
+LARGEST = 10**300
+
+
+def _apart(low: Fraction, high: Fraction) -> bool:
+    """Whether two bounds are finite and different as floats: PostgreSQL raises where they are not, at the first row."""
+    return max(abs(low), abs(high)) <= LARGEST and float(low) < float(high)
 
 
 def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:

@@ -36,6 +36,7 @@ from dpproxy.plan.expr import (
     conjunction,
     conjuncts,
     rebuilt,
+    references,
 )
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
@@ -46,6 +47,7 @@ from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.tables import reach_unit
 from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import copied, ident, position
+from dpproxy.sql.types import NUMBERS
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -54,6 +56,7 @@ _WINDOWS = {"row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_v
 _WINDOW_AGGREGATES = {"count", "sum", "avg", "min", "max"}
 _PER_UNIT_AGGREGATES = {"count", "sum", "avg", "min", "max", "bool_or", "bool_and", "every", "stddev", "stddev_samp",
                         "stddev_pop", "variance", "var_samp", "var_pop"}  # fmt: skip
+_SUMMING = {"sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
 _ENGINE_NAMES = {"every": "bool_and", "stddev": "stddev_samp", "variance": "var_samp"}
 _FRAMES = {
     "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
@@ -68,7 +71,7 @@ _LISTS = {"string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg",
 """Aggregates that list their values."""
 _BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value"}
 """Functions that tell rows of equal rank apart."""
-_UNORDERED = {"json", "jsonb", "interval", "bytea", "xml"}
+_UNORDERED = {"json", "jsonb", "bytea", "xml"}
 
 Terms = tuple[tuple[Expr, bool, bool], ...]
 """ORDER BY: expression, descending, nulls first."""
@@ -198,9 +201,11 @@ class QueryHooks:
         left = [p.args[0] for p in pairs if isinstance(p, Call)]
         if rows.unit is not None and not self._same_unit(left, right, rows):
             raise self._uncorrelated(query)
-        if rows.unit is not None and self.rows is not None and self.rows.unit is not None:
+        if rows.unit is not None and self.rows is not None and self.rows.unit is not None and not self._correlated(rows):
             left.append(Ref(self.rows.unit.type, self.rows.unit))
             right.append(Ref(rows.unit.type, rows.unit))
+        if len(left) > 1 and _looks_outside(rows):
+            raise unsupported("(a, b) IN a subquery that refers to the query around it", "Use EXISTS.")
         return InQuery("bool", tuple(left), rows.node, tuple(right), negated)
 
     def _same_unit(self, left: list[Expr], right: list[Ref], inner: Rows) -> bool:
@@ -293,6 +298,9 @@ class QueryHooks:
         if name not in _WINDOWS | _WINDOW_AGGREGATES or rows is None or rows.unit is None:
             raise unsupported(f"window function {name or type(call).__name__}")
         args = tuple(self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
+        _check_summed(name, args)
+        if name in ("min", "max") and args and args[0].type == "interval":
+            raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
         partition = tuple(self._binder.bind(p, scope) for p in node.args.get("partition_by") or ())
         keys = rows.determinants | self._equal_ids(rows) | {rows.unit.id}
         if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
@@ -313,14 +321,34 @@ class QueryHooks:
         return tuple(ordering(self._binder, o, scope) for o in order.expressions)
 
 
+def _looks_outside(inner: Rows) -> bool:
+    """Whether a subquery's conditions name columns of the query around it: DuckDB has no such IN of several columns."""
+    mine = {c.id for c in inner.node.columns}
+    return any(c.id not in mine for e in inner.conditions for c in references(e))
+
+
+def _check_summed(name: str, args: tuple[Expr, ...]) -> None:
+    """Sums, means and deviations are of numbers. Raises Refusal."""
+    if name in _SUMMING and not (len(args) == 1 and args[0].type in NUMBERS):
+        of = args[0].type if args else "nothing"
+        hint = "Take it of a number: extract(epoch FROM x)." if of == "interval" else None
+        raise unsupported(f"{name}() of {of} within one unit", hint)
+
+
 def total_order(order: Terms, rows: Rows) -> Terms:
     """The order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
 
     Then what is made of one unit's rows is a function of these rows, whoever else's rows are there.
     """
     first = {term[0] for term in order}
-    more = (Ref(c.type, c) for c in rows.node.columns if c.usable and c.type not in _UNORDERED)
-    return (*order, *((ref, False, False) for ref in more if ref not in first))
+    refs = (Ref(c.type, c) for c in rows.node.columns if c.usable and c.type not in _UNORDERED)
+    more = (e for ref in refs for e in (ref, *_fields(ref)) if e not in first)
+    return (*order, *((e, False, False) for e in more))
+
+
+def _fields(ref: Ref) -> tuple[Expr, ...]:
+    """What tells equal intervals apart: 30 days come with a month."""
+    return tuple(Call("int8", unit, (ref,)) for unit in ("year", "month", "day")) if ref.type == "interval" else ()
 
 
 def settled(expr: Expr, rows: Rows) -> Expr:
@@ -397,6 +425,7 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
     if per_unit and name not in _PER_UNIT_AGGREGATES:
         raise unsupported(f"{name}() within one unit")
     if per_unit:
+        _check_summed(name, args)
         name = _ENGINE_NAMES.get(name, name)
     type_ = per_unit_type(name, args) if name != "mode" else "text"
     return Agg(type_, name, args, distinct, where, order)

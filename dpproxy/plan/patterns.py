@@ -21,10 +21,14 @@ from dpproxy.sql.types import TEXTS
 
 MAX_PATTERN = 200  # characters
 MAX_GROUPS = 10
-_CLASS = r"\[\^?[^\[\]\\]+\]"
+_IN_CLASS = r"[^\[\]\\\-]"
+_CLASS = rf"\[\^?-?(?:{_IN_CLASS}-{_IN_CLASS}|{_IN_CLASS})*-?\]"
+_REPEAT = r"(?:[*+?]|\{\d{1,2}(?:,\d{0,2})?\})\??"
 _ESCAPE = r"\\[.dws$^()\[\]{}|*+?/\\-]"
 # no look-around, no back references
-_SAFE = re.compile(rf"^(?:[^\\()*+?{{}}|\[\]]|{_ESCAPE}|[()|*+?]|{_CLASS}|\{{\d{{1,2}}(,\d{{0,2}})?\}})*$")
+_TOKEN = re.compile(rf"(?P<atom>{_ESCAPE}|{_CLASS}|[^\\()*+?{{}}|\[\]^$])|(?P<repeat>{_REPEAT})|(?P<mark>[()|^$])")
+MAX_STATES = 1_000
+"""Characters of a pattern with its repetitions written out: RE2 refuses more of `((a{99}){99})`, PostgreSQL 100,000."""
 _ATOM = rf"(?:[^\\()*+?{{}}|\[\]^$]|{_ESCAPE}|{_CLASS})"
 _ONE_WAY = re.compile(rf"^\^?(?:{_ATOM}(?:[*+?]|\{{\d{{1,2}}(?:,\d{{0,2}})?\}})?(?![?+*])|[()](?![*+?{{]))*\$?$")
 _LETTER = r"(?:[^\\()*+?{}|\[\]^$.]|\\[.\-/])"
@@ -63,13 +67,50 @@ def _text(value: Expr) -> Expr:
 def _safe(pattern: Expr) -> str:
     text = literal_text(coerce(pattern, "text"), "a regular expression")
     plain = text.replace("(?:", "(")  # the one construct with `(?` that both know
-    if len(text) > MAX_PATTERN or "(?" in plain or not _SAFE.match(plain) or text.count("(") > MAX_GROUPS:
+    if len(text) > MAX_PATTERN or "(?" in plain or text.count("(") > MAX_GROUPS or not 0 <= _states(plain) <= MAX_STATES:
         raise unsupported("this regular expression", _SIMPLER)
     try:
         re.compile(text)
     except re.error as error:
         raise Refusal("2201B", "invalid regular expression") from error
     return text
+
+
+def _states(text: str) -> int:
+    """How long the pattern is with its repetitions written out; -1 when it is not of the common syntax.
+
+    What an engine does not take must not reach it: PostgreSQL compiles a pattern when the first row comes to it, so that an
+    error would say that there is such a row.
+    """
+    sizes, last, at = [0], -1, 0  # of the groups that are open; of what a repetition would repeat, -1 for nothing
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            return -1
+        at, mark = match.end(), match["mark"]
+        if match["repeat"]:
+            if last < 0:
+                return -1
+            sizes[-1] += last * (_times(match["repeat"]) - 1)
+            last = -1
+        elif match["atom"]:
+            sizes[-1], last = sizes[-1] + 1, 1
+        elif mark == "(":
+            sizes, last = [*sizes, 0], -1
+        elif mark == ")":
+            if len(sizes) == 1:
+                return -1
+            last = sizes.pop() + 1
+            sizes[-1] += last
+        else:
+            last = -1
+    return sum(sizes)
+
+
+def _times(repeat: str) -> int:
+    """How often `*`, `{2,5}` and their like write their operand out, one more where there is no end."""
+    numbers = [int(n) for n in re.findall(r"\d+", repeat)]
+    return max([1, *numbers]) + (repeat[0] in "*+" or ("," in repeat[:-1] and len(numbers) == 1))
 
 
 def _unambiguous(pattern: Expr) -> str:

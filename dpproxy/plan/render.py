@@ -8,6 +8,7 @@ Aliases are numbered in order of appearance: equal plans render to equal text, w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.plan.engines.base import Engine, hole, quote_name
@@ -72,6 +73,10 @@ class Renderer:
         """An expression that becomes a column."""
         return self.engine.output(expr, {**self.outer, **names})
 
+    def key(self, expr: Expr, names: dict[int, str]) -> str:
+        """An expression that rows are grouped by, and groups are shown by."""
+        return self.engine.key(expr, {**self.outer, **names})
+
     def select(self, block: Block, items: list[str]) -> str:
         return f"SELECT {', '.join(items)} FROM {block.source}{block.where_text}"
 
@@ -113,7 +118,9 @@ class Renderer:
             case Distinct(child=child):
                 block = self.block(child)
                 items = [block.names[c.id] for c in child.columns]
-                return self._derived("DISTINCT ", block, items, [c.id for c in relation.columns])
+                more = self._apart([_ref(c) for c in child.columns], block)
+                tail = f" GROUP BY {', '.join([*items, *more])}" if more else ""
+                return self._derived("" if more else "DISTINCT ", block, items, [c.id for c in relation.columns], tail)
             case Union():
                 return self._union(relation)
         raise TypeError(f"unknown relation {type(relation).__name__}")
@@ -179,8 +186,13 @@ class Renderer:
         block = self.block(aggregate.child)
         keys = [self.output(k, block.names) for k in aggregate.keys]
         aggs = [self.output(a, block.names) for a in aggregate.aggs]
-        tail = f" GROUP BY {', '.join(keys)}" if keys else ""
+        apart = self._apart(aggregate.keys, block)
+        tail = f" GROUP BY {', '.join([*keys, *apart])}" if keys else ""
         return self._derived("", block, [*keys, *aggs], [c.id for c in aggregate.columns], tail)
+
+    def _apart(self, keys: Sequence[Expr], block: Block) -> list[str]:
+        """What tells equal intervals apart: of a month and 30 days no engine is to choose one."""
+        return [self.key(k, block.names) for k in keys if k.type == "interval"]
 
     def _union(self, union: Union) -> Block:
         alias = self.alias()

@@ -16,7 +16,7 @@ from dpproxy.plan import interval as iv
 from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, Taint, ValuesDomain
 from dpproxy.plan.facts import as_type
 from dpproxy.plan.fanout import of_values, size, spread
-from dpproxy.plan.functions import coerce
+from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.joins import _classes, _equalities, added
 from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, Rows, Union, Values
 from dpproxy.plan.results import Result, RowsResult, mixed
@@ -79,6 +79,8 @@ class SetOperation:
     def _sides(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
         """INTERSECT and EXCEPT of public rows, or of rows whose columns fix the unit: what is kept is one unit's business."""
         word = "intersect" if isinstance(self.node, exp.Intersect) else "except"
+        if any(o.type == "interval" for o in outputs):
+            raise unsupported(f"{word.upper()} of intervals", "Select numbers: extract(epoch FROM x).")
         unit = _unit_column(sides, self.counter) if sides[0].private else None
         if unit is not None and not fix_unit(*results):
             raise self._across_units()

@@ -167,6 +167,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         nullable=entry.nullable,
         usable=entry.bounded,
         reason=entry.reason,
+        collated=entry.collated,
         domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
         length=_length(policy) if entry.type in TEXTS else None,
     )

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+SPELLINGS = "its collation takes different spellings for equal"
+"""The `reason` of a column whose equal texts are not the same: the one shown for a group could be one person's."""
+
 
 @dataclass(frozen=True, order=True)
 class TableName:
@@ -29,7 +32,7 @@ class CatalogColumn:
     `varchar`, `bool`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `uuid`, ...); an engine's type
     with no counterpart is `text` here with `bounded=False`: shown, never aggregated, and `reason` says why.
     `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
-    and `most`: how many rows share one value.
+    and `most`: how many rows share one value. `collated`: texts with another collation than the database's.
     """
 
     name: str
@@ -41,6 +44,7 @@ class CatalogColumn:
     public_range: tuple[str, str] | None = None
     most: int | None = None
     reason: str = ""
+    collated: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
 from dpproxy.policy.problems import START, Mark, Problem, suggestion
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
@@ -124,6 +124,9 @@ class _Check:
                 fix = suggestion(column, (c.name for c in self.catalog.tables[name].columns))
                 what = f"the unit of `{table.name}` needs `{name}.{column}`, which does not exist"
                 yield self._problem(table, None, what, fix)
+            elif side is not None and side.reason == SPELLINGS:
+                what = f"the unit of `{table.name}` needs `{name}.{column}`: {SPELLINGS}"
+                yield self._problem(table, None, what, "name a column with one spelling for each, such as a number")
         if sides[0] and sides[1] and family(sides[0].type) != family(sides[1].type):
             what = (
                 f"the unit of `{table.name}` compares `{one[0]}.{one[1]}` ({sides[0].type})"

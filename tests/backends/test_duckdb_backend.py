@@ -12,7 +12,7 @@ import pytest
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.mechanisms.exact import Exact
-from dpproxy.policy.catalog import TableName
+from dpproxy.policy.catalog import SPELLINGS, TableName
 from dpproxy.policy.model import DuckDBBackend
 
 SCHEMA = """
@@ -84,6 +84,21 @@ async def test_introspection(backend: DuckDB) -> None:
     assert bar.comment == "hello"
     assert bar.columns[0].comment == "the id"
     assert not any(c.public_range for t in catalog.tables.values() for c in t.columns)
+
+
+async def test_texts_of_many_spellings(tmp_path: Path) -> None:
+    """Of 'Ab' and 'aB', equal to DuckDB, the one it meets first would stand for the group."""
+    path = str(tmp_path / "spelled.duckdb")
+    with duckdb.connect(path) as connection:
+        connection.execute("""CREATE TABLE t(a VARCHAR COLLATE NOCASE, "b ""x" VARCHAR COLLATE DE.NOACCENT, c VARCHAR, d INTEGER,
+            e VARCHAR COLLATE POSIX)""")
+        connection.execute("CREATE VIEW v AS SELECT a, c, d FROM t; CREATE TABLE plain(a VARCHAR)")
+    backend = DuckDB(DuckDBBackend(path))
+    tables = (await backend.introspect()).tables
+    await backend.close()
+    found = {str(name): [c.source for c in table.columns if not c.bounded] for name, table in tables.items()}
+    assert found == {"t": ["a", 'b "x'], "v": ["a", "c"], "plain": []}
+    assert {c.reason for t in tables.values() for c in t.columns if not c.bounded} == {SPELLINGS}
 
 
 async def test_ranges_of_public_tables_only(backend: DuckDB) -> None:

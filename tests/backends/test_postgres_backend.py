@@ -15,7 +15,7 @@ from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
 from dpproxy.backends.postgres_copy import read_csv, told_equal
 from dpproxy.mechanisms.exact import Exact
-from dpproxy.policy.catalog import Catalog, ForeignKey, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, ForeignKey, TableName
 from dpproxy.policy.model import PostgresBackend
 
 SCHEMA = """
@@ -116,7 +116,8 @@ async def test_collations_of_many_spellings(server: Scratch, backend: Postgres) 
         ("b", "text", True),
         ("c", "text", True),
     ]
-    assert table.columns[0].reason == "its collation takes different spellings for equal"
+    assert table.columns[0].reason == SPELLINGS
+    assert [c.collated for c in table.columns] == [True, True, False]  # those of a name, a number are their type's own
 
 
 async def test_introspection_of_tables_and_keys(backend: Postgres) -> None:

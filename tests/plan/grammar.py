@@ -6,8 +6,10 @@ one is shrunk to its smallest. What PostgreSQL itself would refuse may occur; th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -29,11 +31,37 @@ LITERALS = {
     "date": ("DATE '2024-03-01'", "DATE '1999-12-31'", "'2024-01-15'::date", "CURRENT_DATE"),
     "ts": ("TIMESTAMP '2024-03-01 10:30:00'", "LOCALTIMESTAMP", "'2024-01-15 00:00:00'::timestamp"),
     "bool": ("true", "false"),
+    "span": ("INTERVAL '30 days'", "INTERVAL '1 month'", "INTERVAL '-36 hours'"),
 }
 _UNITS = ("year", "month", "day", "quarter", "week", "dow", "doy", "isodow")
 _TRUNC = ("year", "quarter", "month", "week", "day", "hour")
 _CASTS = ("int", "bigint", "numeric", "double precision", "numeric(10,2)", "smallint")
 _INTERVALS = ("1 day", "3 months", "1 year", "36 hours", "2 years 3 days")
+
+
+MORE = {
+    "num": ("power({num}, {num})", "mod({num}::numeric, {num}::numeric)", "atan2({num}, {num})", "cbrt({num})", "sin({num})",
+            "width_bucket({num}, -10, 1000, 20)", "div({num}::numeric, {num}::numeric)", "({num}::bigint & 7)",
+            "regexp_count({text}, '[a-z]')", "strpos({text}, 'a')", "ascii({text})", "extract(epoch FROM {span})",
+            "extract(day FROM {span})", "extract(month FROM {span})", "date_part('hour', {ts})", "num_nulls({num}, {text})",
+            "array_length(string_to_array({text}, '-'), 1)", "log(2, {num})", "(~ {num}::bigint)", "degrees({num})",
+            "({num} % {num}::int)", "({num})::numeric / ({num})::numeric", "round({num})", "trunc({num}::numeric)"),
+    "text": ("initcap({text})", "regexp_replace({text}, '[a-z]+', 'x', 'g')", "substring({text} from '[0-9]+')",
+             "concat_ws('-', {text}, {text})", "format('%s!', {text})", "translate({text}, 'ae', 'b')", "md5({text})",
+             "overlay({text} placing 'x' from 2 for 1)", "repeat({text}, 3)", "(string_to_array({text}, '-'))[2]",
+             "greatest({text}, {text})", "to_char({ts}, 'IYYY-IW')", "to_char({date}, 'FMDay DDD')", "rpad({text}, 4, 'ab')",
+             "split_part({text}, 'a', -1)", "coalesce({text}, {text}, '')"),
+    "date": ("make_date({num}::int, 2, 29)", "to_date({text}, 'YYYY-MM-DD')", "least({date}, {date})",
+             "date_trunc('month', {ts})::date", "({date} + {num}::int)", "({ts} + {span})::date"),
+    "ts": ("date_bin('7 days', {ts}, '2024-01-01')", "({ts} + {span})", "({date} - {span})",
+           "({ts} AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Paris')", "to_timestamp({num}) AT TIME ZONE 'UTC'",
+           "({ts} + {num}::int * INTERVAL '1 hour')"),
+    "bool": ("({text} ~ '^[a-z]{2}')", "({text} SIMILAR TO '(a|b)%')", "(({date}, {date}) OVERLAPS ({date}, {date}))",
+             "(({num}, {text}) IN ((1, 'a'), (7, '')))", "({span} > INTERVAL '20 days')", "({text} ~* '[0-9]|x')",
+             "({num} BETWEEN SYMMETRIC {num} AND {num})", "({ts}::time > TIME '12:00')", "isfinite({ts})",
+             "({num} > ANY (ARRAY[1, 5]))", "({span} = {span})"),
+}  # fmt: skip
+"""Forms beyond the common ones; `{kind}` stands for an expression of the kind."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +92,24 @@ class Expressions:
         if depth <= 0 or _chance(self.draw):
             options = leaf if leaf and not _chance(self.draw, 1, 4) else LITERALS[kind]
             return _one(self.draw, options)
+        if kind in MORE and _chance(self.draw, 1, 4):
+            return re.sub(r"\{(\w+)\}", lambda m: self._filled(m, depth - 1), _one(self.draw, MORE[kind]))
         return str(getattr(self, f"_{kind}")(depth - 1))
+
+    def _filled(self, match: re.Match[str], depth: int) -> str:
+        return self.make(match[1], depth) if match[1] in LITERALS else match[0]
+
+    def _span(self, d: int) -> str:
+        form = _one(self.draw, ("age", "minus", "times", "case", "make"))
+        if form == "age":
+            return f"age({self.make('ts', d)}, {self.make('ts', d)})"
+        if form == "minus":
+            return f"({self.make('ts', d)} - {self.make('ts', d)})"
+        if form == "times":
+            return f"(({self.make('num', d)})::int * INTERVAL '{_one(self.draw, ('1 day', '1 month', '2 hours'))}')"
+        if form == "make":
+            return f"make_interval({_one(self.draw, ('days', 'months', 'hours'))} => ({self.make('num', d)})::int)"
+        return f"CASE WHEN {self.make('bool', d)} THEN {self.make('span', d)} ELSE {self.make('span', d)} END"
 
     def _num(self, d: int) -> str:
         form = _one(self.draw, ("op", "op", "unary", "fn", "round", "extract", "length", "case", "pick", "cast", "days"))
@@ -157,6 +202,13 @@ class Expressions:
     def _subquery(self) -> str:
         unit, order = self.source.unit, self.source.orders
         options = ["(1 IN (SELECT product_id FROM products))"]
+        number, text = self.make("num", 0), self.make("text", 0)
+        options += [
+            f"({number} > (SELECT avg(amount) FROM orders))",
+            f"({number} < (SELECT count(*) FROM visits) + 1)",
+            f"({text} IN (SELECT kind FROM products WHERE list_price > 10))",
+            f"({text} NOT IN (SELECT title FROM products))",
+        ]
         if unit:
             options += [
                 f"EXISTS (SELECT 1 FROM orders x WHERE x.customer_id = {unit} AND x.qty > 3)",
@@ -165,6 +217,12 @@ class Expressions:
                 f"{unit} NOT IN (SELECT customer_id FROM visits WHERE secs > 100)",
                 f"((SELECT count(*) FROM orders x WHERE x.customer_id = {unit}) > 2)",
                 f"((SELECT avg(x.amount) FROM orders x WHERE x.customer_id = {unit}) > 100)",
+                f"({text}, {unit}) NOT IN (SELECT category, customer_id FROM orders WHERE qty > 2)",
+                f"({text}, {unit}) IN (SELECT note, customer_id FROM orders)",
+                f"{text} NOT IN (SELECT x.category FROM orders x WHERE x.customer_id = {unit})",
+                f"{number} IN (SELECT x.qty FROM orders x WHERE x.customer_id = {unit} AND x.paid)",
+                f"((SELECT max(x.secs) FROM visits x WHERE x.customer_id = {unit}) = {number})",
+                f"((SELECT min(x.day) FROM visits x WHERE x.customer_id = {unit}) < DATE '2024-02-02')",
             ]
         if order:
             options += [
@@ -185,6 +243,21 @@ _LINKS = {
 _STARTS = ("c", "o", "o", "i", "v")
 
 
+_DOMAINS = (
+    ("generate_series(DATE '2024-01-01', DATE '2024-12-01', INTERVAL '1 month') AS g(k)",
+     ("date_trunc('month', o.ts) = g.k", "ts"), "o"),
+    ("generate_series(0, 20, 2) AS g(k)", ("o.qty = g.k", "num"), "o"),
+    ("(VALUES ('home', 1), ('cart', 2), (NULL, 3)) AS g(k, w)", ("v.page = g.k", "text"), "v"),
+    ("(SELECT kind AS k, count(*) AS w, max(list_price) AS p FROM products GROUP BY 1) g", ("o.note = g.k", "text"), "o"),
+    ("(SELECT DISTINCT region AS k FROM regions) g", ("c.region = g.k", "text"), "c"),
+)  # fmt: skip
+"""FROM items with the groups there can be: text, the condition to join a table by and the kind of k, the table's alias."""
+
+
+def _one_of(draw: Draw, options: Sequence[Any]) -> Any:
+    return draw(st.sampled_from(list(options)))
+
+
 def _columns(aliases: Sequence[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for alias in aliases:
@@ -198,6 +271,12 @@ def _joined(draw: Draw) -> tuple[str, Source, list[str]]:
     start = _one(draw, _STARTS)
     if _chance(draw, 1, 8):
         return _public_first(draw)
+    if _chance(draw, 1, 12):
+        text, condition, alias = _one_of(draw, _DOMAINS)
+        kind = _one(draw, ("LEFT JOIN", "JOIN"))
+        columns = {k: (*v, *(("g.k",) if k == condition[1] else ())) for k, v in _columns([alias]).items()}
+        unit = f"{alias}.customer_id" if kind == "JOIN" else ""
+        return f"{text} {kind} {_TABLES[alias]} {alias} ON {condition[0]}", Source(columns, unit, "o" if unit else ""), []
     aliases, text, where = [start], f"{_TABLES[start]} {start}", []
     for _ in range(draw(st.integers(0, 2))):
         nexts = [b for a, b in _LINKS if a in aliases and b not in aliases]
@@ -239,11 +318,13 @@ def _per_unit(draw: Draw) -> tuple[str, Source]:
         text, source, conditions = "orders o", Source(_columns(["o"]), "o.customer_id", "o"), []
     make = Expressions(draw, source).make
     where = _where(draw, source, conditions)
-    form = _one(draw, ("group", "group", "keyed", "window", "distinct", "union"))
+    form = _one(draw, ("group", "group", "keyed", "window", "window", "distinct", "union", "on", "sets", "spans", "twice"))
     key, kind = make(_one(draw, ("text", "text", "date")), 1), _one(draw, ("num", "date"))
     unit = f"{source.unit} AS u"
     if form == "group":
-        n = _one(draw, ("count(*)", f"sum({make('num', 1)})", f"max({make('num', 1)})", f"count(DISTINCT {make('text', 1)})"))
+        wanted = ("count(*)", "sum({num})", "max({num})", "count(DISTINCT {text})", "avg({num})", "stddev({num})", "min({num})",
+                  "count({span})", "sum({num}) FILTER (WHERE {bool})", "count(DISTINCT {num})", "var_pop({num})")  # fmt: skip
+        n = _filled(draw, make, _one(draw, wanted))
         having = f" HAVING {n} > 1" if _chance(draw, 1, 4) else ""
         body = f"SELECT {unit}, {n} AS n, min({make(kind, 1)}) AS m FROM {text}{where} GROUP BY {source.unit}{having}"
         columns = {"num": ("t.n", "t.m") if kind == "num" else ("t.n",), "date": ("t.m",) if kind == "date" else ()}
@@ -251,13 +332,43 @@ def _per_unit(draw: Draw) -> tuple[str, Source]:
         body = f"SELECT {unit}, {key} AS k, count(*) AS n FROM {text}{where} GROUP BY 1, 2"
         columns = {"num": ("t.n",), "text": ("t.k",)}
     elif form == "window":
-        order = f"ORDER BY {make(_one(draw, ('ts', 'num', 'date')), 1)}"
-        name = _one(draw, ("row_number()", "rank()", "count(*)", f"lag({make('num', 1)})", f"sum({make('num', 1)})"))
-        body = f"SELECT {unit}, {name} OVER (PARTITION BY {source.unit} {order}) AS n, {key} AS k FROM {text}{where}"
+        direction = _one(draw, ("", " DESC", " NULLS FIRST"))
+        order = (
+            f" ORDER BY {make(_one(draw, ('ts', 'num', 'date', 'text', 'span')), 1)}{direction}" if _chance(draw, 5, 6) else ""
+        )
+        wanted = ("row_number()", "rank()", "count(*)", "lag({num})", "sum({num})", "lead({num}, 2, 0)", "dense_rank()",
+                  "first_value({num})", "last_value({num})", "ntile(3)", "ntile({num}::int)", "lag({num}, {num}::int)", "max({num})",
+                  "avg({num})", "min({num})", "count({text})")  # fmt: skip
+        name = _filled(draw, make, _one(draw, wanted))
+        frame = _one(draw, ("", "", "", " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+                            " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+                            " RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"))  # fmt: skip
+        body = f"SELECT {unit}, {name} OVER (PARTITION BY {source.unit}{order}{frame}) AS n, {key} AS k FROM {text}{where}"
         columns = {"num": ("t.n",), "text": ("t.k",)}
     elif form == "distinct":
         body = f"SELECT DISTINCT {unit}, {key} AS k FROM {text}{where}"
         columns = {"text": ("t.k",)}
+    elif form == "on":
+        order = f", {make(_one(draw, ('ts', 'num', 'text')), 1)}" if _chance(draw) else ""
+        body = f"SELECT DISTINCT ON ({source.unit}) {unit}, {key} AS k, {make('num', 1)} AS n, {make('span', 1)} AS s FROM {text}{where}"
+        body += f" ORDER BY {source.unit}{order}"
+        columns = {"num": ("t.n",), "text": ("t.k",), "span": ("t.s",)}
+    elif form == "sets":
+        body = f"SELECT {unit}, {make('num', 1)} AS n, {make('text', 1)} AS k FROM {text}{where} "
+        body += f"{_one(draw, ('UNION', 'INTERSECT', 'EXCEPT', 'EXCEPT ALL'))} SELECT customer_id, secs, page FROM visits"
+        columns = {"num": ("t.n",), "text": ("t.k",)}
+    elif form == "spans":
+        body = f"SELECT {unit}, {make('span', 2)} AS s, count(*) AS n FROM {text}{where} GROUP BY 1, 2"
+        if _chance(draw):
+            body = f"SELECT {unit}, {_one(draw, ('min', 'max'))}({make('span', 2)}) AS s, count(*) AS n FROM {text}{where} GROUP BY 1"
+        columns = {"num": ("t.n", "extract(month FROM t.s)"), "span": ("t.s",)}
+    elif form == "twice":
+        inner = f"SELECT {unit}, {make('text', 1)} AS k, {make('num', 1)} AS n FROM {text}{where}"
+        call = _one(draw, ("sum(n)", "max(n)", "count(*)", "row_number()", "lag(n)", "first_value(k)", "avg(n)"))
+        body = f"SELECT u, k, {call} OVER (PARTITION BY u, k ORDER BY n) AS n FROM ({inner}) s"
+        if "k)" not in call and _chance(draw):
+            body = f"SELECT u, max(n) AS n, min(k) AS k FROM ({body}) s2 GROUP BY u"
+        columns = {"num": () if "k)" in call else ("t.n",), "text": ("t.k",)}
     else:
         body = (
             f"SELECT {unit}, {make('num', 1)} AS n, {make('text', 1)} AS k FROM {text}{where} UNION ALL "
@@ -265,6 +376,10 @@ def _per_unit(draw: Draw) -> tuple[str, Source]:
         )
         columns = {"num": ("t.n",), "text": ("t.k",)}
     return f"({body}) t", Source(columns, "t.u")
+
+
+def _filled(draw: Draw, make: Callable[[str, int], str], form: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda m: make(m[1], 1), form)
 
 
 def _aggregate(draw: Draw, source: Source) -> str:
@@ -307,8 +422,13 @@ def statements(draw: st.DrawFn) -> str:
     else:
         text, source, conditions = _joined(draw)
     where = _where(draw, source, conditions)
-    kinds = st.lists(st.sampled_from(["text", "text", "num", "date", "ts", "bool"]), max_size=2)
+    kinds = st.lists(st.sampled_from(["text", "text", "num", "date", "ts", "bool", "span"]), max_size=2)
     keys = [Expressions(draw, source).make(kind, 1) for kind in draw(kinds)]
     aggregates = [_aggregate(draw, source) for _ in range(draw(st.integers(1, 3)))]
-    group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
+    numbers = ", ".join(str(i + 1) for i in range(len(keys)))
+    if keys and _chance(draw, 1, 10):
+        numbers = f"{_one(draw, ('ROLLUP', 'CUBE'))} ({numbers})"
+    group = f" GROUP BY {numbers}" if keys else ""
+    if _chance(draw, 1, 10):
+        group += f" HAVING count(*) > 2 ORDER BY {len(keys) + 1} DESC LIMIT 5"
     return f"SELECT {', '.join([*keys, *aggregates])} FROM {text}{where}{group}"

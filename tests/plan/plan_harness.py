@@ -117,6 +117,8 @@ def queries(measurement: Measurement, values: Sequence[str | None]) -> list[str]
 
 NOBODY = "nobody"
 """The neighbour without rows that belong to no unit: it must give the very same answers."""
+SHUFFLED = "shuffled"
+"""The same rows in another order: who comes first is decided by everybody's rows, so it must change nothing."""
 
 
 class Shop:
@@ -136,16 +138,17 @@ class Shop:
             self._neighbour(unit, f"customer_id IS DISTINCT FROM {unit}", f"order_id IS NULL OR order_id NOT IN ({mine})")
         somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
         self._neighbour(NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
+        self._neighbour(SHUFFLED, "true", "true", " ORDER BY rowid DESC")
 
     def execute(self, sql: str) -> None:
         """Change the database itself, not its neighbours."""
         self._connection.execute(sql)
 
-    def _neighbour(self, name: int | str, condition: str, items: str) -> None:
+    def _neighbour(self, name: int | str, condition: str, items: str, order: str = "") -> None:
         kept = {"products": "true", "regions": "true", "order_items": items}
         self._connection.execute(f"CREATE SCHEMA without_{name}")
         for table in shop_world.TABLES:
-            rows = f"FROM main.{table} WHERE {kept.get(table, condition)}"
+            rows = f"FROM main.{table} WHERE {kept.get(table, condition)}{order}"
             self._connection.execute(f"CREATE TABLE without_{name}.{table} AS {rows}")
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
@@ -155,7 +158,7 @@ class Shop:
 
 
 def cells(table: pa.Table) -> list[Row]:
-    """Rows that compare by value: NaN equals NaN, times as numbers (no Python time holds all of DuckDB's)."""
+    """Rows that compare by value: NaN equals NaN, -0 is not 0, times as numbers (no Python time holds all of DuckDB's)."""
     columns = []
     for column in table.columns:
         if pa.types.is_temporal(column.type) and not pa.types.is_interval(column.type):
@@ -165,7 +168,9 @@ def cells(table: pa.Table) -> list[Row]:
 
 
 def _plain(value: Any) -> Any:
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+    if not isinstance(value, float):
+        return value
+    return "NaN" if math.isnan(value) else "-0" if value == 0 and math.copysign(1, value) < 0 else value
 
 
 @dataclass(frozen=True)
@@ -197,6 +202,8 @@ class Sensitivity:
             before = _answer(m, whole)
             if _answer(m, self._shop.run(sql[0], NOBODY)) != before:
                 yield "rows of nobody count"
+            if _answer(m, self._shop.run(sql[0], SHUFFLED)) != before:
+                yield "the order of rows counts"
             for unit in self._shop.units:
                 after = _answer(m, self._shop.run(sql[0], unit))
                 for problem in _compared(m, before, after):

@@ -24,7 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the 
 
 from scratch_postgres import Container, Scratch
 
-EVIL_NUMERICS = "'NaN', 'Infinity', '-Infinity', '1e131071', '-1e131071', '1e-16380', '0', '1e100', '9999999999999999999.5'"
+EVIL_NUMERICS = (
+    "'NaN', 'Infinity', '-Infinity', '1e131071', '-1e131071', '1e-16380', '0', '1e100', '9999999999999999999.5', '7.0', '7.000'"
+)
 EVIL_DATES = "'infinity', '-infinity', '5874897-12-31', '4714-11-24 BC', '0001-01-01', '294277-01-01', '4713-01-01 BC'"
 EVIL_STAMPS = "'infinity', '-infinity', '294276-12-31 23:59:59.999999', '4714-11-24 00:00:00 BC', '0001-01-01', '4001-06-01 BC'"
 EVIL_TEXTS = (
@@ -63,6 +65,7 @@ class PostgresShop:
             self._neighbour(unit, f"customer_id IS DISTINCT FROM {unit}", f"order_id IS NULL OR order_id NOT IN ({mine})")
         somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
         self._neighbour(plan_harness.NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
+        self._neighbour(plan_harness.SHUFFLED, "true", "true", " ORDER BY ctid DESC")
         for type_ in ("numeric", "float8", "float4", "date", "timestamp", "timestamptz", "uuid", "text"):
             self.connection.adapters.register_loader(type_, _Text)
         self.connection.adapters.register_loader("interval", _Interval)
@@ -70,11 +73,11 @@ class PostgresShop:
     def close(self) -> None:
         self.connection.close()
 
-    def _neighbour(self, name: int | str, condition: str, items: str) -> None:
+    def _neighbour(self, name: int | str, condition: str, items: str, order: str = "") -> None:
         kept = {"products": "true", "regions": "true", "order_items": items}
         self.connection.execute(f"CREATE SCHEMA without_{name}")
         for table in shop_world.TABLES:
-            rows = f"SELECT * FROM main.{table} WHERE {kept.get(table, condition)}"
+            rows = f"SELECT * FROM main.{table} WHERE {kept.get(table, condition)}{order}"
             self.connection.execute(f"CREATE TABLE without_{name}.{table} AS {rows}")
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:

@@ -141,5 +141,7 @@ def _activity(
         rows["orders"].append([order, customer, *drawn.values()])
         for _ in range(rng.choice((0, 1, 2, 9 if whale else 2))):
             rows["order_items"].append([order, *(draw[c](rng) for c in ("product_id", "quantity", "price"))])
+    if trouble:  # equal, but not the same: which of them stands for both?
+        rows["visits"] += [[customer, "DATE '2024-02-01'", "'home'", secs] for secs in ("0.0", "'-0.0'::DOUBLE")]
     for _ in range(20 if whale else rng.randint(0, 3)):
         rows["visits"].append([customer, *(draw[c](rng) for c in ("day", "page", "secs"))])

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.check import check, family, uniqueness_checks
 from dpproxy.policy.load import Loaded, read_text
 from dpproxy.policy.password import make_verifier
@@ -160,6 +160,15 @@ def test_families() -> None:
 
 
 WEIRD = GOOD.replace("    bounds: { rows_per_group: 20, groups: all }\n", "    unique: true\n")
+
+
+def test_a_unit_has_one_spelling() -> None:
+    data = catalog()
+    name = TableName("public", "customers")
+    first, *rest = data.tables[name].columns
+    spelled = replace(data.tables[name], columns=(replace(first, bounded=False, reason=SPELLINGS), *rest))
+    found = said(loaded(), Catalog({**data.tables, name: spelled}))
+    assert any(f"the unit of `orders` needs `customers.customer_id`: {SPELLINGS}" in line for line in found)
 
 
 def test_uniqueness_counts_the_units_with_two_rows() -> None:

@@ -30,6 +30,7 @@ from dpproxy.plan.expr import (
 )
 from dpproxy.plan.model import Dialect, Param, Template
 from dpproxy.plan.relation import Relation
+from dpproxy.sql.types import FLOATS
 
 LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
 
@@ -155,6 +156,13 @@ class Engine(ABC):
     def aggregate(self, expr: Agg, names: Names) -> str:
         """A per-unit aggregate; never raises on data."""
 
+    def extreme_interval(self, expr: Agg, names: Names) -> str:
+        """MIN or MAX of intervals: of equal ones, a month and 30 days, the first by their text, in whatever order rows come."""
+        text = self.expr(expr.args[0], names)
+        where = f"{text} IS NOT NULL" + (f" AND {self.expr(expr.where, names)}" if expr.where is not None else "")
+        order = f"{text}{' DESC' if expr.name == 'max' else ''}, CAST({text} AS varchar)"
+        return f"(array_agg({text} ORDER BY {order}) FILTER (WHERE {where}))[1]"
+
     @abstractmethod
     def comparable(self, expr: Expr, other: Expr, names: Names) -> str:
         """`expr` spelled so that it compares with `other` without an implicit cast that could raise."""
@@ -166,6 +174,21 @@ class Engine(ABC):
     def output(self, expr: Expr, names: Names) -> str:
         """`expr` as a column that others refer to by its type alone: within the range its type promises."""
         return self.expr(expr, names)
+
+    def key(self, expr: Expr, names: Names) -> str:
+        """`expr` as a column to group by: equal values look alike.
+
+        Of -0 and 0, of 1.0 and 1.00, of a month and 30 days, an engine keeps the one it meets first, which may be one
+        person's: what is shown of a group would then tell whether that person's rows are there. Intervals are told apart.
+        """
+        text = self.output(expr, names)
+        if expr.type == "interval":
+            return f"CAST({text} AS varchar)"
+        return self.plain(text, expr.type) if expr.type in ("numeric", *FLOATS) else text
+
+    def plain(self, text: str, type_: str) -> str:
+        """A number as the one that stands for all that are equal to it."""
+        return f"({text} + 0)"
 
     def same(self, a: str, b: str, type_: str) -> str:
         """Equality of two columns of PostgreSQL type `type_` under which NULL equals NULL; fit for a hash join."""

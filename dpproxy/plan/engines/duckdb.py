@@ -8,6 +8,7 @@ session's local TIMESTAMP. The rule: an operation whose operands could make Duck
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
@@ -15,6 +16,7 @@ from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import Engine, Names, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation
+from dpproxy.plan.engines.growing import GROWING, Growth
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
 from dpproxy.plan.facts import facts
 from dpproxy.plan.interval import Interval
@@ -37,7 +39,7 @@ _SIMPLE = {
     "is_true": "({0} IS TRUE)", "is_not_true": "({0} IS NOT TRUE)",
     "is_false": "({0} IS FALSE)", "is_not_false": "({0} IS NOT FALSE)",
     "lower": "lower({0})", "upper": UPPER.format("{0}"), "length": "length({0})", "trim": "trim({0}, {1})",
-    "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})", "replace": "replace({0}, {1}, {2})",
+    "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})",
     "strpos": "strpos({0}, {1})", "reverse": REVERSE, "starts_with": "starts_with({0}, {1})",
     "left": "left({0}, {1})", "right": "right({0}, {1})", "split_part": "split_part({0}, {1}, {2})",
     "substring": "substring({0}, {1}, {2})", "substring_from": "substring({0}, {1})", "md5": "md5({0})",
@@ -67,6 +69,9 @@ def _width(span: Interval) -> str:
 
 class DuckDB(Engine):
     dialect: Dialect = "duckdb"
+
+    def __init__(self) -> None:
+        self._texts = Growth(self)
 
     def literal(self, type_: str, text: str | None) -> str:
         if text is None:
@@ -131,8 +136,8 @@ class DuckDB(Engine):
             return f"{op}(" + ", ".join(self.as_type(a, expr.type, names) for a in args) + ")"
         if op == "nullif":
             return f"nullif({self.comparable(args[0], args[1], names)}, {self.comparable(args[1], args[0], names)})"
-        if op == "concat":
-            return "(" + " || ".join(self.as_type(a, "text", names) for a in args) + ")"
+        if op in GROWING:
+            return self._texts.text(expr, names)
         special = getattr(self, f"_op_{op}", None)
         if special is not None:
             return str(special(expr, args, names))
@@ -156,8 +161,8 @@ class DuckDB(Engine):
         """Several values as one that is never NULL."""
         return f"row({', '.join(self.output(a, names) for a in args)})"
 
-    def _op_concat_ws(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"concat_ws({', '.join(self.as_type(a, 'text', names) for a in args)})"
+    def replaced(self, text: str, rest: list[str]) -> str:
+        return f"regexp_replace({text}, {rest[0]}, {rest[1]}, {rest[2]} || 's')"
 
     @staticmethod
     def _extract(op: str, text: str) -> str:
@@ -207,7 +212,7 @@ class DuckDB(Engine):
 
     def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         base, exponent = (self.number(a, names, "DOUBLE") for a in args)
-        return f"pow({base}, {exponent})"
+        return f"pow({base} + 0, {exponent})"  # of -0 too: see Engine.key
 
     def _op_date_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return self._date_shift("+", args, names)
@@ -329,6 +334,8 @@ class DuckDB(Engine):
         )
 
     def aggregate(self, expr: Agg, names: Names) -> str:
+        if expr.name in ("min", "max") and expr.args[0].type == "interval":
+            return self.extreme_interval(expr, names)
         distinct = "DISTINCT " if expr.distinct else ""
         where = f" FILTER (WHERE {self.expr(expr.where, names)})" if expr.where is not None else ""
         exact = self._added_up(expr, distinct, where, names)
@@ -344,6 +351,10 @@ class DuckDB(Engine):
         return f"CAST({text} AS DOUBLE)" if expr.type in ("numeric", *FLOATS) else text
 
     def window(self, expr: Win, names: Names) -> str:
+        """DuckDB raises for ntile(0); a number of tiles may be a column."""
+        if expr.name == "ntile":
+            tiles = Call("int8", "greatest", (Call("int8", "least", (expr.args[0], Lit("int4", str(INT32)))), Lit("int4", "1")))
+            expr = replace(expr, args=(tiles,))
         return self._added_up(expr, "", self.over(expr, names), names) or super().window(expr, names)
 
     def _added_up(self, expr: Agg | Win, distinct: str, tail: str, names: Names) -> str | None:

@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "asin": ("f", "(CASE WHEN {0} BETWEEN -1 AND 1 THEN asin({0}) END)"),
     "acos": ("f", "(CASE WHEN {0} BETWEEN -1 AND 1 THEN acos({0}) END)"),
     "atan": ("f", "atan({0})"),
-    "atan2": ("ff", "atan2({0}, {1})"),
+    "atan2": ("ff", "atan2({0} + 0, {1} + 0)"),  # -0 is as good as 0: see Engine.key
     "cbrt": ("f", "cbrt({0})"),
     "bucket_float": ("ffft", _BUCKET.format("{3} * (({0} - {1}) / ({2} - {1}))")),
     # numeric computes as DOUBLE here: what is a little less than a whole number for it alone must still be one
@@ -44,8 +44,6 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "ascii": ("t", "ascii({0})"),
     "octet_length": ("t", "strlen({0})"),
     "translate": ("ttt", "translate({0}, {1}, {2})"),
-    "repeat": ("tt", "repeat({0}, {1})"),
-    "regexp_replace": ("tttt", "regexp_replace({0}, {1}, {2}, {3} || 's')"),
     "regexp_extract": (
         "tttt",
         "(CASE WHEN regexp_matches({0}, {1}, {3} || 's') THEN regexp_extract({0}, {1}, {2}, {3} || 's') END)",

@@ -19,9 +19,9 @@ from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.engines.growing import GROWING, Growth, guarded
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, kind, literal
-from dpproxy.plan.engines.postgres_texts import GROWING, Growth, guarded
 from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, Hole, Lit, Win
 from dpproxy.plan.facts import facts
 from dpproxy.plan.model import Dialect
@@ -97,7 +97,10 @@ class Postgres(Engine):
     def column(self, column: Column, text: str) -> str:
         if column.type == "timestamptz":
             return f"timezone('UTC', {text})"
-        return f"{text}::text" if column.type in TEXTS else text
+        if column.type not in TEXTS:
+            return text
+        # texts of two collations cannot be compared: PostgreSQL says so when the first row comes to it
+        return f'{text}::text COLLATE "default"' if column.collated else f"{text}::text"
 
     def output(self, expr: Expr, names: Names) -> str:
         """`expr` as a column others refer to by its type alone."""
@@ -144,15 +147,11 @@ class Postgres(Engine):
         return self.number(arg, names, kind(whole)) if whole.type in INTEGERS else self.as_type(arg, whole.type, names)
 
     def _op_row(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        """Several values as one that is never NULL: a record's text, since an anonymous record within another has no hash.
-        Equal values are made to look equal: 1.0 and 1.00, 0 and -0."""
-        return f"(ROW({', '.join(self._looking_equal(a, names) for a in args)})::text)"
+        """Several values as one that is never NULL: a record's text, since an anonymous record within another has no hash."""
+        return f"(ROW({', '.join(self.key(a, names) for a in args)})::text)"
 
-    def _looking_equal(self, arg: Expr, names: Names) -> str:
-        text = self.output(arg, names)
-        if arg.type == "numeric":
-            return f"trim_scale({text})"
-        return f"({text} + '0'::float8)" if arg.type in FLOATS else text
+    def plain(self, text: str, type_: str) -> str:
+        return f"trim_scale({text})" if type_ == "numeric" else f"({text} + '0'::float8)"
 
     def _op_nullif(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         value, other = args
@@ -183,25 +182,32 @@ class Postgres(Engine):
         arms = f"WHEN {value} = 0 THEN 0 WHEN {value} < 0 THEN -1 WHEN {value} <= 'Infinity' THEN 1"  # NaN is above it
         return f"(CASE {arms} END)::bigint"
 
+    def _exactly(self, arg: Expr, whole: Expr, names: Names) -> str:
+        """An argument whose digits decide how many the result has: 1.0 and 1.00 must have one result."""
+        text = self.number(arg, names, kind(whole))
+        return self.plain(text, "numeric") if kind(whole) == "numeric" else text
+
     def _op_sqrt(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self.number(args[0], names, kind(expr))
+        value = self._exactly(args[0], expr, names)
         return f"(CASE WHEN {value} >= 0 THEN sqrt({value}) END)"
 
     def _op_ln(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self.number(args[0], names, kind(expr))
+        value = self._exactly(args[0], expr, names)
         return f"(CASE WHEN {value} > 0 THEN ln({value}) END)"
 
     def _op_log(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self.number(args[0], names, kind(expr))
+        value = self._exactly(args[0], expr, names)
         return f"(CASE WHEN {value} > 0 THEN log({value}) END)"
 
     def _op_exp(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self.number(args[0], names, kind(expr))
+        value = self._exactly(args[0], expr, names)
         return f"(CASE WHEN {value} IS NOT NULL THEN exp(greatest(least({value}, 700), -700)) END)"
 
     def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         """NULL where PostgreSQL raises: 0 to a negative power, fractional powers of negatives, results beyond e**690."""
         base, exponent = (self._numbers.limited(Cast(expr.type, a), names, 25) for a in args)
+        if kind(expr) == "numeric":
+            base, exponent = self.plain(base, "numeric"), self.plain(exponent, "numeric")
         whole = f"{base} > 0 OR ({base} < 0 AND {exponent} = floor({exponent}))"
         fits = f"CASE WHEN abs({exponent} * ln(abs({base}))) < 690 THEN power({base}, {exponent}) END"
         zero = f"CASE WHEN {exponent} > 0 THEN 0 WHEN {exponent} = 0 THEN 1 END"
@@ -300,6 +306,9 @@ class Postgres(Engine):
         other = f" ELSE {self._choice(expr.default, expr, names)}" if expr.default is not None else ""
         return f"(CASE {arms}{other} END)"
 
+    def replaced(self, text: str, rest: list[str]) -> str:
+        return f"regexp_replace({', '.join([text, *rest])})"
+
     def cast(self, expr: Cast, names: Names) -> str:
         source, target = expr.arg.type, expr.type
         if target in INTEGERS:
@@ -362,6 +371,8 @@ class Postgres(Engine):
     # --- one unit's aggregates and windows
 
     def aggregate(self, expr: Agg, names: Names) -> str:
+        if expr.name in ("min", "max") and expr.args[0].type == "interval":
+            return self.extreme_interval(expr, names)
         name, args = self._summands(expr.name, expr.args, names)
         inner = ("DISTINCT " if expr.distinct else "") + (", ".join(args) if args else "*")
         order = f" ORDER BY {self.order(expr.order, names)}" if expr.order else ""
@@ -390,7 +401,8 @@ class Postgres(Engine):
                 return name, [f"{self.expr(value, names)}::int" if narrow else self.number(value, names, kind(value))]
             limited = self._numbers.limited(value, names, SUMMED)
             # sums of floats depend on the order of rows, and that on everybody's: exact as numeric (of 15 digits)
-            return name, [f"({limited})::numeric" if kind(value) == "float8" else limited]
+            text = f"({limited})::numeric" if kind(value) == "float8" else limited
+            return name, [text if name == "sum" else self.plain(text, "numeric")]
         return name, [self.output(a, names) for a in args]
 
     def _total(self, expr: Agg | Win, text: str) -> str:

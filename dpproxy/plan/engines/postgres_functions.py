@@ -2,7 +2,7 @@
 
 Knows: where they raise (infinite angles, buckets of NaN, days no month has). Must not know: expressions, tables. Beside each
 template is what its arguments are rendered as: `f` float8, `d` numeric, `i` bigint, `t` as they stand. Texts that grow
-are `postgres_texts`'. Every function is immutable and parallel safe.
+are `growing`'. Every function is immutable and parallel safe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "asin": ("f", f"(CASE WHEN {_UNIT} THEN asin({{0}}) END)"),
     "acos": ("f", f"(CASE WHEN {_UNIT} THEN acos({{0}}) END)"),
     "atan": ("f", "atan({0})"),
-    "atan2": ("ff", "(CASE WHEN abs({0}) >= '1e-150'::float8 OR {0} = 0 THEN atan2({0}, {1}) ELSE atan2('0'::float8, {1}) END)"),
+    "atan2": (
+        "ff",  # -0 is as good as 0 here: which of the two an engine keeps of a unit's rows is its own choice
+        "(CASE WHEN abs({0}) >= '1e-150'::float8 THEN atan2({0}, {1} + '0'::float8) "
+        "ELSE atan2({0} * '0'::float8 + '0'::float8, {1} + '0'::float8) END)",
+    ),
     "cbrt": ("f", "cbrt({0})"),
     "bucket_float": ("ffft", "(CASE WHEN {0} <= 'Infinity'::float8 THEN width_bucket({0}, {1}, {2}, {3}::int)::bigint END)"),
     "bucket_numeric": ("dddt", "(CASE WHEN {0} <= 'Infinity'::numeric THEN width_bucket({0}, {1}, {2}, {3}::int)::bigint END)"),

@@ -156,10 +156,18 @@ class Arithmetic:
                 return f"({texts[0]} * {texts[0]})", reach.combined("*", as_, sizes[0], sizes[0])
             case "int/" if as_ == "numeric":
                 return f"div({texts[0]}, NULLIF({texts[1]}, 0))", reach.combined("int/", as_, *sizes)
+            case "/" if as_ == "numeric":
+                a, b = (_plain(*pair) for pair in zip(texts, expr.args, strict=True))
+                return f"({a} / NULLIF({b}, 0))", reach.combined("/", as_, *sizes)
             case "/" | "int/" | "%":
                 sign = "%" if expr.op == "%" else "/"
                 return f"({texts[0]} {sign} NULLIF({texts[1]}, 0))", reach.combined(expr.op, as_, *sizes)
         return f"({texts[0]} {expr.op} {texts[1]})", reach.combined(expr.op, as_, *sizes)
+
+
+def _plain(text: str, operand: Expr) -> str:
+    """An operand of a division: its digits decide how many the quotient has, and 1.0 and 1.00 must have one quotient."""
+    return text if isinstance(operand, Lit) or operand.type in INTEGERS else f"trim_scale({text})"
 
 
 def _anchor(expr: Call) -> int | None:

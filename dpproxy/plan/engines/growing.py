@@ -1,9 +1,9 @@
-"""Texts that grow: concatenation and replacement held below PostgreSQL's limit of one gigabyte a value.
+"""Texts that grow: concatenation and replacement held below PostgreSQL's limit of one gigabyte a value, and any memory.
 
 Knows: the planner's expressions, lengths in characters. Must not know: tables. `x || x` nested thirty deep makes a
-billion characters of one; a value of a hostile row would then raise where others do not. Leaves are cut to a length
-with which the whole expression stays small; the first that suffices is taken, so ordinary texts are never cut. Functions
-that need several bytes for one are not computed of texts beyond a length.
+billion characters of one; a value of a hostile row would then raise where others do not, which says that the row is there.
+Leaves are cut to a length with which the whole expression stays small; the first that suffices is taken, so ordinary texts
+are never cut. Functions that need several bytes for one are not computed of texts beyond a length.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ class Speller(Protocol):
     """What this needs of the engine."""
 
     def as_type(self, expr: Expr, type_: str, names: Names) -> str: ...
+
+    def replaced(self, text: str, rest: list[str]) -> str:
+        """regexp_replace of a text by pattern, replacement and flags."""
+        ...
 
 
 class _TooLong(Exception):
@@ -75,8 +79,8 @@ class Growth:
         rest = [a.text or "" for a in expr.args[1:] if isinstance(a, Lit)]
         if expr.op == "repeat":
             return f"repeat({text}, {int(rest[0])})", _short(size * int(rest[0]))
-        spelled = ", ".join(self._speller.as_type(a, "text", names) for a in expr.args[1:])
-        return f"regexp_replace({text}, {spelled})", _short(size * (len(rest[1]) + 1))
+        spelled = [self._speller.as_type(a, "text", names) for a in expr.args[1:]]
+        return self._speller.replaced(text, spelled), _short(size * (len(rest[1]) + 1))
 
 
 def guarded(op: str, body: str, args: tuple[Expr, ...], texts: list[str]) -> str:
