@@ -118,6 +118,17 @@ class Writer:
         body = f"SELECT {by}, CAST(count(*) AS BIGINT) AS n FROM {source} WHERE bucket IS NOT NULL GROUP BY {by}"
         return f"{self._with(ctes)}{body}"
 
+    def beyond(self, keys: Sequence[Expr], condition: str) -> str:
+        """How many units there are, and how many of these are beyond bounds; see `plan.cuts.condition`."""
+        group = ["u", *(f"k{i}" for i in range(len(keys)))]
+        items = [f"{self.unit} AS u", *(f"{self.renderer.output(k, self.block.names)} AS k{i}" for i, k in enumerate(keys))]
+        rows = f"SELECT {', '.join(items)} FROM {self.block.source}{self.block.where_text}"
+        n = f"least(count(*), {scaling.MOST})"
+        groups = f"SELECT u, {n} AS n FROM ({rows}) AS r GROUP BY {', '.join(group)}"
+        size = "sum(n)" if self.shape.norm == 1 else "sum(n * n)"
+        units = f"SELECT max(n) AS most, {size} AS size, count(*) AS groups FROM ({groups}) AS g GROUP BY u"
+        return f"SELECT count(*) AS b0, count(CASE WHEN {condition} THEN 1 END) AS b1 FROM ({units}) AS p"
+
     def _bucket(self, spec: SelectionSpec, inner: _Inner) -> str:
         value, names = inner.held(spec.value)
         text = names[value.column.id]

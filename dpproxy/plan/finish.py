@@ -76,11 +76,11 @@ def _columns(compiled: Compiled) -> int:
 
 
 def _shares(paying: Sequence[Compiled], whole: int, context: Context) -> list[_Share]:
-    epsilons = _proportional([_burden(c) for c in paying], whole)
+    epsilons = _epsilons(paying, whole, context)
     if any(epsilon < _columns(c) for c, epsilon in zip(paying, epsilons, strict=True)):
         raise _too_small()
     thresholds = sum(_undeclared(c) for c in paying)
-    least = context.role.query.delta // max(thresholds + sum(bool(c.specs) for c in paying), 1)
+    least = context.role.query.delta // max(thresholds + sum(bool(c.specs) and not c.cutting for c in paying), 1)
     mechanisms = [_mechanism(c, e, least, context) for c, e in zip(paying, epsilons, strict=True)]
     needs = thresholds + mechanisms.count("gaussian")
     delta = context.role.query.delta // needs if needs else 0
@@ -90,6 +90,16 @@ def _shares(paying: Sequence[Compiled], whole: int, context: Context) -> list[_S
         _Share(e, m, delta if m == "gaussian" else 0, delta if _undeclared(c) else 0)
         for c, e, m in zip(paying, epsilons, mechanisms, strict=True)
     ]
+
+
+def _epsilons(paying: Sequence[Compiled], whole: int, context: Context) -> list[int]:
+    """What the policy allots to measure what bounds cut is divided evenly over such measurements, the rest by burden."""
+    cutting = sum(c.cutting for c in paying)
+    if not cutting:
+        return _proportional([_burden(c) for c in paying], whole)
+    each = whole * context.role.query.measure_bounds // (MICRO * cutting)
+    rest = iter(_proportional([_burden(c) for c in paying if not c.cutting], whole - each * cutting))
+    return [each if c.cutting else next(rest) for c in paying]
 
 
 def _undeclared(compiled: Compiled) -> bool:
@@ -107,7 +117,7 @@ def _too_small() -> Refusal:
 def _mechanism(compiled: Compiled, epsilon: int, delta: int, context: Context) -> MechanismName:
     """The noise of a measurement's bases. `auto` compares at the least delta that Gaussian noise would get."""
     wanted = context.policy.mechanism
-    if not compiled.specs or wanted == "laplace":
+    if not compiled.specs or wanted == "laplace" or compiled.cutting:
         return "laplace"
     if wanted == "gaussian" or (compiled.shape.norm == 2 and any(spec.norm(compiled.shape) for spec in compiled.specs)):
         return "gaussian"

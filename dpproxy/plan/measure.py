@@ -43,6 +43,8 @@ class Compiled:
     rest: bool = False  # one row for what is in no released group
     outputs: tuple[Output, ...] = ()  # what is made of the columns
     names: Names | None = None
+    cut: str = ""  # the query that says how many units the bounds cut, where that is to be measured
+    cutting: bool = False  # this is such a query
 
 
 @dataclass
@@ -92,6 +94,11 @@ class Compiler:
         side = tuple(self._writer(shape).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
         return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least, top)
+
+    def cut(self, keys: Sequence[tuple[str, Expr]], condition: str) -> str:
+        """The query that counts units, and those of which `condition` holds (`plan.cuts`)."""
+        plain = tuple(k for _, k in keys)
+        return self._writer(self._shape(plain, False)).beyond(plain, condition)
 
     @staticmethod
     def _heeded(top: TopSpec, shape: Shape, specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> bool:

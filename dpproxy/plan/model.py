@@ -254,6 +254,16 @@ class Typical:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """A measurement that says how many units bounds cut (`plan.cuts`): `units` of them are its first column, those cut its
+    second."""
+
+    measurement: int
+    units: str
+    bounds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """How a statement over private tables is answered.
 
@@ -271,4 +281,5 @@ class Plan:
     explain: tuple[str, ...]
     typical: tuple[Typical, ...] = ()  # whose error is told after the answer
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people
+    measured_cuts: tuple[Cut, ...] = ()  # and those of which it is measured how many units they cut
     aimable: bool = False  # `typical` says the error of every aggregate

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, fanout, joins, naming
+from dpproxy.plan import canonical, cuts, fanout, joins, naming
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
@@ -42,7 +42,7 @@ from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.tables import Shape
 from dpproxy.plan.trees import mentions
-from dpproxy.plan.typical import aimable, cuts, typical
+from dpproxy.plan.typical import aimable, typical
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
@@ -192,7 +192,9 @@ class Planner:
         rows, keys, specs, selections = canonical.normal(rows, chosen, measured.specs, measured.selections)
         compiler = Compiler(rows, context, spelled)
         compiled = compiler.compiled(keys, specs, selections, measured.top)
-        return replace(compiled, outputs=tuple(measured.outputs), names=naming.names(compiler, keys, compiled))
+        beyond = cuts.condition(compiled) if context.role.query.measure_bounds else ""
+        cut = compiler.cut(keys, beyond) if beyond else ""
+        return replace(compiled, outputs=tuple(measured.outputs), names=naming.names(compiler, keys, compiled), cut=cut)
 
     def shared_values(self, measured: MeasuredSelect, agg: Agg) -> tuple[str, exp.Expr] | None:
         """The values that enough units share in each group of a measured SELECT, as a source of its own; its columns are the
@@ -345,6 +347,8 @@ def _measured(tree: exp.Expr, context: Context) -> tuple[Planner, ReleasedResult
 
 def _plan_query(statement: Statement, context: Context) -> Plan:
     planner, result = _analysed(statement, context)
+    measured = cuts.measured(planner.compiled, context.policy.unit_name)
+    planner.compiled += [compiled for compiled, _ in measured]
     measurements = finish(planner.compiled, context)
     confidence = Fraction(context.settings.confidence)
     if not planner.compiled and not planner.arrays:
@@ -362,6 +366,7 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
         loss,
         spelled(account(measurements, planner.compiled, loss, context, outer), statement.options),
         typical(measurements, planner.compiled),
-        cuts(planner.compiled, context.policy.unit_name),
+        cuts.unmeasured(planner.compiled, context.policy.unit_name),
+        tuple(cut for _, cut in measured),
         aimable(planner.compiled),
     )

@@ -1,7 +1,7 @@
-"""What is said after an answer: how far off it typically is, and which bounds may have cut data (PRIVACY.md section 7).
+"""What is said after an answer: how far off it typically is (PRIVACY.md section 7; `cuts` says what bounds cut).
 
 Knows: a plan's noise, what its columns are for, released values. Must not know: exact values. Everything said follows from the
-plan and from what was released; how much was cut is data, and is not said.
+plan and from what was released.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpproxy.plan.accuracy import deviation, step_growth
-from dpproxy.plan.expr import references
 from dpproxy.plan.measure import Compiled
 from dpproxy.plan.model import Measurement, Typical
 
@@ -86,30 +85,6 @@ def told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
 
 def percent(error: float) -> str:
     return "100 % or more" if error >= 1 else f"{100 * error:.2g} %"
-
-
-def cuts(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
-    """Bounds that cut something where data go beyond them."""
-    found: list[str] = []
-    for made in compiled:
-        shape = made.shape
-        counted = any(s.kind not in ("units", "weight") for s in made.specs) or bool(made.selections)
-        if any(spec.steps(shape) > 1 for spec in made.specs):
-            found.append(f"{shape.rows} rows of a {unit}, as far as noise hides those of more")
-        elif shape.norm:
-            found.append(f"{shape.rows} rows of a {unit}" + (" over all groups" if shape.spread else ""))
-        elif shape.per_unit and counted:
-            found.append(f"{shape.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
-        if shape.pick:
-            found.append(f"{shape.l0} groups of a {unit}")
-        summed = [s.value for s in made.specs if s.kind == "sum" and s.value is not None]
-        summed += [s.value for s in made.selections if not s.values]
-        found += [f"the range of {c.name}" for value in summed for c in references(value) if c.bound.closed]
-    return tuple(dict.fromkeys(found))
-
-
-def cuts_told(bounds: Sequence[str]) -> str:
-    return f"may be cut by the bounds: {', '.join(bounds)}" if bounds else ""
 
 
 def unseen_told(measurements: Sequence[Measurement], unit: str) -> str:

@@ -115,6 +115,7 @@ class QueryLimits:
     epsilon: int  # micro; what a statement costs unless the session says otherwise
     max_epsilon: int  # micro
     delta: int  # atto; what a statement with undeclared keys costs
+    measure_bounds: int = 0  # millionths of a statement's epsilon that measure how many units its bounds cut
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ accepted as SCRAM verifiers only, and no message repeats one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import cast, get_args
 
 from dpproxy.policy import names, scalars, shapes
@@ -17,6 +18,7 @@ from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.tree import Node, Scalar
 
+MOST_MEASURED = Decimal("0.5")  # of a statement's epsilon: the answer itself is what is asked for
 MAX_EPSILON = 10**12  # in micro-epsilon this still fits the ledger's 64-bit integers
 DEFAULT_QUERY_DELTA_SHARE = 1000  # a thousand statements with undeclared groups before the role's delta is gone
 
@@ -112,14 +114,23 @@ def _query(reader: Reader, node: Node, budget: Budget | None) -> QueryLimits | N
     most = epsilon_of(reader, keys["max_epsilon"], "query max_epsilon") if "max_epsilon" in keys else epsilon
     share = budget.delta // DEFAULT_QUERY_DELTA_SHARE if budget else 0
     delta = delta_of(reader, keys["delta"], "query delta") if "delta" in keys else share
-    if epsilon is None or most is None or delta is None:
+    measured = _part(reader, keys["measure_bounds"]) if "measure_bounds" in keys else 0
+    if epsilon is None or most is None or delta is None or measured is None:
         return None
     if epsilon > most:
         reader.problem(keys["epsilon"].at, "`epsilon` of a query is above its `max_epsilon`", "raise `max_epsilon`")
     if budget and (most > budget.epsilon or delta > budget.delta):
         what = "one query may spend more than the whole budget of its role"
         reader.problem(node.at, what, "lower `max_epsilon` and `delta` of the query, or raise the role's budget")
-    return QueryLimits(epsilon, most, delta)
+    return QueryLimits(epsilon, most, delta, measured)
+
+
+def _part(reader: Reader, node: Node) -> int | None:
+    amount = reader.decimal(node, "measure_bounds")
+    if amount is not None and not 0 <= amount <= MOST_MEASURED:
+        reader.problem(node.at, f"`measure_bounds` is not from 0 to {MOST_MEASURED}", "write a part of the epsilon, as in 0.05")
+        return None
+    return scalars.micro(amount) if amount is not None else None
 
 
 def _tables(reader: Reader, node: Node, tables: frozenset[TableName]) -> frozenset[TableName] | None:

@@ -102,7 +102,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "temp_tables": FLAG,
         },
     ),
-    "query": (shapes.QUERY, {"epsilon": POSITIVE, "max_epsilon": POSITIVE, "delta": SHARE}),
+    "query": (shapes.QUERY, {"epsilon": POSITIVE, "max_epsilon": POSITIVE, "delta": SHARE, "measure_bounds": SHARE}),
     "user": (shapes.USER, {"role": TEXT, "password": VERIFIER, "budget": _ref("budget")}),
     "reuse": (shapes.REUSE, {"for": DURATION, "epoch": TEXT}),
     "timing": (shapes.TIMING, {"quantum": {"anyOf": [{"const": "off"}, DURATION]}}),

@@ -125,6 +125,7 @@ QUERY = Shape(
         "epsilon": "Epsilon of a statement unless the session sets another.",
         "max_epsilon": "The most that a session may set (default: epsilon).",
         "delta": "Delta of a statement with undeclared groups (default: a thousandth of the role's delta).",
+        "measure_bounds": "Part of a statement's epsilon that measures how many units its bounds cut, as in 0.05 (default 0).",
     },
     ("epsilon",),
 )

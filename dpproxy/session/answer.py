@@ -33,9 +33,10 @@ from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Standi
 from dpproxy.errors import AFTER_CHARGE, FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, QUERY_CANCELED, Refusal
 from dpproxy.mechanisms.exact import Int64, Released
 from dpproxy.mechanisms.release import release
+from dpproxy.plan import cuts
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.model import Measurement, Param, Plan, Typical
-from dpproxy.plan.typical import cuts_told, errors, told, unseen_told, worst
+from dpproxy.plan.typical import errors, told, unseen_told, worst
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
 from dpproxy.session.preview import Preview, Source, left
@@ -384,7 +385,8 @@ class Answering:
             lately.keep(role, found[0], now)
             reached = self._dataset.warned.notices(name, found, held) if charged else ()
             unseen = unseen_told(self._plan.measurements, self._dataset.policy.unit_name)
-            said = (await self._of_values(told), cuts_told(self._plan.cuts), unseen)
+            cut = cuts.told(self._plan.measured_cuts, self._values, self._plan.cuts)
+            said = (await self._of_values(told), cut, unseen)
         except Exception as error:
             incident(error, statement=self._statement)
             return None

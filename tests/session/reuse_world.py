@@ -67,11 +67,15 @@ roles:
   frugal:
     budget: { epsilon: 2, delta: 1e-4, every: month }
     query: { epsilon: 0.5, max_epsilon: 2, delta: 1e-7 }
+  curious:
+    budget: { epsilon: 100, delta: 1e-4, every: month }
+    query: { epsilon: 10, delta: 1e-7, measure_bounds: 0.3 }
 users:
   ada: { role: analyst, password: "VERIFIER" }
   bob: { role: analyst, password: "VERIFIER" }
   cy: { role: other, password: "VERIFIER" }
   dee: { role: frugal, password: "VERIFIER" }
+  fay: { role: curious, password: "VERIFIER" }
   eve: { role: analyst, password: "VERIFIER", budget: { epsilon: 3 } }
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -65,6 +66,21 @@ async def test_the_largest_groups_alone(world: Town) -> None:
         told = "\n".join(line for (line,) in await ada.ask(f"EXPLAIN {SHOPS} ORDER BY count(*) DESC LIMIT 1"))
         assert "chosen by the exponential mechanism" in told
         assert "Expected: typical error" in told
+
+
+async def test_how_many_the_bounds_cut_is_said_where_it_is_measured(world: Town) -> None:
+    """Nobody here has more than three visits; said again, in the same words, of an answer that is shown again."""
+    async with world.client("fay") as fay:
+        sql = "SELECT sum(paid), count(*) FROM visits"
+        told = "\n".join(line for (line,) in await fay.ask(f"EXPLAIN {sql}"))
+        assert "persons that bounds cut: discrete Laplace" in told
+        await fay.ask(sql)
+        assert fay.notices[-1].startswith("charged epsilon 10;")
+        said = re.search(r"bounds cut about (0|0\.\d+) % of persons \(3 rows of a person\)", fay.notices[-1])
+        assert said is not None
+        await fay.ask(f"{sql} LIMIT 5")
+        assert fay.notices[-1].startswith("reused, epsilon 0;")
+        assert said[0] in fay.notices[-1]
 
 
 async def test_notices_say_what_may_be_cut_and_can_be_turned_off(world: Town) -> None:

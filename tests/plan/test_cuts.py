@@ -1,0 +1,141 @@
+"""How many units bounds cut: measured where a policy allots epsilon to it, in the same plan, and told after the answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import plan_harness
+import pytest
+from fixture_cases import ACCEPTED, Case
+from plan_harness import Sensitivity, Shop
+
+from dpproxy.plan import cuts
+from dpproxy.plan.model import Cut, Plan
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import MICRO, Policy
+
+SHARE = 50_000
+
+
+def measuring(name: str = "shop", share: int = SHARE) -> Policy:
+    given = plan_harness.policy(name)
+    roles = {n: replace(r, query=replace(r.query, measure_bounds=share)) for n, r in given.roles.items()}
+    return replace(given, roles=roles)
+
+
+@pytest.fixture(scope="module")
+def shop() -> Shop:
+    return Shop(1)
+
+
+def counted(made: Plan, shop: Shop) -> list[tuple[int, int]]:
+    """Units, and those cut, without noise, of each measurement that says it."""
+    found = []
+    for cut in made.measured_cuts:
+        table = shop.run(plan_harness.queries(made.measurements[cut.measurement], [])[0])
+        found.append((table["b0"][0].as_py(), table["b1"][0].as_py()))
+    return found
+
+
+def by_hand(shop: Shop, rows: str, test: str) -> tuple[int, int]:
+    """The same by another road: SQL over all rows of units, one after the other."""
+    units = f"SELECT customer_id AS u, count(*) AS n FROM ({rows}) AS a WHERE customer_id IS NOT NULL GROUP BY 1, k"
+    table = shop.run(
+        f"SELECT count(*) AS a, count(*) FILTER (WHERE {test}) AS b FROM "
+        f"(SELECT list(n) AS ns FROM ({units}) AS b GROUP BY u) AS c"
+    )
+    return table["a"][0].as_py(), table["b"][0].as_py()
+
+
+@pytest.mark.parametrize(
+    ("policy", "sql", "rows", "test"),
+    [
+        ("shop", "SELECT count(*) FROM orders", "SELECT customer_id, 1 AS k FROM orders", "list_max(ns) > 3"),
+        (
+            "shop",
+            "SELECT status, sum(qty) FROM orders GROUP BY 1",
+            "SELECT customer_id, status AS k FROM orders",
+            "list_max(ns) > 3 OR len(ns) > 2",
+        ),
+        (
+            "shop",
+            "SELECT category, count(DISTINCT customer_id) FROM orders WHERE qty > 3 GROUP BY 1",
+            "SELECT customer_id, category AS k FROM orders WHERE qty > 3",
+            "len(ns) > 2",
+        ),
+        (
+            "whole",
+            "SELECT status, count(*) FROM orders GROUP BY 1",
+            "SELECT customer_id, status AS k FROM orders",
+            "list_sum(ns) > 2",
+        ),
+    ],
+)
+def test_units_beyond_bounds_are_counted(policy: str, sql: str, rows: str, test: str, shop: Shop, shop_catalog: Catalog) -> None:
+    made = plan_harness.plan(sql, shop_catalog, measuring(policy))
+    expected = by_hand(shop, rows, test)
+    assert counted(made, shop) == [expected]
+    assert 0 < expected[1] < expected[0]
+
+
+@pytest.mark.parametrize("case", [c for c in ACCEPTED if not c.generates][::4], ids=str)
+def test_one_unit_is_one_of_them(case: Case, shop: Shop, shop_catalog: Catalog) -> None:
+    """By deletion of each unit; and the parts of the charge add up to what they did without."""
+    plain = case.plan(shop_catalog, plan_harness.policy(case.policy))
+    made = case.plan(shop_catalog, measuring(case.policy))
+    assert Sensitivity(shop).problems(made, case.values) == []
+    assert made.loss.epsilon <= plain.loss.epsilon + len(made.measurements)
+    assert made.loss.epsilon >= plain.loss.epsilon * Fraction(98, 100)
+    spent = sum(made.measurements[cut.measurement].loss.epsilon for cut in made.measured_cuts)
+    if made.measured_cuts:
+        assert spent * MICRO <= SHARE * made.loss.epsilon * Fraction(102, 100)
+    for cut in made.measured_cuts:
+        one = made.measurements[cut.measurement]
+        assert [(b.linf, b.fine, b.norm) for b in one.bases] == [(1, 1, 0)] * 2
+        assert one.l0 == 1
+        assert sum(Fraction(1) / b.scale for b in one.bases) * MICRO <= one.loss.epsilon
+
+
+def test_nothing_changes_where_nothing_is_allotted(shop_catalog: Catalog) -> None:
+    sql = "SELECT status, sum(qty) FROM orders GROUP BY 1"
+    plain = plan_harness.plan(sql, shop_catalog)
+    assert plain == plan_harness.plan(sql, shop_catalog, measuring(share=0))
+    assert plain.measured_cuts == ()
+    assert plain.cuts == ("3 rows of a customer in a group", "2 groups of a customer", "the range of qty")
+
+
+def test_what_cuts_nothing_is_not_measured(shop_catalog: Catalog) -> None:
+    for sql in ("SELECT count(*) FROM customers", "SELECT count(DISTINCT customer_id) FROM orders"):
+        assert plan_harness.plan(sql, shop_catalog, measuring()) == plan_harness.plan(sql, shop_catalog)
+
+
+def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog) -> None:
+    made = plan_harness.plan("SELECT status, sum(qty) FROM orders GROUP BY 1", shop_catalog, measuring())
+    (cut,) = made.measured_cuts
+    assert made.cuts == ("the range of qty",)
+    explained = "\n".join(made.explain)
+    assert "how many units the bounds cut" in explained
+    assert "customers that bounds cut: discrete Laplace" in explained
+    values = {cut.measurement: [np.array([2000]), np.array([244])]}
+    said = "bounds cut about 12 % of customers (3 rows of a customer in a group, 2 groups of a customer)"
+    assert cuts.told(made.measured_cuts, values, made.cuts) == f"{said}; may be cut by the bounds: the range of qty"
+    assert cuts.told(made.measured_cuts, {}, ()) == ""
+    assert cuts.told((), {}, ("x",)) == "may be cut by the bounds: x"
+
+
+@pytest.mark.parametrize(
+    ("units", "beyond", "said"),
+    [
+        (100, -3, "about 0 %"),
+        (100, 130, "about 100 %"),
+        (0, 5, "an unknown part"),
+        (-4, -2, "an unknown part"),
+        (3000, 10, "about 0.33 %"),
+    ],
+)
+def test_noisy_shares(units: int, beyond: int, said: str) -> None:
+    told = cuts.share(Cut(0, "customers", ("3 rows",)), [np.array([units]), np.array([beyond])])
+    assert told.startswith(said)
+    assert told.endswith("(3 rows)")
