@@ -51,6 +51,16 @@ class FaithfulPostgres(Postgres):
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name not in _LOSSY_SYNTAX
         }
 
+        def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
+            """`DATE '2024-02-29'::timestamp` casts the date: the stock parser casts the text, and then that to a date."""
+            index = self._index
+            if self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL:
+                type_ = self._parse_types(check_func=True, allow_identifiers=False)
+                if isinstance(type_, exp.DataType) and self._curr.token_type == TokenType.STRING:
+                    return self._parse_column_ops(self.expression(exp.Cast(this=self._parse_primary(), to=type_)))
+                self._retreat(index)
+            return super()._parse_type(parse_interval, fallback_to_identifier)
+
         def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
             """`INTERVAL '1 day 03:00'` is a cast of its text: the stock parser keeps only `1 day` of it."""
             index = self._index

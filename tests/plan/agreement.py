@@ -32,7 +32,7 @@ def plain_cell(value: Any) -> Any:
         return value
     text = str(value)
     if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.I):
-        return round(float(text), 6) + 0.0
+        return float(f"{round(float(text), 9):.12g}") + 0.0
     text = text.removesuffix("+00")
     return re.sub(r" 00:00:00$", "", re.sub(r"(\.\d*?)0+$", r"\1", text) if re.match(r"\d+-\d\d-\d\d ", text) else text)
 

@@ -86,7 +86,7 @@ FORMS: dict[str, tuple[str, ...]] = {
         "({ts} + INTERVAL '{SPAN}')", "({ts} - INTERVAL '{SPAN}')", "date_trunc('{TRUNC}', {ts})", "date_trunc('hour', {ts})",
         "{date}::timestamp", "({date} + INTERVAL '{SPAN}')", "({ts} AT TIME ZONE '{ZONE}' AT TIME ZONE 'UTC')",
         "({ts} AT TIME ZONE 'UTC' AT TIME ZONE '{ZONE}')", "date_bin('7 days', {ts}, TIMESTAMP '2024-01-01')",
-        "({ts} + {int} * INTERVAL '1 month')", "({ts} + make_interval(days => {int}))",
+        "({ts} + {int} % 100 * INTERVAL '1 month')", "({ts} + make_interval(days => {int}))",
     ),
     "bool": (
         "({int} < {int})", "({num} >= {float})", "({int} = {num})", "({text} < {text})", "({text} = {text})", "({date} < {ts})",

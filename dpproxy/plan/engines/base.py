@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -33,6 +33,7 @@ from dpproxy.plan.relation import Relation
 from dpproxy.sql.types import FLOATS
 
 LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
+MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand, and nested ones multiply
 
 Names = Mapping[int, str]  # column id -> SQL text in scope
 Subquery = Callable[[Relation, tuple[Expr, ...], Names], str]
@@ -82,7 +83,14 @@ class Engine(ABC):
     """What a derived table begins and ends with so that its expressions are computed once, whoever refers to them."""
 
     def expr(self, expr: Expr, names: Names) -> str:
-        """SQL text of an expression; column ids are looked up in `names` (KeyError is a planner bug)."""
+        """SQL text of an expression; column ids are looked up in `names` (KeyError is a planner bug). Raises Refusal for what
+        the engine lacks, and for expressions that grow beyond reason."""
+        text = self._spelled(expr, names)
+        if len(text) > MAX_TEXT:
+            raise Refusal(STATEMENT_TOO_COMPLEX, "this expression is too complex below an aggregate over private rows")
+        return text
+
+    def _spelled(self, expr: Expr, names: Names) -> str:
         match expr:
             case Ref(column=column):
                 return names[column.id]

@@ -15,7 +15,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import Engine, Names, quote
-from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation
+from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation, snapped
 from dpproxy.plan.engines.growing import GROWING, Growth
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
 from dpproxy.plan.facts import facts
@@ -300,6 +300,8 @@ class DuckDB(Engine):
             value = f"TRY_CAST({text} AS DOUBLE)"
             if target == "float4":
                 return f"CAST(TRY_CAST({value} AS FLOAT) AS DOUBLE)"
+            if target == "numeric" and source in FLOATS:
+                value = snapped(value)
             return f"round({value}, {expr.length[1] if len(expr.length) > 1 else 0})" if expr.length else value
         if target in TEXTS:
             value = self._cast_text(expr.arg, text)
@@ -323,6 +325,8 @@ class DuckDB(Engine):
         return f"CAST(TRY_CAST({text} AS {narrow}) AS BIGINT)" if narrow != "BIGINT" else f"TRY_CAST({text} AS BIGINT)"
 
     def _cast_text(self, arg: Expr, text: str) -> str:
+        if arg.type in INTEGERS and representation(arg) == "DOUBLE":  # whose text has a `.0`
+            return f"CAST(TRY_CAST({text} AS BIGINT) AS VARCHAR)"
         if arg.type in (*TEXTS, "unknown", "uuid", *INTEGERS, "date", "timestamp", "bool"):
             return f"CAST({text} AS VARCHAR)"
         if arg.type in ("numeric", *FLOATS) and facts(arg).grid == 1:

@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "bitand": ("ii", "({0} & {1})"),
     "bitor": ("ii", "({0} | {1})"),
     "bitxor": ("ii", "xor({0}, {1})"),
-    "bitnot": ("i", "(~{0})"),
+    "bitnot": ("i", "(~({0}))"),
     "bitright": ("ii", "({0} >> {1})"),
     "initcap": (
         "t",
@@ -77,7 +77,14 @@ def decimal_operation(op: str, a: str, b: str, grid: Fraction | None) -> str:
             return f"trunc(round({a} / NULLIF({b}, 0), 9))"
         case "%":
             return f"round({a} - {b} * trunc(round({a} / NULLIF({b}, 0), 9)), {places})"
-        case "/":  # may be tiny
+        case "/":
             quotient = f"({a} / NULLIF({b}, 0))"
-            return quotient if grid is None else f"round({quotient}, {places})"
+            return snapped(quotient) if grid is None else f"round({quotient}, {places})"
     return f"round({a} {op} {b}, {places})"
+
+
+def snapped(number: str) -> str:
+    """A DOUBLE that is NUMERIC to PostgreSQL: 15 digits count, so that what is that near a number of nine places is that number.
+    Tiny ones stay what they are."""
+    places = f"round({number}, 9)"
+    return f"(CASE WHEN abs({number} - {places}) <= abs({number}) * 5e-16 THEN {places} ELSE {number} END)"
