@@ -21,7 +21,7 @@ from dpproxy.plan.arrays import array_items
 from dpproxy.plan.expr import Call, Case, Cast, Expr, InList, Lit
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.scope import Scope
-from dpproxy.sql.dialect import ident
+from dpproxy.sql.dialect import ident, to_sql
 from dpproxy.sql.types import type_name
 
 MAX_QUANTIFIED = 1_000  # elements of an array that each become a comparison
@@ -176,9 +176,17 @@ def overlay(binder: Binder, node: exp.Overlay, scope: Scope) -> Expr:
     return texts.overlay([binder.bind(p, scope) for p in parts if p is not None])
 
 
+def collated(binder: Binder, node: exp.Collate, scope: Scope) -> Expr:
+    """COLLATE "C" of what is not compared: the released keys are sorted so anyway."""
+    name = node.expression.this if isinstance(node.expression, exp.Column) else node.expression
+    if ident(name) not in ("C", "POSIX") or isinstance(node.parent, exp.Predicate):
+        raise unsupported(f"`{to_sql(node)}`", "Leave COLLATE out, or sort the released result by it.")
+    return fn.text_of(binder.bind(node.this, scope), "COLLATE")
+
+
 _BITS: dict[type[exp.Expr], str] = {
     exp.BitwiseAnd: "bitand", exp.BitwiseOr: "bitor", exp.BitwiseXor: "bitxor", exp.BitwiseNot: "bitnot",
-    exp.BitwiseRightShift: "bitright",
+    exp.BitwiseRightShift: "bitright", exp.BitwiseLeftShift: "bitleft",
 }  # fmt: skip
 
 
@@ -253,7 +261,8 @@ CALLS: dict[str, _Form] = {
 """Functions whose arguments are more than values."""
 
 HANDLERS: dict[type[exp.Expr], Callable[[Any, Any, Scope], Expr]] = {
-    exp.SimilarTo: similar, exp.StartsWith: starts_with, exp.Overlay: overlay, exp.AtTimeZone: at_time_zone,
+    exp.SimilarTo: similar, exp.StartsWith: starts_with, exp.Overlay: overlay, exp.Collate: collated,
+    exp.AtTimeZone: at_time_zone,
     exp.Bracket: bracket, exp.Overlaps: overlaps, exp.ArrayContainsAll: membership, exp.ArrayContainedBy: membership,
     exp.ArrayOverlaps: membership, **dict.fromkeys(_BITS, bits),
 }  # fmt: skip

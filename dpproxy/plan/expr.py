@@ -141,12 +141,14 @@ class InList(Expr):
 
 @dataclass(frozen=True)
 class InQuery(Expr):
-    """`args [NOT] IN (SELECT columns FROM relation)`."""
+    """`args [NOT] IN (SELECT columns FROM relation)`. `own`: its rows are the unit's own, found by its id or by a key of it, so
+    that the answer says something of the unit's rows and nothing of the id."""
 
     args: tuple[Expr, ...]
     relation: Relation
     columns: tuple[Expr, ...]
     negated: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ def facts(expr: Expr) -> Facts:
             return _call(op, expr.type, [as_type(expr.type, a) for a in args], args)
         case Call(op=op, args=args):
             return _call(op, expr.type, [facts(a) for a in args], args)
+        case InQuery(own=True):
+            return Facts(constant=False, span=SPANS["bool"])
         case InQuery() | Exists() | Scalar():
             # a subquery's value varies between rows of a unit unless proven otherwise
             inner = [facts(c) for c in children(expr)]

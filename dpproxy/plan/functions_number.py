@@ -140,6 +140,11 @@ def _bits(name: str) -> Builder:
         if any(v.type not in INTEGERS for v in values):
             raise unsupported("bit operators on other types than whole numbers")
         type_ = common([v.type for v in values])
+        if name == "bitleft":
+            by = whole(values[1], "a shift")
+            if not 0 <= by < 16:
+                raise unsupported("shifting by 16 bits or more")
+            return multiply("*", values[0], Lit(values[0].type, str(2 ** min(by, 14 if values[0].type == "int2" else by))))
         if name == "bitright" and not 0 <= whole(values[1], "a shift") < 16:
             raise unsupported("shifting by 16 bits or more")
         return Call(values[0].type if name == "bitright" else type_, name, tuple(values))
@@ -147,7 +152,7 @@ def _bits(name: str) -> Builder:
     return build
 
 
-BITS = {name: _bits(name) for name in ("bitand", "bitor", "bitxor", "bitnot", "bitright")}
+BITS = {name: _bits(name) for name in ("bitand", "bitor", "bitxor", "bitnot", "bitright", "bitleft")}
 
 
 def _nulls(test: str) -> Builder:

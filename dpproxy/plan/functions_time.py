@@ -150,6 +150,17 @@ def _part(name: str) -> Builder:
     return build
 
 
+def make_timestamp(args: Sequence[Expr]) -> Expr:
+    """make_timestamp(year, month, day, hour, minute, second), the time of day a constant."""
+    _count("make_timestamp", args, 6)
+    hour, minute, second = (literal_text(a, "the time of day of `make_timestamp`") for a in args[3:])
+    if not all(part.isdigit() for part in (hour, minute, second)) or int(hour) > 24 or int(minute) > 59 or int(second) > 60:
+        raise unsupported("`make_timestamp` with this time of day", "Use whole numbers, or date + time.")
+    return plus(
+        Cast("timestamp", make_date(args[:3])), typed_literal("interval", f"{hour} hours {minute} minutes {second} seconds")
+    )
+
+
 _LATER = "Group by date_trunc(...) and format the released key."
 
 
@@ -363,6 +374,6 @@ def _timezone(args: Sequence[Expr]) -> Expr:
 
 FUNCTIONS: dict[str, Builder] = {
     "date_part": _date_part, "to_char": to_char, "to_date": to_date, "to_timestamp": to_timestamp, "make_date": make_date,
-    "date_from_parts": make_date, "strftime": strftime, **{name: _part(name) for name in PARTS},
+    "date_from_parts": make_date, "strftime": strftime, "make_timestamp": make_timestamp, **{name: _part(name) for name in PARTS},
     "age": _age, "date_bin": date_bin, "isfinite": _isfinite, "timezone": _timezone,
 }  # fmt: skip

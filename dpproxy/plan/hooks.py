@@ -32,12 +32,14 @@ from dpproxy.plan.expr import (
     Lit,
     Ref,
     Scalar,
+    Taint,
     Win,
     conjunction,
     conjuncts,
     rebuilt,
     references,
 )
+from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.query import Analyser
@@ -201,12 +203,20 @@ class QueryHooks:
         left = [p.args[0] for p in pairs if isinstance(p, Call)]
         if rows.unit is not None and not self._same_unit(left, right, rows):
             raise self._uncorrelated(query)
+        own = rows.unit is not None and self._own(left, right, rows)
         if rows.unit is not None and self.rows is not None and self.rows.unit is not None and not self._correlated(rows):
             left.append(Ref(self.rows.unit.type, self.rows.unit))
             right.append(Ref(rows.unit.type, rows.unit))
         if len(left) > 1 and _looks_outside(rows):
             raise unsupported("(a, b) IN a subquery that refers to the query around it", "Use EXISTS.")
-        return InQuery("bool", tuple(left), rows.node, tuple(right), negated)
+        return InQuery("bool", tuple(left), rows.node, tuple(right), negated, own)
+
+    def _own(self, left: list[Expr], right: list[Ref], inner: Rows) -> bool:
+        """Whether what identifies on the left is compared with ids and keys of tables alone: of the same unit, that is."""
+        keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
+        return all(
+            facts(a).taint == Taint.NONE or (isinstance(a, Ref) and b.column.id in keys) for a, b in zip(left, right, strict=True)
+        )
 
     def _same_unit(self, left: list[Expr], right: list[Ref], inner: Rows) -> bool:
         """The compared pair includes the unit ids, or a key that fixes the unit on both sides."""

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, cuts, fanout, joins, naming
+from dpproxy.plan import canonical, cuts, fanout, joins, laterals, naming
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
@@ -326,18 +326,21 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction
 
 
 def _analysed(statement: Statement, context: Context) -> tuple[Planner, ReleasedResult]:
-    """What a statement reads, measured. One that is refused may be another way to write one that is not (`ranked`, `mixed`)."""
+    """What a statement reads, measured. One that is refused may be another way to write one that is not (`laterals`,
+    `ranked`, `mixed`)."""
     try:
         return _measured(parse(statement.query), context)
     except Refusal:
         tree = parse(statement.query)
-        changed = [percentiles(tree), parted(tree, Analyser(Planner(context)).reads_private(tree))]
+        changed = [laterals.without(tree), percentiles(tree), parted(tree, Analyser(Planner(context)).reads_private(tree))]
         if not any(changed):
             raise
         return _measured(tree, context)
 
 
 def _measured(tree: exp.Expr, context: Context) -> tuple[Planner, ReleasedResult]:
+    for column in tree.find_all(exp.Column):
+        column.set("db", None)  # `schema.table.column`: which table is meant PostgreSQL has checked
     planner = Planner(context)
     result = ReleasedResult(tree, False) if returns_nothing(tree) else Analyser(planner).analyse(tree, {})
     if isinstance(result, RowsResult):

@@ -150,7 +150,7 @@ class Analyser:
         env[name] = Cte(name, cte.this, columns, dict(env), False)
         result = self.analyse(cte.this, env)
         if isinstance(result, RowsResult):
-            raise unsupported("a recursive query over private rows")
+            raise unsupported("a recursive query over private rows", "Aggregate them first.")
         cte.set("this", result.tree)
         self.planner.released_ctes[id(env[name].query)] = ReleasedResult(_named(copied(result.tree), columns), result.measured)
 
