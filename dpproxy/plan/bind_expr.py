@@ -343,7 +343,7 @@ class ExprBinder:
         return FUNCTIONS[name]([self._bind(p, scope) for p in parts])
 
     def _if(self, node: exp.If, scope: Scope) -> Expr:
-        return FUNCTIONS["if"]([self._bind(node.args[k], scope) for k in ("this", "true", "false")])
+        return FUNCTIONS["if"]([self._bind(node.args.get(k) or exp.Null(), scope) for k in ("this", "true", "false")])
 
     def _paren(self, node: exp.Paren, scope: Scope) -> Expr:
         return self._bind(node.this, scope)

@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
 from dpproxy.plan import bind_forms as forms
 from dpproxy.plan import functions as fn
-from dpproxy.plan import joins
+from dpproxy.plan import joins, moments
 from dpproxy.plan.aggregates import per_unit_type
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.correlated import counts, lookup, mark_outer
@@ -74,6 +74,14 @@ _LISTS = {"string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg",
 _BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value"}
 """Functions that tell rows of equal rank apart."""
 _UNORDERED = {"json", "jsonb", "bytea", "xml"}
+
+_ARGUMENTS = {"count": (0, 99), "mode": (0, 1)} | dict.fromkeys(
+    ("sum", "avg", "min", "max", "bool_or", "bool_and", "every", *_ENGINE_NAMES, *moments.SINGLE), (1, 1)
+) | dict.fromkeys(moments.PAIRED, (2, 2))  # fmt: skip
+_WINDOW_ARGUMENTS = {"row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3),
+                     "first_value": (1, 1), "last_value": (1, 1), "count": (0, 1)} | dict.fromkeys(
+    ("sum", "avg", "min", "max"), (1, 1))  # fmt: skip
+"""How many arguments a call may have, at least and at most."""
 
 Terms = tuple[tuple[Expr, bool, bool], ...]
 """ORDER BY: expression, descending, nulls first."""
@@ -308,6 +316,7 @@ class QueryHooks:
         if name not in _WINDOWS | _WINDOW_AGGREGATES or rows is None or rows.unit is None:
             raise unsupported(f"window function {name or type(call).__name__}")
         args = tuple(self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
+        _count_arguments(name, args, _WINDOW_ARGUMENTS, node)
         _check_summed(name, args)
         if name in ("min", "max") and args and args[0].type == "interval":
             raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
@@ -432,6 +441,7 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         whole = Call("record", "row", tuple(fn.coerce(binder.bind(f, scope), "text") for f in fields))
         return Agg("int8", name, (whole,), distinct, where, order)
     args = tuple(fn.coerce(binder.bind(a, scope), "text") for a in arguments)
+    _count_arguments(name, args, _ARGUMENTS, node)
     if per_unit and name not in _PER_UNIT_AGGREGATES:
         raise unsupported(f"{name}() within one unit")
     if per_unit:
@@ -439,6 +449,14 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         name = _ENGINE_NAMES.get(name, name)
     type_ = per_unit_type(name, args) if name != "mode" else "text"
     return Agg(type_, name, args, distinct, where, order)
+
+
+def _count_arguments(name: str, args: tuple[Expr, ...], allowed: dict[str, tuple[int, int]], node: exp.Expr) -> None:
+    """Raises Refusal 42883, as PostgreSQL does, for a call with too few or too many arguments."""
+    least, most = allowed.get(name, (0, len(args)))
+    if not least <= len(args) <= most:
+        types = ", ".join(a.type for a in args)
+        raise Refusal("42883", f"function {name}({types}) does not exist", position(node))
 
 
 def _fractions(arguments: list[exp.Expr]) -> tuple[tuple[Fraction, ...], bool]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_TABLE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, SYNTAX_ERROR, UNDEFINED_TABLE, Refusal
 from dpproxy.plan import canonical, cuts, fanout, joins, laterals, naming
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
@@ -300,6 +301,8 @@ def plan(statement: Statement, context: Context) -> Plan:
         return _roomy(statement, context)
     except RecursionError as error:
         raise Refusal("54001", "statement is nested too deeply") from error
+    except SqlglotError as error:
+        raise Refusal(SYNTAX_ERROR, "dpproxy cannot parse this statement over private tables") from error
 
 
 def _roomy(statement: Statement, context: Context) -> Plan:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import SYNTAX_ERROR, Refusal
 from dpproxy.plan import counted, joins
 from dpproxy.plan.accuracy import refuse_misplaced
 from dpproxy.plan.bind_expr import ExprBinder
@@ -202,6 +202,8 @@ class Analyser:
         return ExprBinder(self.planner.hooks(self, env, rows))
 
     def from_items(self, select: exp.Select, env: Env, outer: Scope | None) -> list[Item]:
+        if select.args.get("joins") and select.args.get("from_") is None:
+            raise Refusal(SYNTAX_ERROR, "a JOIN needs a FROM before it", position(select))
         return Sources(self, env, outer).items(select)
 
     def joined(self, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:

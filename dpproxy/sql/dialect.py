@@ -15,6 +15,8 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenizerCore, TokenType
 
+from dpproxy.errors import SYNTAX_ERROR, Refusal
+
 _LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE", "OPENJSON", "DECODE", "PREDICT",
                  "FLOOR", "CEIL", "CEILING", "GAP_FILL", "INITCAP", "CHAR", "CHR", "NORMALIZE", "LOG", "JSON_AGG"}  # fmt: skip
 
@@ -113,6 +115,8 @@ def ident(node: exp.Expr | None) -> str:
     """An identifier as PostgreSQL folds it: unquoted names in lower case. Empty for none."""
     if node is None:
         return ""
+    if not isinstance(node, exp.Expr):  # `FROM .."t"` is parsed as a name that is an empty text
+        raise Refusal(SYNTAX_ERROR, "a name is missing")
     if isinstance(node, exp.Identifier):
         text = str(node.this)
         return text if node.args.get("quoted") else text.lower()
