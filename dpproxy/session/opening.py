@@ -12,7 +12,7 @@ import datetime as dt
 
 import structlog
 
-from dpproxy.backends.base import Backend
+from dpproxy.backends.base import Backend, BackendError
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
 from dpproxy.budget.answers import AnswerStore
@@ -47,7 +47,10 @@ def open_backend(policy: Policy) -> Backend:
 async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
     """The data's shape, once the policy fits it. Raises PolicyError, BackendError."""
     policy = loaded.policy
-    catalog = await backend.introspect()
+    try:
+        catalog = await backend.introspect()
+    except BackendError as error:
+        raise BackendError(f"{loaded.file}: its data cannot be read: {error}") from None
     problems = check(policy, catalog, loaded.file, loaded.positions)
     if problems:
         raise PolicyError(problems)

@@ -389,6 +389,48 @@ async def test_a_restart_under_a_running_statement(server: Scratch, backend: Pos
     assert table.column("b0").to_pylist() == [5]
 
 
+CONFLICT = """
+CREATE FUNCTION public.conflict() RETURNS int8 LANGUAGE plpgsql AS $$ BEGIN
+  IF (SELECT count(*) FROM public.late) = 0 THEN
+    RAISE 'canceling statement due to conflict with recovery' USING ERRCODE = '40001';
+  END IF;
+  RETURN 7; END $$
+"""
+
+
+async def test_a_conflict_with_recovery_is_tried_again(server: Scratch, backend: Postgres) -> None:
+    """As on a standby whose primary removes rows; the last attempt's error is passed on."""
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute(CONFLICT)
+        task = asyncio.create_task(backend.run(["SELECT public.conflict() AS n"]))
+        await asyncio.sleep(0.1)
+        connection.execute("INSERT INTO late VALUES (1)")
+        try:
+            assert (await task)._open()[0].to_pydict() == {"n": [7]}
+        finally:
+            connection.execute("DELETE FROM late; DROP FUNCTION conflict()")
+
+
+async def test_tables_that_change_meanwhile(server: Scratch, backend: Postgres) -> None:
+    """A column of another type is read as that; one that is gone is an error, after which all else is read as before."""
+    asked = "SELECT a AS n FROM public.shifting"
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE shifting (a int, b text); INSERT INTO shifting VALUES (5, 'x')")
+        try:
+            for _ in range(2):
+                assert (await backend.run([asked]))._open()[0].to_pydict() == {"n": [5]}
+            connection.execute("ALTER TABLE shifting ALTER a TYPE text")
+            assert (await backend.run([asked]))._open()[0].to_pydict() == {"n": ["5"]}
+            connection.execute("ALTER TABLE shifting DROP a")
+            with pytest.raises(BackendError, match="42703"):
+                await backend.run([asked])
+            found = await backend.introspect()
+            assert [c.name for c in found.tables[TableName("public", "shifting")].columns] == ["b"]
+        finally:
+            connection.execute("DROP TABLE shifting")
+    assert (await backend.run([COUNT]))._open()[0].to_pydict() == {"n": [2]}
+
+
 async def test_no_server_is_a_backend_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpproxy.backends.postgres.TRIES", (0.0, 0.01))
     backend = Postgres(PostgresBackend(f"postgresql://nobody@/x?host={tmp_path}", "hunter2"))

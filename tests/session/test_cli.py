@@ -113,6 +113,15 @@ def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
         assert [line for line in proxy.said if "is not unique" in line and '"warning"' in line]
 
 
+@pytest.mark.parametrize("backend", ["duckdb: nowhere.duckdb", 'postgres: "postgresql://reader@127.0.0.1:1/town"'])
+def test_data_that_cannot_be_had_are_one_line(policy: Path, backend: str) -> None:
+    policy.write_text(policy.read_text().replace("duckdb: town.duckdb", backend))
+    for command in (("policy", "check"), ("serve", "--listen", "127.0.0.1:0", "--state", str(policy.parent / "state"))):
+        done = dpproxy(*command, str(policy))
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert ("nowhere.duckdb" if "duckdb" in backend else f"{policy}: its data cannot be read: ") in done.stderr
+
+
 def test_psql_and_schema() -> None:
     assert "psql (PostgreSQL)" in dpproxy("psql", "--", "--version").stdout
     assert '"$schema"' in dpproxy("policy", "schema").stdout
