@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.mechanisms import charges, select, steps
+from dpproxy.mechanisms import charges, select, steps, thin
 from dpproxy.mechanisms.charges import draw_epsilon
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.groups import positions
@@ -144,8 +144,13 @@ def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Tabl
     renumbered = np.full(table.num_rows + 1, -1, dtype=np.int64)  # the last entry is for -1
     renumbered[kept] = np.arange(kept.size)
     group = renumbered[group]
-    some = group >= 0
-    return select.counts(group[some], bucket[some], n[some], int(kept.size))
+    found: thin.Rows = (group, bucket, n)
+    if (some := group >= 0).sum() < group.size:
+        found = group[some], bucket[some], n[some]
+    if selection.kind == "quantile":
+        epsilon = Fraction(draw_epsilon(selection), MICRO)
+        found = thin.thinned(found, int(kept.size), selection.size, selection.fractions, selection.sensitivity, epsilon)
+    return select.counts(*found, int(kept.size))
 
 
 def _key(table: pa.Table, index: int, kept: Int64) -> pa.Array:
