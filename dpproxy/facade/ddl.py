@@ -8,6 +8,7 @@ hides is not created at all, and a role reads the tables of the policy, column b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from dpproxy.facade import foreign
 from dpproxy.facade.binaries import FacadeError
@@ -149,8 +150,20 @@ def tables_of(policy: Policy, catalog: Catalog) -> Iterator[tuple[TablePolicy, C
         yield table, shape
 
 
+SECRETIVE: Final = {
+    "track_activities": "off",
+    "log_statement": "none",
+    "log_min_error_statement": "panic",
+    "log_min_duration_statement": "-1",
+}
+"""Only a superuser may change them."""
+
+
 def roles_script(policy: Policy, verifier: str | None = None) -> Iterator[str]:
-    """Roles of the policy, without attributes and without membership; settings of an earlier life are forgotten."""
+    """Roles of the policy, without attributes and without membership; settings of an earlier life are forgotten.
+
+    What analysts ask is in no view of other sessions and in no log, whatever the server's own settings say.
+    """
     password = "NULL" if verifier is None else literal(verifier)
     for role in policy.roles.values():
         name = role_name(role.name, policy.dataset)
@@ -159,6 +172,7 @@ def roles_script(policy: Policy, verifier: str | None = None) -> Iterator[str]:
         attributes = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
         yield f"ALTER ROLE {quoted(name)} {attributes} PASSWORD {password};"
         yield f"ALTER ROLE {quoted(name)} RESET ALL;"
+        yield from (f"ALTER ROLE {quoted(name)} SET {setting} = {value};" for setting, value in SECRETIVE.items())
 
 
 def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:

@@ -384,13 +384,22 @@ class Answering:
             found = [known] if known is not None else await self._standings(held if charged else held[:1])
             lately.keep(role, found[0], now)
             reached = self._dataset.warned.notices(name, found, held) if charged else ()
-            unseen = unseen_told(self._plan.measurements, self._dataset.policy.unit_name)
-            cut = cuts.told(self._plan.measured_cuts, self._values, self._plan.cuts)
-            said = (await self._of_values(told), cut, unseen)
+            said = await self._said()
         except Exception as error:
             incident(error, statement=self._statement)
             return None
         return note(charged, len(self._free), len(self._plan.measurements), found[0], (*said, *reached))
+
+    async def _said(self) -> tuple[str, ...]:
+        """What the notice says of the answer itself."""
+        plan, remembered = self._plan, self._dataset.said
+        texts = remembered.find(plan, self._values)
+        if texts is None:
+            unseen = unseen_told(plan.measurements, self._dataset.policy.unit_name)
+            cut = cuts.told(plan.measured_cuts, self._values, plan.cuts)
+            texts = (await self._of_values(told), cut, unseen)
+            remembered.keep(plan, self._values, texts)
+        return texts
 
     async def _standings(self, held: Sequence[Held]) -> list[Standing]:
         """In a thread where the ledger has to be asked, for the same reason as above."""

@@ -24,6 +24,7 @@ from dpproxy.session import aiming
 from dpproxy.session import by_name as by_names
 from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
+from dpproxy.session.kept import Keeping, Kept, Rows
 from dpproxy.session.prepared import (
     INNER,
     Private,
@@ -34,6 +35,7 @@ from dpproxy.session.prepared import (
     fitted,
     inner_text,
     look,
+    outer_oids,
     planned,
 )
 from dpproxy.session.preview import foretold
@@ -42,6 +44,7 @@ from dpproxy.session.settings import is_off
 from dpproxy.session.talk import Talk
 from dpproxy.session.tracker import STATUSES
 from dpproxy.sql.statements import Named, Statement, named
+from dpproxy.sql.steady import IMMUTABLE
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind, Close, Parse, Query, decode_frontend
@@ -65,6 +68,7 @@ class Conductor:
         self._session = session
         self._answering: Answering | None = None
         self._count = 0  # internal statements made so far
+        self._keeping = Keeping()
 
     async def run(self) -> None:
         """Until the queue is empty. Raises LinkLost."""
@@ -187,23 +191,66 @@ class Conductor:
         if not statement.private:
             return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
         try:
-            session = self._session
-            private = await fitted(talk, session.dataset, session.asker, statement, session.link.tracker.status == "I")
-            answer, private = await self._aimed(talk, private, (), ())
+            kept = self._kept(statement)
+            private = await self._seen(talk, statement) if kept is None else kept.private
+            rows = Rows() if kept is not None or await self._steady(talk, private) else None
+            answer, aimed = await self._aimed(talk, private, (), ())
         except StatementFailed as failure:
             self._session.write(failure.raw)
             return False
         except Refusal as refusal:
             await self._tell(refusal, talk)
             return False
-        if private.inlined:
-            return await self._stream(front.query(private.text(answer.literals)), "", answer.notice)
+        if aimed.inlined:
+            return await self._stream(front.query(aimed.text(answer.literals)), "", answer.notice)
+        if kept is not None and answer.literals == kept.literals:
+            self._show_again(kept, answer.notice)
+            return True
         run = front.bind("", "", answer.literals) + front.describe("P", "") + front.execute("") + front.SYNC
-        return await self._stream(run, "EXPLAIN" if statement.kind == "explain" else "", answer.notice)
+        if kept is not None:
+            run = front.parse("", aimed.outer, outer_oids(aimed)) + run
+        succeeded = await self._stream(run, "EXPLAIN" if statement.kind == "explain" else "", answer.notice, rows)
+        if rows is not None and succeeded and aimed is private:
+            self._keep(statement, rows.kept(private, answer.literals))
+        return succeeded
+
+    async def _seen(self, talk: Talk, statement: Statement) -> Private:
+        """Raises Refusal, StatementFailed, LinkLost."""
+        session = self._session
+        return await fitted(talk, session.dataset, session.asker, statement, session.link.tracker.status == "I")
+
+    # what was answered a moment ago
+
+    def _kept(self, statement: Statement) -> Kept | None:
+        link = self._session.link
+        usual = statement.kind == "select" and link.tracker.status in ("I", "T")
+        return self._keeping.find(statement.text, link.sent) if usual else None
+
+    def _keep(self, statement: Statement, kept: Kept | None) -> None:
+        if kept is not None:
+            self._keeping.keep(statement.text, kept, self._session.link.sent)
+
+    async def _steady(self, talk: Talk, private: Private) -> bool:
+        """Whether it is a query that changes nothing; if not, whatever is kept is forgotten before the facade is asked for its
+        inputs. Raises StatementFailed."""
+        steadiness, link = self._session.dataset.steadiness, self._session.link
+        if steadiness.immutable is None and link.tracker.status == "I":
+            row, _ = await talk.ask_row(IMMUTABLE)
+            steadiness.immutable = frozenset((row[0] or b"").decode().split())
+        if private.statement.kind == "select" and steadiness.of(private):
+            return True
+        link.sent += 1
+        return False
+
+    def _show_again(self, kept: Kept, notice: str | None) -> None:
+        self._session.write(kept.rows)
+        self._notify(notice)
+        self._session.write(kept.complete)
 
     async def _prepare_by_name(self, statement: Statement, talk: Talk) -> bool:
         """PREPARE name AS query. Raises StatementFailed, Refusal."""
         session, given = self._session, named(statement.text)
+        session.link.sent += 1
         assert given is not None
         found = await by_names.prepare(talk, statement, given.name)
         self._count += 1
@@ -218,6 +265,7 @@ class Conductor:
 
     async def _execute_by_name(self, given: Named, talk: Talk) -> bool:
         """EXECUTE name(arguments). Raises StatementFailed, Refusal."""
+        self._session.link.sent += 1
         private = self._session.private[given.name]
         values = await by_names.arguments(talk, given.arguments, private)
         answer, private = await self._answer_bind(talk, Bind("", given.name, (), tuple(values), ()), private)
@@ -231,10 +279,13 @@ class Conductor:
         for name in [given.name] if given.name else list(self._session.private):
             await talk.ask(front.close("S", self._session.private.pop(name).internal), 1)
 
-    async def _stream(self, data: bytes, command: str, notice: str | None) -> bool:
-        """Send, and pass the replies on up to ReadyForQuery, which is kept; `command` replaces the command tag."""
+    async def _stream(self, data: bytes, command: str, notice: str | None, rows: Rows | None = None) -> bool:
+        """Send, and pass the replies on up to ReadyForQuery, which is held back; `command` replaces the command tag.
+
+        `rows` gets them too; with it, `data` changes nothing in the session.
+        """
         session, link = self._session, self._session.link
-        link.write(data)
+        (link.write if rows is None else link.say)(data)
         succeeded = True
         while True:
             tag, raw = await link.read()
@@ -250,6 +301,8 @@ class Conductor:
                 self._notify(notice)
                 raw = back.command_complete(command) if command else raw
             succeeded = succeeded and tag != b"E"
+            if rows is not None:
+                rows.add(tag, raw)
             session.write(raw)
             await session.drained()
 
@@ -299,6 +352,7 @@ class Conductor:
 
     async def _prepare(self, talk: Talk, raw: bytes, message: Parse, statement: Statement) -> None:
         session = self._session
+        session.link.sent += 1
         if statement.kind in ("select", "explain"):
             found = await look(talk, raw, 1, message.name)
         else:
@@ -337,6 +391,7 @@ class Conductor:
     async def _answer_bind(self, talk: Talk, message: Bind, private: Private) -> tuple[Answer, Private]:
         """The plan may have changed with the settings since Parse; then the outer query is parsed again."""
         session = self._session
+        session.link.sent += 1
         texts, settings = await client_values(talk, private, message.statement, message.values, message.formats)
         current = replace(private.look, settings=settings)
         if planned(session.dataset, session.asker, private.statement, current) == private.plan and not private.inlined:

@@ -15,8 +15,10 @@ from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
+from dpproxy.session.kept import Steadiness
 from dpproxy.session.outer import Outers
 from dpproxy.session.planning import Planner
+from dpproxy.session.remembered import Said
 from dpproxy.session.reuse import Literal_, Reuse
 from dpproxy.session.standings import Held, Lately, Warned, limit
 
@@ -66,6 +68,8 @@ class Dataset:
     tally: Counter[str] = field(default_factory=Counter)  # answers since the start: charged, reused
     warned: Warned = field(default_factory=Warned)
     lately: Lately = field(default_factory=Lately)
+    steadiness: Steadiness = field(default_factory=Steadiness)
+    said: Said = field(default_factory=Said)
 
     def note(self, entry: Answered) -> None:
         """An answer just given."""

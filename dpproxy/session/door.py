@@ -8,6 +8,7 @@ the time is bounded, and every answer to a wrong login is the same.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 import structlog
@@ -44,6 +45,11 @@ class Host(Site, Protocol):
     @property
     def secret(self) -> bytes:
         """Seeds the made-up verifiers of unknown users."""
+        ...
+
+    @property
+    def likeness(self) -> Sequence[int]:
+        """Iterations that verifiers have."""
         ...
 
     @property
@@ -219,7 +225,7 @@ class Door(asyncio.Protocol):
         self._dataset = self._host.dataset(greeting.database)
         policy = self._dataset.policy if self._dataset else None
         binding = self._tls.binding if self._tls else None
-        self._login = Login(greeting, policy, self._host.secret, binding)
+        self._login = Login(greeting, policy, self._host.secret, binding, self._host.likeness)
         self._framer.startup_done()
         self._start_login(greeting.negotiation + self._login.start)
 

@@ -69,6 +69,7 @@ class FacadeLink(asyncio.Protocol):
         self._inbox_full = False
         self._farewell = False
         self._heard = False
+        self.sent = 0  # what of the client's has been passed on that may have changed something
         self.too_early = False  # the facade was still starting, or ending: try again on another link
 
     # asyncio.Protocol
@@ -113,11 +114,18 @@ class FacadeLink(asyncio.Protocol):
     # relay
 
     def write(self, data: bytes) -> None:
+        """Of the client's, or with consequences."""
+        self.sent += 1
+        self.say(data)
+
+    def say(self, data: bytes) -> None:
+        """What changes nothing in the session."""
         if self._transport is not None:
             self._transport.write(data)
 
     def pass_on(self, data: bytes, counts: Counts) -> None:
         """Whole messages of the client, counted."""
+        self.sent += 1
         self.tracker.passed(counts)
         if self._transport is not None:
             self._transport.write(data)
@@ -145,7 +153,7 @@ class FacadeLink(asyncio.Protocol):
     async def capture(self) -> None:
         """Wait until everything relayed is answered, then keep what comes. Raises LinkLost."""
         if not self.tracker.settled:
-            self.write(front.FLUSH)
+            self.say(front.FLUSH)
             self._settling = asyncio.get_running_loop().create_future()
             if self._lost:
                 raise LinkLost
@@ -184,7 +192,7 @@ class FacadeLink(asyncio.Protocol):
 
         An error ends the collection in the extended protocol; the facade then skips to Sync, and the tracker knows.
         """
-        self.write(data if completions is None else data + front.FLUSH)
+        self.say(data if completions is None else data + front.FLUSH)
         replies = Replies()
         seen = 0
         while completions is None or seen < completions:

@@ -7,7 +7,7 @@ exchange against a made-up verifier and fails with the same words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpproxy.policy.model import Policy, User
@@ -20,7 +20,7 @@ from dpproxy.wire.protocol import (
     Frame,
     ProtocolError,
 )
-from dpproxy.wire.scram import ScramServer
+from dpproxy.wire.scram import ITERATIONS, ScramServer, parse_verifier
 
 ENCODINGS = frozenset(("utf8", "unicode", "sqlascii"))
 """Client encodings in which the proxy's own bytes (UTF-8) are right, without punctuation. In another a session is relayed, as
@@ -69,16 +69,30 @@ def _fatal(sqlstate: str, text: str) -> ProtocolError:
     return ProtocolError(sqlstate, text, fatal=True)
 
 
+def likeness_of(policies: Iterable[Policy]) -> tuple[int, ...]:
+    """Iterations of all users' verifiers: those of somebody who is not known must be among them."""
+    counts = [parse_verifier(user.password).iterations for policy in policies for user in policy.users.values()]
+    return tuple(sorted(counts)) or (ITERATIONS,)
+
+
 class Login:
     """One SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set.
 
-    `binding`: what the server's certificate binds a login to, under TLS.
+    `binding`: what the server's certificate binds a login to, under TLS. `likeness`: iterations for who is not known.
     """
 
-    def __init__(self, greeting: Greeting, policy: Policy | None, secret: bytes, binding: bytes | None = None) -> None:
-        found = policy.users.get(greeting.user) if policy else None
+    def __init__(
+        self,
+        greeting: Greeting,
+        policy: Policy | None,
+        secret: bytes,
+        binding: bytes | None = None,
+        likeness: Sequence[int] = (ITERATIONS,),
+    ) -> None:
+        users: Mapping[str, User] = policy.users if policy else {}
+        found = users.get(greeting.user)
         verifier = found.password if found else None
-        self._scram = ScramServer(verifier, user=greeting.user, secret=secret, channel_binding=binding)
+        self._scram = ScramServer(verifier, user=greeting.user, secret=secret, channel_binding=binding, iterations=likeness)
         self._found = found
         self._first = True
         self.user: User | None = None

@@ -10,13 +10,15 @@ import asyncio
 import hmac
 import secrets
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from dpproxy.facade.facade import Endpoint
+from dpproxy.policy.model import Policy
 from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.door import Door
 from dpproxy.session.limits import Limits, State, Throttle, Watch
+from dpproxy.session.login import likeness_of
 from dpproxy.session.places import OwnPlaces, Places
 from dpproxy.session.sockets import BACKLOG
 from dpproxy.session.tls import Tls
@@ -56,6 +58,7 @@ class Server:
         self._places = places or OwnPlaces(self.limits.connections, self.limits.connections_per_user)
         self._number = number
         self._elsewhere = elsewhere
+        self._likeness: tuple[list[Policy], Sequence[int]] = ([], ())
         self._closing: set[str] = set()  # datasets that let nobody in at the moment
         self._listeners: list[asyncio.Server] = []
         self._watching: asyncio.Task[None] | None = None
@@ -129,6 +132,16 @@ class Server:
     @property
     def facade(self) -> Endpoint:
         return self._facade()
+
+    @property
+    def likeness(self) -> Sequence[int]:
+        """Computed once for each state of the policies."""
+        policies = [dataset.policy for dataset in self._datasets.values()]
+        known, counts = self._likeness
+        if len(policies) != len(known) or any(one is not other for one, other in zip(policies, known, strict=True)):
+            counts = likeness_of(policies)
+            self._likeness = policies, counts
+        return counts
 
     def dataset(self, name: str) -> Dataset | None:
         return self._datasets.get(name)

@@ -7,8 +7,9 @@ made, sockets, policies. The cryptography is scramp's; this file adds what Postg
   PostgreSQL ignores it; so does this, by handing scramp a fixed name and restoring the message as it was sent, since
   the proof is computed over the bytes that travelled.
 - An unknown user goes through the same steps: the salt is derived from the name and a secret of the server, hence
-  the same at each attempt; the proof is compared by the same code; the failure has the same wording. `iterations`
-  should be what the policy's verifiers use, or the count would tell who exists.
+  the same at each attempt; the proof is compared by the same code; the failure has the same wording. Both kinds of
+  verifier are made for both kinds of user, so that the same is computed for each. `iterations` are those of the known
+  users' verifiers, or the count would tell who exists.
 - Failure is an ErrorResponse (28P01), not SCRAM's own `e=` attribute, as from PostgreSQL.
 - Channel binding is `tls-server-end-point`. A client that says `y` ("I could, you cannot") while SCRAM-SHA-256-PLUS
   was offered has been lied to by somebody in the middle: refused. `p` belongs to -PLUS only.
@@ -22,6 +23,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -35,6 +37,8 @@ PLAIN: Final = "SCRAM-SHA-256"
 PLUS: Final = "SCRAM-SHA-256-PLUS"
 ITERATIONS: Final = 4096
 """PostgreSQL's default (`scram_iterations`) and RFC 7677's minimum."""
+_NOBODYS: Final = f"SCRAM-SHA-256${ITERATIONS}:{'A' * 22}==${'A' * 43}=:{'A' * 43}="
+"""Read, and not used, for users who do not exist."""
 _SALT_BYTES: Final = 16
 """PostgreSQL's SCRAM_DEFAULT_SALT_LEN."""
 _VERIFIER: Final = re.compile(r"SCRAM-SHA-256\$(\d{1,8}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
@@ -82,13 +86,16 @@ def make_verifier(password: str, iterations: int = ITERATIONS, salt: bytes | Non
     return f"{PLAIN}${count}:{texts[0]}${texts[1]}:{texts[2]}"
 
 
-def mock_verifier(user: str, secret: bytes, iterations: int = ITERATIONS) -> Verifier:
-    """For a user who does not exist: the same for the same name, and no password fits (keys are not of a password)."""
-    salt, stored, server = (
+def mock_verifier(user: str, secret: bytes, iterations: Sequence[int] = (ITERATIONS,)) -> Verifier:
+    """For a user who does not exist: the same for the same name, and no password fits (keys are not of a password).
+
+    `iterations`: of those who do, each as often as it is used.
+    """
+    salt, stored, server, count = (
         hmac.new(secret, purpose + user.encode("utf-8", "replace"), hashlib.sha256).digest()
-        for purpose in (b"salt:", b"stored:", b"server:")
+        for purpose in (b"salt:", b"stored:", b"server:", b"count:")
     )
-    return Verifier(iterations, salt[:_SALT_BYTES], stored, server)
+    return Verifier(iterations[int.from_bytes(count[:8]) % len(iterations)], salt[:_SALT_BYTES], stored, server)
 
 
 class _Step(Enum):
@@ -113,12 +120,13 @@ class ScramServer:
         user: str,
         secret: bytes,
         channel_binding: bytes | None = None,
-        iterations: int = ITERATIONS,
+        iterations: Sequence[int] = (ITERATIONS,),
         nonce: str | None = None,
     ) -> None:
         self._user = user
         self._known = verifier is not None
-        self._verifier = mock_verifier(user, secret, iterations) if verifier is None else parse_verifier(verifier)
+        mock, read = mock_verifier(user, secret, iterations), parse_verifier(_NOBODYS if verifier is None else verifier)
+        self._verifier = read if self._known else mock
         self._binding = None if channel_binding is None else ("tls-server-end-point", channel_binding)
         self._nonce = secrets.token_urlsafe(24) if nonce is None else nonce
         self._step = _Step.FIRST

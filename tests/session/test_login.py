@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from dataclasses import replace
+from types import FrameType
 
 import psycopg
 import pytest
+import scramp
 
+from dpproxy.policy.model import Policy
+from dpproxy.session.login import Greeting, Login, likeness_of
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
+from dpproxy.wire.protocol import Frame, ProtocolError
+from dpproxy.wire.scram import make_verifier, mock_verifier
 
-from .conftest import PASSWORD, Stage, Wire, report, rows, tags
+from .conftest import PASSWORD, Stage, Wire, policy, report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -156,3 +163,67 @@ async def test_too_many_connections(stage: Stage) -> None:
 async def test_psycopg_says_the_usual_words(stage: Stage) -> None:
     with pytest.raises(psycopg.OperationalError, match='password authentication failed for user "ada"'):
         await psycopg.AsyncConnection.connect(f"host=127.0.0.1 port={stage.port} user=ada password=no dbname=shop sslmode=prefer")
+
+
+class Calls:
+    """Everything that is called between `start` and `stop`, by name: the same calls take the same time."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __enter__(self) -> Calls:
+        sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _see(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            self.names.append(frame.f_code.co_qualname)
+        elif event == "c_call":
+            self.names.append(getattr(argument, "__qualname__", "?"))
+
+
+def attempt(rules: Policy | None, user: str) -> tuple[list[str], bytes, str]:
+    """What is called for a login with a wrong password, the server's first message, the refusal."""
+    client = scramp.ScramClient(["SCRAM-SHA-256"], user, "wrong")
+    greeting = Greeting(user, "shop", {}, 0, False, ())
+    with Calls() as one:
+        login = Login(greeting, rules, b"secret" * 6, None, likeness_of([policy()]))
+    initial = front.sasl_initial("SCRAM-SHA-256", client.get_client_first().encode())
+    with Calls() as two:
+        challenge = login.answer(Frame(b"p", initial[5:], initial))
+    client.set_server_first(challenge[9:].decode())
+    final = front.sasl_response(client.get_client_final().encode())
+    with Calls() as three:
+        try:
+            login.answer(Frame(b"p", final[5:], final))
+            raise AssertionError("let in")
+        except ProtocolError as error:
+            told = error.message
+    return one.names + two.names + three.names, challenge, told.replace(user, "")
+
+
+async def test_the_same_is_computed_for_everybody() -> None:
+    """A wrong password, an unknown user, an unknown database: call by call, so that no clock tells them apart."""
+    seen = [attempt(policy(), "ada"), attempt(policy(), "eve"), attempt(None, "ada")]
+    assert seen[0][0] == seen[1][0] == seen[2][0]
+    assert len(seen[0][0]) > 100
+    assert len({told for _, _, told in seen}) == 1
+
+
+async def test_the_unknown_are_asked_for_as_many_iterations() -> None:
+    rules = policy()
+    ada = rules.users["ada"]
+    many = replace(ada, name="bob", password=make_verifier("x", 5000))
+    rules = replace(rules, users={"ada": replace(ada, password=many.password), "bob": many})
+    for known in (rules, None):
+        login = Login(Greeting("eve", "shop", {}, 0, False, ()), known, b"secret", None, likeness_of([rules]))
+        initial = front.sasl_initial("SCRAM-SHA-256", b"n,,n=,r=abc")
+        assert login.answer(Frame(b"p", initial[5:], initial)).endswith(b",i=5000")
+    mixed = replace(rules, users={"ada": ada, "bob": many})
+    assert likeness_of([mixed]) == (4096, 5000)
+    counts = {mock_verifier(str(i), b"secret", likeness_of([mixed])).iterations for i in range(50)}
+    assert counts == {4096, 5000}
+    assert likeness_of([]) == (4096,)

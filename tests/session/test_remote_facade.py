@@ -34,7 +34,7 @@ async def dsn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     data: Path = owner._server.place.data
     await owner._server.stop()
     with (data / "postgresql.conf").open("a") as conf:
-        conf.write(f"listen_addresses = '127.0.0.1'\nport = {port}\n")
+        conf.write(f"listen_addresses = '127.0.0.1'\nport = {port}\ntrack_activities = on\nlog_min_error_statement = error\n")
     (data / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
     await owner._server.start()
     yield f"postgresql://postgres:root@127.0.0.1:{port}/postgres"
@@ -51,9 +51,21 @@ async def test_sessions_on_a_remote_facade(stage: Stage, dsn: str, tmp_path: Pat
     assert rows(await wire.query("SELECT region, count(*) AS n FROM people GROUP BY 1"))[0] == ("e", "1")
     assert rows(await wire.query("SELECT current_user, count(*) FROM shops")) == [("analyst@shop", "2")]
     assert report(await wire.query("CREATE TABLE t (x int)"))["C"] == "42501"
+    await nobody_else_reads(server, wire)
     await wire.close()
     await server.stop(drain=0)
     await facade.stop()
+
+
+async def nobody_else_reads(server: Server, asker: Wire) -> None:
+    """Users of one role share the facade's role, but not what they ask; tools can read the view all the same."""
+    other = await Wire.open(server._listeners[0].sockets[0].getsockname()[1])
+    await other.login()
+    await asker.query("SELECT 'secretword'")
+    found = rows(await other.query("SELECT usename, state, query FROM pg_stat_activity WHERE datname = current_database()"))
+    assert [(user, state, query) for user, state, query in found] == [("analyst@shop", "disabled", "")] * 2
+    assert report(await other.query("SET track_activities = on"))["C"] == "42501"
+    await other.close()
 
 
 async def test_a_dsn_that_does_not_work(dsn: str, tmp_path: Path) -> None:
