@@ -53,7 +53,8 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
 def _stepped(measurement: Measurement, index: int, parts: list[Int64], noise: Noise) -> list[Int64]:
     """A basis measured in steps, put together from noisy columns: what is shown, the same unsmoothed, the last step."""
     basis = measurement.bases[index]
-    noisy = [_noised(measurement, index, part, noise) for part in steps.folded(parts)]
+    drawn = steps.folded(parts)
+    noisy = np.split(_noised(measurement, index, np.concatenate(drawn), noise), len(drawn))
     found = steps.together(noisy, deviation(basis) * basis.fine, basis.mechanism == "laplace", basis.signed)
     last = np.full(found.raw.size, found.last, dtype=np.int64)
     return [_rounded(found.value, basis.fine), _rounded(found.raw, basis.fine), last]

@@ -186,16 +186,36 @@ def lower_bound(sizes: Int64, sigma: Fraction, log_t: int) -> tuple[Int64, Bools
     return distance * distance // (int(2 * s * (1 << _POINT)) + 1), near
 
 
+_DIGITS = ((0, 8), (8, 8), (16, 8), (24, 10))
+"""Places and bits of the digits of a lower bound, which is below 2**34."""
+
+
+@lru_cache(maxsize=8)
+def _digit_words(place: int, bits: int) -> npt.NDArray[np.uint64]:
+    """The first 32 bits of exp(-d * 2**(place - 24)) for each digit d; of the first, 1, more than any 32 bits."""
+    words = [1 << WORD, *(Coin(Fraction(d << place, 1 << _POINT)).bits(WORD) for d in range(1, 1 << bits))]
+    return np.array(words, dtype=np.uint64)
+
+
+def _flip_digit(digits: Int64, place: int, bits: int, entropy: Entropy) -> Bools:
+    """For each digit d a toss of a coin of probability exp(-d * 2**(place - 24))."""
+    limits = _digit_words(place, bits)[digits]
+    drawn = _words(digits.size, entropy)
+    heads = drawn < limits
+    for i in np.flatnonzero(drawn == limits).tolist():
+        heads[i] = _settle(Coin(Fraction(int(digits[i]) << place, 1 << _POINT)), int(drawn[i]), WORD, entropy)
+    return heads
+
+
 def _accept_fixed(sizes: Int64, sigma: Fraction, log_t: int, entropy: Entropy) -> Bools:
-    """exp(-x) as exp(-lower) * exp(-(x - lower)): one coin a binary digit of lower, then an exact one.
+    """exp(-x) as exp(-lower) * exp(-(x - lower)): one coin a digit of lower, then an exact one.
 
     The latter's probability is above 1 - 2**-12 where near, so that only 1 in 4096 has to be computed.
     """
     lower, near = lower_bound(sizes, sigma, log_t)
     accepted = np.ones(sizes.size, dtype=np.bool_)
-    for i in range(_POINT + 10):
-        heads = flip(Coin(Fraction(2) ** (i - _POINT)), sizes.size, entropy)
-        accepted &= heads | (lower >> i & 1 == 0)
+    for place, bits in _DIGITS:
+        accepted &= _flip_digit(lower >> place & (1 << bits) - 1, place, bits, entropy)
     drawn = _words(sizes.size, entropy)
     for i in np.flatnonzero(accepted & (~near | (drawn >= (1 << WORD) - (1 << WORD - 12)))).tolist():
         rest = _rejection(int(sizes[i]), sigma, log_t) - Fraction(int(lower[i]), 1 << _POINT)
