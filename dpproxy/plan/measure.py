@@ -163,14 +163,13 @@ def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Sh
     else:
         # `groups: all` needs a domain whose size the policy fixes
         l0, pick = (DEFAULT_WHOLE_GROUPS if rows.limits.whole and not unscaled else DEFAULT_GROUPS), True
-        notes.append(f"`groups: all` needs declared keys; at most {l0} groups per {unit}")
+        notes.append(f"at most {l0} groups per {unit}, since keys are not declared and the policy bounds no `groups`")
     one = rows.one
     limit = 1 if one else limits.rows
     if rows.limits.whole and not one:
         norm = _norm(context) if l0 > 1 else 1
         over = f" over all groups (its l{norm} norm; scaled down where it is more)" if l0 > 1 else ""
         notes.append(f"a {unit} weighs at most {limit} rows{over}")
-        notes.append(STEPPED.format(unit=unit, rows=limit, most=limit << STEPS - 1))
     elif one:
         notes.append(f"one row per {unit}: no per-{unit} step")
     else:
@@ -184,10 +183,23 @@ def _norm(context: Context) -> int:
 
 
 STEPPED = (
-    "counts and sums: {unit}s of more than {rows} rows are measured apart, in steps of twice as many, each scaled down to "
-    "{rows}; steps that are more than noise are scaled back up, to {most} rows, and divided over groups as the steps below are "
-    "where noise hides their own shares"
+    "counts and sums: {unit}s of more are measured apart, in steps of twice as many rows, each scaled down to {rows}; steps that "
+    "are more than noise are scaled back up, to {most} rows, and divided over groups as the steps below are where noise hides "
+    "their own shares"
 )
+
+UNSCALED = "percentiles and count(DISTINCT ...): at most {rows} rows per {unit} and group"
+
+
+def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
+    """What the bound of whole contributions means for the columns of a measurement."""
+    shape, found = compiled.shape, []
+    if any(spec.steps(shape) > 1 for spec in compiled.specs):
+        found.append(STEPPED.format(unit=unit, rows=shape.rows, most=shape.rows << STEPS - 1))
+    if shape.norm and (compiled.selections or any(spec.kind == "distinct" for spec in compiled.specs)):
+        found.append(UNSCALED.format(unit=unit, rows=shape.rows))
+    return tuple(found)
+
 
 DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
 DEFAULT_WHOLE_GROUPS = 1000  # the same where contributions are scaled: more groups cost a threshold its logarithm only

@@ -27,7 +27,7 @@ from dpproxy.plan.given import known_of
 from dpproxy.plan.grids import STEPS
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.loss import ZERO
-from dpproxy.plan.measure import Compiled, Compiler
+from dpproxy.plan.measure import Compiled, Compiler, column_notes
 from dpproxy.plan.mixed import parted
 from dpproxy.plan.model import Array, Dialect, Input, Plan
 from dpproxy.plan.outer import MeasuredSelect, array_source, parse_expression
@@ -195,7 +195,9 @@ class Planner:
         compiled = compiler.compiled(keys, specs, selections, measured.top)
         beyond = cuts.condition(compiled) if context.role.query.measure_bounds else ""
         cut = compiler.cut(keys, beyond) if beyond else ""
-        return replace(compiled, outputs=tuple(measured.outputs), names=naming.names(compiler, keys, compiled), cut=cut)
+        names, more = naming.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
+        told = replace(compiled.shape, notes=(*compiled.shape.notes, *more))
+        return replace(compiled, shape=told, outputs=tuple(measured.outputs), names=names, cut=cut)
 
     def shared_values(self, measured: MeasuredSelect, agg: Agg) -> tuple[str, exp.Expr] | None:
         """The values that enough units share in each group of a measured SELECT, as a source of its own; its columns are the

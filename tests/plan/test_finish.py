@@ -206,3 +206,19 @@ def test_only_keys_that_vary_count_for_the_groups_of_a_customer(shop_catalog: Ca
     undeclared = sql.replace("c.region", "c.name")
     made = only(plan_harness.plan(undeclared, shop_catalog, wide))
     assert (made.l0, made.dense) == (3, False)
+
+
+def test_bounds_of_whole_contributions_are_told_of_the_columns_they_apply_to(shop_catalog: Catalog) -> None:
+    def bounds(sql: str) -> str:
+        return "\n".join(plan_harness.plan(sql, shop_catalog, plan_harness.policy("whole")).measurements[0].notes)
+
+    steps, unscaled = "steps of twice as many", "percentiles and count(DISTINCT ...): at most 2 rows per customer and group"
+    counted = bounds("SELECT category, count(*) FROM orders GROUP BY 1")
+    assert "at most 1000 groups per customer, since keys are not declared" in counted
+    assert steps in counted
+    assert unscaled not in counted
+    distinct = bounds("SELECT category, count(DISTINCT qty) FROM orders GROUP BY 1")
+    assert "at most 5 groups per customer, since keys are not declared" in distinct
+    assert unscaled in distinct
+    assert steps not in distinct
+    assert steps not in bounds("SELECT status, avg(qty) FROM orders GROUP BY 1")
