@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,34 @@ sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests, 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
 
 import plan_harness
+from each_engine import ENGINES, Engine
+from postgres_shop import PostgresShop
+from scratch_postgres import scratch_server
 
 from dpproxy.policy.catalog import Catalog
+
+
+@pytest.fixture(scope="session")
+def duckdb_engine() -> Engine:
+    return Engine("duckdb", plan_harness.Shop)
+
+
+@pytest.fixture(scope="session")
+def postgres_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with scratch_server(tmp_path_factory.mktemp("engines")) as server, contextlib.ExitStack() as stack:
+
+        def make(seed: int, most: int) -> PostgresShop:
+            return stack.enter_context(contextlib.closing(PostgresShop(server, f"shop_{seed}_{most}", seed, most)))
+
+        yield Engine("postgres", make)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Each engine in turn: `plan_harness.plan` plans for it."""
+    monkeypatch.setattr(plan_harness, "engine", request.param)
+    found: Engine = request.getfixturevalue(f"{request.param}_engine")
+    return found
 
 
 @pytest.fixture(scope="session")

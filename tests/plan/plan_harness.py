@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -24,7 +24,7 @@ import shop_world
 
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.plan.engines import literal
-from dpproxy.plan.model import Measurement, Plan
+from dpproxy.plan.model import Dialect, Measurement, Plan
 from dpproxy.plan.planner import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
@@ -44,6 +44,22 @@ STAND_INS = {
 """What the facade might answer to an `Input`, by type: any constant must be as private as any other."""
 
 Row = tuple[Any, ...]
+
+engine: Dialect = "duckdb"
+"""Whose SQL is generated: set by the fixture of that name."""
+
+
+class AnyShop(Protocol):
+    """A database and its neighbours in one of the engines."""
+
+    @property
+    def units(self) -> tuple[int, ...]: ...
+
+    def run(self, sql: str, unit: int | str | None = None) -> pa.Table: ...
+
+    def takes(self, sql: str) -> bool:
+        """Whether an analyst's statement has the types its functions are for, as far as the engine can tell."""
+        ...
 
 
 @lru_cache
@@ -92,10 +108,10 @@ def statement(sql: str, given: Policy) -> Statement:
 def plan(
     sql: str, found: Catalog, given: Policy | None = None, role: str = "analyst", types: Sequence[str] = (), **settings: str
 ) -> Plan:
-    """The plan of one statement for DuckDB. Raises Refusal."""
+    """The plan of one statement for the engine of the test. Raises Refusal."""
     chosen = given or policy()
     values = {"search_path": '"$user", public', **{name.replace("__", "."): value for name, value in settings.items()}}
-    return planning(chosen, found, "duckdb")(statement(sql, chosen), chosen.roles[role], values, tuple(types))
+    return planning(chosen, found, engine)(statement(sql, chosen), chosen.roles[role], values, tuple(types))
 
 
 def values_of(made: Plan, parameters: Sequence[str | None] = ()) -> list[str | None]:
@@ -139,6 +155,10 @@ class Shop:
         somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
         self._neighbour(NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
         self._neighbour(SHUFFLED, "true", "true", " ORDER BY rowid DESC")
+
+    def takes(self, sql: str) -> bool:
+        """What PostgreSQL makes of a statement is not DuckDB's to say."""
+        return True
 
     def execute(self, sql: str) -> None:
         """Change the database itself, not its neighbours."""
@@ -184,7 +204,7 @@ class Answer:
 class Sensitivity:
     """Deletes each unit in turn and compares with what the plan claims."""
 
-    def __init__(self, shop: Shop) -> None:
+    def __init__(self, shop: AnyShop) -> None:
         self._shop = shop
 
     def problems(self, made: Plan, parameters: Sequence[str | None] = ()) -> list[str]:

@@ -1,0 +1,27 @@
+"""What tests of both engines have of each: its name and its troubled shops.
+
+Knows: shops. Must not know: servers, how plans are made. The fixture `engine` sets for whom `plan_harness.plan` plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import plan_harness
+
+from dpproxy.plan.model import Dialect
+
+ENGINES: tuple[Dialect, ...] = ("duckdb", "postgres")
+
+
+class Engine:
+    """An engine and its troubled shops, each made once."""
+
+    def __init__(self, dialect: Dialect, make: Callable[[int, int], plan_harness.AnyShop]) -> None:
+        self.dialect, self._make = dialect, make
+        self._made: dict[tuple[int, int], plan_harness.AnyShop] = {}
+
+    def shop(self, seed: int, most: int = 100) -> plan_harness.AnyShop:
+        if (seed, most) not in self._made:
+            self._made[seed, most] = self._make(seed, most)
+        return self._made[seed, most]
