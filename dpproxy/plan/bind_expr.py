@@ -72,6 +72,10 @@ class ExprBinder:
     def bind(self, node: exp.Expr, scope: Scope) -> Expr:
         return self._bind(node, scope)
 
+    def condition(self, node: exp.Expr, scope: Scope) -> Expr:
+        """What WHERE, ON, HAVING and FILTER are given. Raises Refusal 42804 for what is not boolean."""
+        return self._boolean(node, scope)
+
     def _bind(self, node: exp.Expr, scope: Scope) -> Expr:
         handler = _HANDLERS.get(type(node))
         if handler is None:

@@ -204,7 +204,7 @@ def bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expr:
     inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
     name = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else ""
     index = node.expressions[0] if len(node.expressions) == 1 else None
-    if not isinstance(index, exp.Literal) or index.is_string or name not in ("regexp_match", "string_to_array"):
+    if not isinstance(index, exp.Literal) or not index.this.isdigit() or name not in ("regexp_match", "string_to_array"):
         raise unsupported("this subscript", "Use CASE for a list of constants, split_part() for the parts of a text.")
     args = [binder.bind(a, scope) for a in inner.expressions]
     at = int(index.this) + 1

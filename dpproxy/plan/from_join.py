@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
+from dpproxy.plan import functions as fn
 from dpproxy.plan import joins
-from dpproxy.plan.expr import Call, Column, Expr, Ref, SeriesDomain, ValuesDomain, conjuncts, references
+from dpproxy.plan.expr import Column, Expr, Ref, SeriesDomain, ValuesDomain, conjuncts, references
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.results import Item, located
@@ -144,13 +145,13 @@ class _Joining:
             conditions: list[Expr] = []
             for name in names:
                 a, b = left.resolve("", name), right.resolve("", name)
-                conditions.append(Call("bool", "=", (Ref(a.type, a), Ref(b.type, b))))
+                conditions.append(fn.compare("=", Ref(a.type, a), Ref(b.type, b)))
                 self.merged[name] = b if (join.side or "").upper() == "RIGHT" else a
             return conditions
         on = join.args.get("on")
         if on is None:
             return []
-        return list(conjuncts(self.analyser.binder(self.env, None).bind(on, self.scope())))
+        return list(conjuncts(self.analyser.binder(self.env, None).condition(on, self.scope())))
 
     def finish(self) -> tuple[Rows, Scope]:
         return reach_unit(self._close(), self.context, self.counter), self.scope()

@@ -181,7 +181,7 @@ class QueryHooks:
         where = copy.args.get("where")
         hooks = QueryHooks(self.planner, self.analyser, self.env, rows, aggregates=True)
         if where is not None:
-            rows = joins.filtered(rows, hooks._binder.bind(where.this, inner))
+            rows = joins.filtered(rows, hooks._binder.condition(where.this, inner))
         if private and not self._correlated(rows):
             return None
         value = hooks._binder.bind(copy.expressions[0].unalias(), inner)
@@ -272,7 +272,7 @@ class QueryHooks:
         where = copy.args.get("where")
         if where is not None:
             hooks = QueryHooks(self.planner, self.analyser, self.env, rows)
-            rows = joins.filtered(rows, hooks._binder.bind(where.this, inner))
+            rows = joins.filtered(rows, hooks._binder.condition(where.this, inner))
         rows = reach_unit(rows, self.planner.context, self.planner.counter)
         if rows.unit is not None and not self._correlated(rows):
             key = self._correlated_key(rows)
@@ -409,7 +409,7 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
     where: Expr | None = None
     order: tuple[tuple[Expr, bool, bool], ...] = ()
     if isinstance(node, exp.Filter):
-        where = binder.bind(node.expression.this, scope)
+        where = binder.condition(node.expression.this, scope)
         node = node.this
     if isinstance(node, exp.WithinGroup):
         order = tuple(ordering(binder, o, scope) for o in node.expression.expressions)

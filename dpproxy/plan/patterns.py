@@ -43,6 +43,8 @@ def like(op: str, value: Expr, pattern: Expr, escape: Expr | None = None) -> Exp
     pattern = coerce(pattern, "text")
     if not isinstance(pattern, Lit | Hole):
         raise unsupported("a LIKE pattern that is not a constant")
+    if pattern.type not in (*TEXTS, "unknown"):
+        raise Refusal("42883", f"operator does not exist: {value.type} {'~~' if op == 'like' else '~~*'} {pattern.type}")
     if isinstance(pattern, Lit):
         mark = literal_text(escape, "ESCAPE") if escape is not None else "\\"
         text = pattern.text or ""
@@ -66,6 +68,8 @@ def _text(value: Expr) -> Expr:
 
 def _safe(pattern: Expr) -> str:
     text = literal_text(coerce(pattern, "text"), "a regular expression")
+    if pattern.type not in (*TEXTS, "unknown"):
+        raise unsupported(f"a regular expression of type {pattern.type}")
     plain = text.replace("(?:", "(")  # the one construct with `(?` that both know
     if len(text) > MAX_PATTERN or "(?" in plain or text.count("(") > MAX_GROUPS or not 0 <= _states(plain) <= MAX_STATES:
         raise unsupported("this regular expression", _SIMPLER)

@@ -194,7 +194,7 @@ class Analyser:
         rows, scope = self.joined(select, items, env, outer)
         where = select.args.get("where")
         if where is not None:
-            rows = joins.filtered(rows, self.binder(env, rows).bind(where.this, scope))
+            rows = joins.filtered(rows, self.binder(env, rows).condition(where.this, scope))
         scope = narrowed_scope(scope, rows.conditions)
         return self.planner.finish_select(self, select, rows, scope, env)
 

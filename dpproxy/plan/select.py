@@ -160,9 +160,9 @@ def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.
     """GROUP BY 1 and GROUP BY alias: PostgreSQL prefers a column of the input over an output alias."""
     item = item.unnest() if isinstance(item, exp.Paren) else item
     if isinstance(item, exp.Literal) and not item.is_string:
-        index = int(item.this)
+        index = int(item.this) if item.this.isdigit() else 0
         if not 1 <= index <= len(select.expressions):
-            raise Refusal("42P10", f"GROUP BY position {index} is not in select list", position(item))
+            raise Refusal("42P10", f"GROUP BY position {item.this} is not in select list", position(item))
         return unaliased(select.expressions[index - 1])
     if isinstance(item, exp.Column) and not item.args.get("table"):
         name = ident(item.this)
@@ -216,7 +216,7 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     """GROUP BY that includes the unit (or over public rows): one relation of groups, then projections over it."""
     items = [(output_name(n), hooks._binder.bind(n.unalias(), scope)) for n in select.expressions]
     having = select.args.get("having")
-    condition = hooks._binder.bind(having.this, scope) if having is not None else None
+    condition = hooks._binder.condition(having.this, scope) if having is not None else None
     _no_limit(select, planner.context)
     unit = rows.unit
     if unit is not None and not any(isinstance(k, Ref) and k.column.id == unit.id for k in keys):

@@ -94,7 +94,7 @@ def _most(limit: exp.Expr) -> exp.Expr | None:
 
 def _shown(term: exp.Expr, select: exp.Select) -> exp.Expr:
     """What a term of ORDER BY stands for: an output by its name or number, or itself."""
-    if isinstance(term, exp.Literal) and not term.is_string and 1 <= int(term.this) <= len(select.expressions):
+    if isinstance(term, exp.Literal) and term.this.isdigit() and 1 <= int(term.this) <= len(select.expressions):
         return _unaliased(select.expressions[int(term.this) - 1])
     if isinstance(term, exp.Column) and not term.args.get("table"):
         for node in select.expressions:
