@@ -70,8 +70,10 @@ def array_constant(literal: bytes, element: str) -> str:
 
 
 def same_columns(original: Sequence[Field], outer: Sequence[Field]) -> bool:
-    """Whether clients would see the same names and types."""
-    return [(f.name, f.type) for f in original] == [(f.name, f.type) for f in outer]
+    """Whether clients would see the same names and types, and lengths or scales where the original has them."""
+    return len(original) == len(outer) and all(
+        (f.name, f.type) == (o.name, o.type) and f.modifier in (-1, o.modifier) for f, o in zip(original, outer, strict=True)
+    )
 
 
 def wrapped(sql: str, original: Sequence[Field], types: Sequence[str]) -> str:

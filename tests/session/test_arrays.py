@@ -77,6 +77,7 @@ def test_wrapping() -> None:
     fields = [Field('Na"me', 25), Field("n", 20)]
     assert not same_columns(fields, [Field("n", 25), Field("n", 20)])
     assert not same_columns(fields, fields[:1])
-    assert same_columns(fields, [Field('Na"me', 25, table=5), Field("n", 20)])
+    assert same_columns(fields, [Field('Na"me', 25, table=5), Field("n", 20, modifier=7)])
+    assert not same_columns([Field("n", 1700, modifier=655366)], [Field("n", 1700)])
     expected = 'SELECT c0::text AS "Na""me", c1::bigint AS "n" FROM (\nSELECT 1\n) AS _ (c0, c1)'
     assert wrapped("SELECT 1", fields, ["text", "bigint"]) == expected
