@@ -233,9 +233,11 @@ def _names(columns: Iterable[str]) -> str:
 
 
 def grants_script(policy: Policy, catalog: Catalog, database: str, withheld: frozenset[TableName]) -> Iterator[str]:
-    """CONNECT, USAGE and SELECT by column, and session defaults. `withheld`: public tables too large to be here.
+    """CONNECT, USAGE and SELECT, and session defaults. `withheld`: public tables too large to be here.
 
-    A withheld table says `permission denied` when it is read; empty it would be silently wrong.
+    Tables hold visible columns only, and are granted by column, but for public ones: tools read these in slices of `ctid`,
+    which wants the whole table's privilege. A withheld table says `permission denied` when it is read; empty it would be silently
+    wrong.
     """
     schemas = sorted({t.schema for t in policy.tables} | {v.schema for v in policy.views} | {"dpproxy", "public"})
     path = ", ".join(['"$user"', "public", *(quoted(s) for s in schemas if s not in ("public", "dpproxy"))])
@@ -249,7 +251,8 @@ def grants_script(policy: Policy, catalog: Catalog, database: str, withheld: fro
         for table, shape in tables_of(policy, catalog):
             columns = visible_columns(table, shape)
             if readable(role, table.name) and table.name not in withheld and columns:
-                yield f"GRANT SELECT ({_names(c.name for c in columns)}) ON {qualified(table.name)} TO {to};"
+                some = "" if table.public else f" ({_names(c.name for c in columns)})"
+                yield f"GRANT SELECT{some} ON {qualified(table.name)} TO {to};"
         for view in policy.views:
             if readable(role, view):
                 yield f"GRANT SELECT ON {qualified(view)} TO {to};"

@@ -66,7 +66,7 @@ def venv(*packages: str) -> Path:
     return made("venv", packages, install, light=False) / "bin" / "python"
 
 
-def npm(*packages: str) -> Path:
+def npm(*packages: str, light: bool = True) -> Path:
     """A folder that holds node_modules."""
     need("node", "npm")
 
@@ -74,7 +74,7 @@ def npm(*packages: str) -> Path:
         options = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries", "1", "--fetch-timeout", "20000"]
         run(["npm", "install", *options, "--prefix", str(folder), *packages])
 
-    return made("npm", packages, install, light=True)
+    return made("npm", packages, install, light)
 
 
 def deb(*packages: str) -> Path:

@@ -74,6 +74,41 @@ def system_psql() -> Command:
     return command, {"PATH": f"{folder}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(libraries(root))}
 
 
+CARGO = """
+[package]
+name = "client"
+version = "0.0.0"
+edition = "2021"
+[dependencies]
+tokio-postgres = "*"
+tokio = { version = "*", features = ["rt-multi-thread", "macros", "time"] }
+futures-util = "*"
+"""
+
+
+def rust() -> Command:
+    """Compiled from Debian's sources by this machine's compiler, once for each state of the script."""
+    need("cargo", "rustc")
+    root, script = deb("librust-tokio-postgres-dev"), SCRIPTS / "tokio.rs"
+    sources = root / "usr" / "share" / "cargo" / "registry"
+    version = next(sources.glob("tokio-postgres-*")).name.rpartition("-")[2]
+    project = root / f"tokio-{script.stat().st_mtime_ns}"
+    binary = project / "target" / "debug" / "client"
+    if not binary.exists():
+        (project / "src").mkdir(parents=True, exist_ok=True)
+        (project / ".cargo").mkdir(exist_ok=True)
+        (project / "src" / "main.rs").write_text(script.read_text())
+        (project / "Cargo.toml").write_text(CARGO)
+        config = f'[source.crates-io]\nreplace-with = "debian"\n[source.debian]\ndirectory = "{sources}"\n'
+        (project / ".cargo" / "config.toml").write_text(config)
+        environment = {**os.environ, "TOKIO_POSTGRES": version}
+        command = ["cargo", "build", "--offline", "--quiet"]
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=400)
+        if done.returncode:
+            absent(f"cargo build: {done.stderr[-500:]}")
+    return [str(binary)], {}
+
+
 def perl() -> Command:
     need("perl")
     command = ["perl", str(SCRIPTS / "dbdpg.pl")]
@@ -168,11 +203,24 @@ def odbc(mode: str) -> Callable[[], Command]:
     return ready
 
 
-def jdbc(mode: str) -> Callable[[], Command]:
+JDBC_MODES = ("extended", "simple", "extendedCacheEverything")
+
+
+def jdbc_of_debian() -> Path:
+    return deb("libpostgresql-jdbc-java") / "usr" / "share" / "java" / "postgresql.jar"
+
+
+def jdbc_of_npm() -> Path:
+    """A newer one than Debian's, as another tool ships it."""
+    folder = npm("liquibase@4.28.1", light=False) / "node_modules" / "liquibase" / "dist" / "liquibase"
+    return folder / "internal" / "lib" / "postgresql.jar"
+
+
+def jdbc(driver: Callable[[], Path], mode: str) -> Callable[[], Command]:
     def ready() -> Command:
         need("java", "javac")
-        jar = deb("libpostgresql-jdbc-java") / "usr" / "share" / "java" / "postgresql.jar"
-        classpath = os.pathsep.join(map(str, (jar, *jar.parent.glob("*.jar"))))
+        jar = driver()
+        classpath = os.pathsep.join(map(str, (jar, *(jar.parent.glob("*.jar") if driver is jdbc_of_debian else ()))))
         return ["java", "-Xshare:auto", "-cp", classpath, str(SCRIPTS / "Jdbc.java"), mode], {}
 
     return ready
@@ -201,6 +249,7 @@ def superset() -> Command:
 
 FRAMES = ("pandas", "sqlalchemy>=2", "psycopg2-binary")
 COLUMNS = ("polars", "adbc-driver-postgresql", "connectorx", "pyarrow")
+DUCKDB = ("duckdb==1.5.5", "duckdb-extension-postgres-scanner==1.5.5")
 ORM = ("sqlalchemy==2.1.9", "psycopg2-binary==2.9.13")
 """Fetched by a plain test run too: five seconds. What that fetches is pinned, so that it says the same tomorrow."""
 
@@ -211,7 +260,9 @@ DRIVERS = (
     Driver("pandas", python("pandas_script.py", FRAMES)),
     Driver("polars, ADBC", python("polars_script.py", COLUMNS)),
     Driver("connectorx", python("connectorx_script.py", COLUMNS)),
-    *(Driver(f"JDBC, {mode}", jdbc(mode)) for mode in ("extended", "simple", "extendedCacheEverything")),
+    *(Driver(f"JDBC, {mode}", jdbc(jdbc_of_debian, mode)) for mode in JDBC_MODES),
+    *(Driver(f"JDBC of npm, {mode}", jdbc(jdbc_of_npm, mode)) for mode in JDBC_MODES),
+    Driver("DuckDB's postgres extension", python("duckdb_script.py", DUCKDB)),
     Driver("psqlODBC", odbc("plain")),
     Driver("psqlODBC, UseDeclareFetch", odbc("fetch")),
     Driver("node pg", node("node_pg.js")),
@@ -220,6 +271,7 @@ DRIVERS = (
     Driver("Go lib/pq", go("postgres")),
     Driver("Go pgx", go("native")),
     Driver("Go pgx by database/sql", go("pgx")),
+    Driver("Rust tokio-postgres", rust),
     Driver("Perl DBD::Pg", perl),
     Driver("PHP PDO", php),
     Driver("Ruby pg", ruby),

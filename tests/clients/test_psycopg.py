@@ -26,6 +26,18 @@ def connection(town: Town) -> Iterator[Connection]:
         yield opened
 
 
+@pytest.mark.skipif(psycopg.pq.version() < 180000, reason="libpq speaks 3.2 since version 18")
+def test_protocol_3_2(town: Town) -> None:
+    """Longer cancel keys; the new libpq's own way to cancel."""
+    with psycopg.connect(f"{town.dsn} min_protocol_version=3.2 max_protocol_version=3.2", autocommit=True) as connection:
+        assert connection.execute(BY_REGION).fetchall() == REGIONS
+        timer = threading.Timer(0.2, connection.cancel_safe)
+        timer.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute("SELECT pg_sleep(20)")
+        timer.join()
+
+
 @pytest.mark.parametrize("binary", [False, True])
 def test_results(connection: Connection, binary: bool) -> None:
     cursor = connection.execute(BY_REGION, binary=binary)

@@ -233,7 +233,7 @@ DENIED = [
     "SET log_statement = 'all'",
     "SHOW data_directory",
     "ALTER SYSTEM SET jit = on",
-    "GRANT SELECT ON shops TO PUBLIC",
+    "GRANT SELECT ON people TO PUBLIC",
 ]  # fmt: skip
 
 
@@ -244,6 +244,17 @@ async def test_nothing_but_select(facade: Facade, sql: str) -> None:
         await connection.execute(sql)
     assert caught.value.sqlstate in ("42501", "0A000"), "0A000: an extension that is not there"
     await connection.close()
+
+
+async def test_what_is_granted_cannot_be_granted_on(facade: Facade) -> None:
+    """PostgreSQL only warns."""
+    connection = await connect(facade)
+    await connection.execute("GRANT SELECT ON shops TO PUBLIC")
+    other = await connect(facade, "narrow@shop")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await other.fetch("SELECT * FROM shops")
+    await connection.close()
+    await other.close()
 
 
 async def test_a_role_reads_its_tables_only(facade: Facade) -> None:
