@@ -357,10 +357,11 @@ def _check_summed(name: str, args: tuple[Expr, ...]) -> None:
 def total_order(order: Terms, rows: Rows) -> Terms:
     """The order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
 
-    Then what is made of one unit's rows is a function of these rows, whoever else's rows are there.
+    Then what is made of one unit's rows is a function of these rows, whoever else's rows are there. Columns of tables decide
+    before what is computed of them (ids tell): a window over what another window numbered has its rows in the same order.
     """
     first = {term[0] for term in order}
-    refs = (Ref(c.type, c) for c in rows.node.columns if c.usable and c.type not in _UNORDERED)
+    refs = (Ref(c.type, c) for c in sorted(rows.node.columns, key=lambda c: c.id) if c.usable and c.type not in _UNORDERED)
     more = (e for ref in refs for e in (ref, *_fields(ref)) if e not in first)
     return (*order, *((e, False, False) for e in more))
 
