@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import cache
+from hashlib import blake2b
 from typing import Any
 
 from dpproxy.plan.exchanges import FOLDED, chain, compared, equal_columns, flat, folded, gathered, linked
@@ -70,6 +71,9 @@ def _telling(kind: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if not (issubclass(kind, Relation) and f.name in ("columns", "number")))
 
 
+LONGEST = 200  # characters of a relation's text within the names of its columns
+
+
 class _Form:
     """Names of the columns seen so far, by their id."""
 
@@ -98,6 +102,9 @@ class _Form:
         return tuple(sorted(found.values(), key=self.text))
 
     def _name(self, relation: Relation, prefix: str) -> None:
+        """Columns by the text of their relation, or by its digest: a text of texts would double with every level of nesting."""
+        if len(prefix) > LONGEST:
+            prefix = blake2b(prefix.encode(), digest_size=16).hexdigest()
         for i, column in enumerate(relation.columns):
             self._names.setdefault(column.id, f"{prefix}.{column.name if isinstance(relation, Scan) else i}")
 

@@ -16,6 +16,7 @@ from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import copied, ident
 
 NUMBER = "dpproxy_n"
+MAX_NODES = 5_000  # of a query that still grows: an item that names another twice, and so on, doubles it each time
 Meanings = dict[str, exp.Expr]
 """What a column of the item is, by its name."""
 
@@ -28,7 +29,7 @@ def without(tree: exp.Expr) -> bool:
 
 def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     alias = join.this.args.get("alias")
-    if alias is None or alias.this is None or not _each_row(join):
+    if alias is None or alias.this is None or not _each_row(join) or sum(1 for _ in select.walk()) > MAX_NODES:
         return False
     name, names = ident(alias.this), [ident(c) for c in alias.args.get("columns") or ()]
     one = _one_row(join.this)

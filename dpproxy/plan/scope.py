@@ -78,6 +78,9 @@ class Context:
         return None
 
 
+MAX_SCANS = 500  # of one statement, with every CTE counted where it is read
+
+
 @dataclass
 class Counter:
     """Numbers for columns and scans: unique within a plan."""
@@ -89,7 +92,11 @@ class Counter:
         return next(self._columns)
 
     def scan(self) -> int:
-        return next(self._scans)
+        """Raises Refusal 54001: a query may name itself twice, and that twice again."""
+        number = next(self._scans)
+        if number >= MAX_SCANS:
+            raise Refusal("54001", f"statement reads tables more than {MAX_SCANS} times", hint="Split it.")
+        return number
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.statements import keep, parse
 
+MAX_NODES = 10_000  # that may take the place of names
 _CLAUSE = re.compile(r"(?i)\bhaving\b|\border\s+by\b")
 
 
@@ -40,6 +41,9 @@ def _replaced(select: exp.Select, names: set[str]) -> bool:
     terms = [o.this if isinstance(o, exp.Ordered) else o for o in (order.expressions if order is not None else ())]
     places += [t for t in terms if not isinstance(t, exp.Column)]
     found = [c for place in places for c in _columns(place) if ident(c.this) in meant]
+    sizes = {name: sum(1 for _ in value.walk()) for name, value in meant.items()} if found else {}
+    if sum(sizes[ident(column.this)] for column in found) > MAX_NODES:
+        return False
     for column in found:
         column.replace(exp.Paren(this=copied(meant[ident(column.this)])))
     return bool(found)
