@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, SYNTAX_ERROR, UNDEFINED_TABLE, Refusal
-from dpproxy.plan import canonical, cuts, fanout, joins, laterals, naming
+from dpproxy.plan import canonical, cuts, fanout, joins, laterals, naming, unmatched
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
@@ -332,12 +332,14 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction
 
 def _analysed(statement: Statement, context: Context) -> tuple[Planner, ReleasedResult]:
     """What a statement reads, measured. One that is refused may be another way to write one that is not (`laterals`,
-    `ranked`, `mixed`)."""
+    `ranked`, `mixed`, `unmatched`)."""
     try:
         return _measured(parse(statement.query), context)
     except Refusal:
         tree = parse(statement.query)
-        changed = [laterals.without(tree), percentiles(tree), parted(tree, Analyser(Planner(context)).reads_private(tree))]
+        reader = Analyser(Planner(context))
+        reads = reader.reads_private(tree)
+        changed = [laterals.without(tree), percentiles(tree), parted(tree, reads), unmatched.counted(tree, reads, reader.unique)]
         if not any(changed):
             raise
         return _measured(tree, context)

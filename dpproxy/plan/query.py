@@ -107,6 +107,14 @@ class Analyser:
 
         return reads
 
+    def unique(self, table: exp.Table, name: str) -> bool:
+        """Whether each value of a public table's column is in one row, by its keys."""
+        policy = self.context.find(ident(table.args.get("db")), ident(table.this))
+        found = self.context.catalog.tables.get(policy.name) if policy is not None and policy.public else None
+        column = found.column(name) if found is not None else None
+        keys = (found.primary_key, *found.unique) if found is not None else ()
+        return column is not None and ((name,) in keys or column.most == 1)
+
     def private_table(self, table: exp.Table, env: Env) -> bool:
         schema, name = ident(table.args.get("db")), ident(table.this)
         if not schema and name in env:
