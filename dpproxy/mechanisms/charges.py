@@ -119,12 +119,12 @@ def _check_top(measurement: Measurement) -> None:
     top = measurement.top
     if top is None:
         return
-    if measurement.dense or measurement.threshold is not None or measurement.selections:
+    if measurement.dense != (top.absent is None) or measurement.threshold is not None or measurement.selections:
         raise MechanismError("groups are chosen in two ways")
     if not 0 <= top.score < len(measurement.bases) or measurement.bases[top.score].norm:
         raise MechanismError("groups are chosen by no count")
     linf, l0 = measurement.bases[top.score].linf, measurement.l0
-    if top.absent < calibration.top_threshold(top.k, l0, linf, top.epsilon, top.delta, top.min_units):
+    if top.absent is not None and top.absent < calibration.top_threshold(top.k, l0, linf, top.epsilon, top.delta, top.min_units):
         raise MechanismError("a threshold is lower than its delta allows")
     if not _covers(top.loss, Loss.bounded_range(top.epsilon, top.k) + Loss.delta_only(top.delta)):
         raise MechanismError("a charge is smaller than the loss of its choices")

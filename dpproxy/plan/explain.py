@@ -93,9 +93,11 @@ def _groups(told: _Told) -> Account:
             "Top": m.top.k,
             "By": m.bases[m.top.score].label,
             "Epsilon": _micro(m.top.epsilon * m.top.k),
-            "Threshold": m.top.absent,
-            "Delta": float(Fraction(m.top.delta, ATTO)),
-        }
+        } | (
+            {"Declared": told.groups}
+            if m.top.absent is None
+            else {"Threshold": m.top.absent, "Delta": float(Fraction(m.top.delta, ATTO))}
+        )
     if m.threshold is None:
         return {"Declared": told.groups} if told.groups is not None else {"Declared": "by a public table"}
     return {
@@ -265,6 +267,11 @@ def _number(value: float) -> str:
 
 
 def _groups_text(groups: Account, unit: str) -> str:
+    if "Top" in groups and "Declared" in groups:
+        return (
+            f"only the {groups['Top']} of about the highest {groups['By']} of the {groups['Declared']} declared ones, "
+            f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])})"
+        )
     if "Declared" in groups:
         known = f" {groups['Declared']}" if isinstance(groups["Declared"], int) else ""
         return f"all{known} declared ones, empty ones too"

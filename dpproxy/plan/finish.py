@@ -103,7 +103,7 @@ def _epsilons(paying: Sequence[Compiled], whole: int, context: Context) -> list[
 
 
 def _undeclared(compiled: Compiled) -> bool:
-    return compiled.threshold is not None or compiled.top is not None
+    return compiled.threshold is not None or (compiled.top is not None and compiled.shape.dense is None)
 
 
 def _too_small() -> Refusal:
@@ -289,6 +289,8 @@ def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:
     shape, each, least = compiled.shape, epsilon // spec.k, compiled.min_units
     if each < 1:
         raise _too_small()
+    if shape.dense is not None:
+        return Top(spec.k, spec.score, each, None, 1, 0, Loss.bounded_range(each, spec.k))
     linf, _ = _sensitivity(compiled.specs[spec.score], shape)
     absent = calibration.top_threshold(spec.k, shape.l0, linf, each, delta, least)
     loss = Loss.bounded_range(each, spec.k) + Loss.delta_only(delta)

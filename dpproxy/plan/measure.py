@@ -7,6 +7,7 @@ number that decides privacy (bounds, sensitivities, L0) is made here, before any
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,7 @@ from dpproxy.plan.render import Renderer
 from dpproxy.plan.scope import Context
 from dpproxy.plan.specs import STEPS, BasisSpec, SelectionSpec, Shape, TopSpec
 
+WORTH_CHOOSING = 20  # declared groups a unit may be in, for each of the k asked for: their counts are several times as exact
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
 
 
@@ -90,7 +92,8 @@ class Compiler:
                     hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
                 )
         least = self.context.role.min_units
-        sql = self._writer(shape, specs).write(plain, least if threshold is not None or top is not None else 1)
+        undeclared = threshold is not None or (top is not None and shape.dense is None)
+        sql = self._writer(shape, specs).write(plain, least if undeclared else 1)
         side = tuple(self._writer(shape).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
         return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least, top)
@@ -102,9 +105,20 @@ class Compiler:
 
     @staticmethod
     def _heeded(top: TopSpec, shape: Shape, specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> bool:
-        """k choices cost as much as noise for k groups; all groups need noise for the l0 that a unit may be in."""
+        """k choices cost as much as noise for k groups; all groups need noise for the l0 that a unit may be in.
+
+        Declared groups need no threshold: there is less to gain, and what is released of all of them answers other questions
+        too. With the charge halved k choices miss by about 2 k ln(groups) / epsilon rows, and noise for all is about 9
+        sqrt(l0) / epsilon (Gaussian, the largest of some).
+        """
         counts = specs[top.score].kind in ("count", "units")
-        return shape.dense is None and not shape.norm and top.k < shape.l0 and counts and not selections
+        if shape.norm or not counts or selections:
+            return False
+        if shape.dense is None:
+            return top.k < shape.l0
+        size = shape.dense.size
+        few = WORTH_CHOOSING * top.k <= shape.l0
+        return few and size is not None and 2 * top.k * math.log(max(size, 3)) <= 9 * math.sqrt(shape.l0)
 
     def _writer(self, shape: Shape, specs: Sequence[BasisSpec] = ()) -> Writer:
         return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs))

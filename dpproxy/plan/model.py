@@ -100,14 +100,15 @@ class Threshold:
 class Top:
     """Groups are chosen one after the other by the exponential mechanism on the exact `bases[score]`, a count, k times at
     `epsilon` (micro) each: a unit raises each score by at most that basis's linf and lowers none. "No further one" has
-    the score `absent` (`calibration.top_threshold`); the backend has dropped groups of fewer than `min_units` units.
+    the score `absent` (`calibration.top_threshold`); the backend has dropped groups of fewer than `min_units` units. Of
+    declared groups all are there, whatever the data: `absent` is None, and no delta is charged.
     `loss` is `Loss.bounded_range(epsilon, k)` and `delta`.
     """
 
     k: int
     score: int
     epsilon: int
-    absent: int
+    absent: int | None
     min_units: int
     delta: int  # atto
     loss: Loss

@@ -65,7 +65,9 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
         tuple(None if total is None else parts(total) for total in totals),
         tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
-        not stepped and (not keys or (compiled.shape.dense is not None and not compiled.shape.pick and not compiled.shape.norm)),
+        not stepped
+        and compiled.top is None
+        and (not keys or (compiled.shape.dense is not None and not compiled.shape.pick and not compiled.shape.norm)),
         tuple(additive),
         tuple(mixes),
     )

@@ -91,7 +91,7 @@ def unseen_told(measurements: Sequence[Measurement], unit: str) -> str:
     """Which groups an answer leaves out: analysts would else take an empty answer for an empty table."""
     found = []
     for m in measurements:
-        if m.top is not None:
+        if m.top is not None and m.top.absent is not None:
             found.append(f"groups with {m.bases[m.top.score].label} below about {m.top.absent} are not shown")
         elif m.threshold is not None and m.bases[m.threshold.basis].norm:
             found.append(f"groups of few {unit}s are not shown")

@@ -18,6 +18,7 @@ from dpproxy.mechanisms.release import release
 from dpproxy.plan.calibration import top_threshold
 from dpproxy.plan.model import Measurement
 from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import MICRO, Bounds
 
 SQL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC LIMIT 3"
 ALL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC"
@@ -83,3 +84,55 @@ def test_it_is_told(shop_catalog: Catalog) -> None:
     text = "\n".join(plan_harness.plan("EXPLAIN " + SQL, shop_catalog, plan_harness.policy("busy")).explain)
     assert "Groups: only the 3 of about the highest count(*)" in text.lower().replace("groups: only", "Groups: only")
     assert "exponential mechanism" in text
+
+
+# --- of declared groups
+
+MONTHS = "SELECT ts::date, count(*) FROM orders GROUP BY 1 ORDER BY 2 DESC LIMIT 2"
+
+
+def declared(catalog: Catalog, sql: str = MONTHS) -> Measurement:
+    """Groups by day, all of which a customer may reach."""
+    given = plan_harness.policy("busy")
+    tables = {n: replace(t, bounds=Bounds(3, None)) if n.name == "orders" else t for n, t in given.tables.items()}
+    (measurement,) = plan_harness.plan(sql, catalog, replace(given, tables=tables)).measurements
+    return measurement
+
+
+def test_of_many_declared_groups_the_largest_are_chosen_without_a_threshold(shop_catalog: Catalog) -> None:
+    chosen, everything = declared(shop_catalog), declared(shop_catalog, MONTHS.partition(" ORDER")[0])
+    top = chosen.top
+    assert top is not None
+    assert (top.absent, top.delta, chosen.loss.delta) == (None, 0, 0)
+    assert chosen.l0 == everything.l0 > 100
+    assert chosen.reach == 2
+    assert chosen.loss.epsilon <= everything.loss.epsilon
+    spent = Fraction(2 * top.epsilon, MICRO) + 2 * chosen.bases[0].linf / chosen.bases[0].scale
+    assert spent * MICRO <= chosen.loss.epsilon
+    assert chosen.bases[0].scale < everything.bases[0].scale / 20
+    assert chosen.queries[0].parts == everything.queries[0].parts, "declared groups are all looked at"
+
+
+def test_all_declared_groups_are_released_where_that_is_as_exact(shop_catalog: Catalog) -> None:
+    assert declared(shop_catalog, "SELECT status, count(*) FROM orders GROUP BY 1 ORDER BY 2 DESC LIMIT 1").top is None
+    assert declared(shop_catalog, MONTHS.replace("LIMIT 2", "LIMIT 200")).top is None
+
+
+def test_declared_groups_that_are_not_are_not_released(shop_catalog: Catalog) -> None:
+    """Without a threshold every group must be there whatever the data: `dense` says that it is."""
+    given = declared(shop_catalog)
+    assert given.top is not None
+    for forged in (replace(given, dense=False), replace(given, top=replace(given.top, epsilon=given.top.epsilon * 2))):
+        with pytest.raises(MechanismError):
+            release(forged, exact(SCORES), OpenDPNoise())
+    released = release(given, exact({"a": 0, "b": 10**6, "c": 0, "d": 10**6}), OpenDPNoise())
+    assert released.keys[0].to_pylist() == ["b", "d"]
+
+
+def test_a_unit_changes_counts_alone(shop_catalog: Catalog) -> None:
+    given = plan_harness.policy("busy")
+    tables = {n: replace(t, bounds=Bounds(3, None)) if n.name == "orders" else t for n, t in given.tables.items()}
+    made = plan_harness.plan(MONTHS, shop_catalog, replace(given, tables=tables))
+    assert plan_harness.Sensitivity(plan_harness.Shop(1)).problems(made) == []
+    text = "\n".join(made.explain)
+    assert "declared ones, chosen by the exponential mechanism" in text
