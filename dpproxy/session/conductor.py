@@ -353,11 +353,13 @@ class Conductor:
     async def _prepare(self, talk: Talk, raw: bytes, message: Parse, statement: Statement) -> None:
         session = self._session
         session.link.sent += 1
+        as_written = statement.into or statement.text in message.sql  # else names were spelled out for PostgreSQL
+        parse = raw if as_written else front.parse(message.name, statement.text, message.oids)
         if statement.kind in ("select", "explain"):
-            found = await look(talk, raw, 1, message.name)
+            found = await look(talk, parse, 1, message.name)
         else:
             inner = front.close("S", INNER) + front.parse(INNER, inner_text(statement), message.oids)
-            found = await look(talk, raw + inner, 3, INNER)
+            found = await look(talk, parse + inner, 3, INNER)
         former = session.private.pop(message.name, None)
         self._count += former is None
         internal = former.internal if former else f"dpproxy_{self._count}"

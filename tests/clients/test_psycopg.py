@@ -93,6 +93,17 @@ def test_a_parameter_above_the_measurement(connection: Connection) -> None:
     assert connection.execute(sql, (10, given, 5)).fetchone() == ("east", 260, given)
 
 
+def test_names_of_outputs_where_postgresql_has_none(connection: Connection) -> None:
+    """In a simple query, with parameters, prepared, and by a cursor of the server."""
+    sql = "SELECT region, count(*) AS n FROM people GROUP BY region HAVING n > 5 ORDER BY CASE WHEN n > 0 THEN 0 END, region"
+    plain = connection.execute(sql).fetchall()
+    assert len(plain) > 1
+    assert connection.execute(sql.replace("n > 5", "n > %s"), (5,)).fetchall() == plain
+    assert connection.execute(sql, prepare=True).fetchall() == plain
+    with connection.transaction(), connection.cursor("c") as cursor:
+        assert cursor.execute(sql).fetchall() == plain
+
+
 def test_prepared_statements_pay_once(connection: Connection) -> None:
     def spent() -> Decimal:
         (value,) = connection.execute("SELECT epsilon_spent FROM dpproxy.budget").fetchone() or (None,)
