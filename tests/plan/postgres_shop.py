@@ -66,9 +66,7 @@ class PostgresShop:
         somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
         self._neighbour(plan_harness.NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
         self._neighbour(plan_harness.SHUFFLED, "true", "true", " ORDER BY ctid DESC")
-        for type_ in ("numeric", "float8", "float4", "date", "timestamp", "timestamptz", "uuid", "text"):
-            self.connection.adapters.register_loader(type_, _Text)
-        self.connection.adapters.register_loader("interval", _Interval)
+        readable(self.connection)
 
     def close(self) -> None:
         self.connection.close()
@@ -107,6 +105,13 @@ class PostgresShop:
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql.encode()).fetchall()
+
+
+def readable(connection: psycopg.Connection[Any]) -> None:
+    """Values that no Python type holds come as texts."""
+    for type_ in ("numeric", "float8", "float4", "date", "timestamp", "timestamptz", "uuid", "text"):
+        connection.adapters.register_loader(type_, _Text)
+    connection.adapters.register_loader("interval", _Interval)
 
 
 def ddl() -> str:
