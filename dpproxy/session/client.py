@@ -36,6 +36,7 @@ from dpproxy.wire.protocol import ProtocolError
 
 QUEUE_LIMIT = 1 << 20  # bytes a client may have waiting behind a private statement before it is not read any more
 CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
+PIECE = 16 * 1024  # bytes of an answer that are worth a piece of their own
 SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
 REMEMBERED = 4096  # texts of no concern that a dataset remembers
 LONG_TEXT = 4096  # bytes; longer texts are not remembered
@@ -100,6 +101,8 @@ class ClientSession(asyncio.Protocol):
         self._plain = False  # what comes can be judged by itself: not busy, nothing private, no half message
         self._known: dict[bytes, Counts] = {}  # small pieces that concern nobody
         self._closing = False
+        self._held: list[bytes] = []  # for the client, to be sent in one piece
+        self._held_bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -126,6 +129,7 @@ class ClientSession(asyncio.Protocol):
         except Exception as error:
             self.fatal("XX000", internal(error).message)
         finally:
+            self.flush()
             self._ready()
 
     async def _connect(self) -> None:
@@ -157,11 +161,11 @@ class ClientSession(asyncio.Protocol):
                 self.link.write(login.answer(raw[5:]))
             elif tag == b"K":
                 self._facade_key = back.read_backend_key_data(raw[5:])
-                self.write(back.backend_key_data(*self.key))
+                self.tell(back.backend_key_data(*self.key))
             elif tag == b"N":
-                self.write(raw)
+                self.tell(raw)
             elif tag == b"Z":
-                self.write(raw)
+                self.tell(raw)
                 return
 
     # the client's bytes
@@ -280,6 +284,7 @@ class ClientSession(asyncio.Protocol):
         except Exception as error:
             self.fatal("XX000", internal(error).message)
         finally:
+            self.flush()
             self._ready()
 
     def _enqueue(self, data: bytes) -> None:
@@ -318,6 +323,19 @@ class ClientSession(asyncio.Protocol):
 
     # to the client
 
+    def tell(self, data: bytes) -> None:
+        """Of an answer the proxy puts together: sent with what follows, since each piece wakes the client."""
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes >= PIECE:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            self.write(b"".join(self._held))
+            self._held.clear()
+            self._held_bytes = 0
+
     async def drained(self) -> None:
         """Wait while the client does not read."""
         await self._writable.wait()
@@ -351,6 +369,7 @@ class ClientSession(asyncio.Protocol):
     def fatal(self, sqlstate: str, text: str) -> None:
         """The last message of a connection; left out where it would be read as a part of the one before."""
         if not self._closing:
+            self.flush()
             if self.link.between:
                 self.write(back.error_response("FATAL", sqlstate, text))
             self.close()

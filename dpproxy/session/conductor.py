@@ -119,6 +119,7 @@ class Conductor:
         link = self._session.link
         await link.capture()
         yield Talk(link, extended)
+        self._session.flush()
         await link.release()
 
     # refusals
@@ -130,7 +131,7 @@ class Conductor:
             if not self._skipping:
                 await self._tell(refusal, talk)
                 if simple:
-                    self._session.write(back.ready_for_query(self._session.link.tracker.status))
+                    self._session.tell(back.ready_for_query(self._session.link.tracker.status))
 
     @property
     def _skipping(self) -> bool:
@@ -139,7 +140,7 @@ class Conductor:
 
     async def _tell(self, refusal: Refusal, talk: Talk) -> None:
         r = refusal
-        self._session.write(back.error_response("ERROR", r.sqlstate, r.message, r.detail, r.hint, r.position))
+        self._session.tell(back.error_response("ERROR", r.sqlstate, r.message, r.detail, r.hint, r.position))
         await talk.fail()
 
     def _statements(self, text: str) -> tuple[Statement, ...]:
@@ -170,7 +171,7 @@ class Conductor:
             for statement in statements:
                 if not await self._run(statement, talk):
                     break
-            self._session.write(back.ready_for_query(self._session.link.tracker.status))
+            self._session.tell(back.ready_for_query(self._session.link.tracker.status))
 
     async def _run(self, statement: Statement, talk: Talk) -> bool:
         """One statement of a simple query; False when it failed."""
@@ -183,7 +184,7 @@ class Conductor:
             if by_name is not None:
                 await self._forget(by_name, talk)
         except StatementFailed as failure:
-            self._session.write(failure.raw)
+            self._session.tell(failure.raw)
             return False
         except Refusal as refusal:
             await self._tell(refusal, talk)
@@ -196,7 +197,7 @@ class Conductor:
             rows = Rows() if kept is not None or await self._steady(talk, private) else None
             answer, aimed = await self._aimed(talk, private, (), ())
         except StatementFailed as failure:
-            self._session.write(failure.raw)
+            self._session.tell(failure.raw)
             return False
         except Refusal as refusal:
             await self._tell(refusal, talk)
@@ -243,9 +244,9 @@ class Conductor:
         return False
 
     def _show_again(self, kept: Kept, notice: str | None) -> None:
-        self._session.write(kept.rows)
+        self._session.tell(kept.rows)
         self._notify(notice)
-        self._session.write(kept.complete)
+        self._session.tell(kept.complete)
 
     async def _prepare_by_name(self, statement: Statement, talk: Talk) -> bool:
         """PREPARE name AS query. Raises StatementFailed, Refusal."""
@@ -260,7 +261,7 @@ class Conductor:
             await talk.ask(front.close("S", given.name), 1)
             raise
         session.private[given.name] = private
-        session.write(back.command_complete("PREPARE"))
+        session.tell(back.command_complete("PREPARE"))
         return True
 
     async def _execute_by_name(self, given: Named, talk: Talk) -> bool:
@@ -288,6 +289,8 @@ class Conductor:
         (link.write if rows is None else link.say)(data)
         succeeded = True
         while True:
+            if not link.ready:
+                session.flush()
             tag, raw = await link.read()
             if tag == b"Z":
                 link.tracker.status = STATUSES[raw[5]]
@@ -303,12 +306,12 @@ class Conductor:
             succeeded = succeeded and tag != b"E"
             if rows is not None:
                 rows.add(tag, raw)
-            session.write(raw)
+            session.tell(raw)
             await session.drained()
 
     def _notify(self, notice: str | None) -> None:
         if notice is not None:
-            self._session.write(back.notice_response("NOTICE", "00000", notice))
+            self._session.tell(back.notice_response("NOTICE", "00000", notice))
 
     # the extended protocol
 
@@ -337,7 +340,7 @@ class Conductor:
             except StatementFailed as failure:
                 if not message.name:
                     self._session.private.pop("", None)
-                self._session.write(failure.raw)
+                self._session.tell(failure.raw)
             except Refusal as refusal:
                 await talk.ask(front.close("S", message.name), 1)
                 await self._tell(refusal, talk)
@@ -348,7 +351,7 @@ class Conductor:
         former = self._session.private.pop(name, None)
         if former is not None:
             await talk.ask(front.close("S", former.internal), 1)
-        self._session.write(back.parse_complete())
+        self._session.tell(back.parse_complete())
 
     async def _prepare(self, talk: Talk, raw: bytes, message: Parse, statement: Statement) -> None:
         session = self._session
@@ -364,7 +367,7 @@ class Conductor:
         self._count += former is None
         internal = former.internal if former else f"dpproxy_{self._count}"
         session.private[message.name] = await fit(talk, session.dataset, session.asker, statement, found, internal)
-        session.write(back.parse_complete())
+        session.tell(back.parse_complete())
 
     async def _bind(self, raw: bytes, message: Bind, private: Private) -> None:
         """The facade is sent a Bind of its own, and says itself what became of it, with what follows."""
@@ -384,7 +387,7 @@ class Conductor:
                 bind = front.bind(message.portal, private.internal, values, formats, message.result_formats)
                 self._notify(answer.notice)
             except StatementFailed as failure:
-                self._session.write(failure.raw)
+                self._session.tell(failure.raw)
             except Refusal as refusal:
                 await self._tell(refusal, talk)
         if bind is not None:
@@ -457,6 +460,7 @@ class Conductor:
             return await evaluate(talk, private, values, formats, inputs, literals)
 
         session = self._session
+        session.flush()  # what was answered before: this may take long
         name = hashlib.sha256(private.statement.text.encode()).hexdigest()[:16]
         mode = reuse_mode(private.look.settings["dpproxy.reuse"])
         self._answering = Answering(session.dataset, session.asker, private.plan, name, ask, mode)

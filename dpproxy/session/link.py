@@ -22,6 +22,9 @@ from dpproxy.wire.framing import BackendFramer
 INBOX_LIMIT = 256 * 1024
 """Bytes captured and not yet read above which the facade is made to wait: one socket buffer's worth."""
 
+UNASKED = (b"S", b"A")
+"""ParameterStatus and notifications."""
+
 Message = tuple[bytes, bytes]
 """Tag and the whole message; tag b"" continues a long row."""
 
@@ -35,6 +38,8 @@ class Peer(Protocol):
 
     @property
     def write(self) -> Callable[[bytes], None]: ...
+    def tell(self, data: bytes) -> None: ...
+    def flush(self) -> None: ...
     def pause_client(self) -> None: ...
     def resume_client(self) -> None: ...
     def link_lost(self) -> None: ...
@@ -164,28 +169,41 @@ class FacadeLink(asyncio.Protocol):
     async def release(self) -> None:
         """Back to relaying. The conversation was read to its end; an asynchronous message may be half here."""
         while self._framer.pending or self._framer.passthrough:
-            await self.read()
+            await self._more()
         while self._inbox:
             _, raw = self._inbox.popleft()
-            self._peer.write(raw)
+            self._peer.tell(raw)
+        self._peer.flush()
         self._inbox_bytes = 0
         self._captured = self._inbox_full = False
         self._throttle()
 
+    @property
+    def ready(self) -> bool:
+        """`read` need not wait."""
+        return bool(self._inbox)
+
     async def read(self) -> Message:
-        """The next captured message. Raises LinkLost."""
-        while not self._inbox:
-            if self._lost:
-                raise LinkLost
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-            self._waiter = None
-        message = self._inbox.popleft()
-        self._inbox_bytes -= len(message[1])
-        if self._inbox_full and self._inbox_bytes < INBOX_LIMIT:
-            self._inbox_full = False
-            self._throttle()
-        return message
+        """The next captured message that somebody asked for. Raises LinkLost."""
+        while True:
+            while not self._inbox:
+                await self._more()
+            message = self._inbox.popleft()
+            self._inbox_bytes -= len(message[1])
+            if self._inbox_full and self._inbox_bytes < INBOX_LIMIT:
+                self._inbox_full = False
+                self._throttle()
+            if message[0] not in UNASKED:
+                return message
+            self._peer.tell(message[1])
+
+    async def _more(self) -> None:
+        """Wait for anything of the facade's. Raises LinkLost."""
+        if self._lost:
+            raise LinkLost
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+        self._waiter = None
 
     async def exchange(self, data: bytes, completions: int | None) -> Replies:
         """Send `data` and collect the answers: to ReadyForQuery when `completions` is None, else so many of them.
@@ -217,15 +235,16 @@ class FacadeLink(asyncio.Protocol):
         self.too_early = b"\0C57P03\0" in raw
         if not self.too_early:
             self._farewell = True
-            self._peer.write(raw)
+            self._peer.tell(raw)
+            self._peer.flush()
 
     def _collect(self, data: bytes) -> None:
         self._heard = True
         buffer, spans, error = self._framer.batch(data)
         for tag, start, end in spans:
             raw = buffer[start:end]
-            if tag in (b"S", b"A"):
-                self._peer.write(raw)
+            if tag in UNASKED and not self._inbox:  # else it waits for its turn: never within a long row
+                self._peer.tell(raw)
             elif tag == b"E" and b"\0VFATAL\0" in raw:  # the end of the session, whatever was asked
                 self._leave(raw)
             else:
@@ -236,5 +255,5 @@ class FacadeLink(asyncio.Protocol):
         if self._inbox_bytes >= INBOX_LIMIT and not self._inbox_full:
             self._inbox_full = True
             self._throttle()
-        if self._waiter is not None and self._inbox and not self._waiter.done():
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
