@@ -431,7 +431,9 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
     if name in _LISTS and not per_unit:
         return Agg("text", name, (), distinct, where)  # refused by name, whatever is in it
     if any(isinstance(a, exp.Order) for a in arguments):
-        raise unsupported(f"ORDER BY inside {name}()")
+        raise unsupported(
+            f"ORDER BY inside {name}()", "Number the rows by row_number() OVER (...) and aggregate those of a number."
+        )
     fractions: tuple[Fraction, ...] = ()
     if name in ("percentile_cont", "percentile_disc") and order:
         fractions, is_array = _fractions(arguments)

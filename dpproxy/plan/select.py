@@ -74,7 +74,7 @@ def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows
     projections = _projections(select, hooks, scope)
     if distinct is not None and rows.private and not _fixes_unit([e for _, e in projections], rows):
         if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
-            raise unsupported("DISTINCT over window functions")
+            raise unsupported("DISTINCT over window functions", "Put DISTINCT around a subquery with the window functions.")
         return planner.measure(analyser, _counted(select, scope), rows, scope, env)
     _no_limit(select, planner.context)
     result = _project(planner, rows, projections)
