@@ -29,10 +29,9 @@ _SHAPE = Shape(1, 1, False, False, None, ("how many units the bounds cut: not pa
 def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
     """The bounds on rows and groups that a measurement's units may be beyond."""
     shape, found = made.shape, []
-    if any(spec.steps(shape) > 1 for spec in made.specs):
-        found.append(f"{shape.rows} rows of a {unit}, as far as noise hides those of more")
-    elif shape.norm and _counted(made):
-        found.append(f"{shape.rows} rows of a {unit}" + (" over all groups" if shape.spread else ""))
+    if shape.norm and _counted(made):
+        hidden = ", as far as noise hides those of more" if any(spec.steps(shape) > 1 for spec in made.specs) else ""
+        found.append(f"{shape.rows} rows of a {unit}{' over all groups' if shape.spread else ''}{hidden}")
     elif shape.per_unit and _counted(made):
         found.append(f"{shape.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
     return (*found, *([f"{shape.l0} groups of a {unit}"] if shape.pick else []))
@@ -82,7 +81,7 @@ def unmeasured(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
 def told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequence[str]) -> str:
     """`bounds cut about 12 % of customers (3 rows of a customer in a group)`, and the bounds of which nothing is measured."""
     said = [f"bounds cut {share(cut, values[cut.measurement])}" for cut in cuts if cut.measurement in values]
-    return "; ".join([*said, *([f"may be cut by the bounds: {', '.join(bounds)}"] if bounds else [])])
+    return "; ".join([*dict.fromkeys(said), *([f"may be cut by the bounds: {', '.join(bounds)}"] if bounds else [])])
 
 
 def share(cut: Cut, values: Values) -> str:

@@ -35,6 +35,8 @@ CREATE TABLE people AS SELECT i AS id, ['east', 'north', 'south', 'west'][1 + i 
 CREATE TABLE visits AS SELECT i * 3 + j AS visit, i AS person, 'shop ' || (i + j) % 3 AS shop, 10 + j AS paid
     FROM range(1000) AS t(i), range(3) AS u(j) WHERE j <= i % 3;
 CREATE TABLE loads AS SELECT 1 AS load;
+CREATE TABLE trips AS SELECT i AS person, (i + j) % 3 AS line
+    FROM range(1000) AS t(i), range(40) AS u(j) WHERE j < CASE WHEN i % 10 = 0 THEN 40 ELSE 2 END;
 """
 
 POLICY = """
@@ -55,6 +57,10 @@ tables:
     unit: person
     bounds: { rows_per_group: 3, groups: 3 }
     columns: { visit: key, person: unit, shop: {}, paid: { range: [0, 20] } }
+  trips:
+    unit: person
+    bounds: { rows: 4 }
+    columns: { person: unit, line: { values: [0, 1, 2] } }
   loads:
     public: true
 roles:

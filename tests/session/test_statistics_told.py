@@ -83,6 +83,28 @@ async def test_how_many_the_bounds_cut_is_said_where_it_is_measured(world: Town)
         assert said[0] in fay.notices[-1]
 
 
+async def test_people_of_more_rows_than_the_bound_are_scaled_back_up(world: Town) -> None:
+    """900 persons have 2 trips, 100 have 40: the bound of 4 rows would leave 2,200 of 5,800."""
+    async with world.client("cy") as cy:
+        await cy.ask("SET dpproxy.epsilon = 10")
+        told = "dpproxy.low(count(*)), dpproxy.high(count(*)), dpproxy.stderr(count(*))"
+        ((count, low, high, error),) = await cy.ask(f"SELECT count(*), {told} FROM trips")
+        assert count == pytest.approx(5800, abs=12 * error)
+        assert low <= count <= high
+        assert high - low < 8 * error < 800
+        lines = await cy.ask(f"SELECT line, count(*), {told} FROM trips GROUP BY line ORDER BY line")
+        for line, truth in enumerate((1933, 1934, 1933)):
+            _, count, low, high, error = lines[line]
+            assert count == pytest.approx(truth, abs=6 * error)
+            assert low <= count <= high
+        ratio = await cy.ask("SELECT count(*) / count(DISTINCT person), dpproxy.high(count(*) * 2 + 1) FROM trips")
+        assert ratio[0][1] > 2 * 5800
+        levels = await cy.ask("SELECT line, count(*), dpproxy.low(count(*)) FROM trips GROUP BY ROLLUP (line) ORDER BY line")
+        assert len(levels) == 4
+        assert levels[3][2] <= levels[3][1]
+        assert levels[3][1] == pytest.approx(5800, rel=0.25)
+
+
 async def test_notices_say_what_may_be_cut_and_can_be_turned_off(world: Town) -> None:
     async with world.client() as ada:
         await ada.ask("SELECT sum(paid) FROM visits")
