@@ -134,7 +134,11 @@ def pgbouncer(folder: Path, work: Path) -> Iterator[tuple[psutil.Process, list[R
     for path in (work, home, home / "pgbouncer.ini"):
         path.chmod(0o755)
     shutil.chown(home, owner) if identity else None
-    process = subprocess.Popen([program, "-q", str(home / "pgbouncer.ini")], **identity)  # type: ignore[call-overload]
+    process = subprocess.Popen(  # type: ignore[call-overload]
+        [program, "-q", str(home / "pgbouncer.ini")],
+        start_new_session=True,  # as the proxy: Linux shares processors between sessions
+        **identity,
+    )
     try:
         _await(port)
         rest = ("-p", str(port), "-U", "postgres", "postgres")
