@@ -229,4 +229,4 @@ def _sample(outcome: Outcome) -> list[Row]:
 
 
 def _order(row: Row) -> tuple[str, ...]:
-    return tuple(f"{c:.4f}" if isinstance(c, float) else repr(c) for c in row)
+    return tuple(f"{round(c, 4) + 0.0:.4f}" if isinstance(c, float) else repr(c) for c in row)  # -0 beside 0
