@@ -20,6 +20,8 @@ from dpproxy.plan.model import Plan
 MOST: Final = 1024
 ROWS: Final = 1000
 """Of an answer that is remembered: together a few tens of megabytes at most, usually far less than one."""
+NUMBERS: Final = 4 * ROWS
+"""Of an answer of which is remembered what was said: these are mostly the same numbers as above."""
 LIFE: Final = dt.timedelta(seconds=TOUCH_SECONDS)
 
 Key = tuple[Hashable, ...]
@@ -76,6 +78,9 @@ class Said:
         return known[2] if all(known[1][i] is v for i, v in values.items()) else None
 
     def keep(self, plan: Plan, values: Values, texts: tuple[str, ...]) -> None:
+        if sum(len(column) for columns in values.values() for column in columns) > NUMBERS:
+            return
         self._known[id(plan)] = (plan, dict(values), texts)
+        self._known.move_to_end(id(plan))
         if len(self._known) > MOST:
             self._known.popitem(last=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,9 @@ from dpproxy.budget.answers import Found
 from dpproxy.budget.asked import Asked, StoredRelease
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import Loss
+from dpproxy.plan.model import Plan
 from dpproxy.session import remembered
-from dpproxy.session.remembered import LIFE, Remembered
+from dpproxy.session.remembered import LIFE, MOST, NUMBERS, Remembered, Said
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 ASKED = Asked("rows", ("k",), ("c",), (Fraction(1),))
@@ -84,3 +86,24 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         True,
         True,
     ]
+
+
+def test_what_was_said_of_the_same_numbers() -> None:
+    """By identity: a plan or numbers that are merely equal may be another answer's."""
+    said, plan = Said(), cast(Plan, object())
+    few, many = np.zeros(10, np.int64), np.zeros(NUMBERS + 1, np.int64)
+    values = {0: (few, few)}
+    assert said.find(plan, values) is None
+    said.keep(plan, values, ("close",))
+    assert said.find(plan, {0: values[0]}) == ("close",)
+    assert said.find(plan, {0: (few, few)}) is None
+    assert said.find(plan, {}) is None
+    assert said.find(cast(Plan, object()), values) is None
+    large = {0: (many,)}
+    said.keep(plan, large, ("close",))
+    assert said.find(plan, large) is None
+    others = [cast(Plan, object()) for _ in range(MOST)]
+    for other in others:
+        said.keep(other, values, ("far",))
+    assert said.find(plan, values) is None
+    assert said.find(others[0], values) == ("far",)
