@@ -33,7 +33,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the 
 from scratch_postgres import scratch_server
 
 WRITER = Path(__file__).with_name("reuse_writer.py")
-LIMITS = {"analyst": 500, "other": 400, "frugal": 300, "curious": 100}  # epsilon of each role: the later kills meet exhausted accounts
+LIMITS = {
+    "analyst": 500,
+    "other": 400,
+    "frugal": 300,
+    "curious": 100,
+}  # epsilon of each role: the later kills meet exhausted accounts
 WHOLE = 1000
 BUDGETS = "budget: {{ epsilon: {}, delta: 0, every: never }}"
 
