@@ -22,7 +22,7 @@ from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, I
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
-from dpproxy.sql.types import TEXTS, TIMES, common, type_length, type_name
+from dpproxy.sql.types import TEXTS, TIMES, type_length, type_name
 
 MAX_EXPRESSION = 4_000  # nodes of one expression
 
@@ -293,7 +293,7 @@ class ExprBinder:
             results.append(self._bind(branch.args["true"], scope))
         default = node.args.get("default")
         other = self._bind(default, scope) if default is not None else None
-        type_ = common([r.type for r in [*results, *([other] if other is not None else [])]])
+        type_ = fn.matched("CASE", [r.type for r in [*results, *([other] if other is not None else [])]])
         whens = tuple((t, coerce(r, type_)) for t, r in zip(tests, results, strict=True))
         return Case(type_, whens, coerce(other, type_) if other is not None else None)
 

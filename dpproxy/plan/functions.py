@@ -138,6 +138,20 @@ def _class(type_: str) -> str:
     return "instant" if type_ in TIMES else type_
 
 
+def alike(a: str, b: str) -> bool:
+    """Whether values of two types can stand in one column."""
+    return _class(a) == _class(b)
+
+
+def matched(what: str, types: list[str]) -> str:
+    """The common type of the branches of CASE, the arguments of coalesce() and the like. Raises Refusal 42804."""
+    type_ = common(types)
+    for other in types:
+        if other != "unknown" and not alike(type_, other):
+            raise Refusal("42804", f"{what} types {type_} and {other} cannot be matched")
+    return type_
+
+
 def plus(a: Expr, b: Expr) -> Expr:
     a, b = _operands(a, b)
     if a.type in NUMBERS and b.type in NUMBERS:
@@ -295,7 +309,7 @@ def _round(name: str) -> Builder:
 
 def _choice(op: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
-        type_ = common([a.type for a in args])
+        type_ = matched(op.upper(), [a.type for a in args])
         return Call(type_, op, tuple(coerce(a, type_) for a in args))
 
     return build
@@ -421,7 +435,7 @@ def _sign(args: Sequence[Expr]) -> Expr:
 
 def _if(args: Sequence[Expr]) -> Expr:
     test, yes, no = _exactly("if", args, 3)
-    type_ = common([yes.type, no.type])
+    type_ = matched("CASE", [yes.type, no.type])
     return Case(type_, ((test, coerce(yes, type_)),), coerce(no, type_))
 
 

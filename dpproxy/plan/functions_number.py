@@ -14,7 +14,7 @@ from itertools import pairwise
 from dpproxy.errors import Refusal
 from dpproxy.plan.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.facts import facts, literal_number
-from dpproxy.plan.functions import Builder, coerce, compare, multiply, negate, plus, unsupported
+from dpproxy.plan.functions import Builder, coerce, compare, matched, multiply, negate, plus, unsupported
 from dpproxy.plan.functions_text import whole
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, common
 
@@ -100,7 +100,7 @@ def _apart(low: Fraction, high: Fraction) -> bool:
 
 def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:
     """width_bucket(x, ARRAY[...]): how many of the ascending thresholds are not above x."""
-    type_ = common([value.type, *(b.type for b in bounds)])
+    type_ = matched("width_bucket", [value.type, *(b.type for b in bounds)])
     known = [coerce(b, type_) for b in bounds]
     if not 0 < len(known) <= MAX_THRESHOLDS or not all(isinstance(b, Lit) and b.text is not None for b in known):
         raise unsupported("`width_bucket` with these thresholds", "List up to 200 constants in ascending order.")

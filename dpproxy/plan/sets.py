@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
+from dpproxy.plan.bare import fitted
 from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, Taint, ValuesDomain
 from dpproxy.plan.facts import as_type
 from dpproxy.plan.fanout import of_values, size, spread
@@ -40,6 +41,7 @@ class SetOperation:
             raise Refusal("42601", "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
             raise mixed(self.node, self.context)
+        left, right = fitted(left, right, type(self.node).__name__.upper())
         sides = [reach_unit(side.rows, self.context, self.counter) for side in (left, right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))
         constants = [_constant_rows(left), _constant_rows(right)]

@@ -12,13 +12,12 @@ from sqlglot import exp
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Column, Lit
 from dpproxy.plan.fanout import of_values
-from dpproxy.plan.functions import coerce, unsupported
+from dpproxy.plan.functions import coerce, matched, unsupported
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Rows, Values
 from dpproxy.plan.results import Item
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import ident
-from dpproxy.sql.types import common
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -32,7 +31,7 @@ def values_item(planner: Planner, analyser: Analyser, node: exp.Values) -> Item:
     rows = [[binder.bind(e, Scope(())) for e in row.expressions] for row in node.expressions]
     if len(rows) > MAX_ROWS or not rows or any(len(r) != len(rows[0]) for r in rows):
         raise unsupported("this VALUES list")
-    types = [common([row[i].type for row in rows]) for i in range(len(rows[0]))]
+    types = [matched("VALUES", [row[i].type for row in rows]) for i in range(len(rows[0]))]
     if not all(isinstance(e, Lit) for row in rows for e in row):
         raise unsupported("a VALUES list that is not constant")
     alias = node.args.get("alias")
