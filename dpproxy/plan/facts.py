@@ -307,7 +307,7 @@ RULES: dict[str, _Rule] = {
     "nullif": _first,
     "length": _non_negative,
     "strpos": _non_negative,
-    "year": _constant_interval(-4713, 294276),
+    "year": _constant_interval(-6_000_000, 6_000_000),  # of DuckDB's and PostgreSQL's dates
     "month": _constant_interval(1, 12),
     "day": _constant_interval(1, 31),
     "quarter": _constant_interval(1, 4),

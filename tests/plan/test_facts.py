@@ -114,7 +114,11 @@ def more() -> Iterator[str]:
         "age(o.ts, c.signup)",
         "extract(year from age(o.ts, c.signup))",
         "date_bin('7 days', o.ts, TIMESTAMP '2024-01-01')",
+        "strftime(o.ts, '%Y-%m')",
+        "make_timestamp(2024, o.qty, 1, 12, 0, 0)",
     )
+    yield from (f"{part}(o.ts)" for part in ("year", "quarter", "month", "day", "hour", "minute"))
+    yield from ("dpproxy_first(o.qty)", "dpproxy_first(c.score)")
     yield from (
         "to_date(o.note, 'YYYY-MM-DD')",
         "to_timestamp(o.qty)",
