@@ -7,10 +7,11 @@ PostgreSQL would have told it. Parse and Describe never charge; each Bind, and e
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ from dpproxy.session.prepared import (
 )
 from dpproxy.session.preview import foretold
 from dpproxy.session.reuse import reuse_mode
-from dpproxy.session.settings import is_off
+from dpproxy.session.settings import is_off, seconds
 from dpproxy.session.talk import Talk
 from dpproxy.session.tracker import STATUSES
 from dpproxy.sql.statements import Named, Statement, named
@@ -444,6 +445,16 @@ class Conductor:
                 return replace(answer, notice=answer.notice and answer.notice + before), fitted
             spent, epsilon, last = spent + answer.charged, following, error < 1
 
+    @contextmanager
+    def _within(self, limit: float | None) -> Iterator[None]:
+        """The client's own statement_timeout; the proxy's limit holds besides (`limits.Watch`)."""
+        ending = asyncio.get_running_loop().call_later(limit, self.cancel, "statement timeout") if limit else None
+        try:
+            yield
+        finally:
+            if ending is not None:
+                ending.cancel()
+
     async def _answer(
         self,
         talk: Talk,
@@ -468,7 +479,8 @@ class Conductor:
             if private.statement.kind == "explain":
                 preview = await self._answering.preview(texts)
                 return Answer((text_literal(foretold(private.plan.explain, preview)),), None), 1.0
-            answer = await self._answering.run(texts)
+            with self._within(seconds(private.look.settings["statement_timeout"])):
+                answer = await self._answering.run(texts)
             error = await self._answering.error() if aimed else 1.0
         finally:
             self._answering = None

@@ -6,6 +6,7 @@ statement since only it knows what SET, SET LOCAL, ROLLBACK and RESET have done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -21,6 +22,7 @@ NAMES = (
     "TimeZone",
     "search_path",
     "client_encoding",
+    "statement_timeout",
 )
 
 SELECT_LIST = ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in NAMES)
@@ -39,6 +41,17 @@ def read_settings(values: Sequence[bytes | None]) -> Settings:
             hint="SET client_encoding = 'UTF8';",
         )
     return MappingProxyType(settings)
+
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(value: str | None) -> float | None:
+    """A time as PostgreSQL shows it (`700ms`, `10min`); None for none, which it shows as 0."""
+    found = re.fullmatch(r"(\d+)(us|ms|s|min|h|d)?", value or "")
+    if found is None or not int(found[1]):
+        return None
+    return int(found[1]) * _SECONDS[found[2] or "ms"]
 
 
 def is_off(value: str | None) -> bool:

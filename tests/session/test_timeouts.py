@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from dpproxy.session.limits import FREE_FAILURES, Limits
 from dpproxy.session.server import Server
+from dpproxy.session.settings import seconds
 from dpproxy.wire import frontend_build as front
 
 from .conftest import Stage, Wire, report, rows, tags
@@ -97,6 +98,42 @@ async def test_measurements(hurried: Stage) -> None:
     hurried.engine.gate.set()
     assert len(rows(await wire.query(PRIVATE))) == 3
     await wire.close()
+
+
+async def test_the_clients_own_timeout_ends_a_measurement(stage: Stage) -> None:
+    wire = await stage.connect()
+    await wire.query("SET statement_timeout = '300ms'")
+    stage.engine.gate.clear()
+    try:
+        error = report(await wire.query(PRIVATE))
+        assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+        await wire.query("BEGIN; SET LOCAL statement_timeout = 0; ROLLBACK")
+        wire.send(front.parse("", PRIVATE), front.bind("", "", []))
+        wire.send(front.execute(""), front.sync())
+        error = report(await wire.until(b"Z"))
+        assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+    finally:
+        stage.engine.gate.set()
+    assert len(rows(await wire.query(PRIVATE))) == 3
+    await wire.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", None),
+        (None, None),
+        ("700ms", 0.7),
+        ("3s", 3),
+        ("10min", 600),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("5", 0.005),
+        ("x", None),
+    ],
+)
+async def test_times_as_postgresql_shows_them(text: str | None, expected: float | None) -> None:
+    assert seconds(text) == pytest.approx(expected)
 
 
 async def test_prodding_does_not_prolong(hurried: Stage) -> None:
