@@ -225,9 +225,26 @@ def forget_nobody(policy: Path, dsn: str) -> None:
             database.execute(f"DELETE FROM {_in_postgres(table.name)} WHERE ({where}) IS NOT TRUE".encode())
 
 
+KEYS = "SELECT conname FROM pg_catalog.pg_constraint WHERE conrelid = %s::regclass AND contype IN ('p', 'u')"
+
+
+def _repeated(rules: Policy, owner: psycopg.Connection) -> list[tuple[TableName, str]]:
+    """Tables with rows whose way leads to several units, and FROM of these rows once for each."""
+    found = []
+    for table in rules.tables.values():
+        if table.unit is not None and table.unit.steps:
+            source, unit = _reached(table, f"{_in_postgres(table.name)} AS mine", _in_postgres)
+            rows = f"FROM {source} WHERE {unit} IS NOT NULL"
+            more = f"SELECT (SELECT count(*) {rows}) > (SELECT count(*) FROM {_in_postgres(table.name)})"
+            if owner.execute(more.encode()).fetchone() == (True,):
+                found.append((table.name, rows))
+    return found
+
+
 class Apart:
-    """A scratch copy in PostgreSQL in which keys that refer to a row of somebody else refer to nothing: changed in a
-    transaction that never ends, so that nobody else sees it. What fails in it is undone alone."""
+    """A scratch copy in PostgreSQL in which keys that refer to a row of somebody else refer to nothing, and rows whose way leads
+    to several units are there once for each: changed in a transaction that never ends, so that nobody else sees it. What fails
+    in it is undone alone."""
 
     def __init__(self, policy: Path, dsn: str, options: str) -> None:
         rules = load_file(policy).policy
@@ -235,10 +252,19 @@ class Apart:
         with psycopg.connect(dsn, autocommit=True) as owner:
             for table, name, _ in changes:
                 owner.execute(f'ALTER TABLE {_in_postgres(table)} ALTER COLUMN "{name}" DROP NOT NULL'.encode())
+            repeated = _repeated(rules, owner)
+            for table, _ in repeated:
+                for (constraint,) in owner.execute(KEYS, [_in_postgres(table)]).fetchall():
+                    owner.execute(f'ALTER TABLE {_in_postgres(table)} DROP CONSTRAINT "{constraint}" CASCADE'.encode())
         self._connection = psycopg.connect(dsn, options=options)
         self._connection.execute("SET LOCAL session_replication_role = replica")
         for table, name, text in changes:
             self._connection.execute(f'UPDATE {_in_postgres(table)} AS mine SET "{name}" = {text}'.encode())
+        for table, rows in repeated:
+            self._connection.execute(f"CREATE TEMP TABLE dpproxy_rows ON COMMIT DROP AS SELECT mine.* {rows}".encode())
+            self._connection.execute(f"DELETE FROM {_in_postgres(table)}".encode())
+            self._connection.execute(f"INSERT INTO {_in_postgres(table)} SELECT * FROM dpproxy_rows".encode())
+            self._connection.execute("DROP TABLE dpproxy_rows")
 
     def execute(self, sql: str) -> psycopg.Cursor:
         with self._connection.transaction():
