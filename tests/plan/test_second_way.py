@@ -34,9 +34,14 @@ def reach(m: Measurement, basis: Basis) -> int:
     return min(m.l0, m.top.k) if m.top is not None else m.l0
 
 
+COARSE = 20_000  # scales of noise in finer parts than this: its steps are as good as continuous, and too many to add up
+
+
 @lru_cache(maxsize=100_000)
 def laplace_tail(scale: float, t: int) -> float:
     """P(X >= t) of discrete Laplace noise, by its terms."""
+    if scale > COARSE:
+        return math.exp(-(t - 0.5) / scale) / 2
     q = math.exp(-1 / scale)
     return sum((1 - q) / (1 + q) * q**x for x in range(t, t + math.ceil(60 * scale) + 60))
 
@@ -44,6 +49,8 @@ def laplace_tail(scale: float, t: int) -> float:
 @lru_cache(maxsize=100_000)
 def gaussian_tail(sigma: float, t: int) -> float:
     """The same of discrete Gaussian noise."""
+    if sigma > COARSE:
+        return math.erfc((t - 0.5) / sigma / math.sqrt(2)) / 2
     far = math.ceil(40 * sigma) + 40
     terms = [math.exp(-(x * x) / (2 * sigma * sigma)) for x in range(far)]
     return math.fsum(terms[t:]) / (2 * math.fsum(terms) - 1)
