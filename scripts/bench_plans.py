@@ -120,7 +120,7 @@ def planning(policy: Path) -> None:
 
 def corpus(file: Path, policies: Path) -> None:
     """Text to plan of every statement of a labelled file, in processor time: each the least of three, never seen before."""
-    os.environ.setdefault("DPPROXY_CORPUS", str(file.with_name("db")))
+    os.environ.setdefault("DPPROXY_CORPUS", str(file.resolve().with_name("db")))
     entries = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
     found = {name: policies / f"{name}.yaml" for name in sorted({entry["dataset"] for entry in entries})}
     planners = {name: planner_of(path) for name, path in found.items() if path.is_file() and file.with_name("db").is_dir()}
