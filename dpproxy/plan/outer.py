@@ -20,6 +20,7 @@ from dpproxy.errors import GROUPING_ERROR, Refusal
 from dpproxy.plan.accuracy import Teller, asked
 from dpproxy.plan.aggregates import Counted, Measured, companions, output
 from dpproxy.plan.aggregates import measured as measured_aggregate
+from dpproxy.plan.bind_calls import bind_aggregate
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.correlated import outer
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
@@ -27,7 +28,7 @@ from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.given import note_measured
 from dpproxy.plan.grouping import grouping_sets
-from dpproxy.plan.hooks import QueryHooks, bind_aggregate
+from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.names import output_name
 from dpproxy.plan.nominal import Output

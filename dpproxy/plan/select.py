@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpproxy.errors import Refusal
 from dpproxy.plan import counted, joins
 from dpproxy.plan import interval as iv
+from dpproxy.plan.bind_calls import ordering, settled, total_order
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -35,7 +36,7 @@ from dpproxy.plan.expr import (
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import check, contribution, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.hooks import QueryHooks, ordering, settled, total_order
+from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.lengths import most
 from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
