@@ -204,6 +204,8 @@ def multiply(op: str, a: Expr, b: Expr) -> Expr:
     if a.type not in NUMBERS or b.type not in NUMBERS:
         raise unsupported(f"`{op}` of {a.type} and {b.type}")
     type_ = arithmetic(a.type, b.type)
+    if op == "%" and type_ in FLOATS:
+        raise Refusal("42883", f"operator does not exist: {a.type} % {b.type}", hint="Cast the operands: x::numeric % y.")
     if op == "/" and type_ in INTEGERS:
         return Call(type_, "int/", (a, b))
     return folded(op, a, b) or Call(type_, op, (a, b))
