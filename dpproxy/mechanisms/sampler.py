@@ -17,7 +17,7 @@ with probability exp(-x); an accepted value does not depend on how many were rej
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -96,6 +96,10 @@ def flip(coin: Coin, count: int, entropy: Entropy = os.urandom) -> Bools:
     return heads
 
 
+TOGETHER = 2**17
+"""Tosses that are made at once: for small answers all digits' together, since each call costs as much as hundreds of them."""
+
+
 def _geometric(scale: Fraction, count: int, entropy: Entropy) -> Int64:
     """P(G = g) = (1 - q) q**g with q = exp(-1/scale), digit by digit.
 
@@ -104,14 +108,35 @@ def _geometric(scale: Fraction, count: int, entropy: Entropy) -> Int64:
     """
     top = max(0, floor_log2(scale) + 6)
     total = np.zeros(count, dtype=np.int64)
-    for i in range(top):
-        total |= flip(Coin(2**i / scale, odds=True), count, entropy).astype(np.int64) << i
+    each = max(1, TOGETHER // max(count, 1))
+    for first in range(0, top, each):
+        last = min(first + each, top)
+        heads = _flip_digits(_binary_digits(scale, top)[first:last], count, entropy)
+        total |= (np.left_shift.outer(np.int64(1), np.arange(first, last))[:, None] * heads).sum(axis=0)
     carry = Coin(2**top / scale)
     alive = np.flatnonzero(flip(carry, count, entropy))
     for _ in range(3):
+        if not alive.size:
+            break
         total[alive] += 1 << top
         alive = alive[flip(carry, alive.size, entropy)]
     return total
+
+
+@lru_cache(maxsize=512)
+def _binary_digits(scale: Fraction, top: int) -> tuple[Coin, ...]:
+    """The coins of the digits 0..top-1 of a geometric variable."""
+    return tuple(Coin(2**i / scale, odds=True) for i in range(top))
+
+
+def _flip_digits(coins: Sequence[Coin], count: int, entropy: Entropy) -> Bools:
+    """`count` tosses of each coin, a row a coin."""
+    limits = np.array([_word(coin) for coin in coins], dtype=np.uint32)[:, None]
+    drawn = _words(len(coins) * count, entropy).reshape(len(coins), count)
+    heads = drawn < limits
+    for i, j in np.argwhere(drawn == limits).tolist():
+        heads[i, j] = _settle(coins[i], int(limits[i, 0]), WORD, entropy)
+    return heads
 
 
 def _check(scale: Fraction) -> None:
@@ -125,7 +150,8 @@ def laplace(scale: Fraction, count: int, entropy: Entropy = os.urandom) -> Int64
     Raises ValueError unless MIN_SCALE <= scale <= MAX_SCALE.
     """
     _check(scale)
-    return _geometric(scale, count, entropy) - _geometric(scale, count, entropy)
+    both = _geometric(scale, 2 * count, entropy)
+    return both[:count] - both[count:]
 
 
 def gaussian(sigma: Fraction, count: int, entropy: Entropy = os.urandom) -> Int64:

@@ -8,10 +8,14 @@ beyond doubt (`CERTAIN`). Taken by mistake it doubles the noise: one time in fif
 harm is bounded (4/50 + 16/2500 + ...), one in a million for one far up.
 
 Which groups: a total over groups is known better than each, so that of what nobody can have less than nothing of, a step's
-total is divided over the groups as the steps below are, but for groups where the step's own noisy value says otherwise, by
-more than `UNLIKE` deviations. Of steps not taken, a few are added as if they were of the last one that is - what scaling
-down to its size would leave of them - where there are many groups to divide them over, so that their noise is small in
-each. Both are guesses about the data where nothing better is known; `raw` is without, and intervals are about `raw`.
+total is divided over the groups by their profile. A group's share in it is what all steps taken say of that group, each weighed
+by its own total: of groups alike in all steps that is the least inexact guess, whichever steps most rows are in. Where a step's
+groups vary about it by more than noise does, each moves to its own noisy value by as much as that says (random effects); and a
+group that is off by more than `UNLIKE` deviations takes it whole. The first step is every group's own, always.
+
+Of steps not taken, a few are added as if they were of the last one that is - what scaling down to its size would leave of them -
+where there are many groups to divide them over, so that their noise is small in each. All this is guesses about the data where
+nothing better is known; `raw` is without, and intervals are about `raw`.
 """
 
 from __future__ import annotations
@@ -32,7 +36,10 @@ UNLIKE = 4.0
 """Standard deviations."""
 
 PROFILE = 5.0
-"""Deviations that what is below must be in total, to say how a step is divided."""
+"""Deviations that the steps taken must be in total, to say how they are divided."""
+
+VARY = 2.0
+"""Deviations by which a step's squares must be beyond those of noise: groups alike are taken to vary one time in fifty."""
 
 LEFT, GROUPS_EACH = 4, 5
 """At most so many steps beyond the last are added, one for so many groups."""
@@ -68,22 +75,23 @@ def together(noisy: list[Int64], deviation: float, laplace: bool, signed: bool) 
     nothing."""
     matrix = np.array(noisy, dtype=np.float64)
     last = _last(matrix / deviation, laplace, signed)
-    raw, value = noisy[0].copy(), noisy[0].copy()
-    below = np.maximum(matrix[0], 0)
-    for j in range(1, last + 1):
-        raw += _times(matrix[j], j)
-        shares = None if signed else _shares(matrix[j], below, deviation)
-        step = matrix[j] if shares is None else np.where(np.abs(matrix[j] - shares) > UNLIKE * deviation, matrix[j], shares)
-        value += _times(step, j)
-        below += np.maximum(step, 0)
-    for j in range(last + 1, min(last + 1 + min(LEFT, below.size // GROUPS_EACH), len(matrix))):
-        shares = None if signed else _shares(matrix[j], below, deviation)
-        value += 0 if shares is None else _times(shares, last)
-    return Together(value, raw, last)
+    upper = matrix[1 : last + 1]
+    raw = noisy[0] + _added(upper)
+    shares = None if signed else _shares(matrix[: last + 1], deviation)
+    if shares is None:
+        return Together(raw.copy(), raw, last)
+    left = matrix[last + 1 : last + 1 + min(LEFT, shares.size // GROUPS_EACH)]
+    more = _whole(shares * (left.sum() * 2.0**last))
+    return Together(noisy[0] + _added(_divided(upper, shares, deviation, laplace)) + more, raw, last)
 
 
-def _times(step: Float64, power: int) -> Int64:
-    return np.clip(np.rint(step * 2.0**power), -_HELD, _HELD).astype(np.int64)
+def _added(upper: Float64) -> Int64:
+    """Steps 1, 2, ... in the unit of the first."""
+    return np.asarray(_whole(upper * 2.0 ** np.arange(1, len(upper) + 1)[:, None]).sum(axis=0))
+
+
+def _whole(values: Float64) -> Int64:
+    return np.clip(np.rint(values), -_HELD, _HELD).astype(np.int64)
 
 
 def _last(units: Float64, laplace: bool, signed: bool) -> int:
@@ -113,9 +121,28 @@ def _energy(row: Float64, laplace: bool) -> float:
     return math.sqrt(2) * root
 
 
-def _shares(row: Float64, below: Float64, deviation: float) -> Float64 | None:
-    """The step's total divided as what is below; None where that is not known well enough."""
-    if row.size < 2 or float(below.sum()) < PROFILE * deviation * math.sqrt(row.size):
+def _shares(taken: Float64, deviation: float) -> Float64 | None:
+    """How a total is divided over groups; None where that is not known well enough.
+
+    Least squares: with totals T, group g's share is sum_j T_j Y_gj / sum_j T_j**2, of deviation 1 / sqrt(sum_j T_j**2).
+    """
+    totals = np.maximum(taken.sum(axis=1), 0)
+    size = math.sqrt(float(totals @ totals))
+    groups = taken.shape[1]
+    if groups < 2 or size < PROFILE * deviation * math.sqrt(groups):
         return None
-    known = np.maximum(below - 2 * deviation**2 / np.maximum(below, deviation), 0)  # what is itself mostly noise has no share
-    return np.asarray(row.sum() * known / max(float(known.sum()), deviation))
+    share, noise = (totals / size) @ taken / size, deviation / size
+    known = np.maximum(share - 2 * noise**2 / np.maximum(share, noise), 0)  # what is itself mostly noise has no share
+    return np.asarray(known / max(float(known.sum()), noise))
+
+
+def _divided(upper: Float64, shares: Float64, deviation: float, laplace: bool) -> Float64:
+    """Each step's total over the groups, moved to the groups' own values as far as these vary by more than noise."""
+    fit = np.maximum(upper.sum(axis=1), 0)[:, None] * shares
+    off = upper - fit
+    groups, fourth = shares.size, 5.0 if laplace else 2.0  # the variance of a squared deviation
+    squares, variance = (fit * fit).sum(axis=1), deviation * deviation
+    beyond = (off * off).sum(axis=1) - variance * (groups + VARY * math.sqrt(fourth * groups))
+    effect = np.where(squares > variance, np.maximum(beyond, 0) / np.maximum(squares, variance), 0)[:, None] * fit * fit
+    own = np.where(np.abs(off) > UNLIKE * deviation, 1.0, effect / (effect + variance))
+    return np.asarray(fit + own * off)
