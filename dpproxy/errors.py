@@ -28,6 +28,13 @@ class Refusal(Exception):
         return f"{self.sqlstate} {self.message}"
 
 
+@dataclass(unsafe_hash=True)
+class NoRoom(Refusal):
+    """An aggregate and its noise do not fit 64 bits on this grid; they may on one coarser by `times`."""
+
+    times: int = 2
+
+
 # SQLSTATEs in use (PostgreSQL, appendix A)
 FEATURE_NOT_SUPPORTED = "0A000"
 SYNTAX_ERROR = "42601"

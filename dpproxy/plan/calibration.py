@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.rigorous import (
     exp_bounds,
     ln_bounds,
@@ -41,10 +41,11 @@ MIN_SCALE = Fraction(1, 2**40)
 
 def _checked(scale: Fraction) -> Fraction:
     if scale > MAX_SCALE:
-        raise Refusal(
+        raise NoRoom(
             PROGRAM_LIMIT_EXCEEDED,
             "the noise of an aggregate would exceed 64 bits",
             hint="Ask for a higher epsilon, or for a tighter `range` or coarser `resolution` in the policy.",
+            times=math.ceil(scale / MAX_SCALE),
         )
     return max(scale, MIN_SCALE)
 

@@ -8,7 +8,8 @@ data as it was when the proxy started: they decide what is cut, and the cut is m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import prod
 
@@ -73,9 +74,11 @@ def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int
     public = {i for b in waiting for i in b.columns}
     known = {c.id for c in rows.node.columns} - public
     known |= {c.id for e in rows.conditions for c in references(e)} - public
+    ties = _ties(rows.conditions)
+    own = {id(b): [*ties, *_ties(b.on)] for b in waiting}
     found = []
     while waiting:
-        bounds = [_bound(b, known, [*rows.conditions, *b.on]) for b in waiting]
+        bounds = [_bound(b, known, own[id(b)]) for b in waiting]
         at = min(range(len(waiting)), key=lambda i: MOST + 1 if bounds[i] is None else bounds[i] or 0)
         beside, times = waiting.pop(at), bounds[at]
         known |= beside.columns
@@ -108,20 +111,25 @@ def _compared(condition: Expr) -> tuple[Column, ...]:
     return references(condition) if isinstance(condition, Call) and condition.op == "=" else ()
 
 
-def _bound(beside: Beside, known: set[int], conditions: Sequence[Expr]) -> int | None:
+Tie = tuple[Column, frozenset[int]]
+"""A column that an equality makes a function of other columns, by id."""
+
+
+def _bound(beside: Beside, known: set[int], ties: Sequence[Tie]) -> int | None:
     most = dict(beside.most)
-    options = [most[c.id] for e in conditions for c in _fixed(e, known) if c.id in most]
+    options = [most[column.id] for column, others in ties if column.id in most and others <= known]
     options += [beside.size] if beside.size is not None else []
     return max(min(options), 1) if options else None  # an empty table may have rows later
 
 
-def _fixed(condition: Expr, known: set[int]) -> Iterator[Column]:
-    """The column that an equality makes a function of what is known."""
-    if not isinstance(condition, Call) or condition.op != "=" or has_subquery(condition):
-        return
-    for side, other in (condition.args, condition.args[::-1]):
-        if isinstance(side, Ref) and all(c.id in known for c in references(other)):
-            yield side.column
+def _ties(conditions: Sequence[Expr]) -> list[Tie]:
+    found: list[Tie] = []
+    for condition in conditions:
+        if isinstance(condition, Call) and condition.op == "=" and not has_subquery(condition):
+            for side, other in (condition.args, condition.args[::-1]):
+                if isinstance(side, Ref):
+                    found.append((side.column, frozenset(c.id for c in references(other))))
+    return found
 
 
 # --- what is known of public relations
@@ -134,7 +142,7 @@ def of_values(values: Values) -> Beside:
     for i, column in enumerate(values.columns):
         cells = [row[i] for row in values.rows]
         if all(isinstance(cell, Lit) for cell in cells):
-            most.append((column.id, max((cells.count(cell) for cell in set(cells)), default=0)))
+            most.append((column.id, max(Counter(cells).values(), default=0)))
     return Beside(ids, len(values.rows), tuple(most))
 
 

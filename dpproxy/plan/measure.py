@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.bounding import Writer
 from dpproxy.plan.domains import dense_domain
 from dpproxy.plan.engines.base import Engine
@@ -85,11 +85,13 @@ class Compiler:
             top = None
             specs, threshold = self._with_threshold(specs, shape, bool(keys))
         for spec in specs:
-            if spec.linf(shape.rows) * spec.fine(shape) > MAX_MAGNITUDE:
-                raise Refusal(
+            whole = spec.linf(shape.rows) * spec.fine(shape)
+            if whole > MAX_MAGNITUDE:
+                raise NoRoom(
                     PROGRAM_LIMIT_EXCEEDED,
                     f"what one {self.context.policy.unit_name} may contribute to an aggregate would exceed 64 bits",
                     hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
+                    times=-(-whole // MAX_MAGNITUDE),
                 )
         least = self.context.role.min_units
         undeclared = threshold is not None or (top is not None and shape.dense is None)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, SYNTAX_ERROR, UNDEFINED_TABLE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, UNDEFINED_TABLE, NoRoom, Refusal
 from dpproxy.plan import canonical, cuts, fanout, joins, laterals, naming, unmatched
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
@@ -47,7 +47,7 @@ from dpproxy.plan.typical import aimable, typical
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
-from dpproxy.sql.dialect import copied, position, to_sql
+from dpproxy.sql.dialect import copied, locate, position, to_sql
 from dpproxy.sql.statements import Statement, parse
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
@@ -309,12 +309,13 @@ def plan(statement: Statement, context: Context) -> Plan:
 
 def _roomy(statement: Statement, context: Context) -> Plan:
     """The plan on the finest grids that leave room for the noise in 64 bits."""
+    most = STEPS[0]
     for steps in STEPS[:-1]:
-        try:
-            return _plan_query(statement, replace(context, steps=steps))
-        except Refusal as refusal:
-            if refusal.sqlstate != PROGRAM_LIMIT_EXCEEDED:
-                raise
+        if steps <= most:
+            try:
+                return _plan_query(statement, replace(context, steps=steps))
+            except NoRoom as refusal:
+                most = steps // refusal.times
     return _plan_query(statement, replace(context, steps=STEPS[-1]))
 
 
@@ -346,6 +347,7 @@ def _analysed(statement: Statement, context: Context) -> tuple[Planner, Released
 
 
 def _measured(tree: exp.Expr, context: Context) -> tuple[Planner, ReleasedResult]:
+    locate(tree)
     for column in tree.find_all(exp.Column):
         column.set("db", None)  # `schema.table.column`: which table is meant PostgreSQL has checked
     planner = Planner(context)

@@ -39,7 +39,7 @@ from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.sets import SetOperation, fix_unit
 from dpproxy.plan.sources import Sources
 from dpproxy.plan.trees import mentions, nested_queries
-from dpproxy.sql.dialect import copied, ident, position
+from dpproxy.sql.dialect import begins, copied, ident, position
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -55,7 +55,7 @@ class Analyser:
 
     def analyse(self, node: exp.Expr, env: Env, outer: Scope | None = None, want_rows: bool = False) -> Result:
         """The privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
-        at = position(node)  # of the text as it was: analysis rewrites it
+        at = begins(node)  # of the text as it was: analysis rewrites it
         try:
             return self._analyse(node, env, outer, want_rows)
         except Refusal as refusal:

@@ -24,6 +24,8 @@ _LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE"
 _INTERVAL_FIELDS = {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"}
 _FIELD_VALUE = re.compile(r"\s*[+-]?\d+(-\d+)?\s*")
 
+_BEGINS = "dpproxy_begins"
+
 
 class _Tokens(TokenizerCore):
     __slots__ = ()
@@ -125,5 +127,26 @@ def ident(node: exp.Expr | None) -> str:
 
 def position(node: exp.Expr) -> int | None:
     """1-based character position of the first identifier below `node`, for error messages; None if unknown."""
-    starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+    starts = [n._meta["start"] for n in node.walk() if n._meta and "start" in n._meta]
     return min(starts) + 1 if starts else None
+
+
+def locate(tree: exp.Expr) -> None:
+    """Note on each query in a tree where it begins, for `begins`: one walk, where asking each would walk nested ones again."""
+    least: dict[int, int] = {}
+    for node in reversed(list(tree.walk())):  # those below come first
+        own = node._meta.get("start") if node._meta else None
+        below = least.pop(id(node), None)
+        at = below if own is None else own if below is None else min(own, below)
+        if at is None:
+            continue
+        if isinstance(node, exp.Query):
+            node.meta[_BEGINS] = at + 1
+        if node.parent is not None:
+            least[id(node.parent)] = min(at, least.get(id(node.parent), at))
+
+
+def begins(query: exp.Expr) -> int | None:
+    """What `position` says of a query, as it was when `locate` saw it."""
+    noted: int | None = query._meta.get(_BEGINS) if query._meta else None
+    return position(query) if noted is None else noted
