@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpproxy.plan.names import output_name
-from dpproxy.plan.trees import contains_aggregate
+from dpproxy.plan.trees import contains_aggregate, sources_of
 from dpproxy.sql.dialect import copied, ident
 
 OUTER = "dpproxy_outer"
@@ -43,19 +43,13 @@ def _inside(column: exp.Column, root: exp.Expr, columns: Columns) -> bool:
     while node is not None:
         node = node.parent
         if isinstance(node, exp.Select):
-            if any(_has(source, table, name, columns) for source in _sources(node)):
+            if any(_has(source, table, name, columns) for source in sources_of(node)):
                 return True
             if not table and any(output_name(e) == name for e in node.expressions if isinstance(e, exp.Alias)):
                 return True
         if node is root:
             return False
     return False
-
-
-def _sources(select: exp.Select) -> list[exp.Expr]:
-    clause = select.args.get("from_")
-    nodes = [clause.this] if clause is not None else []
-    return nodes + [join.this for join in select.args.get("joins") or ()]
 
 
 def _has(source: exp.Expr, table: str, name: str, columns: Columns) -> bool:
@@ -120,7 +114,7 @@ def _parted(query: exp.Expr) -> tuple[exp.Select, Pairs, list[exp.Expr]] | None:
     if any(inner.args.get(k) for k in ("group", "having", "distinct", "limit", "offset", "with_", "windows")):
         return None
     projection = inner.expressions[0].unalias()
-    if not contains_aggregate(projection) or _refers(projection) or any(map(_refers, _sources(inner))):
+    if not contains_aggregate(projection) or _refers(projection) or any(map(_refers, sources_of(inner))):
         return None
     if any(join.args.get("on") is not None and _refers(join.args["on"]) for join in inner.args.get("joins") or ()):
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.plan.names import output_name
-from dpproxy.plan.trees import contains_aggregate
+from dpproxy.plan.trees import contains_aggregate, counts_rows
 
 COUNTED, NUMBER = "dpproxy_counted", "dpproxy_number"
 _ONLY = {"expressions", "from_", "with_", "kind", "hint", "operation_modifiers"}
@@ -31,15 +31,9 @@ def mark(select: exp.Select) -> exp.Select | None:
 
 def _counts(node: exp.Expr) -> bool:
     """An expression over COUNT(*) alone."""
-    counts = [n for n in node.find_all(exp.Anonymous) if _is_count(n)]
-    others = [n for n in node.find_all(exp.Anonymous, exp.Window, exp.Filter, exp.Query) if not _is_count(n)]
+    counts = [n for n in node.find_all(exp.Anonymous) if counts_rows(n)]
+    others = [n for n in node.find_all(exp.Anonymous, exp.Window, exp.Filter, exp.Query) if not counts_rows(n)]
     return bool(counts) and not others and node.find(exp.Column) is None
-
-
-def _is_count(node: exp.Expr) -> bool:
-    if not isinstance(node, exp.Anonymous) or str(node.this).lower() != "count" or len(node.expressions) != 1:
-        return False
-    return isinstance(node.expressions[0], exp.Star | exp.Literal)
 
 
 def as_count(select: exp.Select, keys: list[exp.Expr]) -> exp.Select:
@@ -67,6 +61,6 @@ def read(select: exp.Select, inner: exp.Select | None) -> None:
     named = [e if isinstance(e, exp.Alias) else exp.alias_(e, output_name(e), quoted=True) for e in select.expressions]
     select.set("expressions", named)
     for node in list(select.find_all(exp.Anonymous)):
-        if _is_count(node):
+        if counts_rows(node):
             table = alias.this.copy() if alias is not None else None
             node.replace(exp.Anonymous(this="max", expressions=[exp.Column(this=exp.to_identifier(NUMBER), table=table)]))

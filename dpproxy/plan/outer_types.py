@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.names import output_name
 from dpproxy.plan.scope import Context
-from dpproxy.plan.trees import mentions
+from dpproxy.plan.trees import mentions, sources_of
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.strftime import PARTS
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
@@ -62,10 +62,7 @@ class TreeTypes:
         return found
 
     def _sources(self, select: exp.Select) -> dict[str, Columns]:
-        clause = select.args.get("from_")
-        nodes = [clause.this] if clause is not None else []
-        nodes += [join.this for join in select.args.get("joins") or ()]
-        return dict(self._source(node) for node in nodes)
+        return dict(map(self._source, sources_of(select)))
 
     def _source(self, node: exp.Expr) -> tuple[str, Columns]:
         alias_node = node.args.get("alias")

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from dpproxy.plan.functions_number import FIRST
 from dpproxy.plan.names import output_name
-from dpproxy.plan.trees import function_name
+from dpproxy.plan.trees import counts_rows, function_name, sources_of
 from dpproxy.sql.dialect import copied, ident, to_sql
 
 Lookup = Callable[[exp.Column], tuple[exp.Select, exp.Expr] | None]
@@ -46,7 +46,7 @@ def percentiles(tree: exp.Expr) -> bool:
 def _rewritten(tree: exp.Expr, select: exp.Select) -> bool:
     if select.args.get("where") is not None or len(select.args.get("joins") or ()) > 1:
         return False  # the rows would be others than those that were numbered
-    sources = {alias: query for alias, query in (_source(tree, s) for s in _sources(select)) if query is not None}
+    sources = {alias: query for alias, query in (_source(tree, s) for s in sources_of(select)) if query is not None}
 
     def lookup(column: exp.Column) -> tuple[exp.Select, exp.Expr] | None:
         table, name = ident(column.args.get("table")), ident(column.this)
@@ -66,11 +66,6 @@ def _rewritten(tree: exp.Expr, select: exp.Select) -> bool:
     select.set("expressions", named)
     _dropped(select, sources, done)
     return True
-
-
-def _sources(select: exp.Select) -> list[exp.Expr]:
-    clause = select.args.get("from_")
-    return ([clause.this] if clause is not None else []) + [j.this for j in select.args.get("joins") or ()]
 
 
 def _source(tree: exp.Expr, node: exp.Expr) -> tuple[str, exp.Select | None]:
@@ -175,12 +170,10 @@ def _same_rows(query: exp.Select, size: list[exp.Expr], numbered: Numbered) -> b
 
 def _counting(call: exp.Expr) -> str:
     """What COUNT counts: `*`, `distinct x`, or nothing known."""
-    if function_name(call) != "count" or len(call.expressions) != 1:
-        return ""
-    of = call.expressions[0]
-    if isinstance(of, exp.Distinct) and len(of.expressions) == 1:
-        return f"distinct {_text(of.expressions[0])}"
-    return "*" if isinstance(of, exp.Star | exp.Literal) else ""
+    if counts_rows(call):
+        return "*"
+    of = call.expressions[0] if function_name(call) == "count" and len(call.expressions) == 1 else None
+    return f"distinct {_text(of.expressions[0])}" if isinstance(of, exp.Distinct) and len(of.expressions) == 1 else ""
 
 
 def _joined_on(select: exp.Select, query: exp.Select, keys: frozenset[str]) -> bool:

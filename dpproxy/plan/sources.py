@@ -18,7 +18,7 @@ from dpproxy.plan.relation import Public
 from dpproxy.plan.results import Item, RowsResult, alias_columns, private_in_public, renamed
 from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.tables import scan_table
-from dpproxy.plan.trees import outermost_queries
+from dpproxy.plan.trees import outermost_queries, sources_of
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
 
@@ -34,10 +34,7 @@ class Sources:
         self.planner, self.context, self.counter = analyser.planner, analyser.context, analyser.counter
 
     def items(self, select: exp.Select) -> list[Item]:
-        clause = select.args.get("from_")
-        nodes = [clause.this] if clause is not None else []
-        nodes += [join.this for join in select.args.get("joins") or ()]
-        return [self.item(node) for node in nodes]
+        return [self.item(node) for node in sources_of(select)]
 
     def item(self, node: exp.Expr) -> Item:
         alias = ident(node.args["alias"].this) if node.args.get("alias") is not None else ""

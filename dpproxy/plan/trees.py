@@ -13,6 +13,12 @@ from dpproxy.plan.functions import AGGREGATES
 from dpproxy.sql.dialect import ident
 
 
+def sources_of(select: exp.Select) -> list[exp.Expr]:
+    """What stands in FROM, joined or listed, in order."""
+    clause = select.args.get("from_")
+    return ([clause.this] if clause is not None else []) + [join.this for join in select.args.get("joins") or ()]
+
+
 def nested_queries(select: exp.Select) -> list[exp.Expr]:
     """Queries nested in the expressions of a SELECT (not in FROM, not in WITH), outermost ones only."""
     found: list[exp.Expr] = []
@@ -82,6 +88,13 @@ def aggregate_calls(node: exp.Expr | None) -> Iterator[exp.Expr]:
     for child in node.iter_expressions():
         for inner in child.iter_expressions() if child is call else (child,):
             yield from aggregate_calls(inner)
+
+
+def counts_rows(node: exp.Expr) -> bool:
+    """Whether a node is COUNT(*), or COUNT of a constant."""
+    return (
+        function_name(node) == "count" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star | exp.Literal)
+    )
 
 
 def function_name(node: exp.Expr) -> str:

@@ -6,37 +6,22 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import psycopg
 import pytest
 
 from dpproxy.launch import LaunchError, Proxy, launched
-from dpproxy.policy.password import make_verifier
 from dpproxy.session.sockets import local_socket
 
 from .certificates import certificate
 from .conftest import PASSWORD
+from .one_table import written
 
-POLICY = """
-version: 1
-dataset: shop
-backend: { duckdb: data.duckdb }
-privacy_unit: { name: person, key: people.id }
-budget: { epsilon: 10, delta: 1e-6, every: never }
-tables: { people: { unit: id, columns: { id: unit } } }
-roles: { analyst: { budget: { epsilon: 10, delta: 0, every: never }, query: { epsilon: 0.1, max_epsilon: 1 } } }
-users: { ada: { role: analyst, password: "VERIFIER" } }
-"""
 PORT = 6432
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("local")
-    with duckdb.connect(str(folder / "data.duckdb")) as connection:
-        connection.execute("CREATE TABLE people AS SELECT i AS id FROM range(100) AS t(i)")
-    (folder / "shop.yaml").write_text(POLICY.replace("VERIFIER", make_verifier(PASSWORD)))
-    return folder
+    return written(tmp_path_factory.mktemp("local"))
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import psycopg
 import pytest
 
 from dpproxy.launch import Proxy, launched
-from dpproxy.policy.password import make_verifier
 from dpproxy.session.tls import TlsError, TlsFiles, end_point, load_tls
 
 from .certificates import ED25519, P384, RSA, certificate, dsn, openssl
-from .conftest import PASSWORD
+from .one_table import written
 
 
 @pytest.fixture(scope="module")
@@ -53,25 +51,10 @@ def test_unusable_files(tmp_path: Path, files: TlsFiles) -> None:
             load_tls(wrong)
 
 
-POLICY = """
-version: 1
-dataset: shop
-backend: { duckdb: data.duckdb }
-privacy_unit: { name: person, key: people.id }
-budget: { epsilon: 10, delta: 1e-6, every: never }
-tables: { people: { unit: id, columns: { id: unit } } }
-roles: { analyst: { budget: { epsilon: 10, delta: 0, every: never }, query: { epsilon: 0.1, max_epsilon: 1 } } }
-users: { ada: { role: analyst, password: "VERIFIER" } }
-"""
-
-
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, TlsFiles]]:
-    folder = tmp_path_factory.mktemp("served")
+    folder = written(tmp_path_factory.mktemp("served"))
     files = certificate(folder, "first")
-    with duckdb.connect(str(folder / "data.duckdb")) as connection:
-        connection.execute("CREATE TABLE people AS SELECT i AS id FROM range(100) AS t(i)")
-    (folder / "shop.yaml").write_text(POLICY.replace("VERIFIER", make_verifier(PASSWORD)))
     options = ("--tls-cert", str(files.certificate), "--tls-key", str(files.key), "--require-tls")
     with launched([folder / "shop.yaml"], folder / "state", options=options) as running:
         yield running, files
