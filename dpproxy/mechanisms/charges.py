@@ -110,6 +110,8 @@ def _check_threshold(measurement: Measurement) -> None:
             raise MechanismError("undeclared keys need a threshold")
         return
     units = measurement.bases[threshold.basis]
+    if units.steps > 1:
+        raise MechanismError("groups are kept by a column of steps")
     if threshold.tau < _least_tau(threshold, units, measurement.l0):
         raise MechanismError("a threshold is lower than its delta allows")
 

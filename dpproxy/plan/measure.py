@@ -141,7 +141,7 @@ class Compiler:
             if spec.kind == "units" and spec.where is None and spec.value is None:
                 return specs, i
         for i, spec in enumerate(specs):
-            if shape.rows == 1 and _counts_rows(spec):
+            if shape.rows == 1 and _counts_rows(spec) and not spec.norm(shape):
                 return specs, i  # one row per unit in a group: the number of rows is the number of units
         units = BasisSpec("units", None, None, f"distinct {unit}s")
         return [*specs, units], len(specs)

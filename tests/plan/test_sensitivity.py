@@ -22,9 +22,12 @@ from hypothesis import strategies as st
 from plan_harness import AnyShop, Sensitivity, Shop
 
 from dpproxy.errors import Refusal
+from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.noise import DefaultNoise
+from dpproxy.mechanisms.release import release
 from dpproxy.plan.model import Measurement, Plan, Template
 from dpproxy.policy.catalog import Catalog, TableName
-from dpproxy.policy.model import Mechanism
+from dpproxy.policy.model import Bounds, Mechanism, Policy
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -82,15 +85,17 @@ def test_whole_contributions_are_used_whole(mechanism: Mechanism, shop: AnyShop,
         assert 0.7 < longest / basis.linf <= 1, basis.label
 
 
-def _judge(sql: str, shops: tuple[AnyShop, ...], catalog: Catalog) -> bool:
-    """Whether the statement was accepted. Fails when it is not as private as planned."""
-    note(sql)
+def _judge(sql: str, shops: tuple[AnyShop, ...], catalog: Catalog, given: Policy | None = None) -> bool:
+    """Whether the statement was accepted. Fails when it is not as private as planned, or cannot be released as planned."""
     try:
-        made = plan_harness.plan(sql, catalog)
+        made = plan_harness.plan(sql, catalog, given)
     except Refusal:
         return False
     for shop in shops:
         assert Sensitivity(shop).problems(made) == [], sql
+    for measurement in made.measurements:
+        answers = map(shops[0].run, plan_harness.queries(measurement, plan_harness.values_of(made)))
+        release(measurement, Exact(tuple(answers)), DefaultNoise())
     return True
 
 
@@ -100,10 +105,47 @@ def test_generated_queries(small_shops: tuple[AnyShop, ...], shop_catalog: Catal
     @settings(max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=SUPPRESSED)
     @given(grammar.statements(), st.sampled_from([0, 1]))
     def every_query(sql: str, which: int) -> None:
+        note(sql)
         accepted.append(_judge(sql, small_shops[which : which + 1], shop_catalog))
 
     every_query()
     assert sum(accepted) > len(accepted) / 2, "most generated queries must be accepted, or nothing is shown"
+
+
+def _whole(rows: int, groups: int | None, mechanism: Mechanism) -> Policy:
+    """The policy of most fixtures, with bounds of a unit's rows over all groups together."""
+    given = plan_harness.policy()
+    bounded = {n: t if t.one or t.public else replace(t, bounds=Bounds(rows, groups, True)) for n, t in given.tables.items()}
+    return replace(given, mechanism=mechanism, tables=bounded)
+
+
+WHOLE_BOUNDS = [(1, None), (2, None), (3, 2)]
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "auto"])
+def test_generated_queries_of_whole_contributions(
+    mechanism: Mechanism, small_shops: tuple[AnyShop, ...], shop_catalog: Catalog
+) -> None:
+    policies = [_whole(rows, groups, mechanism) for rows, groups in WHOLE_BOUNDS]
+
+    @settings(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=SUPPRESSED)
+    @given(grammar.statements(), st.sampled_from(policies))
+    def every_query(sql: str, chosen: Policy) -> None:
+        note(sql)
+        _judge(sql, small_shops[:1], shop_catalog, chosen)
+
+    every_query()
+
+
+@pytest.mark.parametrize("bounds", WHOLE_BOUNDS, ids=str)
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_groups_of_a_unit_each_by_whole_contributions(
+    mechanism: Mechanism, bounds: tuple[int, int | None], small_shops: tuple[AnyShop, ...], shop_catalog: Catalog
+) -> None:
+    """Of one row a unit the number of rows is not taken for that of units: it is measured in steps."""
+    joined = "FROM customers JOIN orders USING (customer_id) GROUP BY 1"
+    for aggregates in ("count(*)", "sum(amount), count(*)", "avg(qty), count(*)", "count(DISTINCT customer_id)"):
+        assert _judge(f"SELECT name, {aggregates} {joined}", small_shops, shop_catalog, _whole(*bounds, mechanism))
 
 
 @pytest.mark.long
@@ -113,6 +155,7 @@ def test_generated_queries_by_the_thousand(engine: Engine, shop_catalog: Catalog
     @settings(max_examples=5_000, deadline=None, suppress_health_check=SUPPRESSED)
     @given(grammar.statements(), st.integers(0, 30))
     def every_query(sql: str, seed: int) -> None:
+        note(sql)
         _judge(sql, (engine.shop(seed),), shop_catalog)
 
     every_query()
