@@ -39,6 +39,7 @@ from dpproxy.plan.model import Measurement, Param, Plan, Typical
 from dpproxy.plan.typical import errors, told, unseen_told, worst
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Answered, Asker, Dataset
+from dpproxy.session.grid import Grid
 from dpproxy.session.preview import Preview, Source, left
 from dpproxy.session.reuse import Mode, Shelf
 from dpproxy.session.standings import Held, standings
@@ -108,17 +109,21 @@ class Answering:
         self._free: dict[int, Source] = {}  # of these, where those that cost nothing are from
         self._running: asyncio.Future[Any] | None = None
         self._cancelled: str | None = None  # why
+        self._grid = Grid(dataset.policy.timing_quantum_ms)
+        self._charged = False  # from here on time depends on data
+        self._on_point = False  # of the grid, and nothing was measured since
+        self._unkept: list[tuple[Asked, Measurement, Released]] = []  # released, not yet stored
 
     async def run(self, parameters: Sequence[str | None]) -> Answer:
         """`parameters`: text forms of the client's. Raises Refusal, StatementFailed, LinkLost, CancelledError."""
-        began = asyncio.get_running_loop().time()
         await self._prepare(parameters)
         if not self._plan.measurements:
             return Answer(self._complete(), None)
         charged = await self._settle()
         if not charged:
             self._remember(dt.datetime.now(dt.UTC), ZERO)
-        await self._hold(began)
+        if not self._on_point:
+            await self._grid.reached()
         return Answer(self._complete(), await self._note(charged), charged, len(self._free))
 
     async def error(self) -> float:
@@ -169,7 +174,13 @@ class Answering:
             self._shelf = await Shelf.opened(self._dataset.reuse, self._mode, *names, *spelled)
 
     def cancel(self, reason: str) -> bool:
-        """What would come next is not begun. True when the engine was at work, and stops."""
+        """What would come next is not begun. True when the engine was at work, and stops; or may be, and will (`grid`)."""
+        if self._charged and self._grid:
+            self._grid.then(lambda: self._stop(reason))
+            return True
+        return self._stop(reason)
+
+    def _stop(self, reason: str) -> bool:
         self._cancelled = reason
         return self._running is not None and self._running.cancel()
 
@@ -280,17 +291,38 @@ class Answering:
         exposed = _sum(exposure(f.stored, measurements[i].loss) for i, f in others.items() if f.stored is not None)
         measured = _sum(measurements[i].loss for i in fresh)
         charge = await self._charge(exposed + measured, measured)
+        self._charged, self._on_point = True, False
         for i, found in others.items():
             if found.stored is not None:
                 await self._shelf.seen(found.stored)
             self._show(i, found.released)
+        try:
+            await self._measure_all(fresh)
+            await self._evaluate_ready()
+        except Exception:
+            await self._to_point()
+            raise
+        await self._to_point()
+        return charge.loss
+
+    async def _measure_all(self, fresh: Sequence[int]) -> None:
         backend = self._dataset.backend
         async with backend.snapshot() if len(fresh) > 1 else nullcontext(backend) as engine:
             for i in fresh:
                 await self._evaluate_ready()
                 await self._measure(i, engine)
-        await self._evaluate_ready()
-        return charge.loss
+                if not self._grid:
+                    await self._keep()
+
+    async def _to_point(self) -> None:
+        """However it ended. Of a client that leaves before, nothing is stored: neither what is measured by then."""
+        await self._grid.reached()
+        await self._keep()
+        self._on_point = True
+
+    async def _keep(self) -> None:
+        while self._unkept:
+            await self._shelf.keep(*self._unkept.pop())
 
     def _check_values(self, index: int) -> None:
         """Raises Refusal when a value that is already known, a parameter's say, cannot be spelled for the engine."""
@@ -353,7 +385,7 @@ class Answering:
             released = await self._interruptible(self._measured(measurement, engine))
             asked = self._shelf.asked(measurement, values)
             if asked is not None:
-                await self._shelf.keep(asked, measurement, released)
+                self._unkept.append((asked, measurement, released))
             self._show(index, released)
         except Refusal:
             raise
@@ -366,13 +398,6 @@ class Answering:
         return await asyncio.to_thread(release, measurement, exact, self._dataset.noise)
 
     # afterwards
-
-    async def _hold(self, began: float) -> None:
-        """Answers leave on the policy's time grid, if it has one, so that their time says less."""
-        quantum = self._dataset.policy.timing_quantum_ms
-        if quantum:
-            elapsed = asyncio.get_running_loop().time() - began
-            await asyncio.sleep(-elapsed % (quantum / 1000))
 
     async def _note(self, charged: Loss) -> str | None:
         name, held, lately = self._dataset.policy.dataset, self._dataset.held(self._asker), self._dataset.lately
