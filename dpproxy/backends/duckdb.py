@@ -43,6 +43,10 @@ LOCKED_DOWN: dict[str, str | bool | int | float | list[str]] = {
     "preserve_insertion_order": False,  # every query that needs an order says so; without, memory is bounded
 }
 
+UNSOUND = ("common_subplan",)
+"""Optimizers that are switched off where DuckDB has them. In 2.0.0 `common_subplan` takes one self join for another whose sides
+are the other way round, and joins the next table by the wrong side's column: rows of one person could become another's."""
+
 QUOTABLE = (
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -165,6 +169,8 @@ class DuckDB:
             self._root = duckdb.connect(config.path, read_only=True, config=options)
             if _rows(self._root, "SELECT current_setting('lock_configuration')") == [(False,)]:  # else open already
                 self._root.execute("SET GLOBAL TimeZone = 'UTC'")
+                known = {name for (name,) in _rows(self._root, "SELECT name FROM duckdb_optimizers()")}
+                self._root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
                 self._root.execute("SET lock_configuration = true")
         except duckdb.Error as error:
             raise _backend_error(error) from None

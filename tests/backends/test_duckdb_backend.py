@@ -215,3 +215,20 @@ async def test_closing_interrupts(path: str) -> None:
 def test_a_missing_file_is_a_backend_error(tmp_path: Path) -> None:
     with pytest.raises(BackendError):
         DuckDB(DuckDBBackend(str(tmp_path / "absent.duckdb")))
+
+
+async def test_self_joins_are_not_taken_for_one_another(path: str) -> None:
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE staff(id INTEGER, boss INTEGER, name VARCHAR); CREATE TABLE sales(seller INTEGER)")
+        connection.execute(
+            "INSERT INTO staff VALUES (1, NULL, 'ann'), (2, 1, 'bob'), (3, 1, 'cid'), (4, 2, 'dan'), (5, 2, 'eve')"
+        )
+        connection.execute("INSERT INTO sales SELECT 3 FROM range(100)")
+    names = "SELECT DISTINCT m.name FROM staff e CROSS JOIN staff m WHERE m.id = e.boss"
+    sold = "SELECT m.name, count(*) AS n FROM staff e JOIN staff m ON m.id = e.boss JOIN sales s ON e.id = s.seller GROUP BY 1"
+    backend = DuckDB(DuckDBBackend(path))
+    found = await backend.violations(
+        [f"SELECT a.n FROM ({names}) AS d LEFT JOIN ({sold}) AS a ON d.name = a.name ORDER BY d.name"]
+    )
+    assert found == (100,)
+    await backend.close()
