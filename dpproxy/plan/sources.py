@@ -15,11 +15,11 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.expr import TableDomain
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.relation import Public
-from dpproxy.plan.results import Item, RowsResult, alias_columns, private_in_public, renamed
+from dpproxy.plan.results import Item, RowsResult, alias_columns, located, private_in_public, renamed
 from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.tables import scan_table
 from dpproxy.plan.trees import outermost_queries, sources_of
-from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.dialect import copied, ident, position
 from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Sources:
         return [self.item(node) for node in sources_of(select)]
 
     def item(self, node: exp.Expr) -> Item:
+        if node.args.get("joins") and self.analyser.names_private(node, self.env):
+            raise _parenthesised(node)
         alias = ident(node.args["alias"].this) if node.args.get("alias") is not None else ""
         if isinstance(node, exp.Table):
             return self._table(node, alias, alias_columns(node))
@@ -65,6 +67,8 @@ class Sources:
         return self.item(plain)
 
     def _derived(self, node: exp.Subquery, alias: str) -> Item:
+        if isinstance(node.this, exp.Table) and self.analyser.names_private(node, self.env):
+            raise _parenthesised(node)
         inner = copied(node)
         result = self.analyser.analyse(node.this, self.analyser.with_ctes(node, self.env, self.outer), self.outer)
         if isinstance(result, RowsResult):
@@ -197,3 +201,9 @@ def _refers_outside(node: exp.Expr) -> bool:
     if not isinstance(node, exp.Lateral):
         return bool(columns)
     return any(ident(c.args.get("table")) not in inside for c in columns) if node.find(exp.From) else bool(columns)
+
+
+def _parenthesised(node: exp.Expr) -> Refusal:
+    """A join in parentheses that `parentheses` could not write without."""
+    found = unsupported("a join in parentheses of this form", "Write the joins without parentheses, from left to right.")
+    return located(found, position(node))
