@@ -52,7 +52,7 @@ def _check_basis(basis: Basis, l0: int, noise: Noise) -> None:
 
 
 def _check_gaussians(measurement: Measurement) -> None:
-    """Gaussian columns are one mechanism: their rhos add up to one rho, and that has the (epsilon, delta) they share.
+    """Gaussian columns are one mechanism: their losses add up to one, and that has the (epsilon, delta) they share.
 
     The single column's share of epsilon is a label: taken alone it would not be a proven reading.
     """
@@ -60,12 +60,12 @@ def _check_gaussians(measurement: Measurement) -> None:
     if not columns:
         return
     epsilon, delta = sum(b.loss.epsilon for b in columns), sum(b.loss.conversion for b in columns)
-    rho = sum((exact_loss("gaussian", b.scale, b.reach(measurement.reach), b.linf) for b in columns), Fraction(0))
+    moved = [(b.reach(measurement.reach), b.linf) for b in columns]
     try:
-        allowed = calibration.rho_for(epsilon, delta)
+        covered = calibration.gaussian_covered(moved, [b.scale for b in columns], epsilon, delta)
     except ValueError:
         raise MechanismError("the charge of Gaussian noise needs an epsilon and a delta") from None
-    if rho > allowed:
+    if not covered:
         raise MechanismError("a charge is smaller than the loss of its noise")
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpproxy.plan.calibration import MechanismName, rho_for
+from dpproxy.plan.calibration import MechanismName, gaussian_rho
 from dpproxy.policy.model import MICRO
 
 Weights = tuple[tuple[float, ...], ...]
@@ -112,7 +112,7 @@ def deviations(weights: Sequence[Sequence[float]], l0: int, epsilon_micro: int, 
     """
     laplace = math.sqrt(2) * l0 * MICRO / epsilon_micro * allocate(weights, epsilon_micro).error
     try:
-        rho = float(rho_for(epsilon_micro, delta_atto))
+        rho = float(gaussian_rho(epsilon_micro, delta_atto))
     except ValueError:
         return laplace, math.inf
     return laplace, math.sqrt(l0 / (2 * rho)) * allocate(weights, epsilon_micro, "gaussian").error

@@ -244,21 +244,20 @@ def _laplace(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
 
 
 def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
-    """All columns are one Gaussian mechanism of (epsilon, delta): its rho is divided, and labels add up to it."""
+    """All columns are one Gaussian mechanism of (epsilon, delta): its loss is divided, and labels add up to it."""
+    found = allocation.allocate(_basis_weights(compiled), epsilon, "gaussian").parts
+    moved = [_sensitivity(spec, compiled.shape)[::-1] for spec in compiled.specs]
     try:
-        rho = calibration.rho_for(epsilon, delta)
+        sigmas = calibration.gaussian_sigmas(moved, found, epsilon, delta)
     except ValueError:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
             "the policy's Gaussian noise needs a delta, and what it allots a query is too small",
             hint="Ask the policy's author for a larger `delta` of the role's `query`, or for `mechanism: auto`.",
         ) from None
-    found = allocation.allocate(_basis_weights(compiled), epsilon, "gaussian").parts
     deltas = _labels(found, delta)
     bases, shape = [], compiled.shape
-    for spec, part, atto in zip(compiled.specs, found, deltas, strict=True):
-        linf, l0 = _sensitivity(spec, shape)
-        sigma = calibration.gaussian_sigma(l0, linf, rho * part / epsilon)
+    for spec, sigma, (l0, linf), part, atto in zip(compiled.specs, sigmas, moved, found, deltas, strict=True):
         loss = Loss.gaussian(l0, linf, sigma, part, atto)
         bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, *_measured_as(spec, shape)))
     return bases

@@ -140,7 +140,7 @@ class Loss:
 
     @classmethod
     def gaussian(cls, l0: int, linf: int, sigma: Fraction, epsilon_micro: int, delta_atto: int) -> Loss:
-        """Discrete Gaussian noise; (epsilon, delta) is a proven basic reading (`plan.calibration.rho_for`).
+        """Discrete Gaussian noise; (epsilon, delta) is a proven basic reading (`plan.calibration.gaussian_covered`).
 
         rho = l0 linf^2 / (2 sigma^2), RDP alpha * rho (Canonne, Kamath, Steinke 2020, theorem 14). See `_ripple_free`.
         """

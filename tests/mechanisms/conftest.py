@@ -108,7 +108,7 @@ def laplace_basis(linf: int = 1, l0: int = 1, epsilon: int = 1_000_000) -> Basis
 
 
 def gaussian_basis(linf: int = 1, l0: int = 1, epsilon: int = 1_000_000, delta: int = 10**12) -> Basis:
-    sigma = calibration.gaussian_sigma(l0, linf, calibration.rho_for(epsilon, delta))
+    (sigma,) = calibration.gaussian_sigmas([(l0, linf)], [1], epsilon, delta)
     return Basis(f"linf {linf}", linf, Fraction(1), "gaussian", sigma, Loss.gaussian(l0, linf, sigma, epsilon, delta))
 
 

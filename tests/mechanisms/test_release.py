@@ -251,11 +251,10 @@ def test_too_little_reach_is_refused(kit: SimpleNamespace) -> None:
             release(fault, Exact(()), OwnNoise())
 
 
-def test_gaussian_columns_share_one_rho(kit: SimpleNamespace) -> None:
-    """Two columns at half of rho each are within (epsilon, delta) together, though not column by column."""
+def test_gaussian_columns_share_one_loss(kit: SimpleNamespace) -> None:
+    """Two columns at half of it each are within (epsilon, delta) together, though not column by column."""
     epsilon, delta, l0 = 10**6, 10**12, 3
-    rho = calibration.rho_for(epsilon, delta)
-    sigma = calibration.gaussian_sigma(l0, 5, rho / 2)
+    sigma, _ = calibration.gaussian_sigmas([(l0, 5)] * 2, [1, 1], epsilon, delta)
     basis = replace(kit.gaussian_basis(5, l0), scale=sigma, loss=Loss.gaussian(l0, 5, sigma, epsilon // 2, delta // 2))
     release(kit.measurement(basis, basis, l0=l0), kit.exact([], [[1], [2]]), DefaultNoise())
     for bases in ((basis,), (basis, basis, replace(basis, loss=replace(basis.loss, epsilon=0, delta=0, conversion=0)))):

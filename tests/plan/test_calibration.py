@@ -6,8 +6,10 @@ import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from dp_accounting import dp_event
+from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import stats
 
@@ -16,9 +18,13 @@ from dpproxy.plan.calibration import (
     ATTO,
     MAX_SCALE,
     MIN_SCALE,
+    STEPPED,
+    gaussian_covered,
     gaussian_sigma,
+    gaussian_sigmas,
     interval,
     laplace_scale,
+    normal_rho_for,
     rho_for,
     tail_point,
     threshold,
@@ -102,8 +108,93 @@ def test_rho_is_within_and_near_the_best(epsilon: float, delta: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0, 1), (-1, 1), (1, 0), (1, ATTO)])
 def test_rho_needs_both(epsilon: int, delta: int) -> None:
-    with pytest.raises(ValueError, match="between"):
-        rho_for(epsilon, delta)
+    for rho in (rho_for, normal_rho_for):
+        with pytest.raises(ValueError, match="between"):
+            rho(epsilon, delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.1, 1.0, 5.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-15])
+def test_normal_rho_is_that_of_continuous_noise(epsilon: float, delta: float) -> None:
+    """By dp-accounting's exact curve of Gaussian noise (another implementation, in floats)."""
+    rho = float(normal_rho_for(round(epsilon * 10**6), round(delta * ATTO)))
+    assert rho > float(rho_for(round(epsilon * 10**6), round(delta * ATTO)))
+
+    def spent(rho: float) -> float:
+        return GaussianPrivacyLoss(1 / math.sqrt(2 * rho)).get_delta_for_epsilon(epsilon)
+
+    assert spent(rho) <= delta * (1 + 1e-6)
+    assert spent(rho * 1.001) > delta
+
+
+def test_normal_rho_of_what_is_no_privacy_is_not_sought() -> None:
+    assert normal_rho_for(10**12, 10**12) == 0
+    assert gaussian_sigmas([(1, 1)], [1], 10**12, 10**12) == [gaussian_sigma(1, 1, rho_for(10**12, 10**12))]
+
+
+def discrete_delta(shifts: tuple[int, ...], sigma: float, epsilon: float) -> float:
+    """Of discrete Gaussian noise on as many coordinates, moved so: by adding up (P - e**epsilon Q)_+ over all outcomes."""
+    reach = math.ceil(12 * sigma)
+    points = np.arange(-reach, reach + 1)
+    log = -(points.astype(float) ** 2) / (2 * sigma * sigma)
+    log -= math.log(np.exp(log).sum())
+    p, loss = np.ones(1), np.zeros(1)
+    for shift in shifts:
+        moved = -((points - shift).astype(float) ** 2 - points.astype(float) ** 2) / (2 * sigma * sigma)  # ln Q / P
+        p, loss = np.multiply.outer(p, np.exp(log)).ravel(), np.add.outer(loss, -moved).ravel()
+    return float((p * np.maximum(-np.expm1(epsilon - loss), 0)).sum())
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("shifts", [(1,), (2,), (7,), (40,), (1, 1), (3, 2), (1, 7), (1, 1, 1)])
+def test_sigma_of_whole_numbers_by_enumeration(epsilon: float, delta: float, shifts: tuple[int, ...]) -> None:
+    """Every outcome of the discrete noise that is drawn: its delta is within what is charged, and near it where its steps are
+    fine. Shifts of the same length cost alike, whatever their coordinates."""
+    square = sum(s * s for s in shifts)
+    (sigma,) = gaussian_sigmas([(square, 1)], [1], round(epsilon * 10**6), round(delta * ATTO))
+    if len(shifts) == 3 and sigma > 12:
+        pytest.skip("too many outcomes")
+    assert discrete_delta(shifts, float(sigma), epsilon) <= delta
+    if square >= 1600:
+        assert discrete_delta(shifts, float(sigma) * 0.99, epsilon) > delta
+
+
+def test_normal_noise_made_whole_is_discrete_gaussian_noise() -> None:
+    """The reason why the discrete noise may be that of the continuous curve, by integration: N(0, s), then whole numbers k with
+    probability in proportion to exp(-(k - y)**2 / (2 r)) about it, has the law of variance s + r."""
+    r, s = float(STEPPED), 7.5
+    k = np.arange(-60, 61)
+    y = np.arange(-60, 60, 1 / 64) + 1 / 128
+    weights = np.exp(-((k[:, None] - y[None, :]) ** 2) / (2 * r))
+    density = np.exp(-(y**2) / (2 * s)) / math.sqrt(2 * math.pi * s) / 64
+    law = (weights / weights.sum(axis=0) * density).sum(axis=1)
+    wanted = np.exp(-(k.astype(float) ** 2) / (2 * (s + r)))
+    assert np.abs(law / (wanted / wanted.sum()) - 1)[20:-20].max() < 1e-9
+    assert weights.sum(axis=0)[960:-960] == pytest.approx(math.sqrt(2 * math.pi * r), rel=1e-12)
+
+
+def test_what_is_covered_is_what_was_made() -> None:
+    """Also of several columns, whose losses add up; a hair less noise is not."""
+    for epsilon, delta in [(10**6, 10**12), (10**4, 10**9), (10**5, 10**14)]:
+        for moved in ([(1, 1)], [(3, 7), (1, 10**6)], [(1, 1), (20, 1), (5, 12345)]):
+            sigmas = gaussian_sigmas(moved, list(range(1, len(moved) + 1)), epsilon, delta)
+            assert gaussian_covered(moved, sigmas, epsilon, delta)
+            less = [s * Fraction(10**6 - 1, 10**6) for s in sigmas]
+            assert not gaussian_covered(moved, less, epsilon, delta)
+            assert not gaussian_covered([(l0 + 1, linf) for l0, linf in moved], sigmas, epsilon, delta)
+            assert not gaussian_covered(moved, sigmas, epsilon - epsilon // 1000, delta)
+            assert not gaussian_covered(moved, sigmas, epsilon, delta - delta // 100)
+
+
+def test_noise_of_a_few_steps_is_by_zcdp() -> None:
+    """Where sigma is below two whole numbers, making it whole would cost more than the exact curve gains."""
+    epsilon, delta = 10**7, 10**12
+    assert gaussian_sigmas([(1, 1)], [1], epsilon, delta) == [gaussian_sigma(1, 1, rho_for(epsilon, delta))]
+    (fine,) = gaussian_sigmas([(1, 1000)], [1], epsilon, delta)
+    assert fine < gaussian_sigma(1, 1000, rho_for(epsilon, delta))
+    for few in (Fraction(1, 10), Fraction(1), Fraction(3, 2)):
+        assert not gaussian_covered([(1, 1)], [few], 10**6, delta)
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(10), Fraction(123456, 1000)])

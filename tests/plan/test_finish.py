@@ -129,8 +129,8 @@ def test_gaussian_columns_are_one_mechanism(shop_catalog: Catalog) -> None:
     sql = "SELECT region, count(*), avg(income), stddev(score) FROM customers GROUP BY region"
     made = only(plan_harness.plan(sql, shop_catalog, with_mechanism("gaussian")))
     assert {b.mechanism for b in made.bases} == {"gaussian"}
-    rho = sum(Fraction(made.l0 * b.linf**2) / (2 * b.scale**2) for b in made.bases)
-    allowed = calibration.rho_for(10**6, DELTA)
+    rho = sum(Fraction(made.l0 * b.linf**2) / (2 * (b.scale**2 - calibration.STEPPED)) for b in made.bases)
+    allowed = calibration.normal_rho_for(10**6, DELTA)
     assert allowed * Fraction(999, 1000) <= rho <= allowed
     assert made.loss.conversion == DELTA
     assert made.loss.failure == 0
