@@ -32,8 +32,8 @@ class Hooks(Protocol):
 
     def parameter(self, index: int) -> Expr: ...
 
-    def instant(self, column: str) -> None:
-        """A column of type timestamptz is used. Raises Refusal where the session would read it in another zone than we."""
+    def zone(self) -> str | None:
+        """The session's time zone, asked for where instants are looked at; None is UTC. Raises Refusal where it is not known."""
         ...
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
@@ -121,7 +121,7 @@ class ExprBinder:
         if not column.usable:
             raise unsupported(f'column "{column.name}" ({column.reason or "its type on the backend"})')
         if column.type == "timestamptz":
-            self._hooks.instant(column.name)
+            self._hooks.zone()
         return Ref(column.type, column)
 
     def _literal(self, node: exp.Literal, scope: Scope) -> Expr:
@@ -261,11 +261,10 @@ class ExprBinder:
         op = "iregex" if isinstance(node, exp.RegexpILike) else "regex"
         return patterns.regex(op, self._bind(node.this, scope), self._bind(node.expression, scope))
 
-    def _add(self, node: exp.Add, scope: Scope) -> Expr:
-        return fn.plus(self._bind(node.this, scope), self._bind(node.expression, scope))
-
-    def _sub(self, node: exp.Sub, scope: Scope) -> Expr:
-        return fn.minus(self._bind(node.this, scope), self._bind(node.expression, scope))
+    def _add(self, node: exp.Add | exp.Sub, scope: Scope) -> Expr:
+        a, b = self._bind(node.this, scope), self._bind(node.expression, scope)
+        operation = fn.plus if isinstance(node, exp.Add) else fn.minus
+        return times.shifted(operation, a, b, self.zone(a, b))
 
     def _mul(self, node: exp.Binary, scope: Scope) -> Expr:
         op = {exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}[type(node)]
@@ -320,7 +319,8 @@ class ExprBinder:
         return Cast(target, inner, length)
 
     def _extract(self, node: exp.Extract, scope: Scope) -> Expr:
-        return times.extract(node.this.name, self._bind(node.expression, scope))
+        value = self._bind(node.expression, scope)
+        return times.extract(node.this.name, times.of_instant(node.this.name, value, self.zone(value)))
 
     def _interval(self, node: exp.Interval, scope: Scope) -> Expr:
         if not isinstance(node.this, exp.Literal):
@@ -389,7 +389,13 @@ class ExprBinder:
                 position(node),
                 hint="Apply it to the released result, in an outer query.",
             )
-        return builder([self._bind(a, scope) for a in node.expressions])
+        args = [self._bind(a, scope) for a in node.expressions]
+        zone = self.zone(*args, made=name in ("to_timestamp", "timezone")) if name in times.ZONED else None
+        return builder(args) if zone is None else times.ZONED[name](args, zone)
+
+    def zone(self, *values: Expr, made: bool = False) -> str | None:
+        """The session's time zone where one of the values is an instant, or one is made; None is UTC."""
+        return self._hooks.zone() if made or any(v.type == "timestamptz" for v in values) else None
 
     def _dot(self, node: exp.Dot, scope: Scope) -> Expr:
         if ident(node.this) == "pg_catalog" and isinstance(node.expression, exp.Anonymous):
@@ -421,7 +427,7 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Between: ExprBinder._between, exp.In: ExprBinder._in, exp.Exists: ExprBinder._exists,
     exp.Like: ExprBinder._like, exp.ILike: ExprBinder._like, exp.Escape: ExprBinder._escape,
     exp.RegexpLike: ExprBinder._regex, exp.RegexpILike: ExprBinder._regex,
-    exp.Add: ExprBinder._add, exp.Sub: ExprBinder._sub, exp.Mul: ExprBinder._mul, exp.Div: ExprBinder._mul,
+    exp.Add: ExprBinder._add, exp.Sub: ExprBinder._add, exp.Mul: ExprBinder._mul, exp.Div: ExprBinder._mul,
     exp.Mod: ExprBinder._mul, exp.Pow: ExprBinder._pow, exp.Neg: ExprBinder._neg, exp.DPipe: ExprBinder._concat,
     exp.Case: ExprBinder._case, exp.Cast: ExprBinder._cast, exp.Extract: ExprBinder._extract,
     exp.Interval: ExprBinder._interval, exp.Substring: ExprBinder._substring, exp.StrPosition: ExprBinder._position,

@@ -30,6 +30,8 @@ MAX_QUANTIFIED = 1_000  # elements of an array that each become a comparison
 class Binder(Protocol):
     def bind(self, node: exp.Expr, scope: Scope) -> Expr: ...
 
+    def zone(self, *values: Expr, made: bool = False) -> str | None: ...
+
 
 # --- arrays of constants, and quantifiers over them
 
@@ -196,7 +198,8 @@ def bits(binder: Binder, node: exp.Expr, scope: Scope) -> Expr:
 
 
 def at_time_zone(binder: Binder, node: exp.AtTimeZone, scope: Scope) -> Expr:
-    return times.at_time_zone(binder.bind(node.this, scope), binder.bind(node.args["zone"], scope))
+    value = binder.bind(node.this, scope)
+    return times.at_time_zone(value, binder.bind(node.args["zone"], scope), binder.zone(value, made=True))
 
 
 def bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expr:
@@ -249,8 +252,9 @@ def _date_trunc(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: st
     bound = [binder.bind(a, scope) for a in args]
     if len(bound) != 3:
         return fn.date_trunc(bound)
-    local = times.at_time_zone(Cast("timestamptz", times.timestamp(bound[1], "`date_trunc`")), bound[2])
-    return times.at_time_zone(fn.date_trunc((bound[0], local)), bound[2])
+    session = binder.zone(made=True)
+    local = times.at_time_zone(Cast("timestamptz", times.timestamp(bound[1], "`date_trunc`")), bound[2], session)
+    return times.at_time_zone(fn.date_trunc((bound[0], local)), bound[2], session)
 
 
 _Form = Callable[[Binder, Sequence[exp.Expr], Scope, str], Expr]

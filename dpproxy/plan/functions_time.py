@@ -7,11 +7,10 @@ date in a text is put together again as ISO: what does not have the form is NULL
 from __future__ import annotations
 
 import re
-import zoneinfo
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 
 from dpproxy.errors import Refusal
+from dpproxy.plan import zones
 from dpproxy.plan.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.functions import (
     Builder,
@@ -330,28 +329,74 @@ def make_interval(named: Sequence[tuple[str, Expr]]) -> Expr:
 # --- zones
 
 
-@lru_cache
-def _known(zone: str) -> bool:
-    try:
-        zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
-
-
-def at_time_zone(value: Expr, zone: Expr) -> Expr:
+def at_time_zone(value: Expr, zone: Expr, session: str | None) -> Expr:
     """Of a timestamp, the instant it is in the zone; of an instant, the zone's local timestamp."""
     name = literal_text(coerce(zone, "text"), "a time zone")
     if name.upper() in ("UTC", "GMT"):
         name = "UTC"
-    elif not re.fullmatch(r"[A-Z][A-Za-z_]+(/[A-Z][A-Za-z_+\-0-9]+){1,2}", name) or not _known(name):
+    elif not zones.known(name):
         raise unsupported(f"the time zone '{name}'", "Use a zone's full name, such as 'Europe/Paris', or 'UTC'.")
     value = coerce(value, "timestamptz")
     if value.type not in TIMES:
         raise unsupported(f"AT TIME ZONE of {value.type}")
     if value.type in ("timestamptz", "date"):  # a date is taken for its midnight, an instant
-        return Call("timestamp", "from_utc", (timestamp(value, "AT TIME ZONE"), Lit("text", name)))
-    return Call("timestamptz", "to_utc", (timestamp(value, "AT TIME ZONE"), Lit("text", name)))
+        return Call("timestamp", "from_utc", (zones.instant(timestamp(value, "AT TIME ZONE"), session), Lit("text", name)))
+    return zones.shown(Call("timestamptz", "to_utc", (timestamp(value, "AT TIME ZONE"), Lit("text", name))), session)
+
+
+def shifted(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, zone: str | None) -> Expr:
+    """`a + b` or `a - b`, one of them an instant: days and months are added to what the clock shows, hours to the instant."""
+    if zone is None:
+        return operation(a, b)
+    if a.type in TIMES and b.type in TIMES:
+        return operation(zones.instant(a, zone), zones.instant(b, zone))
+    (moment, span) = (a, coerce(b, "interval")) if a.type in TIMES else (coerce(a, "interval"), b)
+    constant = moment if moment.type not in TIMES else span
+    if isinstance(constant, Call) and constant.op == "interval_times":
+        constant = constant.args[1]
+    days, hours = _pieces(constant)
+    if (days and hours) or not isinstance(constant, Lit):
+        raise unsupported(
+            f"an interval of both days and hours, in the time zone {zone},", "Add the days first; or SET TimeZone = 'UTC'."
+        )
+    if not hours:
+        return operation(moment, span)
+    return zones.shown(operation(*(zones.instant(e, zone) if e.type in TIMES else e for e in (moment, span))), zone)
+
+
+def _pieces(interval: Expr) -> tuple[bool, bool]:
+    """Whether a constant interval has days or months, and hours or less."""
+    if not isinstance(interval, Lit) or interval.text is None:
+        return False, False
+    months, days, micros = (int(x) for x in interval.text.split())
+    return bool(months or days), bool(micros)
+
+
+def _zoned_part(args: Sequence[Expr], zone: str) -> Expr:
+    _count("date_part", args, 2)
+    unit = literal_text(args[0], "the unit of `date_part`")
+    return extract(unit, of_instant(unit, args[1], zone), result="float8")
+
+
+def of_instant(unit: str, value: Expr, zone: str | None) -> Expr:
+    """What EXTRACT looks at: what the clock shows, but for the epoch."""
+    return zones.instant(value, zone) if unit.lower() == "epoch" and value.type == "timestamptz" else value
+
+
+def _zoned_moment(args: Sequence[Expr], zone: str) -> Expr:
+    made = to_timestamp(args)
+    return zones.shown(made, zone) if len(args) == 1 else made
+
+
+def _zoned_bin(args: Sequence[Expr], zone: str) -> Expr:
+    raise unsupported("`date_bin` of instants in another time zone than UTC", "SET TimeZone = 'UTC'; or use date_trunc().")
+
+
+ZONED: dict[str, Callable[[Sequence[Expr], str], Expr]] = {
+    "date_part": _zoned_part, "to_timestamp": _zoned_moment, "date_bin": _zoned_bin,
+    "timezone": lambda args, zone: at_time_zone(args[1], args[0], zone) if len(args) == 2 else _timezone(args),
+}  # fmt: skip
+"""Functions of instants, or that make them, in a session whose time zone is not UTC."""
 
 
 def _isfinite(args: Sequence[Expr]) -> Expr:
@@ -369,7 +414,7 @@ def _age(args: Sequence[Expr]) -> Expr:
 
 def _timezone(args: Sequence[Expr]) -> Expr:
     _count("timezone", args, 2)
-    return at_time_zone(args[1], args[0])
+    return at_time_zone(args[1], args[0], None)
 
 
 FUNCTIONS: dict[str, Builder] = {

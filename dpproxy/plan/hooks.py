@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
 from dpproxy.plan import functions as fn
-from dpproxy.plan import joins
+from dpproxy.plan import joins, zones
 from dpproxy.plan.aggregates import per_unit_type
 from dpproxy.plan.bind_calls import (
     WINDOW_AGGREGATES,
@@ -73,14 +73,8 @@ class QueryHooks:
         types = self.planner.context.parameters
         return Hole(types[index] if index < len(types) else "unknown", index)
 
-    def instant(self, column: str) -> None:
-        zone = self.planner.context.settings.zone
-        if zone is not None:
-            raise Refusal(
-                FEATURE_NOT_SUPPORTED,
-                f'column "{column}" is read in UTC below an aggregate, and this session\'s time zone is {zone}',
-                hint="SET TimeZone = 'UTC';",
-            )
+    def zone(self) -> str | None:
+        return zones.checked(self.planner.context.settings.zone)
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
         return self.planner.facade_constant(sql, type_)

@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.plan import zones
 from dpproxy.plan.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
 from dpproxy.plan.interval import OPEN, Interval, interval, number
 from dpproxy.plan.relation import Beside, Join, Limits, PendingPath, Rows, Scan
@@ -30,7 +31,7 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
         raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}")
     shape = _shape(table, context)
     number_ = counter.scan()
-    columns = tuple(_numbered(c, counter.column(), number_) for c in shape.columns)
+    columns = tuple(zones.at(_numbered(c, counter.column(), number_), context.settings.zone) for c in shape.columns)
     visible = tuple(columns[i] for i in shape.visible)
     scan = Scan(columns, number_, context.catalog.tables[table.name].source, shape.names)
     if table.unit is None:

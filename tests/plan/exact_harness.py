@@ -77,13 +77,18 @@ class Outcome:
 
 
 class Pair:
-    """A facade and a database with rows, on one server. Measurements run on a DuckDB file or on that database."""
+    """A facade and a database with rows, on one server. Measurements run on a DuckDB file or on that database.
 
-    def __init__(self, state: Path, policy: Policy, dialect: Dialect = "duckdb", seed: int = 3) -> None:
+    `changes` is SQL that changes the shop first, `zone` the time zone of the sessions."""
+
+    def __init__(
+        self, state: Path, policy: Policy, dialect: Dialect = "duckdb", seed: int = 3, changes: str = "", zone: str = "UTC"
+    ) -> None:
         self.dialect = dialect
         path = state / "shop.duckdb"
         self._data = duckdb.connect(str(path))
         shop_world.fill(self._data, seed, trouble=False)
+        self._data.execute(f"SET TimeZone = 'UTC'; {changes}")
         self._data.close()
         self._loop = asyncio.new_event_loop()
         self._facade = Facade(connections=20)
@@ -97,7 +102,7 @@ class Pair:
         self._plain = psycopg.connect(**place, dbname="plain")
         self._load()
         for connection in (self._front, self._plain):
-            connection.execute("SET TimeZone = 'UTC'; SET search_path = public")
+            connection.execute(f"SET TimeZone = '{zone}'; SET search_path = public")
         if dialect == "postgres":
             self._loop.run_until_complete(self._to_postgres(f"postgresql://{self._user}@/plain?host={place['host']}", policy))
 

@@ -434,7 +434,7 @@ class DuckDB(Engine):
         return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
 
     def column(self, column: Column, text: str) -> str:
-        return text
+        return FUNCTIONS["from_utc"][1].format(f"timezone('UTC', {text})", quote(column.zone)) if column.zone else text
 
 
 def _scaled(text: str, grid: Fraction) -> str:

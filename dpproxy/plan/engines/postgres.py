@@ -89,7 +89,8 @@ class Postgres(Engine):
 
     def column(self, column: Column, text: str) -> str:
         if column.type == "timestamptz":
-            return f"timezone('UTC', {text})"
+            utc = f"timezone('UTC', {text})"
+            return FUNCTIONS["from_utc"][1].format(utc, quote(column.zone)) if column.zone else utc
         if column.type not in TEXTS:
             return text
         # texts of two collations cannot be compared: PostgreSQL says so when the first row comes to it
