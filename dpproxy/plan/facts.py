@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.plan import interval as iv
+from dpproxy.plan.coarse import is_coarse
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -72,7 +73,7 @@ def facts(expr: Expr) -> Facts:
             return Facts(constant=False, span=SPANS["bool"])
         case InQuery() | Exists() | Scalar():
             # a subquery's value varies between rows of a unit unless proven otherwise
-            inner = [facts(c) for c in children(expr)]
+            inner = [facts(c) for c in children(expr)] if isinstance(expr, Scalar) else []
             return Facts(taint=_taint(inner), constant=False, span=SPANS.get(expr.type, OPEN))
         case Win():
             return _window(expr, [facts(a) for a in expr.args])
@@ -80,7 +81,7 @@ def facts(expr: Expr) -> Facts:
             return _aggregate(expr.name, expr.type, [facts(a) for a in expr.args])
         case InList():
             inner = [facts(c) for c in children(expr)]
-            return Facts(span=SPANS["bool"], taint=_taint(inner), constant=all(f.constant for f in inner))
+            return Facts(span=SPANS["bool"], constant=all(f.constant for f in inner))
         case _:
             return Facts(span=SPANS.get(expr.type, OPEN), grid=ONE if expr.type in INTEGERS else None)
 
@@ -397,7 +398,8 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
         span = SPANS["int8"]
     grid = _call_grid(op, type_, parts, args)
     nullable = op not in ("is_null", "is_not_null", "is_distinct", "is_not_distinct")
-    return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
+    taint = Taint.NONE if is_coarse(op, type_, args) else _taint(parts)
+    return Facts(bound, span, grid, taint, all(p.constant for p in parts), nullable)
 
 
 _LENGTHS_OF = {"length": 1, "strpos": 1, "octet_length": 4}
