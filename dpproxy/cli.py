@@ -150,7 +150,7 @@ def check(
 async def _check(path: Path, data: bool) -> None:
     loaded = load_file(path)
     if data:
-        backend = open_backend(loaded.policy)
+        backend = open_backend(loaded)
         try:
             catalog = await checked_catalog(loaded, backend)
             for doubt in await doubts(loaded, catalog, backend):

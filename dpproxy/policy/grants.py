@@ -17,7 +17,7 @@ from dpproxy.policy.model import ColumnRole, Policy, PostgresBackend, TablePolic
 def grants(policy: Policy, backend: PostgresBackend) -> str:
     """A script for an owner of the tables. The role and the database are those of the backend's address."""
     role, database = (_name(part) for part in _address(backend.dsn))
-    used = _columns(policy)
+    used = used_columns(policy)
     lines = [
         f"-- what dpproxy reads for dataset {policy.dataset}; run it as the tables' owner or a superuser",
         f"-- CREATE ROLE {role} LOGIN PASSWORD '...';",
@@ -41,7 +41,7 @@ def _table(table: TablePolicy, used: frozenset[str], role: str) -> Iterator[str]
     yield f"GRANT SELECT ON {place} TO {role};"
 
 
-def _columns(policy: Policy) -> Mapping[TableName, frozenset[str]]:
+def used_columns(policy: Policy) -> Mapping[TableName, frozenset[str]]:
     """Of each table the columns that are shown, computed with, or on the way from a row to its unit."""
     found = {
         name: {c.name for c in table.columns.values() if c.role != ColumnRole.HIDDEN} for name, table in policy.tables.items()

@@ -27,6 +27,7 @@ from dpproxy.policy.tree import Mapping as Entries
 
 __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
 
+ADDRESS = ("postgresql://", "postgres://")
 RESERVED = frozenset({"postgres", "template0", "template1"})  # the facade server's own databases
 
 
@@ -125,8 +126,12 @@ def _backend(reader: Reader, node: Node, secrets: Secrets) -> DuckDBBackend | Po
     for key in set(keys) - {engine, *extras}:
         reader.problem(keys[key].at, f"`{key}` means nothing to {engine}", "remove it")
     address = secrets.read(reader, keys[engine], engine)
+    reader.positions["backend",] = keys[engine].at
     if engine == "postgres":
         password = secrets.read(reader, keys["password"], "password") if "password" in keys else None
+        if address is not None and not address.startswith(ADDRESS):
+            reader.problem(keys[engine].at, "this is no address of a PostgreSQL", "write `postgresql://role@host/database`")
+            return None
         return PostgresBackend(address, password) if address is not None else None
     memory = reader.text(keys["memory_limit"], "memory_limit") if "memory_limit" in keys else None
     threads = reader.integer(keys["threads"], "threads", 1, 1024) if "threads" in keys else None
@@ -183,6 +188,8 @@ def _reuse(reader: Reader, node: Node | None) -> tuple[int | None, str | None]:
         return None, None
     time = _duration(reader, keys["for"], "for", 1000) if "for" in keys else None
     epoch = reader.text(keys["epoch"], "epoch") if "epoch" in keys else None
+    if "epoch" in keys:
+        reader.positions["reuse_answers", "epoch"] = keys["epoch"].at
     try:
         scalars.reload_time(epoch or "")
     except ValueError as error:

@@ -68,7 +68,8 @@ class Reader:
     def text(self, node: Node, what: str) -> str | None:
         """Text that is not empty and holds no reference to a secret."""
         if not isinstance(node, Scalar) or not node.text or scalars.is_null(node):
-            self.problem(node.at, f"{what} must be text, not {kind(node)}", f"write the {what} as text")
+            found = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
+            self.problem(node.at, f"{what} must be text, not {found}", f"write the {what} as text")
             return None
         if any(r in node.text for r in REFERENCE):
             what = f"a reference is not allowed in {what}"

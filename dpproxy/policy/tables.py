@@ -103,6 +103,10 @@ def _column_name(reader: Reader, node: Node) -> str | None:
 
 
 def _bounds(reader: Reader, node: Node) -> Bounds | None:
+    if isinstance(node, Mapping) and not {"rows", "rows_per_group"} & set(node.entries):
+        fix = "write `{ rows: 10 }` or `{ rows_per_group: 10, groups: 5 }`"
+        reader.problem(node.at, "bounds do not say how many rows of a unit count", fix)
+        return None
     whole = isinstance(node, Mapping) and "rows" in node.entries
     shape, name = (shapes.WHOLE_BOUNDS, "rows") if whole else (shapes.BOUNDS, "rows_per_group")
     keys = reader.mapping(node, shape)

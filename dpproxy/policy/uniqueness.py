@@ -12,7 +12,7 @@ from __future__ import annotations
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Step, TablePolicy, UnitPath
 
-_QUOTE = {"duckdb": '"', "postgres": '"', "spark": "`"}
+QUOTE = {"duckdb": '"', "postgres": '"', "spark": "`"}
 
 
 def unique_tables(policy: Policy) -> tuple[TableName, ...]:
@@ -25,10 +25,10 @@ def uniqueness_checks(policy: Policy, catalog: Catalog, dialect: str) -> tuple[s
 
     Raises ValueError when the policy does not fit the catalog (run `check.check` first) or the dialect is unknown.
     """
-    if dialect not in _QUOTE:
+    if dialect not in QUOTE:
         raise ValueError(f"unknown dialect {dialect}")
     tables = (policy.tables[name] for name in unique_tables(policy))
-    return tuple(_check(t, t.unit, catalog, _QUOTE[dialect]) for t in tables if t.unit is not None)
+    return tuple(_check(t, t.unit, catalog, QUOTE[dialect]) for t in tables if t.unit is not None)
 
 
 def doubtful_steps(policy: Policy, catalog: Catalog) -> tuple[tuple[TableName, Step], ...]:
@@ -46,9 +46,11 @@ def repetition_checks(policy: Policy, catalog: Catalog, dialect: str) -> tuple[s
     """Of each of the `doubtful_steps` one SELECT: how many of its target's keys are in more than one row.
 
     The policy must fit the catalog (run `check.check` first)."""
-    quote = _QUOTE[dialect]
+    quote = QUOTE[dialect]
     return tuple(
-        _repeated(f"FROM {_table(catalog, s.target, quote)} AS t", f"t.{_column(catalog, s.target, s.target_column, quote)}")
+        _repeated(
+            f"FROM {table_source(catalog, s.target, quote)} AS t", f"t.{column_source(catalog, s.target, s.target_column, quote)}"
+        )
         for _, s in doubtful_steps(policy, catalog)
     )
 
@@ -59,28 +61,28 @@ def _repeated(source: str, column: str) -> str:
 
 
 def _check(table: TablePolicy, path: UnitPath, catalog: Catalog, quote: str) -> str:
-    joins = [f"{_table(catalog, table.name, quote)} AS t0"]
+    joins = [f"{table_source(catalog, table.name, quote)} AS t0"]
     here = table.name
     for i, step in enumerate(path.steps):
-        left = f"t{i}.{_column(catalog, here, step.column, quote)}"
-        right = f"t{i + 1}.{_column(catalog, step.target, step.target_column, quote)}"
-        joins.append(f"JOIN {_table(catalog, step.target, quote)} AS t{i + 1} ON {left} = {right}")
+        left = f"t{i}.{column_source(catalog, here, step.column, quote)}"
+        right = f"t{i + 1}.{column_source(catalog, step.target, step.target_column, quote)}"
+        joins.append(f"JOIN {table_source(catalog, step.target, quote)} AS t{i + 1} ON {left} = {right}")
         here = step.target
-    return _repeated(f"FROM {' '.join(joins)}", f"t{len(path.steps)}.{_column(catalog, here, path.column, quote)}")
+    return _repeated(f"FROM {' '.join(joins)}", f"t{len(path.steps)}.{column_source(catalog, here, path.column, quote)}")
 
 
 def _quoted(name: str, quote: str) -> str:
     return quote + name.replace(quote, quote * 2) + quote
 
 
-def _table(catalog: Catalog, name: TableName, quote: str) -> str:
+def table_source(catalog: Catalog, name: TableName, quote: str) -> str:
     found = catalog.tables.get(name)
     if found is None:
         raise ValueError(f"the catalog has no table {name}")
     return ".".join(_quoted(part, quote) for part in found.source)
 
 
-def _column(catalog: Catalog, table: TableName, name: str, quote: str) -> str:
+def column_source(catalog: Catalog, table: TableName, name: str, quote: str) -> str:
     found = catalog.tables.get(table)
     column = found.column(name) if found else None
     if column is None:

@@ -25,8 +25,9 @@ from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import DuckDBBackend, Policy
-from dpproxy.policy.problems import Mark, PolicyError, Problem
+from dpproxy.policy.model import DuckDBBackend
+from dpproxy.policy.problems import START, PolicyError, Problem
+from dpproxy.policy.readable import probes
 from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables, uniqueness_checks
 from dpproxy.session.dataset import Dataset, words_of
 from dpproxy.session.epoch import epoch_of, epoch_query, max_age, state_of
@@ -34,14 +35,29 @@ from dpproxy.session.planning import Planner, planner_for
 from dpproxy.session.reuse import Reuse
 
 LOG = structlog.get_logger()
-START = Mark(1, 1)
+
+OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
+OWN_SERVER = "see that the server runs, and that address, database, role and password are right"
+STANDS_ON = {
+    "duckdb": "copy what it reads into a table of the database: views over other files are not read",
+    "postgres": "see that what it stands on is there, and grant that to the backend's role too",
+}
 
 
-def open_backend(policy: Policy) -> Backend:
-    """Raises BackendError when the data cannot be opened, or the engine is not known."""
-    if isinstance(policy.backend, DuckDBBackend):
-        return DuckDB(policy.backend)
-    return Postgres(policy.backend)
+def open_backend(loaded: Loaded) -> Backend:
+    """Raises PolicyError when the data cannot be opened."""
+    config = loaded.policy.backend
+    if not isinstance(config, DuckDBBackend):
+        return Postgres(config)
+    try:
+        return DuckDB(config)
+    except BackendError as error:
+        raise PolicyError([_beside(loaded, ("backend",), f"the data cannot be opened: {error}", OWN_FILE)]) from None
+
+
+def _beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str) -> Problem:
+    at = loaded.positions.get(place, START)
+    return Problem(loaded.file, at.line, at.column, what, fix)
 
 
 async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
@@ -50,13 +66,27 @@ async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
     try:
         catalog = await backend.introspect()
     except BackendError as error:
-        raise BackendError(f"{loaded.file}: its data cannot be read: {error}") from None
+        raise PolicyError([_beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER)]) from None
     problems = check(policy, catalog, loaded.file, loaded.positions)
     if problems:
         raise PolicyError(problems)
+    await _check_readable(loaded, catalog, backend)
     await _check_promises(loaded, catalog, backend)
     public = frozenset(name for name, table in policy.tables.items() if table.public)
     return await backend.with_public_ranges(catalog, public)
+
+
+async def _check_readable(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
+    """Raises PolicyError for tables that the catalog shows and the engine cannot read."""
+    problems = []
+    for name, probe in probes(loaded.policy, catalog, backend.dialect).items():
+        try:
+            await backend.violations([probe])
+        except BackendError as error:
+            what = f"table `{name}` cannot be read: {error}"
+            problems.append(_beside(loaded, ("tables", str(name)), what, STANDS_ON[backend.dialect]))
+    if problems:
+        raise PolicyError(problems)
 
 
 async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
@@ -65,9 +95,8 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
     counts = await backend.violations(checks)
     wrong = [name for name, count in zip(unique_tables(loaded.policy), counts, strict=True) if count]
     if wrong:
-        marks = {name: loaded.positions.get(("tables", str(name)), START) for name in wrong}
         what, fix = "a unit has more than one row here", "declare `bounds` with the rows a unit may have"
-        raise PolicyError(Problem(loaded.file, m.line, m.column, f"`{n}`: {what}", fix) for n, m in marks.items())
+        raise PolicyError(_beside(loaded, ("tables", str(name)), f"`{name}`: {what}", fix) for name in wrong)
 
 
 async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
@@ -76,11 +105,10 @@ async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Pr
     counts = await backend.violations(repetition_checks(loaded.policy, catalog, backend.dialect)) if steps else ()
     found = []
     for (table, step), count in zip(steps, counts, strict=True):
-        at = loaded.positions.get(("tables", str(table)), START)
         key = f"`{step.target}.{step.target_column}`"
         what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
         fix = "lead the path over a unique key, or make this one unique"
-        found += [Problem(loaded.file, at.line, at.column, what, fix)] if count else []
+        found += [_beside(loaded, ("tables", str(table)), what, fix)] if count else []
     return tuple(sorted(found))
 
 
@@ -93,7 +121,7 @@ async def open_dataset(
 ) -> Dataset:
     """One policy, served. `ready`: see `Facade.apply`. Raises PolicyError, BackendError, FacadeError."""
     state = state_of(loaded.policy)
-    backend = open_backend(loaded.policy)
+    backend = open_backend(loaded)
     try:
         catalog = await checked_catalog(loaded, backend)
         for doubt in await doubts(loaded, catalog, backend):
@@ -129,11 +157,10 @@ async def _reuse(
 
 def _check_epoch(loaded: Loaded, planner: Planner, query: str) -> None:
     """What the query says is public: it must not read private tables. Raises PolicyError."""
-    mark = loaded.positions.get(("reuse_answers", "epoch"), START)
     try:
         private = any(statement.private for statement in planner.split(query))
     except Refusal:
         private = any(name in query.lower() for name in planner.names)  # an engine's own words: by name alone
     if private:
         what, fix = "the epoch's query reads a private table", "ask a public table for the number of the last load"
-        raise PolicyError([Problem(loaded.file, mark.line, mark.column, what, fix)])
+        raise PolicyError([_beside(loaded, ("reuse_answers", "epoch"), what, fix)])

@@ -92,3 +92,24 @@ def test_what_is_printed(server: Scratch, tmp_path: Path) -> None:
     assert "batch" not in script
     assert "email" not in script
     assert grants(policy, PostgresBackend("postgresql://me@db")).count('TO "me"') == script.count('TO "re""ader"')
+
+
+async def test_a_view_whose_tables_are_out_of_reach_is_no_table_to_ask(server: Scratch, tmp_path: Path) -> None:
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE far (id int PRIMARY KEY, region text)")
+        connection.execute("CREATE VIEW near WITH (security_invoker) AS SELECT * FROM far")
+        connection.execute("CREATE ROLE looker LOGIN; GRANT USAGE ON SCHEMA public TO looker; GRANT SELECT ON near TO looker")
+        connection.execute("INSERT INTO far VALUES (1, 'east')")
+    file = tmp_path / "near.yaml"
+    lines = [line for line in POLICY.format(host=server.home).splitlines() if "stays" not in line and "kinds" not in line]
+    text = "\n".join(lines).replace("people", "near").replace("reader@", "looker@").replace(", email: hidden", "")
+    file.write_text(text)
+    loaded = load_file(file)
+    assert isinstance(loaded.policy.backend, PostgresBackend)
+    backend = Postgres(loaded.policy.backend)
+    with pytest.raises(PolicyError, match=r":8:3: table `near` cannot be read: 42501 permission denied for table far; fix: "):
+        await checked_catalog(loaded, backend)
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute("GRANT SELECT ON far TO looker")
+    await checked_catalog(loaded, backend)
+    await backend.close()

@@ -113,13 +113,32 @@ def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
         assert [line for line in proxy.said if "is not unique" in line and '"warning"' in line]
 
 
-@pytest.mark.parametrize("backend", ["duckdb: nowhere.duckdb", 'postgres: "postgresql://reader@127.0.0.1:1/town"'])
-def test_data_that_cannot_be_had_are_one_line(policy: Path, backend: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "column", "says"),
+    [
+        ("duckdb: nowhere.duckdb", 20, "the data cannot be opened: IOException: "),
+        ("duckdb: town.csv", 20, "CREATE TABLE visits AS FROM 'visits.parquet'"),
+        ('postgres: "postgresql://reader@127.0.0.1:1/town"', 22, "the data cannot be read: ConnectionRefusedError: "),
+    ],
+)
+def test_data_that_cannot_be_had_are_one_line(policy: Path, backend: str, column: int, says: str) -> None:
+    policy.with_name("town.csv").write_text("id,region\n1,east\n")
     policy.write_text(policy.read_text().replace("duckdb: town.duckdb", backend))
     for command in (("policy", "check"), ("serve", "--listen", "127.0.0.1:0", "--state", str(policy.parent / "state"))):
         done = dpproxy(*command, str(policy))
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert ("nowhere.duckdb" if "duckdb" in backend else f"{policy}: its data cannot be read: ") in done.stderr
+        assert f"{policy}:4:{column}: " in done.stderr
+        assert says in done.stderr
+
+
+def test_a_view_over_files_is_refused_before_anybody_pays_for_asking_it(policy: Path) -> None:
+    with duckdb.connect(str(policy.with_name("town.duckdb"))) as connection:
+        connection.execute(f"COPY people TO '{policy.parent}/people.parquet'; DROP TABLE people")
+        connection.execute(f"CREATE VIEW people AS FROM '{policy.parent}/people.parquet'")
+    done = dpproxy("policy", "check", str(policy))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"{policy}:8:3: table `people` cannot be read: PermissionException: " in done.stderr
+    assert "fix: copy what it reads into a table of the database" in done.stderr
 
 
 def test_psql_and_schema() -> None:
