@@ -29,8 +29,8 @@ class Secrets:
     def read(self, reader: Reader, node: Node, what: str) -> str | None:
         """The text of a field with its references replaced. Problems are recorded in `reader`."""
         if not isinstance(node, Scalar) or not node.text or is_null(node):
-            found = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
-            reader.problem(node.at, f"`{what}` must be text, not {found}", "write text, ${env:NAME} or ${file:path}")
+            seen = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
+            reader.problem(node.at, f"`{what}` must be text, not {seen}", "write text, ${env:NAME} or ${file:path}")
             return None
         parts: list[str] = []
         end = 0
