@@ -71,10 +71,11 @@ def facts(expr: Expr) -> Facts:
             return _call(op, expr.type, [facts(a) for a in args], args)
         case InQuery(own=True):
             return Facts(constant=False, span=SPANS["bool"])
-        case InQuery() | Exists() | Scalar():
-            # a subquery's value varies between rows of a unit unless proven otherwise
-            inner = [facts(c) for c in children(expr)] if isinstance(expr, Scalar) else []
-            return Facts(taint=_taint(inner), constant=False, span=SPANS.get(expr.type, OPEN))
+        case InQuery() | Exists():
+            return Facts(constant=False, span=SPANS["bool"])
+        case Scalar(value=value):  # it varies between rows of a unit unless proven otherwise
+            known = facts(value)
+            return replace(known, taint=_taint([facts(c) for c in children(expr)]), constant=False, nullable=True)
         case Win():
             return _window(expr, [facts(a) for a in expr.args])
         case Agg():

@@ -149,7 +149,10 @@ class QueryHooks:
         if where is not None:
             rows = joins.filtered(rows, hooks._binder.condition(where.this, inner))
         if private and not self._correlated(rows):
-            return None
+            key = self._correlated_key(rows)
+            if key is None:
+                return None
+            rows = joins.filtered(rows, key)
         value = hooks._binder.bind(copy.expressions[0].unalias(), inner)
         if not aggregated:  # one public row, or PostgreSQL would raise
             value = Agg(value.type, "max", (value,), False, None)
@@ -214,7 +217,7 @@ class QueryHooks:
         if a.taint == b.taint and a.taint.name == "UNIT":
             return True
         context = self.planner.context
-        origin = {c.id: (t, n) for r in (outer, inner) for t, c, n in r.tables}
+        origin = {c.id: (t, n) for r in (outer, inner) for t, c, n in (*r.origins, *r.tables)}
         if a.id not in origin or b.id not in origin:
             return a.name == b.name
         return canonical_key(*origin[a.id], context) == canonical_key(*origin[b.id], context)

@@ -36,6 +36,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         return parts[0]
     given = parts
     parts, unit_conditions = _relate(parts, list(conditions), context, counter)
+    parts = _looked_up(parts, [*conditions, *unit_conditions])
     private = [p for p in parts if p.private]
     node = _chain(parts, [*conditions, *unit_conditions])
     used = tuple(c for c in (*conditions, *unit_conditions) if _within(c, node))
@@ -54,7 +55,26 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         frozenset().union(*(p.kept for p in parts)),
         tuple(b for p in parts for b in p.beside),
         _sides(given, parts),
+        tuple(o for p in parts for o in p.origins),
     )
+
+
+def _looked_up(parts: list[Rows], conditions: Sequence[Expr]) -> list[Rows]:
+    """A part with one row for each value of its keys, all of which other parts fix, adds no rows to theirs."""
+    if not any(p.keyed for p in parts):
+        return parts
+    classes = _classes([*_equalities(conditions), *(e for p in parts for e in _equalities(p.conditions))])
+    found = list(parts)
+    fixed = {classes.find(i) for p in parts if p.private and not p.keyed for i in _ids(p)}
+    waiting = [i for i, p in enumerate(parts) if p.keyed]
+    while waiting:
+        ready = [i for i in waiting if all(classes.find(k) in fixed for k in parts[i].keyed)]
+        for i in ready:
+            found[i] = replace(parts[i], limits=Limits(1, 1))
+        ready = ready or waiting[:1]
+        fixed |= {classes.find(k) for i in ready for k in _ids(parts[i])}
+        waiting = [i for i in waiting if i not in ready]
+    return found
 
 
 def _sides(given: list[Rows], parts: list[Rows]) -> tuple[tuple[frozenset[int], int], ...]:
@@ -132,7 +152,7 @@ def _relate(parts: list[Rows], conditions: list[Expr], context: Context, counter
 def _same_key(parts: list[Rows], a: int, b: int, equal: list[tuple[Column, Column]], context: Context) -> bool:
     """The parts are joined on a key that fixes the unit on both sides (`a.order_id = b.order_id`): same unit, the same row."""
     left, right = _ids(parts[a]), _ids(parts[b])
-    origin = {c.id: (table, name) for p in parts for table, c, name in p.tables}
+    origin = {c.id: (table, name) for p in parts for table, c, name in (*p.origins, *p.tables)}
     for x, y in equal:
         if x.id in right and y.id in left:
             x, y = y, x
@@ -235,13 +255,15 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     beside = (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside))
     if not left.private:
         return Rows(node, publics=left.publics, padded=left.padded or right.padded, kept=left.kept | right.kept, beside=beside)
-    return replace(left, node=node, one=False, beside=beside)
+    return replace(left, node=node, one=False, beside=beside, keyed=frozenset())
 
 
 def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
     left = reach_unit(left, context, counter)
     related, extra = _relate([left, right], list(on), context, counter)
     left, right = related
+    if right.keyed:
+        right = _looked_up([replace(left, keyed=frozenset()), right], [*on, *extra])[1]
     columns = (*left.node.columns, *right.node.columns)
     node = Join(columns, "left", left.node, right.node, conjunction((*on, *extra)))
     limits = _limits([left, right])
@@ -249,6 +271,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
         node, left.unit, None, left.one and right.one, limits, left.determinants | right.determinants,
         left.conditions, left.publics, left.padded, (*left.tables, *right.tables), left.kept,
         (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside)),
+        origins=(*left.origins, *right.origins),
     )  # fmt: skip
 
 

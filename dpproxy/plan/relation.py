@@ -134,6 +134,10 @@ class PendingPath:
     target_column: str
 
 
+Origin = tuple[TableName, Column, str]
+"""A column, and the table and name it has there."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """A relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
@@ -142,7 +146,8 @@ class Rows:
     `conditions`: conjuncts every row satisfies. `publics`: public relations that are joined inwardly.
     `padded`: a public table was the outer side of an outer join; its unmatched rows stand for empty groups. `kept`: ids
     of the columns that are not NULL in those rows.
-    `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths.
+    `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths. `origins`: as `tables`, of
+    columns that came through GROUP BY or DISTINCT. `keyed`: ids of columns of which no two rows share all values, if known.
     `sides`: of private relations joined on the unit alone, the ids of each one's columns and the groups a unit reaches in it.
     `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`).
     """
@@ -156,10 +161,12 @@ class Rows:
     conditions: tuple[Expr, ...] = ()
     publics: tuple[Scan | Public, ...] = ()
     padded: bool = False
-    tables: tuple[tuple[TableName, Column, str], ...] = ()
+    tables: tuple[Origin, ...] = ()
     kept: frozenset[int] = frozenset()
     beside: tuple[Beside, ...] = ()
     sides: tuple[tuple[frozenset[int], int], ...] = ()
+    origins: tuple[Origin, ...] = ()
+    keyed: frozenset[int] = frozenset()
 
     @property
     def private(self) -> bool:

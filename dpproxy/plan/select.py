@@ -7,9 +7,10 @@ if not, the query is a measurement and `outer` rewrites it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -41,7 +42,7 @@ from dpproxy.plan.lengths import most
 from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Aggregate, Distinct, Limits, Project, Rows
+from dpproxy.plan.relation import Aggregate, Distinct, Limits, Origin, Project, Rows
 from dpproxy.plan.results import Result, RowsResult, limited, row_level
 from dpproxy.plan.scope import Context, Env, Scope
 from dpproxy.plan.trees import contains_aggregate
@@ -234,14 +235,16 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
         key_columns.append(column)
     node = Aggregate((*key_columns, *(c for c, _ in aggs)), rows.node, tuple(keys), tuple(a for _, a in aggs))
     known = {c.id for c in node.columns}
+    chosen = _chosen_keys(aggs, rows)
     one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
     grouped = Rows(
         node, unit, None, one, Limits(1, 1) if one else spread(rows),
-        frozenset(i for i in unit_ids(rows) if i in known),
+        frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen),
         kept_conditions(rows, known),
         rows.publics if rows.private else (), rows.padded, (),
         frozenset(i for i in known if rows.padded and (unit is None or i != unit.id)),
         () if rows.private else (of_groups(rows, node.columns, key_columns),),
+        origins=origins(rows, known, chosen), keyed=frozenset(c.id for c in key_columns) if rows.private else frozenset(),
     )  # fmt: skip
     if condition is not None:
         grouped = joins.filtered(grouped, lifted[-1])
@@ -249,6 +252,19 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     names = [n for n, _ in items]
     result = _project(planner, grouped, list(zip(names, lifted, strict=True)))
     return _distinct(planner, result) if select.args.get("distinct") is not None else result
+
+
+def _chosen_keys(aggs: list[tuple[Column, Agg]], rows: Rows) -> dict[Column, Column]:
+    """The least or greatest key of a group's rows is a key of theirs: column of the group, column of the rows."""
+    found = {c: a.args[0].column for c, a in aggs if a.name in ("min", "max") and isinstance(a.args[0], Ref)}
+    return {c: of for c, of in found.items() if of.id in rows.determinants and not of.optional}
+
+
+def origins(rows: Rows, known: set[int], chosen: Mapping[Column, Column] = MappingProxyType({})) -> tuple[Origin, ...]:
+    """Where columns that are left come from, and those that are chosen among others."""
+    before = (*rows.tables, *rows.origins)
+    kept = tuple(o for o in before if o[1].id in known)
+    return (*kept, *((t, c, n) for c, of in chosen.items() for t, column, n in before if column.id == of.id))
 
 
 def _is_unit(key: Expr, rows: Rows) -> bool:
@@ -364,6 +380,7 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     conditions = kept_conditions(rows, known)
     kept = frozenset(i for i in rows.determinants if i in known)
     rows = replace(
-        rows, limits=spread(rows), node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside
-    )
+        rows, limits=spread(rows), node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside,
+        origins=origins(rows, known), keyed=frozenset(known) if rows.private else frozenset(),
+    )  # fmt: skip
     return RowsResult(rows, result.columns)
