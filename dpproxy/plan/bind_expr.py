@@ -183,7 +183,11 @@ class ExprBinder:
         return Call("bool", "or", tuple(self._boolean(part, scope) for part in node.flatten()))
 
     def _boolean(self, node: exp.Expr, scope: Scope) -> Expr:
-        value = coerce(self._bind(node, scope), "bool")
+        bound = self._bind(node, scope)
+        try:
+            value = coerce(bound, "bool")
+        except NotPlain as constant:
+            raise Refusal("22P02", f'invalid input syntax for type boolean: "{constant.text}"', position(node)) from None
         if value.type != "bool":
             raise Refusal("42804", f"a condition must be of type boolean, not type {value.type}", position(node))
         return value
