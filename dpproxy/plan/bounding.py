@@ -68,6 +68,7 @@ class Writer:
     unit: str
     shape: Shape
     specs: tuple[BasisSpec, ...]
+    pick_key: int
     types: dict[str, str] = field(default_factory=dict)  # of the keys, by name
 
     @property
@@ -104,13 +105,13 @@ class Writer:
         if self.shape.per_unit:
             group = ["u", *key_names]
             if self.shape.pick:
-                order = f"{self.engine.pick_hash(group)}, {', '.join(key_names)}"
+                order = f"{self._pick_hash(group)}, {', '.join(key_names)}"
                 ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
                 ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
                 ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
                 ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self._same('r', 'q', group)})")
                 source = "s"
-            order = f"{self.engine.pick_hash(['u', 'bucket'])}, bucket"
+            order = f"{self._pick_hash(['u', 'bucket'])}, bucket"
             window = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS turn"
             ranked = f"SELECT *, {window} FROM {source} WHERE bucket IS NOT NULL"
             source = f"(SELECT * FROM ({ranked}) AS turns WHERE turn <= {self.shape.rows}) AS kept"
@@ -214,8 +215,11 @@ class Writer:
         ctes.append(f"p AS (SELECT {', '.join([*columns, *partials])} FROM {source} JOIN w ON {source}.u = w.u)")
         return self._across(ctes, "p", key_names)
 
+    def _pick_hash(self, columns: list[str]) -> str:
+        return self.engine.pick_hash(columns, self.pick_key)
+
     def _picked(self, source: str, key_names: list[str]) -> str:
-        order = f"{self.engine.pick_hash(['u', *key_names])}, {', '.join(key_names)}"
+        order = f"{self._pick_hash(['u', *key_names])}, {', '.join(key_names)}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM {source}"
         return f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})"
 
@@ -278,7 +282,7 @@ class Writer:
         group = ["u", *key_names]
         join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON {self._same('r', 's', group)}"
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.x{i} FROM r{join} WHERE r.x{i} IS NOT NULL"
-        order = f"{self.engine.pick_hash(['u', f'x{i}'])}, x{i}"
+        order = f"{self._pick_hash(['u', f'x{i}'])}, x{i}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
         keys = "".join(f"{k}, " for k in key_names)
         by = f" GROUP BY {', '.join(key_names)}" if key_names else ""

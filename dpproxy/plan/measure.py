@@ -123,7 +123,7 @@ class Compiler:
         return few and size is not None and 2 * top.k * math.log(max(size, 3)) <= 9 * math.sqrt(shape.l0)
 
     def _writer(self, shape: Shape, specs: Sequence[BasisSpec] = ()) -> Writer:
-        return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs))
+        return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs), self.context.pick_key)
 
     def _shape(self, keys: tuple[Expr, ...], unscaled: bool) -> Shape:
         if (keys, unscaled) not in self._shapes:

@@ -319,13 +319,14 @@ def _roomy(statement: Statement, context: Context) -> Plan:
     return _plan_query(statement, replace(context, steps=STEPS[-1]))
 
 
-def planning(policy: Policy, catalog: Catalog, dialect: Dialect) -> PlanFunction:
-    """The planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan."""
+def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> PlanFunction:
+    """The planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan. `pick_key`: see
+    `Context`."""
 
     shapes: dict[TableName, Shape] = {}
 
     def planned(statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]) -> Plan:
-        context = Context(policy, catalog, role, dialect, session_settings(settings), types, shapes=shapes)
+        context = Context(policy, catalog, role, dialect, session_settings(settings), types, pick_key=pick_key, shapes=shapes)
         return plan(statement, context)
 
     return planned

@@ -49,6 +49,7 @@ class Context:
     settings: Settings = Settings()
     parameters: tuple[str, ...] = ()  # types of $1..$n
     steps: int = STEPS[0]  # of the grids values are measured on
+    pick_key: int = 0  # of the hash that orders a unit's groups (PRIVACY.md section 3, The measurement)
     shapes: dict[TableName, Shape] = field(default_factory=dict, compare=False)  # of the policy's tables, as they are needed
 
     def allowed(self, name: TableName) -> bool:

@@ -17,6 +17,7 @@ from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
 from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.ledger import Ledger
+from dpproxy.budget.sealing import derived
 from dpproxy.errors import Refusal
 from dpproxy.facade.building import Ready
 from dpproxy.facade.facade import Facade, RemoteFacade
@@ -119,15 +120,16 @@ async def open_dataset(
     ready: Ready | None = None,
     answers: AnswerStore | None = None,
 ) -> Dataset:
-    """One policy, served. `ready`: see `Facade.apply`. Raises PolicyError, BackendError, FacadeError."""
+    """One policy, served. `ready`: see `Facade.apply`. Raises PolicyError, BackendError, FacadeError, LedgerError."""
     state = state_of(loaded.policy)
     backend = open_backend(loaded)
     try:
         catalog = await checked_catalog(loaded, backend)
         for doubt in await doubts(loaded, catalog, backend):
             LOG.warning("policy", problem=str(doubt))
-        planner = planner_for(loaded.policy, catalog, backend.dialect)
-        reuse = await _reuse(loaded, backend, planner, state, ledger, answers)
+        record = await asyncio.to_thread(ledger.identity, loaded.policy.dataset)
+        planner = planner_for(loaded.policy, catalog, backend.dialect, pick_key(record))
+        reuse = await _reuse(loaded, backend, planner, state, record, answers)
         await facade.apply(loaded.policy, catalog, backend.public_rows, ready)
     except BaseException:
         await backend.close()
@@ -137,11 +139,16 @@ async def open_dataset(
     return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld, reuse)
 
 
+def pick_key(record: str) -> int:
+    """The key of the hash that chooses among a unit's groups, from the ledger's name for itself: drawn when the ledger was
+    begun, the same for all processes that share it, and told to no client."""
+    return int.from_bytes(derived(record.encode(), "choice of groups")[:8], "big") >> 1
+
+
 async def _reuse(
-    loaded: Loaded, backend: Backend, planner: Planner, state: str, ledger: Ledger, answers: AnswerStore | None
+    loaded: Loaded, backend: Backend, planner: Planner, state: str, record: str, answers: AnswerStore | None
 ) -> Reuse | None:
-    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError,
-    LedgerError."""
+    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError."""
     policy, now = loaded.policy, dt.datetime.now(dt.UTC)
     if answers is None or policy.reuse_seconds == 0:
         return None
@@ -152,7 +159,7 @@ async def _reuse(
     await epoch.current(now)  # a query that fails stops the start
     if age is not None:
         answers.forget(policy.dataset, before=now - age)
-    return Reuse(answers, epoch, await asyncio.to_thread(ledger.identity, policy.dataset), age)
+    return Reuse(answers, epoch, record, age)
 
 
 def _check_epoch(loaded: Loaded, planner: Planner, query: str) -> None:

@@ -113,7 +113,7 @@ def private_names(policy: Policy) -> frozenset[str]:
     return frozenset(tables | {view.name for view in policy.views})
 
 
-def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect) -> CachedPlanner:
-    """The planner of one dataset."""
+def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> CachedPlanner:
+    """The planner of one dataset; `pick_key` of 63 bits, the same for all that share stored answers."""
     columns = frozenset(c.name for table in catalog.tables.values() for c in table.columns)
-    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect), columns)
+    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect, pick_key), columns)

@@ -211,11 +211,11 @@ class Engine(ABC):
         return self.fixed(expr, lo, hi, grid, Fraction(0), names), 1
 
     @abstractmethod
-    def pick_hash(self, columns: list[str]) -> str:
-        """A deterministic pseudo-random order of a unit's groups.
+    def pick_hash(self, columns: list[str], key: int) -> str:
+        """A pseudo-random order of a unit's groups, by a key of 63 bits (`Context.pick_key`).
 
-        It has no key: which groups are kept is a function of the unit's own rows, whatever the function, and that is all the
-        bound rests on. A key would have to be the same in every statement, or equal measurements would not be equal.
+        The bound rests on its being a function of the unit's own rows alone, whatever the key; who does not know the key
+        cannot choose groups so that somebody's are kept.
         """
 
     @abstractmethod

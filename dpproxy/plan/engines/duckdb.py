@@ -402,8 +402,8 @@ class DuckDB(Engine):
         value = f"CASE WHEN {narrow} BETWEEN {first} AND {last} THEN {narrow} WHEN {text} IS NULL OR isnan({wide}) THEN NULL "
         return f"{value}WHEN {wide} < {float((lo + hi) * grid / 2)!r} THEN {first} ELSE {last} END", 10**places
 
-    def pick_hash(self, columns: list[str]) -> str:
-        return f"hash({', '.join(columns)})"
+    def pick_hash(self, columns: list[str], key: int) -> str:
+        return f"hash({', '.join([str(key), *columns])})"
 
     def wide_sum(self, text: str) -> str:
         # NULL out first: least and greatest skip NULLs, so that an empty sum would come out as -LIMIT

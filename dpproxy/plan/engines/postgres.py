@@ -433,8 +433,8 @@ class Postgres(Engine):
         # NaN is above infinity here: the test keeps NULL and NaN out, neither is anybody's value
         return f"CASE WHEN {text} <= 'Infinity'::{own} THEN ({value})::{type_}{moved} END"
 
-    def pick_hash(self, columns: list[str]) -> str:
-        return f"hash_record_extended(ROW({', '.join(columns)}), 0)"
+    def pick_hash(self, columns: list[str], key: int) -> str:
+        return f"hash_record_extended(ROW({', '.join(columns)}), {key})"
 
     def same(self, a: str, b: str, type_: str) -> str:
         """Equality that finds NULL equal to NULL and still hashes, unlike IS NOT DISTINCT FROM."""
