@@ -1,4 +1,4 @@
-"""What no longer identifies: answers of yes or no, numbers of characters, a letter or two, what follows a mark.
+"""What no longer identifies: answers of yes or no, numbers of characters, a letter or two, the domain of an address.
 
 Knows: calls of the planner's expressions. Must not know: data, engines. A policy's `key` and `unit` columns are counted,
 compared and joined on, and never shown. Whether an id is 0, how long a name is, its initial, or the part of an address after
@@ -26,7 +26,7 @@ def is_coarse(op: str, type_: str, args: tuple[Expr, ...]) -> bool:
         return kept is not None and 0 <= kept <= LETTERS
     if op == "split_part":
         part = _number(args[2])
-        return part is not None and part > 1
+        return part is not None and part > 1 and args[1] == Lit("text", "@")
     return False
 
 
