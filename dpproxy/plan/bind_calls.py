@@ -19,11 +19,12 @@ from dpproxy.plan import moments
 from dpproxy.plan.aggregates import per_unit_type
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import NULL, Agg, Call, Expr, Ref, Win, rebuilt
+from dpproxy.plan.facts import literal_number
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import position
-from dpproxy.sql.types import NUMBERS
+from dpproxy.sql.types import NUMBERS, type_name
 
 WINDOWS = {"row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_value", "last_value"}
 WINDOW_AGGREGATES = {"count", "sum", "avg", "min", "max"}
@@ -182,10 +183,14 @@ def _fractions(arguments: list[exp.Expr]) -> tuple[tuple[Fraction, ...], bool]:
     parts = node.expressions if isinstance(node, exp.Array) else [node]
     found = []
     for part in parts:
-        part = part.unnest() if isinstance(part, exp.Paren) else part
-        if not isinstance(part, exp.Literal) or part.is_string:
+        part = part.unnest()
+        number = isinstance(part, exp.Literal) and not part.is_string
+        if isinstance(part, exp.Cast) and type_name(part.to) in NUMBERS:
+            part, number = part.this.unnest(), isinstance(part.this.unnest(), exp.Literal)
+        value = literal_number("numeric", part.this) if number else None
+        if value is None:
             raise unsupported("a percentile fraction that is not a constant")
-        found.append(Fraction(part.this))
+        found.append(value)
     if not found:
         raise unsupported("a percentile of this form")
     return tuple(found), isinstance(node, exp.Array)

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.session.prepared import Look, Private, look
+from dpproxy.session.prepared import Look, look
 from dpproxy.session.talk import Talk
+from dpproxy.session.valued import Prepared
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import frontend_build as front
 
@@ -21,7 +22,7 @@ WORDS = (b"execute", b"deallocate", b"discard")
 """With prepared statements over private tables in a session, a text with one of these is worth a second look."""
 
 
-def concerned(statement: Statement, private: Mapping[str, Private]) -> Named | None:
+def concerned(statement: Statement, private: Mapping[str, Prepared]) -> Named | None:
     """What a statement does with a private one by name. Raises Refusal for EXECUTE inside another statement."""
     if not private or statement.kind == "select":
         return None
@@ -48,7 +49,7 @@ async def prepare(talk: Talk, statement: Statement, name: str) -> Look:
     return await look(talk, b"", 0, name)
 
 
-async def arguments(talk: Talk, given: Sequence[str], private: Private) -> list[bytes | None]:
+async def arguments(talk: Talk, given: Sequence[str], private: Prepared) -> list[bytes | None]:
     """The values of EXECUTE's arguments as text. Raises StatementFailed, Refusal."""
     types = private.look.types
     if len(given) != len(types):

@@ -25,9 +25,9 @@ from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
 from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.login import Greeting
-from dpproxy.session.prepared import Private
 from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
 from dpproxy.session.tracker import SMALL, Counts
+from dpproxy.session.valued import Prepared
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import FrontendFramer, Span
@@ -83,7 +83,7 @@ class ClientSession(asyncio.Protocol):
         self.asker = asker
         self.dataset = dataset
         self.link = FacadeLink(self)
-        self.private: dict[str, Private] = {}
+        self.private: dict[str, Prepared] = {}
         self.queue: deque[tuple[bytes, bytes]] = deque()
         self.key = (0, b"")
         self.write: Callable[[bytes], None] = transport.write

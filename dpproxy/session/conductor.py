@@ -37,13 +37,13 @@ from dpproxy.session.prepared import (
     inner_text,
     look,
     outer_oids,
-    planned,
 )
 from dpproxy.session.preview import foretold
 from dpproxy.session.reuse import reuse_mode
 from dpproxy.session.settings import is_off, seconds
 from dpproxy.session.talk import Talk
 from dpproxy.session.tracker import STATUSES
+from dpproxy.session.valued import Prepared, current, prepared
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.sql.steady import IMMUTABLE
 from dpproxy.wire import backend as back
@@ -257,7 +257,7 @@ class Conductor:
         found = await by_names.prepare(talk, statement, given.name)
         self._count += 1
         try:
-            private = await fit(talk, session.dataset, session.asker, statement, found, f"dpproxy_{self._count}")
+            private = await prepared(talk, session.dataset, session.asker, statement, found, f"dpproxy_{self._count}")
         except Refusal:
             await talk.ask(front.close("S", given.name), 1)
             raise
@@ -268,9 +268,9 @@ class Conductor:
     async def _execute_by_name(self, given: Named, talk: Talk) -> bool:
         """EXECUTE name(arguments). Raises StatementFailed, Refusal."""
         self._session.link.sent += 1
-        private = self._session.private[given.name]
-        values = await by_names.arguments(talk, given.arguments, private)
-        answer, private = await self._answer_bind(talk, Bind("", given.name, (), tuple(values), ()), private)
+        found = self._session.private[given.name]
+        values = await by_names.arguments(talk, given.arguments, found)
+        answer, private = await self._answer_bind(talk, Bind("", given.name, (), tuple(values), ()), found)
         formats = [0] * (len(values) + len(answer.literals))
         bind = front.bind("", private.internal, [*values, *answer.literals], formats)
         run = bind + front.describe("P", "") + front.execute("") + front.SYNC
@@ -367,17 +367,17 @@ class Conductor:
         former = session.private.pop(message.name, None)
         self._count += former is None
         internal = former.internal if former else f"dpproxy_{self._count}"
-        session.private[message.name] = await fit(talk, session.dataset, session.asker, statement, found, internal)
+        session.private[message.name] = await prepared(talk, session.dataset, session.asker, statement, found, internal)
         session.tell(back.parse_complete())
 
-    async def _bind(self, raw: bytes, message: Bind, private: Private) -> None:
+    async def _bind(self, raw: bytes, message: Bind, found: Prepared) -> None:
         """The facade is sent a Bind of its own, and says itself what became of it, with what follows."""
         bind = None
         async with self._captured(extended=True) as talk:
             if self._skipping:
                 return
             try:
-                answer, private = await self._answer_bind(talk, message, private)
+                answer, private = await self._answer_bind(talk, message, found)
                 formats = all_formats(message.formats, len(message.values), len(answer.literals))
                 values = [*message.values, *answer.literals]
                 if private.inlined:
@@ -394,18 +394,15 @@ class Conductor:
         if bind is not None:
             self._forward(b"B", bind)
 
-    async def _answer_bind(self, talk: Talk, message: Bind, private: Private) -> tuple[Answer, Private]:
-        """The plan may have changed with the settings since Parse; then the outer query is parsed again."""
+    async def _answer_bind(self, talk: Talk, message: Bind, found: Prepared) -> tuple[Answer, Private]:
         session = self._session
         session.link.sent += 1
-        texts, settings = await client_values(talk, private, message.statement, message.values, message.formats)
-        current = replace(private.look, settings=settings)
-        if planned(session.dataset, session.asker, private.statement, current) == private.plan and not private.inlined:
-            private = replace(private, look=current)
-        else:
-            private = await fit(talk, session.dataset, session.asker, private.statement, current, private.internal)
+        texts, settings = await client_values(talk, found.look, message.statement, message.values, message.formats)
+        look = replace(found.look, settings=settings)
+        private = await current(talk, session.dataset, session.asker, found, look, texts)
         answer, private = await self._aimed(talk, private, message.values, message.formats, texts)
-        session.private[message.statement] = private
+        if isinstance(found, Private):
+            session.private[message.statement] = private
         return answer, private
 
     async def _close(self, raw: bytes, name: str) -> None:

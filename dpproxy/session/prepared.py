@@ -225,16 +225,16 @@ async def _type_names(talk: Talk, fields: Sequence[Field]) -> list[str]:
 
 
 async def client_values(
-    talk: Talk, private: Private, name: str, values: Sequence[bytes | None], formats: Sequence[int]
+    talk: Talk, look: Look, name: str, values: Sequence[bytes | None], formats: Sequence[int]
 ) -> tuple[list[str | None], Settings]:
     """PostgreSQL's text forms of the client's parameters, and the settings of this moment.
 
     The client's own statement is described on the way: it may be gone (DISCARD ALL). Raises StatementFailed.
     """
-    calls = [f"dpproxy.text_form(${i + 1})" for i in range(len(private.look.oids))]
+    calls = [f"dpproxy.text_form(${i + 1})" for i in range(len(look.oids))]
     row, _ = await talk.ask_row(
         f"SELECT {', '.join([*calls, SELECT_LIST])}",
-        private.look.oids,
+        look.oids,
         values,
         formats,
         before=front.describe("S", name),

@@ -93,6 +93,64 @@ def test_a_parameter_above_the_measurement(connection: Connection) -> None:
     assert connection.execute(sql, (10, given, 5)).fetchone() == ("east", 260, given)
 
 
+VALUED = [
+    ("date_trunc(%s, joined)", ("quarter",), "GROUP BY 1", 5),
+    ("sum(least(income, %s))", (100,), "", 1),
+    ("sum(least(income, %s))", (Decimal("99.50"),), "WHERE region = ANY(%s)", 1),
+    ("percentile_cont(%s) WITHIN GROUP (ORDER BY income)", (0.5,), "", 1),
+    ("width_bucket(income, %s, %s, %s)", (0, 5000, 5), "GROUP BY 1", 7),
+    ("count(*) FILTER (WHERE region LIKE %s)", ("%st",), "", 1),
+    ("sum(income * %s + %s)", (2, 1), "", 1),
+    ("count(*) FILTER (WHERE joined > timestamp '2020-06-01' - %s::interval)", (dt.timedelta(days=31),), "", 1),
+]
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+@pytest.mark.parametrize(("column", "values", "rest", "expected"), VALUED)
+def test_parameters_in_the_place_of_constants(
+    connection: Connection, column: str, values: tuple[object, ...], rest: str, expected: int, prepare: bool
+) -> None:
+    """What only a constant can be is planned at each Bind, and is the answer to the same text with the value in it."""
+    sql = f"SELECT {column}, count(*) FROM people {rest}"
+    given = (*values, ["east", "it's"]) if "ANY" in rest else values
+    answer = connection.execute(sql, given, prepare=prepare).fetchall()
+    assert len(answer) == expected
+    written = psycopg.ClientCursor(connection).mogrify(sql, given)
+    for one, other in zip(sorted(connection.execute(written).fetchall()), sorted(answer), strict=True):
+        assert one == other if expected > 1 else one == pytest.approx(other, rel=Decimal("0.01"))
+
+
+def test_values_that_do_not_help_are_refused_in_their_place_and_free(connection: Connection) -> None:
+    left = "SELECT epsilon_left FROM dpproxy.budget"
+    before = connection.execute(left).fetchone()
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="needs bounds") as caught:
+        connection.execute("SELECT %s::int4, sum(1 / (height - 200)) FROM people", (1,))
+    assert caught.value.diag.statement_position == str("SELECT $1::int4, sum".index("sum") + 1)
+    with pytest.raises(psycopg.errors.Error, match="fortnight"):
+        connection.execute("SELECT date_trunc(%s, joined) AS t, count(*) FROM people GROUP BY t", ("fortnight",))
+    assert connection.execute(left).fetchone() == before
+
+
+def test_a_statement_that_waits_for_values_is_one_like_any_other(connection: Connection) -> None:
+    """By name, explained, described before it has values, with other values each time, closed."""
+    connection.execute("PREPARE cut AS SELECT sum(least(income, $1)) FROM people")
+    sums = [connection.execute(f"EXECUTE cut({n})").fetchone() or (0,) for n in (100, 200)]
+    assert sums[0][0] < sums[1][0]
+    connection.execute("DEALLOCATE cut")
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        connection.execute("EXECUTE cut(100)")
+    plan = connection.execute("EXPLAIN SELECT sum(least(income, %s)) FROM people", (100,)).fetchall()
+    assert any("sum(least(income" in line for (line,) in plan)
+    described = connection.pgconn.prepare(b"s", b"SELECT date_trunc($1, joined) AS t, count(*) FROM people GROUP BY t")
+    assert described.status == psycopg.pq.ExecStatus.COMMAND_OK
+    told = connection.pgconn.describe_prepared(b"s")
+    assert (told.param_type(0), told.ftype(0), told.ftype(1)) == (25, 1114, 20)
+    for unit, groups in ((b"year", 2), (b"quarter", 5), (b"year", 2)):
+        answer = connection.pgconn.exec_prepared(b"s", [unit])
+        assert (answer.error_message, answer.ntuples) == (b"", groups)
+    assert connection.pgconn.exec_(b"DEALLOCATE ALL").status == psycopg.pq.ExecStatus.COMMAND_OK
+
+
 def test_names_of_outputs_where_postgresql_has_none(connection: Connection) -> None:
     """In a simple query, with parameters, prepared, and by a cursor of the server."""
     sql = "SELECT region, count(*) AS n FROM people GROUP BY region HAVING n > 5 ORDER BY CASE WHEN n > 0 THEN 0 END, region"
