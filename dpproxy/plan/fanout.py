@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import prod
 
+from dpproxy.plan import few
 from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, has_subquery, references
 from dpproxy.plan.functions import interval_text, unsupported
-from dpproxy.plan.relation import Beside, Limits, Rows, Values
+from dpproxy.plan.relation import Beside, Few, Limits, Rows, Values
 
 MANY = 100  # groups a unit is taken to reach of rows whose number is not known when the statement is planned
 MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and the noise would be beyond use
@@ -24,15 +25,28 @@ MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and th
 def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
     """The most rows of one unit in a group by `keys`, and groups it reaches."""
     often = repetitions(rows, keys)
-    number, groups = rows.limits.rows, _reached(rows, keys)
+    fewest = few.in_group(rows, keys)
+    repeated, groups = 1, _least([_reached(rows, keys), *(f.rows for f in fewest if not f.columns)])
     for beside, times in often:
         fixed = [most for key in keys if isinstance(key, Ref) and (most := dict(beside.most).get(key.column.id))]
         fixed += [1] if beside.size is None and any(c.id in beside.columns for key in keys for c in references(key)) else []
-        number = min(number * (times if rows.limits.whole else min([times, *fixed])), MOST)
+        repeated = min(repeated * (times if rows.limits.whole else min([times, *fixed])), MOST)
         if groups is not None and any(c.id in beside.columns for key in keys for c in references(key)):
             groups = min(groups * times, MOST)
+    number = min([rows.limits.rows * repeated, *_of(fewest, rows, repeated), MOST])
+    counted = [f.rows for f in fewest if not f.columns and f.beside == rows.beside]
     there = _values(rows, keys)
-    return Limits(number, groups if there is None or groups is None else min(groups, there), rows.limits.whole)
+    return Limits(number, None if groups is None else _least([groups, there, *counted]), rows.limits.whole)
+
+
+def _of(fewest: Sequence[Few], rows: Rows, repeated: int) -> list[int]:
+    """How many rows these are, with those that public relations repeat them by."""
+    return [f.rows if f.beside == rows.beside else f.rows * repeated for f in fewest]
+
+
+def _least(bounds: Sequence[int | None]) -> int | None:
+    known = [b for b in bounds if b is not None]
+    return min(known) if known else None
 
 
 def _reached(rows: Rows, keys: Sequence[Expr]) -> int | None:
@@ -57,9 +71,10 @@ def _values(rows: Rows, keys: Sequence[Expr]) -> int | None:
 def spread(rows: Rows) -> Limits:
     """Bounds of the relation itself, whatever it will be grouped by."""
     times = prod(times for _, times in repetitions(rows))
+    fewest = _of(few.in_group(rows, ()), rows, times)
     groups = rows.limits.groups
-    number = min(rows.limits.rows * times, MOST)
-    return Limits(number, None if groups is None else min(groups * times, MOST), rows.limits.whole)
+    number = min([rows.limits.rows * times, *fewest, MOST])
+    return Limits(number, _least([None if groups is None else min(groups * times, MOST), *fewest]), rows.limits.whole)
 
 
 def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:

@@ -27,6 +27,7 @@ from dpproxy.plan.bind_calls import (
     ordering,
 )
 from dpproxy.plan.bind_expr import ExprBinder
+from dpproxy.plan.classes import Classes, equal_to, equalities
 from dpproxy.plan.correlated import counts, lookup, mark_outer
 from dpproxy.plan.expr import (
     Agg,
@@ -163,7 +164,7 @@ class QueryHooks:
         outer = self.rows
         if outer is None or outer.unit is None or inner.unit is None:
             return False
-        classes = joins._classes(joins._equalities([*inner.conditions, *outer.conditions]))
+        classes = Classes(equalities([*inner.conditions, *outer.conditions]))
         return classes.find(inner.unit.id) == classes.find(outer.unit.id)
 
     def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
@@ -225,9 +226,7 @@ class QueryHooks:
     @staticmethod
     def _equal_ids(rows: Rows) -> set[int]:
         assert rows.unit is not None
-        classes = joins._classes(joins._equalities(rows.conditions))
-        root = classes.find(rows.unit.id)
-        return {c.id for pair in joins._equalities(rows.conditions) for c in pair if classes.find(c.id) == root}
+        return set(equal_to({rows.unit.id}, rows.conditions))
 
     def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr:
         inner_query = query.unnest() if isinstance(query, exp.Subquery) else query
@@ -255,7 +254,7 @@ class QueryHooks:
         outer = self.rows
         if outer is None or outer.unit is None or inner.unit is None:
             return None
-        for a, b in joins._equalities(inner.conditions):
+        for a, b in equalities(inner.conditions):
             for x, y in ((a, b), (b, a)):
                 if self._same_unit([Ref(x.type, x)], [Ref(y.type, y)], inner):
                     return Call("bool", "=", (Ref(inner.unit.type, inner.unit), Ref(outer.unit.type, outer.unit)))

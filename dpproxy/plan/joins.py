@@ -11,19 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan import few
+from dpproxy.plan.classes import Classes, equalities
 from dpproxy.plan.expr import Call, Column, Expr, Ref, conjunction, conjuncts, has_subquery, references
 from dpproxy.plan.fanout import MOST, spread
-from dpproxy.plan.relation import Filter, Join, Limits, Project, Relation, Rows
+from dpproxy.plan.relation import Few, Filter, Join, Limits, Project, Relation, Rows
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import canonical_key, reach_unit
-
-
-def _equalities(conditions: Sequence[Expr]) -> list[tuple[Column, Column]]:
-    return [
-        (e.args[0].column, e.args[1].column)
-        for e in conditions
-        if isinstance(e, Call) and e.op == "=" and isinstance(e.args[0], Ref) and isinstance(e.args[1], Ref)
-    ]
 
 
 def _ids(rows: Rows) -> frozenset[int]:
@@ -56,14 +50,22 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         tuple(b for p in parts for b in p.beside),
         _sides(given, parts),
         tuple(o for p in parts for o in p.origins),
+        few=_few(given, parts, used),
+        numbers=private[0].numbers if len(private) == 1 else (),
     )
+
+
+def _few(given: list[Rows], parts: list[Rows], conditions: Sequence[Expr]) -> tuple[Few, ...]:
+    """Along a path each row of the one side meets one of the other."""
+    pairs = [(p, p.limits != g.limits) for g, p in zip(given, parts, strict=True) if p.private]
+    return few.of_joined([(p, (Few(frozenset(), 1),) if along else few.known(p, conditions)) for p, along in pairs])
 
 
 def _looked_up(parts: list[Rows], conditions: Sequence[Expr]) -> list[Rows]:
     """A part with one row for each value of its keys, all of which other parts fix, adds no rows to theirs."""
     if not any(p.keyed for p in parts):
         return parts
-    classes = _classes([*_equalities(conditions), *(e for p in parts for e in _equalities(p.conditions))])
+    classes = Classes([*equalities(conditions), *(e for p in parts for e in equalities(p.conditions))])
     found = list(parts)
     fixed = {classes.find(i) for p in parts if p.private and not p.keyed for i in _ids(p)}
     waiting = [i for i, p in enumerate(parts) if p.keyed]
@@ -127,13 +129,13 @@ class _Group:
 def _relate(parts: list[Rows], conditions: list[Expr], context: Context, counter: Counter) -> tuple[list[Rows], list[Expr]]:
     """Give every private part its unit and check that all units are made equal."""
     parts = list(parts)
-    equal = _equalities(conditions)
+    equal = equalities(conditions)
     _follow_paths(parts, equal)
     parts = [reach_unit(p, context, counter) if p.pending is not None else p for p in parts]
     private = [i for i, p in enumerate(parts) if p.private]
     if len(private) < 2:
         return parts, []
-    classes = _classes([*equal, *(e for p in parts for e in _equalities(p.conditions))])
+    classes = Classes([*equal, *(e for p in parts for e in equalities(p.conditions))])
     extra: list[Expr] = []
     for a, i in enumerate(private):
         for j in private[a + 1 :]:
@@ -187,28 +189,6 @@ def _joins(child: int, targets: set[int], pair: tuple[Column, Column]) -> bool:
     return (a.id == child and b.id in targets) or (b.id == child and a.id in targets)
 
 
-class _Classes:
-    """Union-find over column ids."""
-
-    def __init__(self) -> None:
-        self._parent: dict[int, int] = {}
-
-    def find(self, x: int) -> int:
-        while self._parent.get(x, x) != x:
-            x = self._parent[x]
-        return x
-
-    def union(self, a: int, b: int) -> None:
-        self._parent[self.find(a)] = self.find(b)
-
-
-def _classes(equal: list[tuple[Column, Column]]) -> _Classes:
-    classes = _Classes()
-    for a, b in equal:
-        classes.union(a.id, b.id)
-    return classes
-
-
 def _unrelated(context: Context) -> Refusal:
     unit = context.policy.unit_name
     return Refusal(
@@ -255,7 +235,7 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     beside = (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside))
     if not left.private:
         return Rows(node, publics=left.publics, padded=left.padded or right.padded, kept=left.kept | right.kept, beside=beside)
-    return replace(left, node=node, one=False, beside=beside, keyed=frozenset())
+    return replace(left, node=node, one=False, beside=beside, keyed=frozenset(), few=few.known(left))
 
 
 def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
@@ -272,6 +252,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
         left.conditions, left.publics, left.padded, (*left.tables, *right.tables), left.kept,
         (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside)),
         origins=(*left.origins, *right.origins),
+        few=few.of_joined([(left, few.known(left)), (right, few.known(right, on))]),
     )  # fmt: skip
 
 
@@ -287,7 +268,7 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
             hint="Join ON equal columns; what is to match nothing goes into UNION ALL.",
         )
     pathwise = [left, right]
-    _follow_paths(pathwise, _equalities(on))
+    _follow_paths(pathwise, equalities(on))
     along = pathwise[0].limits != left.limits or pathwise[1].limits != right.limits
     left, right = reach_unit(left, context, counter), reach_unit(right, context, counter)
     related, extra = _relate([left, right], list(on), context, counter)
@@ -312,4 +293,5 @@ def filtered(rows: Rows, condition: Expr | None) -> Rows:
     whole = conjunction(parts)
     assert whole is not None
     node = Filter(rows.node.columns, rows.node, whole)
-    return replace(rows, node=node, conditions=(*rows.conditions, *(p for p in parts if not has_subquery(p))))
+    conditions = (*rows.conditions, *(p for p in parts if not has_subquery(p)))
+    return few.first_only(replace(rows, node=node, conditions=conditions))

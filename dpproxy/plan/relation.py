@@ -126,6 +126,25 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class Few:
+    """At most `rows` rows of one unit share the values of these columns, those repeated by the public rows in `beside`
+    counted."""
+
+    columns: frozenset[int]
+    rows: int
+    beside: tuple[Beside, ...] = ()
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A column that numbers the rows of one unit that share the values of the columns `among`, from 1."""
+
+    column: int
+    among: frozenset[int]
+    beside: tuple[Beside, ...] = ()
+
+
+@dataclass(frozen=True)
 class PendingPath:
     """A private scan whose unit is still to be reached: `column` equals `target`'s `target_column` next."""
 
@@ -149,7 +168,8 @@ class Rows:
     `tables`: scans of private tables by table name, for joins along the policy's foreign-key paths. `origins`: as `tables`, of
     columns that came through GROUP BY or DISTINCT. `keyed`: ids of columns of which no two rows share all values, if known.
     `sides`: of private relations joined on the unit alone, the ids of each one's columns and the groups a unit reaches in it.
-    `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`).
+    `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`). `few` and `numbers`
+    say of which columns' values they have fewer.
     """
 
     node: Relation
@@ -167,6 +187,8 @@ class Rows:
     sides: tuple[tuple[frozenset[int], int], ...] = ()
     origins: tuple[Origin, ...] = ()
     keyed: frozenset[int] = frozenset()
+    few: tuple[Few, ...] = ()
+    numbers: tuple[Numbered, ...] = ()
 
     @property
     def private(self) -> bool:

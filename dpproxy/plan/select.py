@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import counted, joins
+from dpproxy.plan import counted, few, joins
 from dpproxy.plan import interval as iv
 from dpproxy.plan.bind_calls import ordering, settled, total_order
 from dpproxy.plan.expr import (
@@ -106,7 +106,8 @@ def _first_of_each(planner: Planner, select: exp.Select, rows: Rows, scope: Scop
     numbered = replace(rows, node=Project((column, *rows.node.columns), rows.node, (number,)))
     one = all(facts(k).constant or _is_unit(k, rows) for k in keys)
     found = joins.filtered(numbered, Call("bool", "=", (Ref("int8", column), Lit("int4", "1"))))
-    return replace(found, one=one, limits=Limits(1, 1) if one else spread(rows), beside=())
+    first = few.grouped(rows, [k.column for k in keys if isinstance(k, Ref)]) if all(isinstance(k, Ref) for k in keys) else ()
+    return replace(found, one=one, limits=Limits(1, 1) if one else spread(rows), beside=(), few=first)
 
 
 def _counted(select: exp.Select, scope: Scope) -> exp.Select:
@@ -237,20 +238,21 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     known = {c.id for c in node.columns}
     chosen = _chosen_keys(aggs, rows)
     one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
-    grouped = Rows(
-        node, unit, None, one, Limits(1, 1) if one else spread(rows),
+    prepared = Rows(
+        node, unit, None, one, Limits(1, 1) if one else _grouped_limits(rows, keys),
         frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen),
         kept_conditions(rows, known),
         rows.publics if rows.private else (), rows.padded, (),
         frozenset(i for i in known if rows.padded and (unit is None or i != unit.id)),
         () if rows.private else (of_groups(rows, node.columns, key_columns),),
         origins=origins(rows, known, chosen), keyed=frozenset(c.id for c in key_columns) if rows.private else frozenset(),
+        few=few.grouped(rows, key_columns),
     )  # fmt: skip
     if condition is not None:
-        grouped = joins.filtered(grouped, lifted[-1])
+        prepared = joins.filtered(prepared, lifted[-1])
         lifted = lifted[:-1]
     names = [n for n, _ in items]
-    result = _project(planner, grouped, list(zip(names, lifted, strict=True)))
+    result = _project(planner, prepared, list(zip(names, lifted, strict=True)))
     return _distinct(planner, result) if select.args.get("distinct") is not None else result
 
 
@@ -265,6 +267,13 @@ def origins(rows: Rows, known: set[int], chosen: Mapping[Column, Column] = Mappi
     before = (*rows.tables, *rows.origins)
     kept = tuple(o for o in before if o[1].id in known)
     return (*kept, *((t, c, n) for c, of in chosen.items() for t, column, n in before if column.id == of.id))
+
+
+def _grouped_limits(rows: Rows, keys: Sequence[Expr]) -> Limits:
+    """Of rows grouped by the unit and more: of relations joined on the unit, only those count that the keys look at."""
+    whole, reached = spread(rows), contribution(rows, [k for k in keys if not _is_unit(k, rows)] if rows.private else keys).groups
+    groups = reached if whole.groups is None or reached is None else min(whole.groups, reached)
+    return replace(whole, groups=groups)
 
 
 def _is_unit(key: Expr, rows: Rows) -> bool:
@@ -349,7 +358,8 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
         items.append((column, expr))
     if items:
         node = Project((*(c for c, _ in items), *rows.node.columns), rows.node, tuple(e for _, e in items))
-        rows = replace(rows, node=node)
+        numbers = tuple(n for c, e in items for n in few.numbered(rows, c.id, e))
+        rows = replace(rows, node=node, numbers=(*rows.numbers, *numbers))
     return RowsResult(rows, tuple(columns))
 
 
@@ -382,5 +392,6 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     rows = replace(
         rows, limits=spread(rows), node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside,
         origins=origins(rows, known), keyed=frozenset(known) if rows.private else frozenset(),
+        few=(*rows.few, *few.grouped(rows, outputs)),
     )  # fmt: skip
     return RowsResult(rows, result.columns)

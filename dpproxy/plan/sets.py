@@ -14,11 +14,12 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import interval as iv
 from dpproxy.plan.bare import fitted
+from dpproxy.plan.classes import Classes, equalities
 from dpproxy.plan.expr import Call, Column, Expr, Lit, Ref, Taint, ValuesDomain
 from dpproxy.plan.facts import as_type
 from dpproxy.plan.fanout import of_values, size, spread
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.joins import _classes, _equalities, added
+from dpproxy.plan.joins import added
 from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, Rows, Union, Values
 from dpproxy.plan.results import Result, RowsResult, mixed
 from dpproxy.plan.scope import Context, Counter
@@ -160,7 +161,7 @@ def _unit_equalities(
 def _is_unit(column: Column, rows: Rows) -> bool:
     if rows.unit is None or column.optional:
         return False
-    classes = _classes(_equalities(rows.conditions))
+    classes = Classes(equalities(rows.conditions))
     return classes.find(column.id) == classes.find(rows.unit.id)
 
 
