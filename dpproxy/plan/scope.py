@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Settings:
     """The session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`: groups
-    that are not released are returned together, as one."""
+    that are not released are returned together, as one. `rows` and `groups` of a unit: where tighter than the policy's."""
 
     epsilon: int | None = None
     confidence: Decimal = Decimal("0.95")
     search_path: tuple[str, ...] = ("public",)
     other: bool = False
     zone: str | None = None  # of the session; None is UTC
+    rows: int | None = None
+    groups: int | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ def session_settings(values: Mapping[str, str | None]) -> Settings:
         search_path=_search_path(values.get("search_path")),
         other=_flag("dpproxy.other", values.get("dpproxy.other")),
         zone=_zone(values.get("TimeZone")),
+        rows=_bound("dpproxy.rows", values.get("dpproxy.rows")),
+        groups=_bound("dpproxy.groups", values.get("dpproxy.groups")),
     )
 
 
@@ -62,6 +64,14 @@ def _epsilon(text: str | None) -> int | None:
     if value <= 0 or micro < 1 or value > 10**9:
         raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon must be at least 0.000001")
     return micro
+
+
+def _bound(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text.strip()):
+        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be a whole number of at least 1, not "{text[:40]}"')
+    return int(text)
 
 
 def _confidence(text: str | None) -> Decimal:

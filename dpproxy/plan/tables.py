@@ -7,7 +7,7 @@ or with a pending foreign-key path to it; nothing else in the planner makes priv
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from dpproxy.plan import zones
 from dpproxy.plan.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
 from dpproxy.plan.interval import OPEN, Interval, interval, number
 from dpproxy.plan.relation import Beside, Join, Limits, PendingPath, Rows, Scan
-from dpproxy.plan.scope import Context, Counter
+from dpproxy.plan.scope import Context, Counter, Settings
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS, TEXTS
@@ -36,7 +36,7 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
     scan = Scan(columns, number_, context.catalog.tables[table.name].source, shape.names)
     if table.unit is None:
         return Rows(scan, publics=(scan,), beside=(_beside(scan, context.catalog.tables[table.name]),)), visible
-    return _private(table, scan, frozenset(columns[i].id for i in shape.keys)), visible
+    return _private(table, scan, frozenset(columns[i].id for i in shape.keys), context.settings), visible
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def _needed(table: TablePolicy, name: str) -> bool:
     return name == (table.unit.steps[0].column if table.unit.steps else table.unit.column)
 
 
-def _private(table: TablePolicy, scan: Scan, keys: frozenset[int]) -> Rows:
+def _private(table: TablePolicy, scan: Scan, keys: frozenset[int], settings: Settings) -> Rows:
     assert table.unit is not None
-    limits = Limits(table.bounds.rows, table.bounds.groups, table.bounds.whole)
+    limits = _tightened(Limits(table.bounds.rows, table.bounds.groups, table.bounds.whole), settings)
     by_name = {c.name: c for c in scan.columns}
     tables = tuple((table.name, c, c.name) for c in scan.columns)
     if table.unit.steps:
@@ -103,6 +103,13 @@ def _private(table: TablePolicy, scan: Scan, keys: frozenset[int]) -> Rows:
         pending = PendingPath(by_name[step.column], step.target, step.target_column)
         return Rows(scan, None, pending, table.one, limits, keys, tables=tables)
     return Rows(scan, by_name[table.unit.column], None, table.one, limits, keys, tables=tables)
+
+
+def _tightened(limits: Limits, settings: Settings) -> Limits:
+    """The policy's bounds, or the session's where they are tighter (PRIVACY.md section 3, Bounds)."""
+    rows = limits.rows if settings.rows is None else min(limits.rows, settings.rows)
+    groups = min((g for g in (limits.groups, settings.groups) if g is not None), default=None)
+    return replace(limits, rows=rows, groups=groups)
 
 
 def _keys(table: TablePolicy, context: Context) -> set[str]:

@@ -18,6 +18,8 @@ NAMES = (
     "dpproxy.reuse",
     "dpproxy.other",
     "dpproxy.accuracy",
+    "dpproxy.rows",
+    "dpproxy.groups",
     "dpproxy.notices",
     "TimeZone",
     "search_path",
