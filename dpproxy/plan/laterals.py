@@ -35,7 +35,7 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     one = _one_row(join.this)
     if one is not None:
         meanings = dict(zip([*names, *(output_name(e) for e in one[len(names) :])], (e.unalias() for e in one), strict=False))
-        _put(select, join, name, meanings)
+        put(select, join, name, meanings)
         select.set("joins", [j for j in select.args["joins"] if j is not join] or None)
         return True
     rows = _list(join.this)
@@ -44,7 +44,7 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     names += [f"column{i + 1}" for i in range(len(names), len(rows[0]))] if len(rows[0]) > 1 or not _unnests(join.this) else []
     names = names or [name]
     numbers, meanings = _numbered(name, names, rows)
-    _put(select, join, name, meanings)
+    put(select, join, name, meanings)
     join.set("this", numbers)
     for key in ("side", "on", "method"):
         join.set(key, None)
@@ -109,7 +109,7 @@ def _numbered(alias: str, names: Sequence[str], rows: Sequence[Sequence[exp.Expr
     return given, meanings
 
 
-def _put(select: exp.Select, item: exp.Join, alias: str, meanings: Meanings) -> None:
+def put(select: exp.Select, item: exp.Join, alias: str, meanings: Meanings) -> None:
     """What columns of the item are, in place of their names."""
     outputs = {output_name(e) for e in select.expressions}
     named = [

@@ -151,7 +151,8 @@ class Sources:
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and ident(node.this) not in self.env:
             raise unsupported("joining this with private rows", "Join it with the released result, in an outer query.")
         if _refers_outside(node):
-            raise unsupported("LATERAL that refers to other items of FROM", "Compute it in a subquery, or join on a condition.")
+            found = unsupported("LATERAL that refers to other items of FROM", "Compute it in a subquery, or join on a condition.")
+            raise located(found, position(node))
         query = exp.select("*").from_(item.node.copy())
         return self._sourced(self.planner.released_rows(self.analyser, item, query, self.env))
 

@@ -11,7 +11,7 @@ from dpproxy.plan import engines
 
 TYPES = ("int8", "text", "numeric", "float8", "bool", "date", "varchar")
 ROWS: list[list[str | None]] = [
-    ["1", "it's \"so\" \\ ü\n[", "1.50", "NaN", "true", "2024-02-29", ""],
+    ["1", 'it\'s "so" \\ ü\n[', "1.50", "NaN", "true", "2024-02-29", ""],
     [None, None, None, None, None, None, None],
     ["-9223372036854775807", "null", "-0.001", "1e300", "f", "1999-12-31", "{}"],
 ]
