@@ -274,7 +274,8 @@ def _introspect(connection: duckdb.DuckDBPyConnection) -> Catalog:
         name = _table_name(schema, table)
         known = tables.get(name) or CatalogTable(name, (schema, table), (), comment=table_comment)
         kind, bounded = _type(data_type)
-        added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment)
+        exact = data_type if kind == "numeric" else ""  # elsewhere numeric is computed with as a double
+        added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment, exact=exact)
         tables[name] = replace(known, columns=(*known.columns, added))
     for schema, table, sql in _rows(connection, _COLLATED):
         name = _table_name(schema, table)

@@ -118,7 +118,8 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
         schema, table, column, type_, type_schema, kind, element, array, not_null, comment, about, oid, number, exact, other = row
         known = tables.get(oid) or CatalogTable(TableName(schema, table), (schema, table), (), comment=about)
         shown, why = (_array(element), "arrays have no bounds") if array else _type(type_, type_schema, kind, exact)
-        added = CatalogColumn(column, column, shown, not not_null, not why, comment, reason=why, collated=other)
+        whole = "numeric" if shown in ("int2", "int4", "int8", "numeric") else ""  # compared with each other as they are
+        added = CatalogColumn(column, column, shown, not not_null, not why, comment, reason=why, collated=other, exact=whole)
         tables[oid] = replace(known, columns=(*known.columns, added))
         names[oid, number] = column
     for oid, primary, numbers in await connection.fetch(_KEYS):

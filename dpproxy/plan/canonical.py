@@ -17,7 +17,8 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from dpproxy.plan.exchanges import FOLDED, chain, compared, equal_columns, flat, folded, gathered, linked
+from dpproxy.plan.classes import equalities
+from dpproxy.plan.exchanges import FOLDED, chain, compared, flat, folded, gathered, linked
 from dpproxy.plan.expr import (
     FALSE,
     TRUE,
@@ -175,7 +176,7 @@ class _Form:
         equal, before = {unit.id}, 0
         while len(equal) > before:
             before = len(equal)
-            for a, b in equal_columns(conditions):
+            for a, b in equalities(conditions):
                 equal |= {a.id, b.id} if equal & {a.id, b.id} else set()
         fitting = [c for c in rows.node.columns if c.id in equal and not c.optional]
         fitting = [c for c in fitting if (c.type, c.taint) == (unit.type, unit.taint)]

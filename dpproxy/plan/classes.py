@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from dpproxy.plan.expr import Call, Column, Expr, Ref
+from dpproxy.policy.catalog import same_kind
 
 
-def equalities(conditions: Sequence[Expr]) -> list[tuple[Column, Column]]:
+def equalities(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:
+    """Columns that hold equal values."""
     return [
         (e.args[0].column, e.args[1].column)
         for e in conditions
         if isinstance(e, Call) and e.op == "=" and isinstance(e.args[0], Ref) and isinstance(e.args[1], Ref)
+        if same_kind(e.args[0].column, e.args[1].column)
     ]
 
 

@@ -7,9 +7,10 @@ included; `canonical` decides which to take.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from dpproxy.plan.expr import FALSE, TRUE, Call, Column, Expr, Lit, Ref, conjunction, conjuncts, references
+from dpproxy.plan.classes import equalities
+from dpproxy.plan.expr import FALSE, TRUE, Call, Expr, Lit, conjunction, conjuncts, references
 from dpproxy.plan.relation import Filter, Join, Relation
 from dpproxy.sql.types import INTEGERS
 
@@ -36,7 +37,7 @@ def chain(leaves: Sequence[Relation], conditions: Sequence[Expr]) -> tuple[Relat
     for leaf in leaves[1:]:
         columns = (*made.columns, *leaf.columns)
         known = {c.id for c in columns}
-        mine = [c for c in rest if equal_columns([c]) and all(r.id in known for r in references(c))]
+        mine = [c for c in rest if equalities([c]) and all(r.id in known for r in references(c))]
         rest = [c for c in rest if c not in mine]
         made = Join(columns, "inner" if mine else "cross", made, leaf, conjunction(tuple(mine)))
     return made, tuple(rest)
@@ -44,15 +45,7 @@ def chain(leaves: Sequence[Relation], conditions: Sequence[Expr]) -> tuple[Relat
 
 def linked(leaf: Relation, known: set[int], conditions: Sequence[Expr]) -> bool:
     mine = {c.id for c in leaf.columns}
-    return any((a.id in mine and b.id in known) or (b.id in mine and a.id in known) for a, b in equal_columns(conditions))
-
-
-def equal_columns(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:
-    return [
-        (c.args[0].column, c.args[1].column)
-        for c in conditions
-        if isinstance(c, Call) and c.op == "=" and isinstance(c.args[0], Ref) and isinstance(c.args[1], Ref)
-    ]
+    return any((a.id in mine and b.id in known) or (b.id in mine and a.id in known) for a, b in equalities(conditions))
 
 
 def flat(expr: Expr, op: str) -> tuple[Expr, ...]:

@@ -81,6 +81,7 @@ class Column:
     length: int | None = field(default=None, compare=False)  # of texts: characters at most
     collated: bool = False  # a text with another collation than its database's
     zone: str = ""  # of a table's instants: whose clocks they are read by; empty for UTC
+    exact: str = ""  # see `policy.catalog.same_kind`
 
     def __hash__(self) -> int:
         """Equal columns have equal ids; what else there is takes long to hash."""

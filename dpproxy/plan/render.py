@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.plan.engines.base import Engine, hole, quote_name
-from dpproxy.plan.expr import Expr, Win, walk
+from dpproxy.plan.expr import Column, Expr, Ref, Win, walk
 from dpproxy.plan.relation import (
     Aggregate,
     Distinct,
@@ -200,16 +200,17 @@ class Renderer:
         for child in union.children:
             block = self.block(child)
             items = [
-                f"{self.engine.as_type(_ref(c), o.type, block.names)} AS c{i}"
-                for i, (c, o) in enumerate(zip(child.columns, union.columns, strict=True))
+                f"{self._branch(c, o, block)} AS c{i}" for i, (c, o) in enumerate(zip(child.columns, union.columns, strict=True))
             ]
             branches.append(self.select(block, items))
         text = f" {union.op.upper()} ".join(branches)
         return Block(f"({text}) AS {alias}", {c.id: f"{alias}.c{i}" for i, c in enumerate(union.columns)})
 
+    def _branch(self, column: Column, output: Column, block: Block) -> str:
+        """Numbers of one kind are put together as they are."""
+        as_it_is = output.exact and (column.exact, column.type) == (output.exact, output.type)
+        return self.expr(_ref(column), block.names) if as_it_is else self.engine.as_type(_ref(column), output.type, block.names)
 
-def _ref(column: object) -> Expr:
-    from dpproxy.plan.expr import Column, Ref
 
-    assert isinstance(column, Column)
+def _ref(column: Column) -> Expr:
     return Ref(column.type, column)

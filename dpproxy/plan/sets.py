@@ -24,6 +24,7 @@ from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, R
 from dpproxy.plan.results import Result, RowsResult, mixed
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import reach_unit
+from dpproxy.policy.catalog import same_kind
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import common
 
@@ -125,6 +126,7 @@ class SetOperation:
         return Column(
             self.counter.column(), a.name, type_, iv.hull([as_type(type_, Ref(c.type, c)).bound for c in (a, b)]),
             a.grid if a.grid == b.grid else None, max(a.taint, b.taint), False, True, True, domain,
+            exact=a.exact if a.exact == b.exact else "",
         )  # fmt: skip
 
 
@@ -135,8 +137,8 @@ def fix_unit(left: Result, right: Result) -> bool:
     if not left.rows.private and not right.rows.private:
         return True
     for a, b in zip(left.columns, right.columns, strict=False):
-        alike = a.taint == b.taint and (a.taint == Taint.UNIT or a.name == b.name)
-        if alike and _fixes(a, left.rows) and _fixes(b, right.rows):
+        same = a.taint == b.taint and (a.taint == Taint.UNIT or a.name == b.name) and same_kind(a, b)
+        if same and _fixes(a, left.rows) and _fixes(b, right.rows):
             return True
     return False
 
@@ -197,6 +199,6 @@ def _unit_ids(outputs: Sequence[Column], left: RowsResult, right: RowsResult) ->
     found = set()
     for output, a, b in zip(outputs, left.columns, right.columns, strict=True):
         sides = ((a, left.rows), (b, right.rows))
-        if all(c.id in r.determinants or (r.unit is not None and c.id == r.unit.id) for c, r in sides):
+        if same_kind(a, b) and all(c.id in r.determinants or (r.unit is not None and c.id == r.unit.id) for c, r in sides):
             found.add(output.id)
     return frozenset(found)

@@ -176,6 +176,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         usable=entry.bounded,
         reason=entry.reason,
         collated=entry.collated,
+        exact=entry.exact,
         domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
         length=_length(policy) if entry.type in TEXTS else None,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 SPELLINGS = "its collation takes different spellings for equal"
 """The `reason` of a column whose equal texts are not the same: the one shown for a group could be one person's."""
@@ -33,6 +34,7 @@ class CatalogColumn:
     with no counterpart is `text` here with `bounded=False`: shown, never aggregated, and `reason` says why.
     `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
     and `most`: how many rows share one value. `collated`: texts with another collation than the database's.
+    `exact`: of numbers, the kind of those they are compared with as they are (`same_kind`); empty: those of their `type`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class CatalogColumn:
     most: int | None = None
     reason: str = ""
     collated: bool = False
+    exact: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,25 @@ class Catalog:
 
     tables: Mapping[TableName, CatalogTable] = field(default_factory=dict)
     withheld: Mapping[TableName, frozenset[str]] = field(default_factory=dict)
+
+
+_INTEGERS = ("int2", "int4", "int8")
+_NUMBERS = (*_INTEGERS, "numeric", "float4", "float8")
+
+
+class Compared(Protocol):
+    """A column, of a table or of a query."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def exact(self) -> str: ...
+
+
+def same_kind(one: Compared, other: Compared) -> bool:
+    """Whether columns that are found equal hold equal values. Numbers of two kinds are compared as doubles, of which one may
+    stand for many of them: 9007199254740992 and ...993 then are one person, or one order."""
+    if one.type not in _NUMBERS or other.type not in _NUMBERS or (one.type in _INTEGERS and other.type in _INTEGERS):
+        return True
+    return one.exact == other.exact and bool(one.exact or one.type == other.type)

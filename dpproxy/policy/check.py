@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName, same_kind
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
 from dpproxy.policy.problems import START, Mark, Problem, suggestion
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
@@ -27,6 +27,8 @@ _FAMILIES = {
     "text": ("text", "varchar", "bpchar", "char", "name", "citext"),
     "date": ("date", "timestamp", "timestamptz"),
 }
+_Side = tuple[tuple[TableName, str], CatalogColumn]
+"""Where a column is, and what it is like."""
 _GRANT = "grant it: `dpproxy policy grants FILE` prints how"
 _FAMILY = {name: family for family, types in _FAMILIES.items() for name in types}
 
@@ -104,6 +106,10 @@ class _Check:
             yield self._problem(table, column.name, f"{subject}, which has no resolution", "remove `resolution`")
         elif column.length is not None and family(source.type) != "text":
             yield self._problem(table, column.name, f"{subject}, which has no length", "remove `length`")
+        target = self._find(column.references) if column.references is not None else None
+        if column.references is not None and target is not None:
+            own = (table.name, column.name), source
+            yield from self._compared(table, column.name, f"`{column.name}`", own, (column.references, target))
 
     def _unit(self, table: TablePolicy, path: UnitPath) -> Iterator[Problem]:
         """Both sides of each join, and the unit's key, must be of one family of types."""
@@ -127,12 +133,16 @@ class _Check:
             elif side is not None and side.reason == SPELLINGS:
                 what = f"the unit of `{table.name}` needs `{name}.{column}`: {SPELLINGS}"
                 yield self._problem(table, None, what, "name a column with one spelling for each, such as a number")
-        if sides[0] and sides[1] and family(sides[0].type) != family(sides[1].type):
-            what = (
-                f"the unit of `{table.name}` compares `{one[0]}.{one[1]}` ({sides[0].type})"
-                f" with `{other[0]}.{other[1]}` ({sides[1].type})"
-            )
-            yield self._problem(table, None, what, "name columns of the same type")
+        if sides[0] and sides[1]:
+            yield from self._compared(table, None, f"the unit of `{table.name}`", (one, sides[0]), (other, sides[1]))
+
+    def _compared(self, table: TablePolicy, column: str | None, who: str, one: _Side, other: _Side) -> Iterator[Problem]:
+        """Rows are one person's where these are equal: what is only nearly equal must not be taken for it."""
+        (a, here), (b, there) = one, other
+        if family(here.type) != family(there.type) or not same_kind(here, there):
+            types = [c.type if c.exact in ("", c.type) else f"{c.type}, {c.exact}" for c in (here, there)]
+            what = f"{who} compares `{a[0]}.{a[1]}` ({types[0]}) with `{b[0]}.{b[1]}` ({types[1]})"
+            yield self._problem(table, column, what, "name columns of the same type")
 
     def _find(self, column: tuple[TableName, str]) -> CatalogColumn | None:
         table = self.catalog.tables.get(column[0])

@@ -138,16 +138,21 @@ SHUFFLED = "shuffled"
 
 
 class Shop:
-    """A database and its neighbours. `units` are those whose deletion is tried: whales first, at most `most`."""
+    """A database and its neighbours. `units` are those whose deletion is tried: whales first, at most `most`. `ids`: their type
+    where it is not what it usually is (`shop_world.widened`)."""
 
-    def __init__(self, seed: int, most: int = 100) -> None:
+    def __init__(self, seed: int, most: int = 100, ids: str = "") -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": False})
         self._connection.execute("SET TimeZone = 'UTC'")
         shop_world.fill(self._connection, seed)
+        if ids:
+            shop_world.widened(self._connection, ids)
         found = self._connection.execute(
             "SELECT customer_id FROM customers UNION SELECT customer_id FROM orders UNION SELECT customer_id FROM visits"
         )
-        everyone = sorted((u for (u,) in found.fetchall() if u is not None), key=lambda u: (u not in shop_world.WHALES, u))
+        everyone = sorted(
+            (u for (u,) in found.fetchall() if u is not None), key=lambda u: (u % shop_world.FAR not in shop_world.WHALES, u)
+        )
         self.units = tuple(everyone[:most])
         for unit in self.units:
             mine = f"SELECT order_id FROM main.orders WHERE customer_id = {unit} AND order_id IS NOT NULL"

@@ -127,6 +127,17 @@ def fill(connection: duckdb.DuckDBPyConnection, seed: int, *, trouble: bool = Tr
         connection.execute(f"INSERT INTO {table} VALUES {body}")
 
 
+IDS = (("customers", "customer_id"), ("orders", "customer_id"), ("visits", "customer_id"), ("orders", "order_id"),
+       ("order_items", "order_id"))  # fmt: skip
+FAR = 2**60
+
+
+def widened(connection: duckdb.DuckDBPyConnection, type_: str) -> None:
+    """The same shop with ids of another type of numbers, so large that doubles do not tell one from the next."""
+    for table, column in IDS:
+        connection.execute(f"ALTER TABLE {table} ALTER {column} TYPE {type_} USING CAST({column} AS {type_}) + {FAR}")
+
+
 def _activity(
     rows: dict[str, list[list[str]]], customer: str, rng: random.Random, draw: dict[str, Chooser], trouble: bool
 ) -> None:

@@ -8,6 +8,7 @@ session's local TIMESTAMP. The rule: an operation whose operands could make Duck
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -132,6 +133,8 @@ class DuckDB(Engine):
             return self._arithmetic(op, expr, args, names)
         if op in _EXTRACT:
             return self._extract(op, self.expr(args[0], names))
+        if op == "coalesce" and _one_kind(args):
+            return f"coalesce({', '.join(self.expr(a, names) for a in args)})"
         if op in ("coalesce", "least", "greatest"):
             return f"{op}(" + ", ".join(self.as_type(a, expr.type, names) for a in args) + ")"
         if op == "nullif":
@@ -270,6 +273,8 @@ class DuckDB(Engine):
         text = self.expr(expr, names)
         numbers = (*INTEGERS, "numeric", *FLOATS)
         if expr.type in numbers and other.type in numbers:
+            if _one_kind((expr, other)):
+                return text
             if expr.type in INTEGERS and other.type in INTEGERS:
                 return text
             return self.number(expr, names, "DOUBLE")
@@ -352,7 +357,8 @@ class DuckDB(Engine):
             order = f" ORDER BY {args[0]}"
         inner = distinct + (", ".join(args) if args else "*")
         text = f"{expr.name}({inner}{order}){where}"
-        return f"CAST({text} AS DOUBLE)" if expr.type in ("numeric", *FLOATS) else text
+        as_it_is = expr.name in ("min", "max") and _one_kind(expr.args)
+        return f"CAST({text} AS DOUBLE)" if expr.type in ("numeric", *FLOATS) and not as_it_is else text
 
     def window(self, expr: Win, names: Names) -> str:
         """DuckDB raises for ntile(0); a number of tiles may be a column."""
@@ -435,6 +441,12 @@ class DuckDB(Engine):
 
     def column(self, column: Column, text: str) -> str:
         return FUNCTIONS["from_utc"][1].format(f"timezone('UTC', {text})", quote(column.zone)) if column.zone else text
+
+
+def _one_kind(exprs: Sequence[Expr]) -> bool:
+    """Columns of one of DuckDB's own types of numbers, whose values need not be doubles to be compared."""
+    kinds = {e.column.exact if isinstance(e, Ref) else "" for e in exprs}
+    return len(kinds) == 1 and "" not in kinds
 
 
 def _scaled(text: str, grid: Fraction) -> str:
