@@ -40,7 +40,7 @@ from dpproxy.session.prepared import (
 )
 from dpproxy.session.preview import foretold
 from dpproxy.session.reuse import reuse_mode
-from dpproxy.session.settings import is_off, seconds
+from dpproxy.session.settings import check_name, is_off, seconds
 from dpproxy.session.talk import Talk
 from dpproxy.session.tracker import STATUSES
 from dpproxy.session.valued import Prepared, current, prepared
@@ -149,7 +149,10 @@ class Conductor:
         lower = text.lower()
         if "alter" in lower and _LASTING.search(_COMMENT.sub(" ", lower)):
             raise Refusal(INSUFFICIENT_PRIVILEGE, "permission denied to alter role", hint="Use SET in your session.")
-        return self._session.dataset.planner.split(text)
+        statements = self._session.dataset.planner.split(text)
+        for statement in statements:
+            check_name(statement)
+        return statements
 
     # the simple protocol
 

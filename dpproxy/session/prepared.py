@@ -25,6 +25,7 @@ from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import Field
+from dpproxy.wire.protocol import PROTOCOL_VIOLATION
 
 UNDEFINED_PARAMETER = "42P02"
 INNER = "dpproxy_inner"
@@ -229,8 +230,11 @@ async def client_values(
 ) -> tuple[list[str | None], Settings]:
     """PostgreSQL's text forms of the client's parameters, and the settings of this moment.
 
-    The client's own statement is described on the way: it may be gone (DISCARD ALL). Raises StatementFailed.
+    The client's own statement is described on the way: it may be gone (DISCARD ALL). Raises StatementFailed, Refusal.
     """
+    if len(values) != len(look.oids):  # in PostgreSQL's words, with the client's name of it
+        told = f'bind message supplies {len(values)} parameters, but prepared statement "{name}" requires {len(look.oids)}'
+        raise Refusal(PROTOCOL_VIOLATION, told)
     calls = [f"dpproxy.text_form(${i + 1})" for i in range(len(look.oids))]
     row, _ = await talk.ask_row(
         f"SELECT {', '.join([*calls, SELECT_LIST])}",

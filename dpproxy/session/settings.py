@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_OBJECT, Refusal
+from dpproxy.sql.statements import Statement
 
 NAMES = (
     "dpproxy.epsilon",
@@ -43,6 +44,19 @@ def read_settings(values: Sequence[bytes | None]) -> Settings:
             hint="SET client_encoding = 'UTF8';",
         )
     return MappingProxyType(settings)
+
+
+_SET = re.compile(r"""(?i)set\s+(?:(?:session|local)\s+)?("?dpproxy"?\s*\.\s*"?(?P<name>\w+)"?)""")
+
+
+def check_name(statement: Statement) -> None:
+    """Raises Refusal for SET of what is no setting of the proxy's: PostgreSQL lets every name with a prefix be set."""
+    found = _SET.match(statement.text) if statement.kind == "other" else None
+    name = f"dpproxy.{found['name'].lower()}" if found else NAMES[0]
+    if found and name not in NAMES:
+        known = ", ".join(n for n in NAMES if n.startswith("dpproxy."))
+        at = statement.offset + found.start(1) + 1
+        raise Refusal(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"', at, hint=f"There are {known}.")
 
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -19,11 +19,16 @@ from dpproxy.session.prepared import Look, Private, fit, planned
 from dpproxy.session.talk import Talk
 from dpproxy.sql.statements import Statement
 
-_NUMBERS: Final = ("int2", "int4", "int8", "numeric", "float4", "float8")
-_WRITTEN: Final = frozenset(
-    (*_NUMBERS, "bool", "text", "varchar", "date", "time", "timestamp", "timestamptz", "interval", "uuid")
-)
-"""Types whose values are written as constants."""
+_EXAMPLES: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8"), "1"),
+    **dict.fromkeys(("text", "varchar"), "day"),
+    **dict.fromkeys(("date", "timestamp", "timestamptz"), "2020-01-01"),
+    "bool": "true",
+    "time": "12:00",
+    "interval": "1 day",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+}
+"""Types whose values are written as constants, each with one that is as good as any other."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Unplanned:
     def valued(self, texts: Sequence[str | None]) -> Statement:
         """With the values, in PostgreSQL's text forms, in the places of the parameters."""
         types = self.look.types
-        literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _WRITTEN}
+        literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _EXAMPLES}
         s = self.statement
         query = with_literals(s.query, literals)
         return replace(s, query=query, text=f"{s.prefix}{s.into}{query}{s.suffix}")
@@ -52,9 +57,24 @@ async def prepared(talk: Talk, dataset: Dataset, asker: Asker, statement: Statem
     try:
         return await fit(talk, dataset, asker, statement, look, internal)
     except Refusal as refusal:
-        if refusal.sqlstate != FEATURE_NOT_SUPPORTED or not look.oids or statement.kind not in ("select", "explain", "prepare"):
+        if refusal.sqlstate != FEATURE_NOT_SUPPORTED or statement.kind not in ("select", "explain", "prepare"):
             raise
-        return Unplanned(statement, look, internal, refusal)
+        unplanned = Unplanned(statement, look, internal, refusal)
+        if not _may_help(unplanned, dataset, asker):
+            raise
+        return unplanned
+
+
+def _may_help(found: Unplanned, dataset: Dataset, asker: Asker) -> bool:
+    """Whether values change what is said: a statement that is refused for another reason is refused at once."""
+    examples = [_EXAMPLES.get(type_) for type_ in found.look.types]
+    if not any(examples):
+        return False
+    try:
+        planned(dataset, asker, found.valued(examples), found.look)
+    except Refusal as refusal:
+        return refusal.message != found.refusal.message
+    return True
 
 
 async def current(

@@ -131,6 +131,12 @@ def test_values_that_do_not_help_are_refused_in_their_place_and_free(connection:
     assert connection.execute(left).fetchone() == before
 
 
+def test_what_no_value_can_mend_is_refused_at_once(connection: Connection) -> None:
+    told = connection.pgconn.prepare(b"", b"SELECT region, income FROM people WHERE id = $1")
+    assert told.status == psycopg.pq.ExecStatus.FATAL_ERROR
+    assert b"answers are aggregates" in told.error_message
+
+
 def test_a_statement_that_waits_for_values_is_one_like_any_other(connection: Connection) -> None:
     """By name, explained, described before it has values, with other values each time, closed."""
     connection.execute("PREPARE cut AS SELECT sum(least(income, $1)) FROM people")

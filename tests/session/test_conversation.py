@@ -183,6 +183,7 @@ async def test_a_wrong_parameter_is_postgres_own_error_and_free(stage: Stage) ->
     assert (tags(messages), report(messages)["C"]) == (b"EZ", "22P02")
     messages = await wire.ask(front.bind("", "s", ()), front.execute(""))
     assert (tags(messages), report(messages)["C"]) == (b"EZ", "08P01")
+    assert report(messages)["M"] == 'bind message supplies 0 parameters, but prepared statement "s" requires 1'
     assert stage.spent() == before
     await wire.close()
 
@@ -242,6 +243,21 @@ async def test_a_setting_changed_after_parse_counts_at_bind(stage: Stage) -> Non
     await wire.query("SET dpproxy.epsilon = 0.5")
     await wire.ask(front.bind("", "s", ()), front.execute(""))
     assert stage.engine.asked == ["by region epsilon 0.5"]
+    await wire.close()
+
+
+async def test_a_setting_that_does_not_exist_cannot_be_set(stage: Stage) -> None:
+    """PostgreSQL lets every name with a prefix be set: who mistypes one would believe it to hold."""
+    wire = await stage.connect()
+    for text in ("SET dpproxy.epsilom = 0.5", 'SELECT 1; set local "dpproxy".Epsilom TO 1', "SET SESSION dpproxy . epsilom = 1"):
+        told = report(await wire.query(text))
+        assert (told["C"], told["M"]) == ("42704", 'unrecognized configuration parameter "dpproxy.epsilom"')
+        assert text[int(told["P"]) - 1 :].lower().startswith(("dpproxy", '"dpproxy'))
+    assert report(await wire.ask(front.parse("", "SET dpproxy.x = 1")))["C"] == "42704"
+    assert (
+        tags(await wire.query("SELECT 'set dpproxy.x = 1'; SET dpproxy.Notices = off; SET LOCAL dpproxy.other TO on"))
+        == b"TDCCCZ"
+    )
     await wire.close()
 
 
