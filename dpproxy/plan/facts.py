@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpproxy.plan import curves
 from dpproxy.plan import interval as iv
 from dpproxy.plan.coarse import is_coarse
 from dpproxy.plan.expr import (
@@ -268,17 +269,6 @@ def _square(parts: list[Interval]) -> Interval:
     return Interval(Fraction(0), parts[0].magnitude ** 2) if parts[0].closed else Interval(Fraction(0), None)
 
 
-def _monotone_root(parts: list[Interval]) -> Interval:
-    """sqrt: bounded by the integer root above."""
-    hi = parts[0].hi
-    if hi is None:
-        return Interval(Fraction(0), None)
-    top = Fraction(0)
-    while top * top < max(hi, Fraction(0)):
-        top = top * 2 if top else ONE
-    return Interval(Fraction(0), top)
-
-
 def _modulo(parts: list[Interval]) -> Interval:
     if not parts[1].closed:
         return OPEN
@@ -302,7 +292,11 @@ RULES: dict[str, _Rule] = {
     "trunc": lambda p: iv.outward(p[0]),
     "round": lambda p: iv.outward(p[0]),
     "sign": _constant_interval(-1, 1),
-    "sqrt": _monotone_root,
+    "sqrt": lambda p: curves.root(p[0]),
+    "ln": lambda p: curves.logarithm(p[0]),
+    "log": lambda p: curves.logarithm(p[0], 10),
+    "exp": lambda p: curves.exponential(p[0]),
+    "power": lambda p: curves.power(p[0], p[1]),
     "least": iv.least,
     "greatest": iv.greatest,
     "coalesce": iv.hull,
@@ -376,6 +370,10 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     rule = RULES.get(op)
     bound = rule([p.bound for p in parts]) if rule else OPEN
     span = rule([p.span for p in parts]) if rule else OPEN
+    if op in ("ln", "log") and rule:
+        bound = rule([curves.positive(parts[0].bound, parts[0].grid)])
+    if op == "/":
+        bound = curves.quotient(parts[0].bound, parts[1].bound, parts[1].grid)
     if op == "year" and parts[0].bound.closed and args[0].type != "interval":
         bound = _years(parts[0].bound, args[0].type)
     if op == "epoch" and args[0].type == "date":

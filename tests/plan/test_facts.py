@@ -43,6 +43,29 @@ def more() -> Iterator[str]:
         yield from (f"power({n}, 2)", f"sqrt(abs({n}))", f"{n} + 0.05", f"{n} * 0.1", f"least({n}, 3)", f"greatest({n}, -3.5)")
         yield from (f"coalesce({n}, 1000)", f"nullif({n}, 0)", f"CASE WHEN {n} > 2 THEN {n} WHEN {n} < 0 THEN 0.5 END")
         yield from (f"width_bucket({n}, 0, 10, 5)", f"if({n} > 1, {n}, -1)", f"floor({n} / 10) * 10", f"trunc({n})::int % 4")
+        yield from (f"{f}(greatest({n}, 0.5))" for f in ("ln", "log", "exp", "sqrt"))
+        yield from (
+            f"ln(nullif({n}, 0))",
+            f"log({n} + 1)",
+            f"exp(- {n} / 100.0)",
+            f"1 / (1 + exp(- {n} / 100.0))",
+            f"sqrt({n} + 2)",
+        )
+        yield from (
+            f"power({n}, 3)",
+            f"power({n}, -2)",
+            f"power({n} / 100.0, 0)",
+            f"power(abs({n}) + 0.5, 0.5)",
+            f"power(1.01, {n})",
+        )
+        yield from (f"power(0.9, {n} / 10.0)", f"power(abs({n}), o.qty / 20.0)", f"power(abs({n}) + 0.1, c.score / 100.0)")
+        yield from (
+            f"1 / nullif({n}, 0)",
+            f"o.amount / {n}",
+            f"c.score / nullif(- {n}, 0)",
+            f"{n} / o.qty",
+            f"{n} / nullif(c.score, 0)",
+        )
     yield from (f"extract({u} from o.ts - c.signup)" for u in ("day", "hour", "minute", "epoch"))
     yield from (f"extract({u} from c.signup::timestamp - o.ts)" for u in ("day", "hour", "minute", "epoch"))
     yield from (f"extract({u} from o.ts)" for u in sorted(EXTRACTED))
