@@ -162,10 +162,27 @@ class ExprBinder:
         items = forms.elements(self, inner, scope)
         if items is not None:
             return forms.quantified(op, value, items, every)
-        array = self._bind(inner, scope)
+        array = self._constant_array(inner, scope)
         if plain and isinstance(array, Hole) and array.type.endswith("[]"):
             return InList("bool", value, (array,), every)
         raise unsupported(f"{what} of this array", "List its elements: x IN (...) or x = ANY (ARRAY[...]).")
+
+    def _constant_array(self, node: exp.Expr, scope: Scope) -> Expr:
+        """A parameter, or what the facade makes of one or of a list in a text: `$1::int[]`, `string_to_array($1, ',')`."""
+        types, core = [], node
+        while isinstance(core, exp.Cast | exp.Paren):
+            types += [type_name(core.to)] if isinstance(core, exp.Cast) else []
+            core = core.this
+        made = isinstance(core, exp.Anonymous) and str(core.this).lower() == "string_to_array"
+        if not (made or isinstance(core, exp.Parameter)) or any(core.find_all(exp.Column, exp.Query)):
+            return self._bind(node, scope)
+        hole = Hole("text[]", -1) if made else self._bind(core, scope)
+        target = types[0] if types else hole.type
+        if target is None or not target.endswith("[]"):
+            return self._bind(node, scope)
+        if isinstance(hole, Hole) and not made and hole.type in (target, "unknown"):
+            return Hole(target, hole.index)
+        return self._hooks.facade_constant(to_sql(node), target)
 
     def _list(self, value: Expr, items: list[exp.Expr], negated: bool, scope: Scope) -> Expr:
         bound = []
@@ -303,11 +320,11 @@ class ExprBinder:
     def _cast(self, node: exp.Cast, scope: Scope) -> Expr:
         target = type_name(node.to)
         if target is None or target.endswith("[]"):
-            raise unsupported(f"a cast to {node.to.sql()}")
+            raise unsupported(f"a cast to {to_sql(node.to).lower()}")
         inner = self._bind(node.this, scope)
         length = type_length(node.to)
         if length and target in ("time", *TIMES, "interval"):
-            raise unsupported(f"a cast to {node.to.sql()}")
+            raise unsupported(f"a cast to {to_sql(node.to).lower()}")
         if target == "bpchar":
             raise unsupported("a cast to char(n)", "Use varchar(n): char(n) pads with spaces that comparisons ignore.")
         if isinstance(inner, Lit) and inner.type == "unknown" and not length:
