@@ -93,6 +93,8 @@ def _check_selection(selection: Selection, measurement: Measurement) -> None:
     draws, l0 = _draws(selection), measurement.l0
     if not draws or draw_epsilon(selection) < 1 or selection.sensitivity < 1:
         raise MechanismError("a selection without draws, epsilon or sensitivity")
+    if selection.offset and (selection.kind != "quantile" or len(selection.fractions) != 1 or selection.fractions[0] in (0, 1)):
+        raise MechanismError("a selection aims beside what is no quantile")
     if not 1 <= selection.query < len(measurement.queries):
         raise MechanismError("a selection names no query of its measurement")
     own = Loss.bounded_range(draw_epsilon(selection), draws * l0)

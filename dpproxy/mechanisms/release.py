@@ -124,6 +124,9 @@ def _selected(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Ta
     epsilon = Fraction(draw_epsilon(selection), MICRO)
     if selection.kind == "mode":
         return [select.mode(data, selection.size, selection.sensitivity, epsilon)]
+    if selection.offset:
+        (fraction,) = selection.fractions
+        return [select.quantile(data, selection.size, fraction, selection.sensitivity, epsilon, offset=selection.offset)]
     inner = sorted(set(selection.fractions) - {0, 1})
     alone = selection.fractions if len(inner) < 3 else sorted(set(selection.fractions) & {Fraction(0), Fraction(1)})
     found = {f: select.quantile(data, selection.size, f, selection.sensitivity, epsilon) for f in dict.fromkeys(alone)}
@@ -150,7 +153,9 @@ def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Tabl
         found = group[some], bucket[some], n[some]
     if selection.kind == "quantile":
         epsilon = Fraction(draw_epsilon(selection), MICRO)
-        found = thin.thinned(found, int(kept.size), selection.size, selection.fractions, selection.sensitivity, epsilon)
+        found = thin.thinned(
+            found, int(kept.size), selection.size, selection.fractions, selection.sensitivity, epsilon, selection.offset
+        )
     return select.counts(*found, int(kept.size))
 
 

@@ -136,13 +136,16 @@ def _runs(group: Int64, start: Int64, length: Int64, misses: Int64, groups: int)
     return Runs(group, start, length, misses - np.minimum.reduceat(misses, firsts)[group], groups)
 
 
-def quantile_runs(data: Counts, size: int, fraction: Fraction, rank: int) -> Runs:
+def quantile_runs(data: Counts, size: int, fraction: Fraction, rank: int, offset: int = 0) -> Runs:
     """By how many ranks a point misses the quantile, in units of 1/denominator ranks.
 
     With fraction a/d, n contributions, L below a point and U up to it, PERCENTILE_DISC's value is the only point with
     d L < a n <= d U; a point misses by max(d L - a n + 1, a n - d U, 0). One contribution more moves this by at most
     max(a, d - a). Fractions 0 and 1 mean MIN and MAX: the `rank`-th lowest (highest) contribution, L < rank <= U, since
     with every point below the lowest as good as it, one of those would be chosen; one contribution moves it by 1.
+
+    With an `offset` the rank aimed at is a n / d + offset, whose misses move by no more. It may be below 0, or beyond n: one more
+    candidate, before the grid's first point or after its last, has all ranks beyond.
     """
     r = _ranks(data, size)
     if fraction == 0:
@@ -151,8 +154,17 @@ def quantile_runs(data: Counts, size: int, fraction: Fraction, rank: int) -> Run
         over, under = (r.total - r.upto) - (rank - 1), rank - (r.total - r.less)
     else:
         a, d = fraction.numerator, fraction.denominator
-        over, under = d * r.less - a * r.total + 1, a * r.total - d * r.upto
-    return _runs(r.group, r.start, r.length, np.maximum(np.maximum(over, under), 0), data.groups)
+        aim = a * r.total + d * offset
+        over, under = d * r.less - aim + 1, aim - d * r.upto
+    misses = np.maximum(np.maximum(over, under), 0)
+    if not offset:
+        return _runs(r.group, r.start, r.length, misses, data.groups)
+    ends = np.searchsorted(r.group, np.arange(data.groups), side="left" if offset < 0 else "right")
+    total = r.total[ends - (offset > 0)] if ends.size else ends
+    beyond = np.maximum(a * total + d * offset if offset < 0 else d * total - a * total - d * offset + 1, 0)
+    start = np.insert(r.start, ends, -1 if offset < 0 else size)
+    group, length = np.insert(r.group, ends, np.arange(data.groups)), np.insert(r.length, ends, 1)
+    return _runs(group, start, length, np.insert(misses, ends, beyond), data.groups)
 
 
 def score_step(fraction: Fraction) -> int:
@@ -167,17 +179,25 @@ def mode_runs(data: Counts, size: int) -> Runs:
 
 
 def quantile(
-    data: Counts, size: int, fraction: Fraction, per_unit: int, epsilon: Fraction, entropy: Entropy = os.urandom
+    data: Counts,
+    size: int,
+    fraction: Fraction,
+    per_unit: int,
+    epsilon: Fraction,
+    entropy: Entropy = os.urandom,
+    offset: int = 0,
 ) -> Int64:
     """A grid point for each group, epsilon-DP per group when a unit has at most `per_unit` contributions there.
 
-    Raises ValueError for sizes and fractions out of range.
+    Raises ValueError for sizes, fractions and offsets out of range.
     """
     if not (0 < size <= MAX_SIZE and 0 <= fraction <= 1 and fraction.denominator <= MAX_DENOMINATOR):
         raise ValueError("grid or fraction out of range")
+    if offset and (fraction in (0, 1) or abs(offset) > MAX_COUNT):
+        raise ValueError("offset out of range")
     eta = epsilon / (2 * per_unit * score_step(fraction))
-    runs = quantile_runs(data, size, fraction, extreme_rank(size, per_unit, epsilon))
-    return choose(runs, eta, entropy)
+    runs = quantile_runs(data, size, fraction, extreme_rank(size, per_unit, epsilon), offset)
+    return np.clip(choose(runs, eta, entropy), 0, size - 1)
 
 
 def mode(data: Counts, size: int, per_unit: int, epsilon: Fraction, entropy: Entropy = os.urandom) -> Int64:

@@ -38,18 +38,22 @@ def reach(size: int, per_unit: int, epsilon: Fraction) -> int:
     return math.ceil((NEVER * math.log(2) + math.log(size) + math.log(PARTS)) * 2 * per_unit / epsilon) + 1
 
 
-def windows(total: int, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction) -> list[tuple[int, int]]:
-    """Ranks (from, to) that a choice of any of the fractions may look at. Of quantiles chosen one between others (`quantiles`)
-    each level aims between cuts that may be off by what the levels before missed."""
+def windows(
+    total: int, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, offset: int = 0
+) -> list[tuple[int, int]]:
+    """Ranks (from, to) that a choice of any of the fractions, or `offset` beside it, may look at. Of quantiles chosen one between
+    others (`quantiles`) each level aims between cuts that may be off by what the levels before missed."""
     far, levels, found = reach(size, per_unit, epsilon), draws(fractions), []
     aim = extreme_rank(size, per_unit, epsilon)
     for fraction in fractions:
-        middle = aim if fraction == 0 else total - aim if fraction == 1 else math.floor(fraction * total)
+        middle = aim if fraction == 0 else total - aim if fraction == 1 else math.floor(fraction * total) + offset
         found.append((middle - levels * far, middle + levels * far))
     return found
 
 
-def thinned(rows: Rows, groups: int, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction) -> Rows:
+def thinned(
+    rows: Rows, groups: int, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, offset: int = 0
+) -> Rows:
     """Rows (group, point, count) in any order, with the large groups made smaller."""
     large = np.flatnonzero(np.bincount(rows[0], minlength=groups) > LARGE)
     if not large.size:
@@ -59,7 +63,7 @@ def thinned(rows: Rows, groups: int, size: int, fractions: Sequence[Fraction], p
     for group in large.tolist():
         own = rows[0] == group if groups > 1 else slice(None)
         point, count = rows[1][own], rows[2][own]
-        near = windows(int(count.sum()), size, fractions, per_unit, epsilon)
+        near = windows(int(count.sum()), size, fractions, per_unit, epsilon, offset)
         point, count = merged(point, count, size, near)
         found.append((np.full(point.size, group, dtype=np.int64), point, count))
     one, two, three = (np.concatenate(columns) for columns in zip(*found, strict=True))

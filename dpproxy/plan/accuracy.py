@@ -74,14 +74,15 @@ def refuse_misplaced(select: exp.Expr) -> None:
 class Teller:
     """Rewrites the calls in one measured SELECT. `aggregate` gives an aggregate's formula and its bases; `plain` rewrites
     what holds none; `stepped` says whether a basis is measured in steps: intervals are then about its value before any group's
-    noise was smoothed by others', and the noise is that of the last step. `halves` and `deviations`: columns the source must
-    have."""
+    noise was smoothed by others', and the noise is that of the last step. `end` writes an end of a selection (`ends`). `halves`
+    and `deviations`: columns the source must have."""
 
     alias: str
     aggregate: Callable[[exp.Expr], tuple[Measured, tuple[int, ...]]]
     is_aggregate: Callable[[exp.Expr], bool]
     plain: Callable[[exp.Expr], exp.Expr]
     stepped: Callable[[int], bool]
+    end: Callable[[Measured, exp.Expr, str, exp.Expr], str]
     halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
     deviations: set[int] = field(default_factory=set)
     excesses: set[int] = field(default_factory=set)
@@ -95,6 +96,9 @@ class Teller:
         name, arguments = asked(node), node.expression.expressions
         if len(arguments) != 1 or not any(self.is_aggregate(n) for n in arguments[0].walk()):
             raise misplaced(node)
+        inner = arguments[0].unnest()
+        if self.is_aggregate(inner) and (selected := self.aggregate(inner)[0]).range is None:
+            return _cast(self.end(selected, inner, name or "", node), selected.type)
         used: list[int] = []
         found, type_ = self._range(arguments[0], used, node)
         bases = tuple(dict.fromkeys(used))
@@ -201,10 +205,9 @@ class Teller:
         if found.range is None:
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
-                f"dpproxy.{asked(call)}() is not available for {to_sql(node).split('(')[0].lower()}(): "
-                "how far off it is depends on how dense the data are there",
+                f"dpproxy.{asked(call)}() is not available for expressions of {to_sql(node).split('(')[0].lower()}()",
                 position(call),
-                hint="Ask for two percentiles around it instead: percentile_cont(ARRAY[0.45, 0.5, 0.55]) ...",
+                hint=f"Write dpproxy.{asked(call)}() around the percentile itself.",
             )
         values = [f"{{v{i}}}" for i in bases]
         fields = {f"h{i}": f"{{h{basis}}}" for i, basis in enumerate(bases)} | {"p": str(len(used))}

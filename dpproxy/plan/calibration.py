@@ -336,6 +336,20 @@ def extreme_rank(size: int, per_unit: int, epsilon: Fraction) -> int:
     return max(1, math.ceil(wanted))
 
 
+@lru_cache(maxsize=4096)
+def end_rank(size: int, fraction: Fraction, per_unit: int, epsilon: Fraction, failure: Fraction) -> int:
+    """How many ranks beside a quantile an end of its interval aims, so that it is on the wrong side with probability `failure`
+    at most, whatever the data.
+
+    The fraction is a / d, scores are in d-ths of ranks (`select.quantile_runs`), eta is that of one draw. Some candidate has the
+    rank that is aimed at, or lies beyond the grid; all on the other side of the quantile miss it by d * rank + 1 at least. There
+    are at most `size` of these, so that together they weigh size * exp(-eta (d * rank + 1)) of the right one at most.
+    """
+    a, d = fraction.numerator, fraction.denominator
+    misses = ln_bounds(size / failure)[1] * 2 * per_unit * max(a, d - a) / epsilon
+    return max(1, math.ceil((misses - 1) / d))
+
+
 def draws(fractions: Sequence[Fraction]) -> int:
     """How many draws of equal epsilon the quantiles of one column cost: MIN and MAX one each; of others, where they are three
     or more, one for each level of halving (`mechanisms.quantiles`); MODE, without fractions, one."""

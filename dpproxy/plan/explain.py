@@ -118,7 +118,11 @@ def _output(output: Output, told: _Told) -> Account:
     elif output.kind == "mean":
         found["Within Times Rows"] = _mean_half(bases, told)
     elif output.selection is not None:
-        found["Within Ranks"] = _ranks(told.measurement.selections[output.selection], told.confidence)
+        selection = told.measurement.selections[output.selection]
+        if selection.offset:
+            found["Ranks Beside"] = selection.offset
+        else:
+            found["Within Ranks"] = _ranks(selection, told.confidence)
         found["Selection"] = output.selection + 1
         return found
     return found | {"Noise": [i + 1 for i in output.bases]}
@@ -293,6 +297,9 @@ def _error_text(output: Account) -> str:
         told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
     elif "Within Ranks" in output:
         return f"within {output['Within Ranks']} ranks  (selection {output['Selection']})"
+    elif "Ranks Beside" in output:
+        beside = output["Ranks Beside"]
+        return f"aims {abs(beside)} ranks {'below' if beside < 0 else 'above'}  (selection {output['Selection']})"
     else:
         told = "error by dpproxy.low() and dpproxy.high()"
     return f"{told}  (noise {', '.join(map(str, output['Noise']))})"

@@ -187,7 +187,10 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
     count = len(compiled.specs)
     bases = _bases(compiled, parts[:count], share)
     chosen = zip(compiled.selections, parts[count : count + len(compiled.selections)], strict=True)
-    selections = [_selection(spec, i, shape, part) for i, (spec, part) in enumerate(chosen)]
+    side = list(dict.fromkeys(compiled.side))
+    selections = [
+        _selection(spec, side.index(sql) + 1, shape, part) for (spec, part), sql in zip(chosen, compiled.side, strict=True)
+    ]
     threshold = _threshold(compiled, bases, share.delta_keys)
     loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
     if threshold is not None:
@@ -195,7 +198,7 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
     top = _top(compiled, compiled.top, parts[-1], share.delta_keys) if compiled.top is not None else None
     if top is not None:
         loss = loss + top.loss
-    texts = (compiled.sql, *compiled.side)
+    texts = (compiled.sql, *side)
     return Measurement(
         tuple(template(context.dialect, text) for text in texts),
         tuple(Key(label, t) for label, t in compiled.keys),
@@ -296,7 +299,7 @@ def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:
     return Top(spec.k, spec.score, each, absent, least, delta, loss)
 
 
-def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> Selection:
+def _selection(spec: SelectionSpec, query: int, shape: Shape, epsilon: int) -> Selection:
     """One mechanism a group, and a unit reaches L0 groups: each runs at epsilon / L0 (PRIVACY.md section 3)."""
     per_group = epsilon // shape.l0
     number = calibration.draws(spec.fractions)
@@ -305,4 +308,8 @@ def _selection(spec: SelectionSpec, index: int, shape: Shape, epsilon: int) -> S
         raise _too_small()
     loss = Loss.bounded_range(draw, number * shape.l0)
     kind: Literal["quantile", "mode"] = "mode" if spec.values else "quantile"
-    return Selection(spec.label, kind, index + 1, spec.size, spec.fractions, shape.rows, per_group, loss)
+    offset = 0
+    if spec.side:
+        failure = (1 - spec.confidence) / 2
+        offset = spec.side * calibration.end_rank(spec.size, spec.fractions[0], shape.rows, Fraction(draw, MICRO), failure)
+    return Selection(spec.label, kind, query, spec.size, spec.fractions, shape.rows, per_group, loss, offset)

@@ -37,7 +37,7 @@ class Compiled:
     keys: tuple[tuple[str, str], ...]  # label, type
     specs: tuple[BasisSpec, ...]
     selections: tuple[SelectionSpec, ...]
-    side: tuple[str, ...]  # the query of each selection
+    side: tuple[str, ...]  # the query of each selection; equal ones are asked once
     shape: Shape
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int

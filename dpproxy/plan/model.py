@@ -121,6 +121,8 @@ class Selection:
     quantile: the query returns (k0.., bucket BIGINT, n BIGINT): how many contributions fall in each bucket of
     the grid `0..size-1`; released is a grid index, one column a fraction (0 is MIN, 1 is MAX).
     mode: the same, over the positions of declared values; `fractions` is empty, released is one position.
+    `offset`: of a single fraction, by how many ranks beside it is aimed (`calibration.end_rank`); then what lies beyond the
+    grid on that side is a candidate too, released as the grid's first or last point.
     `sensitivity`: most contributions of one unit in one group. `epsilon` (micro) is spent in each group, its draws
     (`calibration.draws`) sharing it; a unit reaches `l0` groups. `loss` is `Loss.bounded_range(epsilon // draws, draws * l0)`.
     """
@@ -133,6 +135,7 @@ class Selection:
     sensitivity: int
     epsilon: int
     loss: Loss
+    offset: int = 0
 
 
 Text = tuple[str | Param, ...]

@@ -47,7 +47,8 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     additive = [s.kind in ("count", "sum") or (s.kind == "units" and compiled.shape.l0 == 1) for s in compiled.specs]
     for chosen in compiled.selections:
         side = compiler.compiled(by_name, (), (chosen,)).side[0]
-        which = [str(fraction) for fraction in chosen.fractions] or ["mode"]
+        end = f"{'low' if chosen.side < 0 else 'high'} end ({chosen.confidence}) of " if chosen.side else ""
+        which = [f"{end}{fraction}" for fraction in chosen.fractions] or ["mode"]
         columns += [f"{fraction} of {chosen.size}: {side}" for fraction in which]
         totals += [None] * len(which)
         additive += [False] * len(which)

@@ -30,6 +30,9 @@ WEIGHED_THRESHOLD = 0.9
 QUANTILE = 2.0
 """The median of n evenly spread values misses by as many ranks as a count errs, and each is 2/n of its value."""
 
+END = 1.0
+"""The ends of a quantile's interval: the value itself keeps half of the epsilon that it shares with both."""
+
 EXTREME = 4.0
 """MIN and MAX are order statistics of a rank that grows with the grid (`calibration.extreme_rank`): by their rank alone
 they would take ten times a count's share, which would spoil every other output of the query."""

@@ -23,6 +23,7 @@ from dpproxy.plan.aggregates import measured as measured_aggregate
 from dpproxy.plan.bind_calls import bind_aggregate
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.correlated import outer
+from dpproxy.plan.ends import Ends
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import coerce, unsupported
@@ -84,7 +85,7 @@ class MeasuredSelect:
         self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
         self.top: TopSpec | None = None
-        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite, self._in_steps)
+        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite, self._in_steps, Ends(self).text)
 
     # --- rewriting
 
@@ -313,7 +314,7 @@ class MeasuredSelect:
         result, bases = self._measured(node)
         columns = [f"{self.alias}.b{i}" for i in bases]
         if result.selection is not None:
-            columns = [f"{self.alias}.{name}" for name in self._selection(result.selection)]
+            columns = [f"{self.alias}.{name}" for name in self.selection(result.selection)]
         return parse_expression(f"({result.formula.format(*columns)})")
 
     def _shared_extreme(self, node: exp.Expr) -> exp.Expr | None:
@@ -358,7 +359,7 @@ class MeasuredSelect:
         label, bases = to_sql(node), tuple(self._basis(spec) for spec in result.bases)
         selection = None
         if result.selection is not None:
-            self._selection(result.selection)
+            self.selection(result.selection)
             selection = self.selections.index(result.selection)
         found = output(result, label, bases, selection, agg.where is not None)
         if found not in self.outputs:
@@ -406,7 +407,7 @@ class MeasuredSelect:
         self.specs.append(spec)
         return len(self.specs) - 1
 
-    def _selection(self, spec: SelectionSpec) -> list[str]:
+    def selection(self, spec: SelectionSpec) -> list[str]:
         """The names of a selection's columns: s{selection}_{fraction}."""
         if spec not in self.selections:
             self.selections.append(spec)

@@ -92,6 +92,7 @@ class SelectionSpec:
     """A value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
 
     `fractions` of PERCENTILE (0 is MIN, 1 is MAX); empty for MODE, whose candidates are `values`.
+    `side`: of the one quantile, not itself but the low (-1) or high (1) end of its interval that holds with `confidence`.
     """
 
     value: Expr
@@ -102,6 +103,8 @@ class SelectionSpec:
     grid: Fraction
     fractions: tuple[Fraction, ...]
     values: tuple[str | None, ...] = ()
+    side: int = 0
+    confidence: Fraction = Fraction(0)
 
     @property
     def size(self) -> int:

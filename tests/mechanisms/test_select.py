@@ -17,7 +17,7 @@ from dpproxy.mechanisms import select
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.mechanisms.noise import MechanismError, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.calibration import ATTO, extreme_rank, top_threshold
+from dpproxy.plan.calibration import ATTO, end_rank, extreme_rank, top_threshold
 from dpproxy.plan.loss import Loss
 from dpproxy.plan.model import Measurement, Selection, Template, Threshold
 
@@ -32,11 +32,15 @@ def counts(*groups: list[int]) -> select.Counts:
     return select.counts(group, point, np.ones(len(pairs), dtype=np.int64), len(groups))
 
 
-def by_point(runs: select.Runs, group: int, size: int) -> list[int]:
-    """The gap of every grid point; fails unless the group's runs cover the grid once."""
-    gaps: list[int | None] = [None] * size
+def by_point(runs: select.Runs, group: int, size: int, offset: int = 0) -> list[int]:
+    """The gap of every grid point, and of one beyond the grid where there is an offset; fails unless the group's runs cover
+    these once, in order."""
+    first = -1 if offset < 0 else 0
+    gaps: list[int | None] = [None] * (size + bool(offset))
+    starts = runs.start[runs.group == group]
+    assert (np.diff(starts) > 0).all()
     for g, start, length, gap in zip(runs.group, runs.start, runs.length, runs.gap, strict=True):
-        for point in range(start, start + length) if g == group else ():
+        for point in range(start - first, start - first + length) if g == group else ():
             assert gaps[point] is None
             gaps[point] = int(gap)
     assert None not in gaps
@@ -60,6 +64,18 @@ def test_the_best_point_is_the_discrete_percentile() -> None:
             assert [p for p, gap in enumerate(gaps) if gap == 0] == [sorted(data)[rank - 1]]
 
 
+@pytest.mark.parametrize("offset", [-3, -1, 1, 2])
+def test_the_best_point_beside_a_percentile(offset: int) -> None:
+    """So many ranks beside it: beyond the first or the last contribution it is the candidate beyond the grid."""
+    for data in databases(4, 5):
+        for fraction in FRACTIONS[1:-1]:
+            runs = select.quantile_runs(counts([0, 0, 3], data, [1]), 4, fraction, 1, offset)
+            gaps, rank = by_point(runs, 1, 4, offset), math.ceil(fraction * len(data) + offset)
+            best = [p - (offset < 0) for p, gap in enumerate(gaps) if gap == 0]
+            within = 1 <= rank <= len(data)
+            assert best == [sorted(data)[rank - 1] if within else -1 if rank < 1 else 4]
+
+
 def test_the_best_point_of_the_mode_is_the_most_frequent() -> None:
     for data in databases(4, 5):
         gaps, seen = by_point(select.mode_runs(counts(data), 4), 0, 4), Counter(data)
@@ -75,15 +91,17 @@ def test_ranks_of_extremes() -> None:
     assert extreme_rank(10**6, 10, Fraction(1)) == math.ceil((math.log(10**6) + 3) * 20)
 
 
-def law(runs: select.Runs, eta: Fraction, group: int, size: int) -> list[float]:
+def law(runs: select.Runs, eta: Fraction, group: int, size: int, offset: int = 0) -> list[float]:
     """The exact probability of every grid point by definition."""
-    weights = [math.exp(-float(eta) * gap) for gap in by_point(runs, group, size)]
+    weights = [math.exp(-float(eta) * gap) for gap in by_point(runs, group, size, offset)]
     return [w / math.fsum(weights) for w in weights]
 
 
-@pytest.mark.parametrize("fraction", [*FRACTIONS, None])
+@pytest.mark.parametrize(
+    ("fraction", "offset"), [*((f, 0) for f in [*FRACTIONS, None]), *((f, o) for f in FRACTIONS[1:-1] for o in (-2, 1))]
+)
 @pytest.mark.parametrize("per_unit", [1, 2])
-def test_epsilon_by_enumeration(fraction: Fraction | None, per_unit: int) -> None:
+def test_epsilon_by_enumeration(fraction: Fraction | None, offset: int, per_unit: int) -> None:
     """Every database of at most 4 contributions on 4 points, every unit added: the loss lies in an interval of length
     epsilon around 0 (`Loss.bounded_range`), and with twice the eta it would not."""
     size, epsilon = 4, Fraction(1)
@@ -91,10 +109,12 @@ def test_epsilon_by_enumeration(fraction: Fraction | None, per_unit: int) -> Non
 
     def losses(eta: Fraction, one: list[int], two: list[int]) -> tuple[float, float]:
         runs = [
-            select.mode_runs(counts(d), size) if fraction is None else select.quantile_runs(counts(d), size, fraction, rank)
+            select.mode_runs(counts(d), size)
+            if fraction is None
+            else select.quantile_runs(counts(d), size, fraction, rank, offset)
             for d in (one, two)
         ]
-        pairs = zip(*(law(r, eta, 0, size) for r in runs), strict=True)
+        pairs = zip(*(law(r, eta, 0, size, offset) for r in runs), strict=True)
         logs = [math.log(p / q) for p, q in pairs]
         return min(logs), max(logs)
 
@@ -122,6 +142,50 @@ def test_eta_of_the_mechanisms(monkeypatch: pytest.MonkeyPatch) -> None:
         assert seen.pop() == Fraction(1, 10) / (2 * 5 * step)
     select.mode(counts([1]), 4, 5, Fraction(1, 10))
     assert seen.pop() == Fraction(1, 50)
+
+
+@pytest.mark.parametrize("failure", [Fraction(1, 40), Fraction(1, 5)])
+@pytest.mark.parametrize("fraction", FRACTIONS[1:-1])
+def test_ends_are_on_their_side_of_the_quantile(fraction: Fraction, failure: Fraction) -> None:
+    """By the exact law, for data of all shapes: the chance of the wrong side is at most `failure`, and of some data not far
+    below it; with half as many ranks it would be above."""
+    size, epsilon, per_unit = 50, Fraction(1, 2), 2
+    rank = end_rank(size, fraction, per_unit, epsilon, failure)
+    eta = epsilon / (2 * per_unit * select.score_step(fraction))
+    shapes = [
+        [7],
+        [0],
+        [49],
+        [3, 40],
+        list(range(50)) * 20,
+        [25] * 1000,
+        [0] * 500 + [49] * 500,
+        [10] * rank + [11] * 9 * rank,
+        [],
+    ]
+    shapes += [[5] * n for n in (rank // 2, rank, 3 * rank)] + [[44] * n for n in (rank // 2, rank, 3 * rank)]
+
+    def wrong(data: list[int], offset: int) -> float:
+        found = law(select.quantile_runs(counts(data), size, fraction, 1, offset), eta, 0, size, offset)
+        true = sorted(data)[max(1, math.ceil(fraction * len(data))) - 1]
+        points = [min(max(p - (offset < 0), 0), size - 1) for p in range(size + 1)]
+        return math.fsum(p for at, p in zip(points, found, strict=True) if (at > true if offset < 0 else at < true))
+
+    worst = {sign: [max(wrong(d, sign * r) for d in shapes if d) for r in (rank, rank // 2)] for sign in (-1, 1)}
+    assert all(whole <= float(failure) for whole, _ in worst.values())
+    assert max(half for _, half in worst.values()) > float(failure)
+    assert max(whole for whole, _ in worst.values()) > float(failure) / 10
+
+
+def test_an_end_is_never_beyond_the_grid() -> None:
+    few = counts(*[[3]] * 200)
+    low = select.quantile(few, 10, Fraction(1, 2), 1, Fraction(1, 10), SEED, -500)
+    high = select.quantile(few, 10, Fraction(1, 2), 1, Fraction(1, 10), SEED, 500)
+    assert set(low.tolist()) == {0}
+    assert set(high.tolist()) == {9}
+    for wrong in ({"fraction": Fraction(0), "offset": -3}, {"fraction": Fraction(1, 2), "offset": 2**41}):
+        with pytest.raises(ValueError, match="offset"):
+            select.quantile(few, 10, per_unit=1, epsilon=Fraction(1), **wrong)
 
 
 @pytest.mark.parametrize("eta", [Fraction(1, 10**6), Fraction(1, 7), Fraction(3), Fraction(10**5)])
@@ -368,6 +432,8 @@ def test_undercharged_selections_are_refused(kit: SimpleNamespace) -> None:
         Selection("q", "quantile", 0, 100, selection.fractions, 1, 10**6, selection.loss),
         Selection("q", "quantile", 1, 100, (), 1, 10**6, selection.loss),
         Selection("q", "quantile", 1, 100, selection.fractions, 0, 10**6, selection.loss),
+        Selection("q", "quantile", 1, 100, (Fraction(0),), 1, 10**6, selection.loss, -5),
+        Selection("q", "quantile", 1, 100, (Fraction(1, 4), Fraction(1, 2)), 1, 10**6, selection.loss, -5),
     ):
         with pytest.raises(MechanismError, match="selection"):
             release(planned(kit, 10**6, selection.fractions, selections=(odd,)), Exact(()), OwnNoise())

@@ -17,17 +17,20 @@ SIZE = 10**6
 NEVER = 256 * math.log(2)
 
 
-def gaps(point: Int64, count: Int64, fraction: Fraction, epsilon: Fraction, per_unit: int) -> tuple[Int64, Fraction]:
+def gaps(point: Int64, count: Int64, fraction: Fraction, epsilon: Fraction, per_unit: int, offset: int) -> tuple[Int64, Fraction]:
     """Of every grid point by itself, and eta, by enumeration."""
     zeros = np.zeros_like(point)
     data = select.counts(zeros, point, count, 1)
-    runs = select.quantile_runs(data, SIZE, fraction, extreme_rank(SIZE, per_unit, epsilon))
+    runs = select.quantile_runs(data, SIZE, fraction, extreme_rank(SIZE, per_unit, epsilon), offset)
     return np.repeat(runs.gap, runs.length), epsilon / (2 * per_unit * select.score_step(fraction))
 
 
-@pytest.mark.parametrize("fraction", [Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 20), Fraction(999, 1000)])
+@pytest.mark.parametrize(
+    ("fraction", "offset"),
+    [(Fraction(f), o) for f, o in [(0, 0), (1, 0), ("1/2", 0), ("1/20", 0), ("999/1000", 0), ("1/2", -2000), ("999/1000", 3000)]],
+)
 @pytest.mark.parametrize("shape", ["even", "one value", "two heaps", "few"])
-def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, shape: str) -> None:
+def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, offset: int, shape: str) -> None:
     """The others have, all together, less than 2**-256 of the best, before and after."""
     rng = np.random.default_rng(3)
     point = {
@@ -40,12 +43,12 @@ def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, shape:
     if shape == "one value":
         count = np.array([100, 20_000, 300])
     epsilon, per_unit = Fraction(40), 2
-    near = thin.windows(int(count.sum()), SIZE, [fraction], per_unit, epsilon)
+    near = thin.windows(int(count.sum()), SIZE, [fraction], per_unit, epsilon, offset)
     order = rng.permutation(point.size)
     fewer, counts = thin.merged(point[order], count[order], SIZE, near)
     assert counts.sum() == count.sum()
-    before, eta = gaps(point, count, fraction, epsilon, per_unit)
-    after, _ = gaps(fewer, counts, fraction, epsilon, per_unit)
+    before, eta = gaps(point, count, fraction, epsilon, per_unit, offset)
+    after, _ = gaps(fewer, counts, fraction, epsilon, per_unit, offset)
     changed = np.flatnonzero(before != after)
     assert shape != "even" or (fewer.size < point.size / 2 and changed.size > SIZE / 2)
     if changed.size:
@@ -56,7 +59,7 @@ def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, shape:
 def test_a_window_too_narrow_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thin, "NEVER", 40)
     with pytest.raises(AssertionError):
-        test_points_that_can_be_chosen_keep_their_chances(Fraction(1, 2), "even")
+        test_points_that_can_be_chosen_keep_their_chances(Fraction(1, 2), 0, "even")
 
 
 def test_several_quantiles_stay_in_their_windows() -> None:

@@ -105,6 +105,28 @@ async def test_people_of_more_rows_than_the_bound_are_scaled_back_up(world: Town
         assert levels[3][1] == pytest.approx(5800, rel=0.25)
 
 
+async def test_a_percentile_has_an_interval(world: Town) -> None:
+    """At the charge of the percentile alone; shown again for nothing, and by group."""
+    middle = "percentile_cont(0.5) WITHIN GROUP (ORDER BY income)"
+    ends = f"{middle}, dpproxy.low({middle}), dpproxy.high({middle})"
+    async with world.client("cy") as cy:
+        await cy.ask("SET dpproxy.epsilon = 5")
+        ((value, low, high),) = await cy.ask(f"SELECT {ends} FROM people")
+        assert cy.notices[-1].startswith("charged epsilon 5;")
+        assert low <= value <= high
+        assert 0 < high - low < 2000
+        assert await cy.ask(f"SELECT {ends} FROM people ORDER BY 1") == [(value, low, high)]
+        assert cy.notices[-1].startswith("reused, epsilon 0;")
+        await cy.ask("SET dpproxy.confidence = 0.8")
+        ((_, nearer_low, nearer_high),) = await cy.ask(f"SELECT {ends} FROM people")
+        assert cy.notices[-1].startswith("charged")
+        assert nearer_low <= nearer_high
+        groups = await cy.ask(f"SELECT sex, {ends} FROM people GROUP BY sex ORDER BY sex")
+        assert all(low <= value <= high for _, value, low, high in groups)
+        with pytest.raises(psycopg.Error, match=r"stderr\(\) is not available for percentile_cont\(\)"):
+            await cy.ask(f"SELECT dpproxy.stderr({middle}) FROM people")
+
+
 async def test_notices_say_what_may_be_cut_and_can_be_turned_off(world: Town) -> None:
     async with world.client() as ada:
         await ada.ask("SELECT sum(paid) FROM visits")
