@@ -320,11 +320,11 @@ class ExprBinder:
     def _cast(self, node: exp.Cast, scope: Scope) -> Expr:
         target = type_name(node.to)
         if target is None or target.endswith("[]"):
-            raise unsupported(f"a cast to {to_sql(node.to).lower()}")
+            raise unsupported(f"a cast to {to_sql(node.to)}")
         inner = self._bind(node.this, scope)
         length = type_length(node.to)
         if length and target in ("time", *TIMES, "interval"):
-            raise unsupported(f"a cast to {to_sql(node.to).lower()}")
+            raise unsupported(f"a cast to {to_sql(node.to)}")
         if target == "bpchar":
             raise unsupported("a cast to char(n)", "Use varchar(n): char(n) pads with spaces that comparisons ignore.")
         if isinstance(inner, Lit) and inner.type == "unknown" and not length:
