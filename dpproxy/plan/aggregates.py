@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan import moments, nominal, ranges, selections
+from dpproxy.plan import durations, moments, nominal, ranges, selections
 from dpproxy.plan.bounded import bounded_argument
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Agg, Expr, Ref
@@ -86,6 +86,8 @@ def measured(
     if agg.name in ("sum", "avg"):
         if agg.distinct:
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", "Aggregate over a subquery grouped by the unit.")
+        if durations.is_duration(agg.args[0]):
+            return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps))
         if agg.name == "sum":
             return _sum_of_mean(agg, label, steps) if (agg.args[0], agg.where) in shared else _sum(agg, label, steps)
         return _avg(agg, label, steps)

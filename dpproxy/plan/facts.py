@@ -410,8 +410,12 @@ _DIFFERENCES = {"ts_diff": {"year": 0, "month": 0, "day": 3_660_000, "hour": 23}
 _LENGTHS = {("ts_diff", "day"): 86400, ("age", "year"): 365 * 86400}  # seconds at least
 
 
+MICROSECOND = Fraction(1, 10**6)
+"""The grid of differences of timestamps, which have days and a time of less than a day; no other interval has a grid."""
+
+
 def _interval_part(op: str, arg: Expr, seconds: Interval) -> tuple[Interval, Interval]:
-    made = arg.op if isinstance(arg, Call) else ""
+    made = "ts_diff" if facts(arg).grid is not None else arg.op if isinstance(arg, Call) else ""
     most = _DIFFERENCES.get(made, {}).get(op, _INTERVAL_PARTS[op])
     span = Interval(Fraction(-most), Fraction(most))
     per = _LENGTHS.get((made, op))
@@ -424,6 +428,8 @@ def _interval_part(op: str, arg: Expr, seconds: Interval) -> tuple[Interval, Int
 def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fraction | None:
     if op in _WHOLE or type_ in INTEGERS:
         return ONE
+    if op == "ts_diff":
+        return MICROSECOND
     if op in ("+", "-", "least", "greatest", "coalesce"):
         return _coarsest([p.grid for p in parts])
     if op == "*":

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan import durations
 from dpproxy.plan.bounded import bounded_argument
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.expr import Agg, Call, Expr, Lit, Ref, SeriesDomain, ValuesDomain
@@ -60,6 +61,9 @@ def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) ->
         known = facts(value)
         lo, hi, grid = on_grid(*known.bound.ends, known.grid, STEPS[0])
         return SelectionSpec(value, agg.where, label, lo, hi, grid, fractions), f"(# + ({lo})) * {decimal(grid)}"
+    if durations.is_duration(value):
+        spec, text = _grid(agg, durations.seconds(value, agg.name), fractions, label)
+        return spec, durations.read(text)
     if value.type not in TIMES:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
