@@ -1,8 +1,8 @@
 """Sums, means and extremes of differences of timestamps.
 
-Knows: bases and formulas of numbers (`aggregates` hands in how one is measured), how PostgreSQL adds and divides intervals. Must not
-know: noise, engines. A difference of timestamps is a number of days and a time of day; PostgreSQL adds up both apart, and a
-mean of 4 days and 26 hours stays one of 4 days and 26 hours. So both are measured, and put together the same way.
+Knows: bases and formulas of numbers (`aggregates` hands in how one is measured), how PostgreSQL adds and divides intervals.
+Must not know: noise, engines. A difference of timestamps is a number of days and a time of day; PostgreSQL adds up both
+apart, and a mean of 4 days and 26 hours stays one of 4 days and 26 hours. So both are measured, and put together the same way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
     clock = number(replace(agg, args=(_clock(value),)))
     shared = len(days.bases) - 1  # a mean's count is the days'
     rest = replace(clock.bases[-1], counted=days.bases[-1].counted)
-    second = re.sub(r"\{(\d+)\}", lambda m: "{%d}" % (int(m[1]) + 1 if int(m[1]) >= shared else int(m[1])), clock.formula)
+    second = re.sub(r"\d+(?=\})", lambda m: str(int(m[0]) + (int(m[0]) >= shared)), clock.formula)
     whole = f"CAST({days.formula} AS float8) * interval '1 day'"
     formula = f"CAST({whole} + CAST({second} AS float8) * interval '1 second' AS interval)"
     kind = "linear" if agg.name == "sum" else "derived"

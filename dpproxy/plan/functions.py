@@ -101,7 +101,7 @@ def interval_text(value: str) -> str:
     """`1 year 2 days 03:00` as "months days microseconds". Raises ValueError for other spellings."""
     months = days = micros = 0
     rest = value.strip().lower()
-    for match in re.finditer(r"([+-]?\d+)\s*([a-z]+?)s?(?=[\s\d+-]|$)|([+-]?)(\d{1,6}):(\d\d)(?::(\d\d))?", rest):
+    for match in re.finditer(r"([+-]?\d+)\s*([a-z]+?)s?(?=[\s\d+-]|$)|([+-]?)(\d{1,6}):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", rest):
         if match.group(2):
             unit = _UNITS[match.group(2)]
             count = int(match.group(1))
@@ -109,7 +109,7 @@ def interval_text(value: str) -> str:
         else:
             sign = -1 if match.group(3) == "-" else 1
             seconds = int(match.group(4)) * 3600 + int(match.group(5)) * 60 + int(match.group(6) or 0)
-            micros += sign * seconds * 10**6
+            micros += sign * (seconds * 10**6 + int((match.group(7) or "").ljust(6, "0")))
         rest = rest.replace(match.group(0), " ", 1)
     if rest.strip():
         raise ValueError(value)
