@@ -17,6 +17,7 @@ from dpproxy.plan.expr import Agg, Call, Expr, Lit
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.functions_time import extract
+from dpproxy.plan.nominal import Kind
 
 if TYPE_CHECKING:
     from dpproxy.plan.aggregates import Measured
@@ -46,7 +47,7 @@ def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
     second = re.sub(r"\d+(?=\})", lambda m: str(int(m[0]) + (int(m[0]) >= shared)), clock.formula)
     whole = f"CAST({days.formula} AS float8) * interval '1 day'"
     formula = f"CAST({whole} + CAST({second} AS float8) * interval '1 second' AS interval)"
-    kind = "linear" if agg.name == "sum" else "derived"
+    kind: Kind = "linear" if agg.name == "sum" else "derived"
     return replace(
         days, bases=(*days.bases, rest), formula=formula, type="interval", kind=kind,
         weights=(*days.weights, clock.weights[-1]), range=None,
