@@ -100,7 +100,8 @@ def _count(name: str, args: Sequence[Expr], *counts: int) -> None:
 # --- to_char
 
 _TOKEN = re.compile(
-    r'(FM|fm)?(HH24|HH12|HH|MI|SS|IYYY|YYYY|YY|IW|WW|DDD|MM|Q|ID|AM|PM|DD|D(?![A-Za-z])|MONTH|DAY|MON|DY)|"([^"]*)"|([-/:., _]+)',
+    r"(FM|fm)?(HH24|HH12|HH|MI|SS|IYYY|YYYY|YY|IW|WW|W(?![A-Za-z])|DDD|MM|Q|ID|AM|PM|DD|D(?![A-Za-z])|MONTH|DAY|MON|DY)"
+    r'|"([^"]*)"|([-/:., _()0-9]+)',
     re.IGNORECASE,
 )
 _PRINTED = {"YYYY": "%Y", "YY": "%y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S"}
@@ -199,6 +200,8 @@ def _digits(stamp: Expr, name: str, bare: bool) -> Expr:
         number, width = plus(Call("int8", "dow", (stamp,)), one), 1
     elif name == "WW":
         number, width = plus(multiply("/", minus(Call("int8", "doy", (stamp,)), one), Lit("int8", "7")), one), 2
+    elif name == "W":
+        number, width = plus(multiply("/", minus(Call("int8", "day", (stamp,)), one), Lit("int8", "7")), one), 1
     elif name in _NUMBERS:
         unit, width = _NUMBERS[name]
         number = Call("int8", unit, (stamp,))

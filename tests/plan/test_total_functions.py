@@ -88,7 +88,10 @@ def of_times() -> Iterator[str]:
         yield from (f"to_char({d}, '{f}')" for f in ("YYYY-MM", "YYYY", "Mon", "DD Mon YYYY", "HH24:MI", "FMDay", "YY", "Dy"))
         yield from (f"{d} {s} interval '{i}'" for s in "+-" for i in ("1 day", "9999 years", "36 hours", "-3 months"))
         yield from (f"extract({u} from {d})" for u in words("century millennium decade milliseconds microseconds julian"))
-        yield from (f"to_char({d}, '{f}')" for f in ("IYYY-IW", "D ID DDD WW Q", "HH12:MI am", "FMDD FMMM", "Month DAY dy"))
+        yield from (
+            f"to_char({d}, '{f}')"
+            for f in ("IYYY-IW", "D ID DDD WW Q", "YYYY-MM-DD HH24:00", "W (MM) 1", "HH12:MI am", "FMDD FMMM", "Month DAY dy")
+        )
         yield from (f"date_bin('{s}', {d}, '2024-01-01')" for s in ("1 day", "7 minutes", "400 days"))
         yield from (f"{d} AT TIME ZONE '{z}'" for z in ("UTC", "Europe/Paris", "Pacific/Apia"))
         yield from (
