@@ -21,7 +21,7 @@ import structlog
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.explain import amount
 from dpproxy.plan.loss import ZERO
-from dpproxy.session import aiming
+from dpproxy.session import aiming, as_written
 from dpproxy.session import by_name as by_names
 from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
@@ -139,8 +139,7 @@ class Conductor:
         """The facade ignores everything to Sync."""
         return self._session.link.tracker.failed
 
-    async def _tell(self, refusal: Refusal, talk: Talk) -> None:
-        r = refusal
+    async def _tell(self, r: Refusal, talk: Talk) -> None:
         self._session.tell(back.error_response("ERROR", r.sqlstate, r.message, r.detail, r.hint, r.position))
         await talk.fail()
 
@@ -167,7 +166,7 @@ class Conductor:
             await self._refuse(b"Q", refusal)
             return
         if not by_name and not any(s.private for s in statements):
-            self._forward(b"Q", raw)
+            self._forward(b"Q", as_written.query(raw, sql, statements))
             return
         async with self._captured(extended=False) as talk:
             if self._skipping:
@@ -322,6 +321,7 @@ class Conductor:
     async def _parse(self, raw: bytes, message: Parse) -> None:
         try:
             statements = self._statements(message.sql) if self._session.mentions(raw[5:]) else ()
+            raw = as_written.parse(raw, message, statements)
         except Refusal as refusal:
             await self._refuse(b"P", refusal)
             return
@@ -360,8 +360,8 @@ class Conductor:
     async def _prepare(self, talk: Talk, raw: bytes, message: Parse, statement: Statement) -> None:
         session = self._session
         session.link.sent += 1
-        as_written = statement.into or statement.text in message.sql  # else names were spelled out for PostgreSQL
-        parse = raw if as_written else front.parse(message.name, statement.text, message.oids)
+        unchanged = statement.into or statement.text in message.sql  # else names were spelled out for PostgreSQL
+        parse = raw if unchanged else front.parse(message.name, statement.text, message.oids)
         if statement.kind in ("select", "explain"):
             found = await look(talk, parse, 1, message.name)
         else:

@@ -21,6 +21,7 @@ from dpproxy.session.planning import Planner
 from dpproxy.session.remembered import Said
 from dpproxy.session.reuse import Literal_, Reuse
 from dpproxy.session.standings import Held, Lately, Warned, limit
+from dpproxy.sql.aliases import FOREIGN
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
@@ -94,5 +95,7 @@ class Dataset:
 
 
 def words_of(names: frozenset[str]) -> tuple[bytes, ...]:
-    """What to look for in a text: private tables' names, the virtual schema, and statements that outlive a session."""
-    return (*sorted(n.replace('"', '""').encode().lower() for n in names), b"dpproxy", b"alter")
+    """What to look for in a text: private tables' names, the virtual schema, statements that outlive a session, and what other
+    engines would understand."""
+    named = sorted(n.replace('"', '""').encode().lower() for n in names)
+    return (*named, b"dpproxy", b"alter", *(w.encode() for w in FOREIGN))

@@ -43,8 +43,14 @@ class Planner(Protocol):
 class CachedPlanner:
     """Remembers what `plan` said; refusals are remembered too, since they are as pure as plans."""
 
-    def __init__(self, names: frozenset[str], plan: PlanFunction, columns: frozenset[str] = frozenset()) -> None:
-        self.names, self._columns = names, columns
+    def __init__(
+        self,
+        names: frozenset[str],
+        plan: PlanFunction,
+        columns: frozenset[str] = frozenset(),
+        tables: frozenset[str] = frozenset(),
+    ) -> None:
+        self.names, self._columns, self._tables = names, columns, tables
         self._plan = plan
         self._split = lru_cache(TEXTS)(_caught(self._statements))
         self._plans = lru_cache(PLANS)(_caught(self._fresh))
@@ -56,12 +62,14 @@ class CachedPlanner:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
 
     def _statements(self, text: str) -> tuple[Statement, ...]:
-        return tuple(self._spelled_out(s) if s.private and s.query else s for s in split(text, self.names))
+        return tuple(
+            self._spelled_out(s) if s.query and (s.private or s.kind == "select") else s for s in split(text, self.names)
+        )
 
     def _spelled_out(self, statement: Statement) -> Statement:
         """With output names where only other engines know them (`sql.aliases`)."""
         try:
-            query = spelled_out(statement.query, self._columns)
+            query = spelled_out(statement.query, self._columns, None if statement.private else self._tables)
         except Refusal:
             return statement  # whoever plans it says why
         if query == statement.query:
@@ -116,4 +124,5 @@ def private_names(policy: Policy) -> frozenset[str]:
 def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> CachedPlanner:
     """The planner of one dataset; `pick_key` of 63 bits, the same for all that share stored answers."""
     columns = frozenset(c.name for table in catalog.tables.values() for c in table.columns)
-    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect, pick_key), columns)
+    tables = frozenset(t.name for t in catalog.tables)
+    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect, pick_key), columns, tables)

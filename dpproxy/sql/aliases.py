@@ -12,25 +12,41 @@ from collections import Counter
 
 from sqlglot import exp
 
+from dpproxy.sql import borrowed
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.statements import keep, parse
 
 MAX_NODES = 10_000  # that may take the place of names
+FOREIGN = (*borrowed.WORDS, "having")
+"""What a text that reads public tables alone must hold, in lower case, to be looked at."""
 _CLAUSE = re.compile(r"(?i)\bhaving\b|\border\s+by\b")
 
 
-def spelled_out(query: str, columns: frozenset[str]) -> str:
-    """The query with such names replaced, or as it is. `columns`: names of all columns of all tables. Raises Refusal."""
-    if not _CLAUSE.search(query):
+def spelled_out(query: str, columns: frozenset[str], tables: frozenset[str] | None = None) -> str:
+    """The query with such names replaced, or as it is; what other engines call otherwise is written too (`borrowed`).
+
+    `columns`: names of all columns of all tables. `tables`: where given, a query that reads others is left alone. Raises Refusal.
+    """
+    borrows = borrowed.hinted(query)
+    if not borrows and not _CLAUSE.search(query):
         return query
     tree = parse(query)
+    if tables is not None and not _reads_only(tree, tables):
+        return query
+    written = borrows and borrowed.translated(query, tree)
     outputs = Counter(ident(a.args["alias"]) for a in tree.find_all(exp.Alias))
     names = {n for n, count in outputs.items() if count == 1 and n not in columns}
     changed = [_replaced(select, names) for select in list(tree.find_all(exp.Select))] if names else []
-    if any(changed):
+    if written or any(changed):
         return to_sql(tree)
     keep(query, tree)
     return query
+
+
+def _reads_only(tree: exp.Expr, tables: frozenset[str]) -> bool:
+    known = tables | {ident(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
+    found = list(tree.find_all(exp.Table))
+    return bool(found) and all(isinstance(t.this, exp.Identifier) and ident(t.this) in known for t in found)
 
 
 def _replaced(select: exp.Select, names: set[str]) -> bool:

@@ -193,7 +193,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     engine, rules = ScriptedEngine(), policy()
     await facade.apply(rules, catalog(), engine.public_rows)
     ledger = SqliteLedger(state / "ledger.sqlite")
-    planner = CachedPlanner(private_names(rules), scripted_plan)
+    planner = CachedPlanner(private_names(rules), scripted_plan, frozenset({"id", "region"}), frozenset({"people", "shops"}))
     noise, words = NoNoise(), words_of(planner.names)
     dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
     server = Server({"shop": dataset}, lambda: facade.endpoint, limits=Limits(connections=60, connections_per_user=50))

@@ -137,6 +137,19 @@ def prepared(sql: str, name: str = "", oids: tuple[int, ...] = ()) -> bytes:
     return front.parse(name, sql, oids) + front.describe("S", name)
 
 
+async def test_public_tables_are_asked_in_other_engines_words(stage: Stage) -> None:
+    wire = await stage.connect()
+    sql = "SELECT id, count(*) AS n FROM shops GROUP BY ALL HAVING n > 0 ORDER BY id LIMIT 1"
+    assert rows(await wire.query(sql)) == [("1", "1")]
+    assert rows(await wire.query("SELECT median(id) FROM shops")) == [("1.5",)]
+    messages = await wire.ask(
+        prepared("SELECT count_if(id > $1) FROM shops", "m"), front.bind("", "m", (b"1",)), front.execute("")
+    )
+    assert rows(messages) == [("1",)]
+    assert report(await wire.query("SELECT median(oid) FROM pg_class"), b"E")["C"] == "42883"  # no table of the dataset's
+    await wire.close()
+
+
 async def test_the_dance(stage: Stage) -> None:
     """Parse and Describe are free, each Bind is one answer, Execute pages it."""
     wire, before = await stage.connect(), stage.spent()

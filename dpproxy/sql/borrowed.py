@@ -1,0 +1,147 @@
+"""Functions, types and clauses of other engines, in PostgreSQL's words.
+
+Knows: trees. Must not know: policies, plans. Analysts come from DuckDB, MySQL and SQLite; what PostgreSQL has no function, type
+or clause of that name for, and only that, is written as it would be there: `median(x)`, `if(a, b, c)`,
+`datediff('day', a, b)`, `count_if(c)`, `monthname(d)`, `CAST(x AS DOUBLE)`, `sum(a > b)`, `GROUP BY ALL`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import sqlglot
+from sqlglot import exp
+
+from dpproxy.sql.dialect import FaithfulPostgres, to_sql
+
+WORDS = (
+    "median", "quantile_", "datediff", "date_diff", "monthname", "dayname", "count_if", "countif", "ifnull", "nvl", "iif",
+    "last_day", "dayof", "weekofyear", "approx_count_distinct", "group by all", "as double", "::double", "as string",
+    "::string", "as datetime", "::datetime", "if(", "sum(",
+)  # fmt: skip
+"""Of which a text holds one, in lower case, when there may be something to write otherwise."""
+_HINT = re.compile("|".join(re.escape(w).replace(r"\ ", r"\s+") for w in WORDS), re.IGNORECASE)
+_PREDICATES = (
+    exp.EQ,
+    exp.NEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.ILike,
+    exp.And,
+    exp.Or,
+    exp.Not,
+)
+_TYPES = re.compile(r"(?i)(\bas|::)\s*(double(?!\s+precision)|string|datetime)\b")
+Texts = Sequence[str]
+
+
+def hinted(query: str) -> bool:
+    return _HINT.search(query) is not None
+
+
+def translated(query: str, tree: exp.Expr) -> bool:
+    """Rewrite what is borrowed in place; whether there was any."""
+    conditional = re.search(r"(?i)\bif\s*\(", query) is not None and tree.find(exp.If) is not None
+    changed = conditional or _TYPES.search(query) is not None
+    for call in reversed(list(tree.find_all(exp.Anonymous))):  # inner ones first
+        written = _written(call)
+        if written is not None:
+            call.replace(exp.Paren(this=sqlglot.parse_one(written, read=FaithfulPostgres)))
+            changed = True
+    for select in list(tree.find_all(exp.Select)):
+        changed = _grouped_by_all(select) or changed
+    return changed
+
+
+def _written(call: exp.Anonymous) -> str | None:
+    name, arguments = call.name.lower(), [to_sql(a) for a in call.expressions]
+    if name == "sum":
+        return _sum_of_test(call, arguments)
+    arity, write = _CALLS.get(name, (-1, None))
+    return write(arguments) if write is not None and len(arguments) == arity else None
+
+
+def _sum_of_test(call: exp.Anonymous, arguments: Texts) -> str | None:
+    of = call.expressions[0].unnest() if len(arguments) == 1 else None
+    return f"sum(CAST(({arguments[0]}) AS int4))" if isinstance(of, _PREDICATES) else None
+
+
+def _difference(a: Texts) -> str | None:
+    """Boundaries crossed between two instants."""
+    part, begin, end = a[0].strip("'").lower(), f"({a[1]})", f"({a[2]})"
+    years = f"(EXTRACT(YEAR FROM CAST({end} AS timestamp)) - EXTRACT(YEAR FROM CAST({begin} AS timestamp)))"
+    if part in ("day", "days", "d"):
+        return f"CAST(CAST({end} AS date) - CAST({begin} AS date) AS int8)"
+    if part in ("year", "years", "month", "months"):
+        months = f"(EXTRACT(MONTH FROM CAST({end} AS timestamp)) - EXTRACT(MONTH FROM CAST({begin} AS timestamp)))"
+        return f"CAST({years} AS int8)" if part.startswith("year") else f"CAST(12 * {years} + {months} AS int8)"
+    if part in ("hour", "hours", "minute", "minutes"):
+        seconds = 3600 if part.startswith("hour") else 60
+        since = (f"floor(EXTRACT(EPOCH FROM CAST({x} AS timestamp)) / {seconds})" for x in (end, begin))
+        return f"CAST({' - '.join(since)} AS int8)"
+    return None
+
+
+def _quantile(kind: str) -> Callable[[Texts], str]:
+    return lambda a: f"percentile_{kind}({a[1]}) WITHIN GROUP (ORDER BY {a[0]})"
+
+
+_Writer = Callable[[Texts], str | None]
+_CALLS: dict[str, tuple[int, _Writer]] = {
+    "median": (1, lambda a: f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {a[0]})"),
+    "quantile_cont": (2, _quantile("cont")), "quantile_disc": (2, _quantile("disc")),
+    "datediff": (3, _difference), "date_diff": (3, _difference),
+    "monthname": (1, lambda a: f"to_char({a[0]}, 'FMMonth')"), "dayname": (1, lambda a: f"to_char({a[0]}, 'FMDay')"),
+    "count_if": (1, lambda a: f"count(*) FILTER (WHERE {a[0]})"), "countif": (1, lambda a: f"count(*) FILTER (WHERE {a[0]})"),
+    "ifnull": (2, lambda a: f"coalesce({a[0]}, {a[1]})"), "nvl": (2, lambda a: f"coalesce({a[0]}, {a[1]})"),
+    "iif": (3, lambda a: f"CASE WHEN {a[0]} THEN {a[1]} ELSE {a[2]} END"),
+    "last_day": (1, lambda a: f"CAST(date_trunc('month', {a[0]}) + INTERVAL '1 month' - INTERVAL '1 day' AS date)"),
+    "dayofweek": (1, lambda a: f"CAST(EXTRACT(DOW FROM {a[0]}) AS int8)"),
+    "dayofmonth": (1, lambda a: f"CAST(EXTRACT(DAY FROM {a[0]}) AS int8)"),
+    "dayofyear": (1, lambda a: f"CAST(EXTRACT(DOY FROM {a[0]}) AS int8)"),
+    "weekofyear": (1, lambda a: f"CAST(EXTRACT(WEEK FROM {a[0]}) AS int8)"),
+    "approx_count_distinct": (1, lambda a: f"count(DISTINCT {a[0]})"),
+}  # fmt: skip
+
+
+def _grouped_by_all(select: exp.Select) -> bool:
+    """GROUP BY ALL: by every item of the SELECT list that has no aggregate in it."""
+    group = select.args.get("group")
+    if group is None or not group.args.get("all") or group.expressions:
+        return False
+    plain = [i + 1 for i, e in enumerate(select.expressions) if not _aggregated(e)]
+    if any(e.is_star for e in select.expressions):
+        return False
+    items = [exp.Literal.number(i) for i in plain]
+    select.set("group", exp.Group(expressions=items) if items else None)
+    return True
+
+
+_AGGREGATES = {"count", "sum", "avg", "min", "max", "percentile_cont", "percentile_disc", "stddev", "stddev_samp", "stddev_pop"}
+_AGGREGATES |= {
+    "variance",
+    "var_samp",
+    "var_pop",
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    "string_agg",
+    "array_agg",
+    "bool_and",
+    "bool_or",
+}
+_AGGREGATES |= {"mode", "every", "json_agg", "jsonb_agg", "any_value"}
+
+
+def _aggregated(item: exp.Expr) -> bool:
+    return any(call.name.lower() in _AGGREGATES for call in item.find_all(exp.Anonymous))
+
+
+__all__ = ["WORDS", "hinted", "translated"]
