@@ -25,6 +25,7 @@ from dpproxy.session import aiming, as_written
 from dpproxy.session import by_name as by_names
 from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
+from dpproxy.session.encodings import converted
 from dpproxy.session.kept import Keeping, Kept, Rows
 from dpproxy.session.prepared import (
     INNER,
@@ -179,38 +180,35 @@ class Conductor:
     async def _run(self, statement: Statement, talk: Talk) -> bool:
         """One statement of a simple query; False when it failed."""
         try:
-            by_name = by_names.concerned(statement, self._session.private)
-            if statement.private and statement.kind == "prepare":
-                return await self._prepare_by_name(statement, talk)
-            if by_name is not None and by_name.word == "EXECUTE":
-                return await self._execute_by_name(by_name, talk)
-            if by_name is not None:
-                await self._forget(by_name, talk)
+            return await self._attempt(statement, talk)
         except StatementFailed as failure:
             self._session.tell(failure.raw)
-            return False
         except Refusal as refusal:
             await self._tell(refusal, talk)
-            return False
+        return False
+
+    async def _attempt(self, statement: Statement, talk: Talk) -> bool:
+        """Raises StatementFailed, Refusal."""
+        by_name = by_names.concerned(statement, self._session.private)
+        if statement.private and statement.kind == "prepare":
+            return await self._prepare_by_name(statement, talk)
+        if by_name is not None and by_name.word == "EXECUTE":
+            return await self._execute_by_name(by_name, talk)
+        if by_name is not None:
+            await self._forget(by_name, talk)
         if not statement.private:
             return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
-        try:
-            kept = self._kept(statement)
-            private = await self._seen(talk, statement) if kept is None else kept.private
-            rows = Rows() if kept is not None or await self._steady(talk, private) else None
-            answer, aimed = await self._aimed(talk, private, (), ())
-        except StatementFailed as failure:
-            self._session.tell(failure.raw)
-            return False
-        except Refusal as refusal:
-            await self._tell(refusal, talk)
-            return False
+        kept = self._kept(statement)
+        private = await self._seen(talk, statement) if kept is None else kept.private
+        rows = Rows() if kept is not None or await self._steady(talk, private) else None
+        answer, aimed = await self._aimed(talk, private, (), ())
         if aimed.inlined:
             return await self._stream(front.query(aimed.text(answer.literals)), "", answer.notice)
         if kept is not None and answer.literals == kept.literals:
             self._show_again(kept, answer.notice)
             return True
-        run = front.bind("", "", answer.literals) + front.describe("P", "") + front.execute("") + front.SYNC
+        literals = converted(answer.literals, aimed.look.settings["client_encoding"])
+        run = front.bind("", "", literals) + front.describe("P", "") + front.execute("") + front.SYNC
         if kept is not None:
             run = front.parse("", aimed.outer, outer_oids(aimed)) + run
         succeeded = await self._stream(run, "EXPLAIN" if statement.kind == "explain" else "", answer.notice, rows)
@@ -274,7 +272,8 @@ class Conductor:
         values = await by_names.arguments(talk, given.arguments, found)
         answer, private = await self._answer_bind(talk, Bind("", given.name, (), tuple(values), ()), found)
         formats = [0] * (len(values) + len(answer.literals))
-        bind = front.bind("", private.internal, [*values, *answer.literals], formats)
+        literals = converted(answer.literals, private.look.settings["client_encoding"])
+        bind = front.bind("", private.internal, [*values, *literals], formats)
         run = bind + front.describe("P", "") + front.execute("") + front.SYNC
         return await self._stream(run, "", answer.notice)
 
@@ -382,7 +381,7 @@ class Conductor:
             try:
                 answer, private = await self._answer_bind(talk, message, found)
                 formats = all_formats(message.formats, len(message.values), len(answer.literals))
-                values = [*message.values, *answer.literals]
+                values = [*message.values, *converted(answer.literals, private.look.settings["client_encoding"])]
                 if private.inlined:
                     text = private.text(answer.literals)
                     again = front.close("S", private.internal) + front.parse(private.internal, text, private.look.oids)

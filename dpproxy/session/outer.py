@@ -63,9 +63,12 @@ def with_literals(sql: str, literals: Mapping[int, str]) -> str:
     return _TOKENS.sub(replace, sql)
 
 
+_BEYOND = re.compile(r"[^\x00-\x7f]")
+
+
 def array_constant(literal: bytes, element: str) -> str:
-    """An array literal as an SQL constant, whatever `standard_conforming_strings` says."""
-    text = literal.decode().replace("\\", "\\\\").replace("'", "''")
+    """An array literal as an SQL constant, whatever `standard_conforming_strings` and the client's encoding say."""
+    text = _BEYOND.sub(lambda c: f"\\U{ord(c[0]):08x}", literal.decode().replace("\\", "\\\\").replace("'", "''"))
     return f" E'{text}'::{element}[]"
 
 

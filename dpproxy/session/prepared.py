@@ -16,6 +16,7 @@ from dpproxy.plan.explain import spelling
 from dpproxy.plan.model import Plan
 from dpproxy.session.answer import Literals, StatementFailed, internal
 from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.session.encodings import check_texts, converted, decoded
 from dpproxy.session.link import Replies
 from dpproxy.session.oids import array_oid, type_name
 from dpproxy.session.outer import Outer, array_constant, same_columns, with_literals, wrapped
@@ -175,7 +176,9 @@ def _as_guessed(private: Private, guess: Outer, fields: tuple[Field, ...] | None
 def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) -> Plan:
     """The plan; a refusal's position is moved to its place in the client's text."""
     try:
-        return dataset.planner.plan(statement, asker.role, look.settings, look.types)
+        plan = dataset.planner.plan(statement, asker.role, look.settings, look.types)
+        check_texts(look.settings["client_encoding"], (statement.text, plan.outer, *(given.sql for given in plan.inputs)))
+        return plan
     except Refusal as r:
         at = None if r.position is None else r.position + statement.offset + len(statement.prefix)
         raise Refusal(r.sqlstate, r.message, at, r.detail, r.hint) from None
@@ -244,8 +247,8 @@ async def client_values(
         before=front.describe("S", name),
         completions=1,
     )
-    texts = [None if v is None else v.decode() for v in row[: len(calls)]]
-    return texts, read_settings(row[-len(NAMES) :])
+    settings = read_settings(row[-len(NAMES) :])
+    return decoded(row[: len(calls)], settings["client_encoding"]), settings
 
 
 async def evaluate(
@@ -258,11 +261,13 @@ async def evaluate(
 ) -> list[str | None]:
     """Inputs of a plan as text; arrays that are not yet released are NULL. Raises StatementFailed."""
     chosen = [private.plan.inputs[i] for i in inputs]
-    types = ["text" if given.type.startswith("rows(") else given.type for given in chosen]  # rows come as JSON text
-    calls = ", ".join(f"dpproxy.text_form(({given.sql})::{type_})" for given, type_ in zip(chosen, types, strict=True))
+    types = ["text" if c.type.startswith("rows(") else c.type for c in chosen]  # rows come as JSON text
+    calls = ", ".join(f"dpproxy.text_form(({c.sql})::{type_})" for c, type_ in zip(chosen, types, strict=True))
     oids = [*private.look.oids, *(array_oid(a.type) for a in private.plan.arrays)]  # also of an EXPLAIN
-    row, _ = await talk.ask_row(f"SELECT {calls}", oids, [*values, *literals], all_formats(formats, len(values), len(literals)))
-    return [None if v is None else v.decode() for v in row]
+    encoding = private.look.settings["client_encoding"]
+    given = [*values, *converted(literals, encoding)]
+    row, _ = await talk.ask_row(f"SELECT {calls}", oids, given, all_formats(formats, len(values), len(literals)))
+    return decoded(row, encoding)
 
 
 def all_formats(formats: Sequence[int], values: int, arrays: int) -> list[int]:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_OBJECT, Refusal
+from dpproxy.errors import UNDEFINED_OBJECT, Refusal
+from dpproxy.session.encodings import decoded
 from dpproxy.sql.statements import Statement
 
 NAMES = (
@@ -35,15 +36,9 @@ Settings = Mapping[str, str | None]
 
 
 def read_settings(values: Sequence[bytes | None]) -> Settings:
-    """Raises Refusal when the client's encoding would garble the arrays the proxy adds."""
-    settings = {name: value.decode() if value else None for name, value in zip(NAMES, values, strict=True)}
-    if settings["client_encoding"] not in ("UTF8", "SQL_ASCII"):
-        raise Refusal(
-            FEATURE_NOT_SUPPORTED,
-            "private tables can only be queried with client_encoding UTF8",
-            hint="SET client_encoding = 'UTF8';",
-        )
-    return MappingProxyType(settings)
+    """Raises Refusal when the client's encoding would garble what the proxy adds."""
+    encoding = (values[NAMES.index("client_encoding")] or b"").decode()
+    return MappingProxyType(dict(zip(NAMES, (text or None for text in decoded(values, encoding)), strict=True)))
 
 
 _SET = re.compile(r"""(?i)set\s+(?:(?:session|local)\s+)?("?dpproxy"?\s*\.\s*"?(?P<name>\w+)"?)""")

@@ -282,7 +282,7 @@ async def test_settings_of_the_session_do_not_garble_parameters(stage: Stage) ->
     await wire.ask(front.parse("s", sql))
     await wire.ask(front.bind("", "s", (b"24.12.2020", b"a\\000b", b"1 day 2 hours")), front.execute(""))
     assert stage.engine.asked == [r"by region 2020-12-24::date \x610062::bytea 1 day 02:00:00::interval epsilon 0.1"]
-    await wire.query("SET client_encoding = 'LATIN1'")
+    await wire.query("SET client_encoding = 'BIG5'")
     assert report(await wire.query(PRIVATE))["C"] == "0A000"
     await wire.close()
 

@@ -84,7 +84,7 @@ async def test_a_setting_is_noticed(stage: Stage) -> None:
     wire = await stage.connect()
     await wire.query(PRIVATE)
     await wire.query(PRIVATE)
-    await wire.query("SET client_encoding = 'LATIN1'")
+    await wire.query("SET client_encoding = 'SJIS'")
     assert report(await wire.query(PRIVATE))["C"] == "0A000"
     await wire.close()
 

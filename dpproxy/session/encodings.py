@@ -1,0 +1,63 @@
+"""Clients that do not speak UTF-8: psql in a Windows console, old ODBC drivers. The facade converts what passes through it.
+
+Knows: PostgreSQL's names of encodings and Python's. Must not know: connections, plans. The proxy's own words to the facade are
+ASCII, and so must be what it reads of a statement over private tables; values of parameters and released texts are converted
+here. Encodings of several bytes a character are left out: their tables differ between PostgreSQL and Python, and in some of
+them a part of a character looks like punctuation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNTRANSLATABLE_CHARACTER, Refusal
+
+UTF8: Final = "utf-8"
+_LATIN: Final = {1: 1, 2: 2, 3: 3, 4: 4, 5: 9, 6: 10, 7: 13, 8: 14, 9: 15, 10: 16}  # LATIN5 is ISO 8859-9, and so on
+CODECS: Final = {
+    "UTF8": UTF8,
+    "SQL_ASCII": UTF8,
+    **{f"LATIN{n}": f"iso8859-{part}" for n, part in _LATIN.items()},
+    **{f"ISO_8859_{n}": f"iso8859-{n}" for n in (5, 6, 7, 8)},
+    **{f"WIN{n}": f"cp{n}" for n in (866, 874, *range(1250, 1259))},
+    "KOI8R": "koi8-r",
+    "KOI8U": "koi8-u",
+}
+
+
+def codec(encoding: str | None) -> str:
+    """Python's name of the client's encoding. Raises Refusal for one that is not known."""
+    found = CODECS.get(encoding or "")
+    if found is None:
+        raise _use_utf8("private tables cannot be queried with this client_encoding")
+    return found
+
+
+def check_texts(encoding: str | None, texts: Sequence[str]) -> None:
+    """Raises Refusal where these would mean something else to the facade."""
+    if codec(encoding) != UTF8 and not all(text.isascii() for text in texts):
+        raise _use_utf8("private tables can only be queried in ASCII with this client_encoding")
+
+
+def converted(literals: Sequence[bytes | None], encoding: str | None) -> list[bytes | None]:
+    """From UTF-8. Raises Refusal for a character that the client's encoding does not have, as PostgreSQL does."""
+    name = codec(encoding)
+    if name == UTF8:
+        return list(literals)
+    try:
+        return [None if v is None else v if v.isascii() else v.decode().encode(name) for v in literals]
+    except UnicodeEncodeError as error:
+        code = error.object[error.start].encode()
+        told = f'character with byte sequence {" ".join(f"0x{byte:02x}" for byte in code)} in encoding "UTF8"'
+        raise Refusal(UNTRANSLATABLE_CHARACTER, f'{told} has no equivalent in encoding "{encoding}"') from None
+
+
+def decoded(values: Sequence[bytes | None], encoding: str | None) -> list[str | None]:
+    """Texts of the facade's."""
+    name = codec(encoding)
+    return [None if value is None else value.decode(name) for value in values]
+
+
+def _use_utf8(told: str) -> Refusal:
+    return Refusal(FEATURE_NOT_SUPPORTED, told, hint="SET client_encoding = 'UTF8';")
