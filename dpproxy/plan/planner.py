@@ -342,7 +342,7 @@ def _analysed(statement: Statement, context: Context) -> tuple[Planner, Released
         reader = Analyser(Planner(context))
         reads = reader.reads_private(tree)
         changed = [parentheses.without(tree), laterals.without(tree), taken_apart.inside(tree, reads), percentiles(tree)]
-        changed += [parted(tree, reads), unmatched.counted(tree, reads, reader.unique)]
+        changed += [parted(tree, reads), unmatched.counted(tree, reader.known(reads))]
         if not any(changed):
             raise
         return _measured(tree, context)

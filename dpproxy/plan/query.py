@@ -39,6 +39,7 @@ from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.sets import SetOperation, fix_unit
 from dpproxy.plan.sources import Sources
 from dpproxy.plan.trees import mentions, nested_queries
+from dpproxy.plan.unmatched import Catalog as Known
 from dpproxy.sql.dialect import begins, copied, ident, position
 
 if TYPE_CHECKING:
@@ -114,6 +115,17 @@ class Analyser:
         column = found.column(name) if found is not None else None
         keys = (found.primary_key, *found.unique) if found is not None else ()
         return column is not None and ((name,) in keys or column.most == 1)
+
+    def filled(self, table: exp.Table, name: str) -> bool:
+        """Whether a private table's column is never NULL: a scan leaves out rows of nobody."""
+        policy = self.context.find(ident(table.args.get("db")), ident(table.this))
+        if policy is None or policy.unit is None:
+            return False
+        column = self.context.catalog.tables[policy.name].column(name)
+        return (not policy.unit.steps and policy.unit.column == name) or (column is not None and not column.nullable)
+
+    def known(self, private: Callable[[exp.Expr], bool]) -> Known:
+        return Known(private, self.unique, self.filled, lambda table: self.columns_of(table, {}))
 
     def private_table(self, table: exp.Table, env: Env) -> bool:
         schema, name = ident(table.args.get("db")), ident(table.this)

@@ -18,7 +18,7 @@ from dpproxy.sql.dialect import FaithfulPostgres, to_sql
 WORDS = (
     "median", "quantile_", "datediff", "date_diff", "monthname", "dayname", "count_if", "countif", "ifnull", "nvl", "iif",
     "last_day", "dayof", "weekofyear", "approx_count_distinct", "group by all", "as double", "::double", "as string",
-    "::string", "as datetime", "::datetime", "if(", "sum(",
+    "::string", "as datetime", "::datetime", "if(", "sum(", "interval ",
 )  # fmt: skip
 """Of which a text holds one, in lower case, when there may be something to write otherwise."""
 _HINT = re.compile("|".join(re.escape(w).replace(r"\ ", r"\s+") for w in WORDS), re.IGNORECASE)
@@ -38,7 +38,8 @@ _PREDICATES = (
     exp.Or,
     exp.Not,
 )
-_TYPES = re.compile(r"(?i)(\bas|::)\s*(double(?!\s+precision)|string|datetime)\b")
+_SPELLED = re.compile(r"(?i)(\bas|::)\s*(double(?!\s+precision)|string|datetime)\b|\binterval\s+\d+\s+[a-z]")
+"""What the tree is read as, whoever writes it."""
 Texts = Sequence[str]
 
 
@@ -49,7 +50,7 @@ def hinted(query: str) -> bool:
 def translated(query: str, tree: exp.Expr) -> bool:
     """Rewrite what is borrowed in place; whether there was any."""
     conditional = re.search(r"(?i)\bif\s*\(", query) is not None and tree.find(exp.If) is not None
-    changed = conditional or _TYPES.search(query) is not None
+    changed = conditional or _SPELLED.search(query) is not None
     for call in reversed(list(tree.find_all(exp.Anonymous))):  # inner ones first
         written = _written(call)
         if written is not None:

@@ -21,6 +21,7 @@ NONE: frozenset[str] = frozenset()
         ("SELECT datediff('day', a, b) FROM t", "SELECT (CAST(CAST((b) AS DATE) - CAST((a) AS DATE) AS BIGINT)) FROM t"),
         ("SELECT monthname(a) FROM t", "SELECT (to_char(a, 'FMMonth')) FROM t"),
         ("SELECT CAST(a AS DOUBLE) FROM t", "SELECT CAST(a AS DOUBLE PRECISION) FROM t"),
+        ("SELECT a + INTERVAL 90 DAY FROM t", "SELECT a + INTERVAL '90 DAY' FROM t"),
         ("SELECT a, b + 1 AS c, sum(d) FROM t GROUP BY ALL", "SELECT a, b + 1 AS c, sum(d) FROM t GROUP BY 1, 2"),
         ("SELECT count(*) FROM t GROUP BY ALL", "SELECT count(*) FROM t"),
     ],
