@@ -20,6 +20,7 @@ MAX_ARRAY_DEPTH = 4  # nested ARRAY[...] is exponential in sqlglot 30
 MAX_JOINS = 40
 MAX_BARE_JOINS = 6  # JOIN before its ON/USING: exponential in sqlglot 30
 MAX_CHAIN = 1_000  # operands of one AND/OR/NOT/|| chain: each is a level of recursion for visitors
+SHORTER = "Pass a long list as one array: x = ANY ($1), or x = ANY ('{1,2,3}')."
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
@@ -29,7 +30,7 @@ _CHAIN = {TokenType.AND, TokenType.OR, TokenType.DPIPE, TokenType.PLUS, TokenTyp
 def tokenize(text: str) -> list[Token]:
     """Tokens of one client text. Raises Refusal for what no statement needs."""
     if len(text) > MAX_LENGTH:
-        raise Refusal(STATEMENT_TOO_COMPLEX, f"statement is longer than {MAX_LENGTH} characters")
+        raise Refusal(STATEMENT_TOO_COMPLEX, f"statement is longer than {MAX_LENGTH} characters", hint=SHORTER)
     if "\x00" in text:
         raise Refusal(SYNTAX_ERROR, "statement contains a NUL character")
     try:
@@ -37,7 +38,7 @@ def tokenize(text: str) -> list[Token]:
     except TokenError as error:
         raise Refusal(SYNTAX_ERROR, "statement could not be read: unterminated string or comment") from error
     if len(tokens) > MAX_TOKENS:
-        raise Refusal(STATEMENT_TOO_COMPLEX, f"statement has more than {MAX_TOKENS} tokens")
+        raise Refusal(STATEMENT_TOO_COMPLEX, f"statement has more than {MAX_TOKENS} tokens", hint=SHORTER)
     return tokens
 
 

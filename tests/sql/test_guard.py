@@ -71,6 +71,16 @@ def test_the_refusal_says_why(name: str) -> None:
     assert caught.value.position is not None, "where"
 
 
+@pytest.mark.parametrize("name", ["long text", "many tokens"])
+def test_a_statement_that_is_too_long_is_told_how_to_be_short(name: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        split(HOSTILE[name], NAMES)
+    assert (caught.value.sqlstate, caught.value.hint) == (
+        "54001",
+        "Pass a long list as one array: x = ANY ($1), or x = ANY ('{1,2,3}').",
+    )
+
+
 def test_what_people_write_is_let_through() -> None:
     """Just below the caps; the largest statement of the acceptance corpus has 2,100 tokens and 12 levels."""
     deep = "SELECT count(*) FROM t WHERE " + "(" * 20 + "a = 1" + ")" * 20
