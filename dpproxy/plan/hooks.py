@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
 from dpproxy.plan import functions as fn
-from dpproxy.plan import joins, zones
+from dpproxy.plan import joins, taken_apart, zones
 from dpproxy.plan.aggregates import per_unit_type
 from dpproxy.plan.bind_calls import (
     WINDOW_AGGREGATES,
@@ -168,6 +168,7 @@ class QueryHooks:
         return classes.find(inner.unit.id) == classes.find(outer.unit.id)
 
     def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
+        query = taken_apart.as_rows(query)
         result = self.analyser.analyse(copied(query), self.env, scope, want_rows=True)
         if isinstance(result, ReleasedResult):
             result = self.planner.released_in(self.analyser, query, self.env)

@@ -13,7 +13,8 @@ from sqlglot import exp
 
 from dpproxy.plan import laterals
 from dpproxy.plan.names import output_name
-from dpproxy.sql.dialect import copied, ident
+from dpproxy.plan.outer import parse_expression
+from dpproxy.sql.dialect import copied, ident, to_sql
 
 NAME = "dpproxy_part"
 _MAKERS = {
@@ -28,6 +29,18 @@ def inside(tree: exp.Expr, private: Callable[[exp.Expr], bool]) -> bool:
         _rewritten(select, join, private) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()
     ]
     return any(found)
+
+
+def as_rows(query: exp.Expr) -> exp.Expr:
+    """`SELECT unnest(list)` of no table as `SELECT * FROM unnest(list)`; any other query as it is."""
+    select = query.unnest() if isinstance(query, exp.Subquery) else query
+    if not isinstance(select, exp.Select) or any(value for key, value in select.args.items() if key != "expressions"):
+        return query
+    calls = [e.unalias() for e in select.expressions]
+    made = len(calls) == 1 and isinstance(calls[0], exp.Anonymous) and calls[0].name.lower() in _MAKERS
+    if not made or calls[0].find(exp.Column, exp.Query):
+        return query
+    return parse_expression(f"SELECT * FROM {to_sql(calls[0])} AS {NAME}({NAME})")
 
 
 def _rewritten(select: exp.Select, join: exp.Join, private: Callable[[exp.Expr], bool]) -> bool:

@@ -40,6 +40,7 @@ STAND_INS = {
     "date": "2024-03-15", "timestamp": "2024-03-15 12:00:00", "timestamptz": "2024-03-15 12:00:00", "int2": "3", "int4": "3", "float4": "17.5", "bpchar": "toys",
     "int8": "3", "numeric": "17.5", "float8": "17.5", "text": "toys", "varchar": "toys", "bool": "true",
     "interval": "1 mon -1 day", "time": "12:00:00", "uuid": "00000000-0000-0000-0000-000000000003",
+    "int8[]": "{3,4,NULL}", "text[]": "{toys,open}",
 }  # fmt: skip
 """What the facade might answer to an `Input`, by type: any constant must be as private as any other."""
 
