@@ -16,7 +16,7 @@ from dpproxy.plan.scope import Context
 from dpproxy.plan.trees import mentions, sources_of
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.strftime import PARTS
-from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
 
 Columns = dict[str, str]  # name -> type, in order
 
@@ -166,7 +166,7 @@ class TreeTypes:
             return common(types) if types and all(types) else ""
         if isinstance(node, exp.Anonymous):
             return self._function(node, sources)
-        return ""
+        return _NODES.get(type(node), "")
 
     def _function(self, node: exp.Anonymous, sources: dict[str, Columns]) -> str:
         name = str(node.this).lower()
@@ -189,25 +189,33 @@ class TreeTypes:
             return wide.get(first, first)
         if name in ("round", "trunc", "floor", "ceil", "trim_scale"):
             return "numeric" if len(types) > 1 or first == "numeric" else "float8"
-        if name in (
-            "lower",
-            "upper",
-            "concat",
-            "to_char",
-            "strftime",
-            "initcap",
-            "replace",
-            "left",
-            "right",
-            "substr",
-            "substring",
-        ):
-            return "text"
         if name == "date_trunc":
             return "timestamp" if types[-1] == "timestamp" else "timestamptz"
         if name in ("now", "make_date", "date_from_parts", "date"):
             return "timestamptz" if name == "now" else "date"
-        return {"sqrt": "float8", "power": "float8", **dict.fromkeys(PARTS, "int4")}.get(name, "")
+        if name in _LIKE_ITS_ARGUMENT and first in NUMBERS:
+            return first if first in ("numeric", *FLOATS) else _LIKE_ITS_ARGUMENT[name]
+        return _RESULTS.get(name, "")
+
+
+_RESULTS = (
+    dict.fromkeys(PARTS, "int4")
+    | dict.fromkeys(("lower", "upper", "concat", "to_char", "strftime", "initcap", "replace", "left", "right", "substr"), "text")
+    | dict.fromkeys(("substring", "concat_ws", "trim", "ltrim", "rtrim", "btrim", "lpad", "rpad", "reverse", "repeat"), "text")
+    | dict.fromkeys(("translate", "split_part", "regexp_replace", "md5", "string_agg", "chr"), "text")
+    | dict.fromkeys(("ntile", "length", "char_length", "strpos", "ascii", "width_bucket"), "int4")
+    | dict.fromkeys(("sqrt", "power", "percent_rank", "cume_dist", "date_part", "percentile_cont", "corr"), "float8")
+    | dict.fromkeys(("bool_and", "bool_or", "every", "starts_with"), "bool")
+    | {"justify_hours": "interval", "age": "interval"}
+)
+_LIKE_ITS_ARGUMENT = dict.fromkeys(
+    ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"), "numeric"
+) | dict.fromkeys(("ln", "log", "exp", "sign"), "float8") | {"mod": "int8"}  # fmt: skip
+"""Of numeric and floats what they are given; what they make of whole numbers."""
+_NODES: dict[type[exp.Expr], str] = {
+    exp.Extract: "numeric", exp.Substring: "text", exp.Trim: "text", exp.StrPosition: "int4", exp.CurrentDate: "date",
+    exp.CurrentTimestamp: "timestamptz", exp.Localtimestamp: "timestamp", exp.GroupConcat: "text",
+}  # fmt: skip
 
 
 def _shifted(node: exp.Expr, a: str, b: str) -> str:
