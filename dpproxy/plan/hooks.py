@@ -48,6 +48,7 @@ from dpproxy.plan.expr import (
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.lookups import LIMITED
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Rows, of_somebody
 from dpproxy.plan.results import Item, ReleasedResult, RowsResult
@@ -292,6 +293,8 @@ class QueryHooks:
         partition = tuple(self._binder.bind(p, scope) for p in node.args.get("partition_by") or ())
         keys = rows.determinants | self._equal_ids(rows) | {rows.unit.id}
         if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
+            if node.meta.get(LIMITED):
+                raise unsupported("LIMIT in LATERAL over rows of many", "Aggregate them there: count(*), avg(x), ...")
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
                 f"a window over private rows must be PARTITION BY the {self.planner.context.policy.unit_name} id",

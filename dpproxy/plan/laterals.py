@@ -29,7 +29,7 @@ def without(tree: exp.Expr) -> bool:
 
 def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     alias = join.this.args.get("alias")
-    if alias is None or alias.this is None or not _each_row(join) or sum(1 for _ in select.walk()) > MAX_NODES:
+    if alias is None or alias.this is None or not each_row(join) or sum(1 for _ in select.walk()) > MAX_NODES:
         return False
     name, names = ident(alias.this), [ident(c) for c in alias.args.get("columns") or ()]
     one = _one_row(join.this)
@@ -52,7 +52,7 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     return True
 
 
-def _each_row(join: exp.Join) -> bool:
+def each_row(join: exp.Join) -> bool:
     """A comma, CROSS JOIN, or JOIN ... ON TRUE: every row meets all there is beside it."""
     on = join.args.get("on")
     true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))

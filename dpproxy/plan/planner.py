@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, UNDEFINED_TABLE, NoRoom, Refusal
-from dpproxy.plan import canonical, cuts, fanout, joins, laterals, naming, parentheses, taken_apart, unmatched
+from dpproxy.plan import canonical, cuts, fanout, joins, laterals, lookups, naming, parentheses, taken_apart, unmatched
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
 from dpproxy.plan.explain import account, spelled
@@ -334,7 +334,7 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int =
 
 def _analysed(statement: Statement, context: Context) -> tuple[Planner, ReleasedResult]:
     """What a statement reads, measured. One that is refused may be another way to write one that is not (`parentheses`,
-    `laterals`, `taken_apart`, `ranked`, `mixed`, `unmatched`)."""
+    `laterals`, `lookups`, `taken_apart`, `ranked`, `mixed`, `unmatched`)."""
     try:
         return _measured(parse(statement.query), context)
     except Refusal:
@@ -342,7 +342,7 @@ def _analysed(statement: Statement, context: Context) -> tuple[Planner, Released
         reader = Analyser(Planner(context))
         reads = reader.reads_private(tree)
         changed = [parentheses.without(tree), laterals.without(tree), taken_apart.inside(tree, reads), percentiles(tree)]
-        changed += [parted(tree, reads), unmatched.counted(tree, reader.known(reads))]
+        changed += [lookups.joined(tree, reads), parted(tree, reads), unmatched.counted(tree, reader.known(reads))]
         if not any(changed):
             raise
         return _measured(tree, context)

@@ -52,7 +52,10 @@ class Sources:
         """LATERAL that refers to nothing beside it is a derived table, or a function, like any other."""
         if _refers_outside(node):
             if self.analyser.names_private(node.this, self.env):
-                raise unsupported("LATERAL over private rows", "Join on the unit id instead.")
+                raise unsupported(
+                    "LATERAL over private rows",
+                    "Let it refer to what is beside it by `inner column = outer column` alone, or join.",
+                )
             return Item(alias, None, (), node)
         inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
         name = node.args.get("alias")
