@@ -102,6 +102,15 @@ def _measurement(mechanism: MechanismName, scale: Fraction) -> Any:
     return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=_double(scale))
 
 
+@lru_cache(maxsize=4096)
+def _mapped(mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
+    """What the measurement of that scale says of itself: the same each time it is asked, at the price of ten values of noise."""
+    built = _measurement(mechanism, scale)
+    if mechanism == "laplace":
+        return Fraction(built.map(min(l0 * linf, 2**63 - 1)))
+    return Fraction(built.map(math.nextafter(math.sqrt(l0 * linf * linf), math.inf)))
+
+
 class OpenDPNoise:
     """The library's exact discrete samplers over a cryptographic generator; one call a column."""
 
@@ -113,10 +122,7 @@ class OpenDPNoise:
 
     def loss(self, mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
         """By `map()` of the built measurement: doubles, rounded up by the library."""
-        built = _measurement(mechanism, scale)
-        if mechanism == "laplace":
-            return Fraction(built.map(min(l0 * linf, 2**63 - 1)))
-        return Fraction(built.map(math.nextafter(math.sqrt(l0 * linf * linf), math.inf)))
+        return _mapped(mechanism, scale, l0, linf)
 
     def _draw(self, mechanism: MechanismName, scale: Fraction, values: Int64) -> Int64:
         if not values.size:

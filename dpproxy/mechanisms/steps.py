@@ -96,17 +96,18 @@ def _whole(values: Float64) -> Int64:
 
 def _last(units: Float64, laplace: bool, signed: bool) -> int:
     """The last step to take; `units` are values in deviations of their noise."""
-    evidence = [_energy(row, laplace) if signed else _sum(row, laplace) for row in units]
+    evidence = [_energy(row, laplace) for row in units] if signed else _sums(units, laplace).tolist()
     last = 0
     while last + 1 < len(evidence) and evidence[last + 1] >= SEEN:
         last += 1
     return max([last, *(j for j, found in enumerate(evidence) if found >= CERTAIN)])
 
 
-def _sum(row: Float64, laplace: bool) -> float:
-    """The total over groups, as deviations of normal noise: Laplace tails of few groups count for less."""
-    heavy = 1 + 0.7 / max(row.size, 1) if laplace else 1.0  # of one group 8.1 deviations are as unlikely as 4.8 normal ones
-    return float(row.sum()) / math.sqrt(max(row.size, 1)) / heavy
+def _sums(units: Float64, laplace: bool) -> Float64:
+    """The totals over groups, as deviations of normal noise: Laplace tails of few groups count for less."""
+    groups = max(units.shape[1], 1)
+    heavy = 1 + 0.7 / groups if laplace else 1.0  # of one group 8.1 deviations are as unlikely as 4.8 normal ones
+    return np.asarray(units.sum(axis=1) / (math.sqrt(groups) * heavy))
 
 
 def _energy(row: Float64, laplace: bool) -> float:
