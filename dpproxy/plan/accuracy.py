@@ -245,19 +245,20 @@ def source_columns(teller: Teller, measurement: int, cells: int, summed: bool = 
         halves.append(f"{grown(f'{HALF}({measurement}, {i}, {k}, {cells})', i, 'ceil({})::numeric')} AS h{i}_{k}")
     halves += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(teller.deviations)]
     halves += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(teller.excesses)]
-    return halves + ([f"{NORMAL}() AS z"] if teller.excesses else [])
+    return halves + ([f"{NORMAL}({int(any(map(teller.stepped, teller.excesses)))}) AS z"] if teller.excesses else [])
 
 
 def settled(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
     """The tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
     for node in list(tree.find_all(exp.Anonymous)):
         if node.this == NORMAL:
-            node.replace(exp.Literal.number(repr(normal_point(confidence))))
+            chosen = confidence if not int(node.expressions[0].this) else 1 - CHOSEN * (1 - confidence)
+            node.replace(exp.Literal.number(repr(normal_point(chosen))))
         elif node.this in (HALF, DEVIATION, EXCESS):
             measurement, basis, *rest = (int(a.this) for a in node.expressions)
             known = measurements[measurement].bases[basis]
             if node.this == HALF:
-                number = str(half_width(known, 1 - (1 - confidence) / rest[0], rest[1]))
+                number = str(told_half(known, 1 - (1 - confidence) / rest[0], rest[1]))
             else:
                 number = repr(deviation(known, rest[0]) if node.this == DEVIATION else excess(known, rest[0]))
             node.replace(exp.Literal.number(number))
@@ -269,6 +270,17 @@ def settled_text(sql: str, measurements: Sequence[Measurement], confidence: Frac
     if HALF not in sql and DEVIATION not in sql:
         return sql
     return to_sql(settled(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))
+
+
+CHOSEN = Fraction(3, 4)
+"""Of the failure that is left to intervals of steps. A step that is about as large as what shows it (`mechanisms.steps.SEEN`) is
+taken where its noise was high, which costs up to 3 % of coverage: with this 95 % is 94 to 97 %, whatever the steps hold, and up
+to 98 where each holds nearly as much as the one below."""
+
+
+def told_half(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
+    """`half_width` of the first step, where there are several."""
+    return half_width(basis, confidence if basis.steps == 1 else 1 - CHOSEN * (1 - confidence), cells)
 
 
 GROWTH = "sqrt((power(4::float8, {} + 1) - 1) / 3)"

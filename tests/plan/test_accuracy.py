@@ -6,44 +6,25 @@ columns of one big shop, each time with other noise of the plan's scales. The ge
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
-import duckdb
 import numpy as np
 import plan_harness
-import psycopg
 import pytest
-import shop_world
+from accuracy_stage import RELEASES, Seeded, Stage, coverage, told
 
 from dpproxy.errors import Refusal
-from dpproxy.facade.facade import Facade
-from dpproxy.mechanisms import sampler
-from dpproxy.mechanisms.exact import Exact, Int64
-from dpproxy.mechanisms.noise import OwnNoise
-from dpproxy.mechanisms.release import release
 from dpproxy.plan import accuracy, calibration
 from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Basis, Measurement, Plan
+from dpproxy.plan.model import Basis
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
-from dpproxy.session.arrays import array_literal
-from dpproxy.session.outer import array_constant, with_literals
 
-RELEASES = 1000
-EPSILON = "0.05"
-PEOPLE = """
-INSERT INTO customers SELECT i, ['north', 'south', 'east', 'west'][1 + h % 4], ['F', 'M'][1 + h % 2], 1950, 1000 * (h % 120),
-  h % 120 - 60 + (h // 1000) % 50 - 25, 0.5 * (h % 8000), DATE '2022-01-01', h % 3 = 0, 0, 'x', 'y'
-FROM (SELECT i, (hash(i) // 2::UBIGINT ** 33)::INTEGER AS h FROM range(20000) AS t(i))
-"""
+MEDIAN = "percentile_disc(0.5) WITHIN GROUP (ORDER BY income)"
 LINEAR = ["count(*)", "count(*) FILTER (WHERE vip)", "sum(income)", "sum(score)", "count(DISTINCT customer_id)"]
 MEANS = ["avg(income)", "avg(score)", "avg(wealth)", "sum(income) / NULLIF(count(*), 0)", "regr_avgy(income, score)"]
 DERIVED = [
@@ -53,86 +34,11 @@ DERIVED = [
 ]  # fmt: skip
 
 
-class Seeded:
-    """The product's own sampler on a pseudo-random generator."""
-
-    def __init__(self, seed: int) -> None:
-        self._bytes = random.Random(seed).randbytes
-
-    def draw(self, basis: Basis, size: int) -> Int64:
-        draw = sampler.laplace if basis.mechanism == "laplace" else sampler.gaussian
-        return draw(basis.scale, size, self._bytes)
-
-
-class Stage:
-    """Twenty thousand customers, and a PostgreSQL for outer queries."""
-
-    def __init__(self, folder: Path, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self._data = duckdb.connect()
-        self._data.execute(shop_world.DDL + PEOPLE)
-        self._loop = asyncio.new_event_loop()
-        self._facade = Facade(connections=5)
-        self._loop.run_until_complete(self._facade.start(folder))
-        place = {"host": str(Path(self._facade.socket).parent), "user": "postgres", "dbname": "postgres"}
-        self._postgres = psycopg.connect(**place, autocommit=True)
-
-    def close(self) -> None:
-        self._postgres.close()
-        self._loop.run_until_complete(self._facade.stop())
-        self._loop.close()
-
-    def true(self, sql: str) -> float:
-        (value,) = self._data.execute(sql).fetchone() or ()
-        return float(value)
-
-    def plan(self, sql: str, mechanism: Mechanism = "laplace", **settings: str) -> Plan:
-        policy = replace(plan_harness.policy(), mechanism=mechanism)
-        return plan_harness.plan(sql, self.catalog, policy, **{"dpproxy__epsilon": EPSILON, **settings})
-
-    def released(self, made: Plan, seed: int = 7) -> np.ndarray[Any, Any]:
-        """What the client would see, in RELEASES answers: one row an answer, NULL as NaN."""
-        (measurement,) = made.measurements
-        literals = {}
-        noise = Seeded(seed)
-        for i, column in enumerate(self._exact(measurement)):
-            values = np.full(RELEASES, column, dtype=np.int64) + noise.draw(measurement.bases[i], RELEASES)
-            literals[i + 1] = array_constant(array_literal(values), "int8")
-        cursor = self._postgres.execute(with_literals(made.outer, literals).encode(), prepare=False)
-        rows = [[math.nan if v is None else float(v) for v in row] for row in cursor.fetchall()]
-        return np.array(rows)
-
-    def selected(self, made: Plan) -> np.ndarray[Any, Any]:
-        """The same of percentiles, through the mechanism's door."""
-        (measurement,) = made.measurements
-        tables = tuple(self._data.cursor().sql(sql).to_arrow_table() for sql in plan_harness.queries(measurement, []))
-        drawn = [release(measurement, Exact(tables), OwnNoise()).values for _ in range(RELEASES)]
-        columns = [np.concatenate(column) for column in zip(*drawn, strict=True)]
-        literals = {i + 1: array_constant(array_literal(column), "int8") for i, column in enumerate(columns)}
-        cursor = self._postgres.execute(with_literals(made.outer, literals).encode(), prepare=False)
-        return np.array([[float(v) for v in row] for row in cursor.fetchall()])
-
-    def _exact(self, measurement: Measurement) -> list[int]:
-        (sql,) = plan_harness.queries(measurement, [])
-        return [int(v) for v in self._data.execute(sql).fetchone() or ()]
-
-
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog) -> Iterator[Stage]:
     made = Stage(tmp_path_factory.mktemp("accuracy"), shop_catalog)
     yield made
     made.close()
-
-
-def told(aggregate: str) -> str:
-    return f"SELECT {aggregate}, dpproxy.low({aggregate}), dpproxy.high({aggregate}), dpproxy.stderr({aggregate}) FROM customers"
-
-
-def coverage(answers: np.ndarray[Any, Any], truth: float) -> float:
-    """How often the interval holds the truth; NULL is no bound."""
-    below = np.isnan(answers[:, 1]) | (answers[:, 1] <= truth)
-    above = np.isnan(answers[:, 2]) | (truth <= answers[:, 2])
-    return float(np.mean(below & above))
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -190,69 +96,6 @@ def test_a_wrong_scale_would_be_seen(stage: Stage) -> None:
         assert wrong(coverage(stage.released(drawn), truth))
 
 
-PERCENTILES = [
-    ("income", 0.5, "TRUE"), ("income", 0.95, "TRUE"), ("score", 0.02, "TRUE"), ("income", 0.5, "score > 58"),
-    ("wealth", 0.3, "score > 62"), ("income", 0.999, "vip"),
-]  # fmt: skip
-
-
-def percentile(column: str, fraction: float, name: str = "percentile_disc") -> str:
-    return f"{name}({fraction}) WITHIN GROUP (ORDER BY {column})"
-
-
-@pytest.mark.parametrize(("column", "fraction", "where"), PERCENTILES)
-def test_intervals_of_percentiles(stage: Stage, column: str, fraction: float, where: str) -> None:
-    """Of many people and of few, whatever lies beside them: at least as often as is said, for data that lie close more often."""
-    aggregate = percentile(column, fraction)
-    source = f"FROM (SELECT * FROM customers WHERE {where}) AS t"
-    truth = stage.true(f"SELECT {aggregate} {source}")
-    for confidence in ("0.95", "0.6"):
-        made = stage.plan(
-            f"SELECT {aggregate}, dpproxy.low({aggregate}), dpproxy.high({aggregate}) {source}",
-            dpproxy__epsilon="1", dpproxy__confidence=confidence,
-        )  # fmt: skip
-        answers = stage.selected(made)
-        assert coverage(answers, truth) >= float(confidence) - 0.02
-        assert np.all(answers[:, 1] <= answers[:, 0])
-        assert np.all(answers[:, 0] <= answers[:, 2])
-        if where == "TRUE":
-            assert np.median(answers[:, 2] - answers[:, 1]) < 20_000  # of 20,000 people: some percentiles
-        if fraction == 0.999:
-            assert np.mean(answers[:, 2] == 200_000) > 0.7  # fewer ranks above than a draw may miss: mostly the range's end
-
-
-def test_ends_of_percentiles_share_the_charge(stage: Stage) -> None:
-    """One query for all; the percentile keeps half of the epsilon, and both ends aim as many ranks beside it."""
-    aggregate = percentile("income", 0.25, "percentile_cont")
-    plain = stage.plan(f"SELECT {aggregate} FROM customers")
-    made = stage.plan(f"SELECT {aggregate}, dpproxy.low({aggregate}), dpproxy.high(({aggregate})) FROM customers")
-    assert made.loss.epsilon == plain.loss.epsilon
-    (measurement,) = made.measurements
-    assert len(measurement.queries) == 2
-    value, low, high = measurement.selections
-    assert value.epsilon == pytest.approx(0.5 * plain.loss.epsilon, rel=0.05)
-    assert low.epsilon == pytest.approx(high.epsilon, rel=0.01)
-    failure = Fraction(1, 40)
-    rank = calibration.end_rank(low.size, Fraction(1, 4), 1, Fraction(low.epsilon, 10**6), failure)
-    assert (value.offset, low.offset) == (0, -rank)
-    assert high.offset == pytest.approx(rank, rel=0.01)
-    assert f"-> dpproxy.low(percentile_cont(0.25) WITHIN GROUP (ORDER BY income))  aims {rank} ranks below" in "\n".join(
-        made.explain
-    )
-    names = measurement.canonical
-    assert names is not None
-    assert len(set(names.columns)) == 3
-
-
-def test_ends_of_another_confidence_are_other_measurements(stage: Stage) -> None:
-    aggregate = percentile("income", 0.25)
-    made = [
-        stage.plan(f"SELECT dpproxy.low({aggregate}) FROM customers", dpproxy__confidence=c).measurements[0].canonical
-        for c in ("0.9", "0.99")
-    ]
-    assert [len(set(one.columns) & set(two.columns)) for one, two in [made]] == [1]  # type: ignore[union-attr]
-
-
 def test_nothing_is_known_where_a_divisor_may_be_zero(stage: Stage) -> None:
     few = "sum(income) / count(*) FILTER (WHERE income > 1000000)"
     answers = stage.released(stage.plan(f"SELECT 0, dpproxy.low({few}), dpproxy.high({few}) FROM customers"))
@@ -298,9 +141,12 @@ def test_inside_a_staged_subquery(stage: Stage) -> None:
         ("SELECT dpproxy.low(region), count(*) FROM customers GROUP BY region", "must stand around an aggregate"),
         ("SELECT dpproxy.high(max(income)) FROM customers", r"not available for max\(\)"),
         ("SELECT dpproxy.low(mode() WITHIN GROUP (ORDER BY sex)) FROM customers", r"not available for mode\(\)"),
-        (f"SELECT dpproxy.stderr({percentile('income', 0.5)}) FROM customers", r"not available for percentile_disc\(\)"),
-        (f"SELECT dpproxy.low({percentile('income', 0)}) FROM customers", r"not available for percentile_disc\(\)"),
-        (f"SELECT dpproxy.low(2 * {percentile('income', 0.5)}) FROM customers", "expressions of percentile_disc"),
+        (f"SELECT dpproxy.stderr({MEDIAN}) FROM customers", r"not available for percentile_disc\(\)"),
+        (
+            "SELECT dpproxy.low(percentile_disc(0) WITHIN GROUP (ORDER BY income)) FROM customers",
+            r"not available for percentile_disc\(\)",
+        ),
+        (f"SELECT dpproxy.low(2 * {MEDIAN}) FROM customers", "expressions of percentile_disc"),
         (
             "SELECT dpproxy.high(percentile_cont(ARRAY[0.25, 0.5]) WITHIN GROUP (ORDER BY income)) FROM customers",
             r"not available for percentile_cont\(\)",

@@ -253,6 +253,8 @@ PLANTED = {
     "sums are not scaled": (WHOLE, _without(r"CASE WHEN s1 <= 16777216 THEN (.*?) ELSE .*? END AS p1", r"\1 AS p1")),
     "means are not scaled": (WHOLE, _without(r"(AS p2, )CASE WHEN s2 <= 4 THEN (.*?) ELSE .*? END AS p3", r"\1\2 AS p3")),
     "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS p4", r"\1 AS p4")),
+    "upper steps are not divided": (WHOLE, _without(r" / m0\) AS BIGINT", ") AS BIGINT")),
+    "a unit in several steps": (WHOLE, _without(r"CASE WHEN m0 = (\d+) THEN p0", r"CASE WHEN m0 >= \1 THEN p0")),
     "the length of another group": (WHOLE, _without(r"sum\((CASE WHEN n0 .*?) \* CASE", r"max(\1 * CASE")),
     "a group too few": (BY_CATEGORY, _smaller(l0=1)),
     "a sensitivity too small": ("SELECT count(*) FROM customers", _smaller(linf=1)),
