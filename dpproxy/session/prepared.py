@@ -20,7 +20,7 @@ from dpproxy.session.encodings import check_texts, converted, decoded
 from dpproxy.session.link import Replies
 from dpproxy.session.oids import array_oid, type_name
 from dpproxy.session.outer import Outer, array_constant, same_columns, with_literals, wrapped
-from dpproxy.session.settings import NAMES, SELECT_LIST, Settings, read_settings
+from dpproxy.session.settings import HIDING, SELECT_LIST, WIDTH, Settings, check_hiding, has_temporary, read_settings
 from dpproxy.session.talk import Talk
 from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
@@ -80,16 +80,24 @@ async def look(talk: Talk, parses: bytes, count: int, described: str) -> Look:
     """Send the Parse messages (`count` of them), describe one, read the settings. Raises StatementFailed, Refusal."""
     before = parses + front.describe("S", described)
     row, replies = await talk.ask_row(_SETTINGS, before=before, completions=count + 1)
-    return _looked(row, replies)
+    return await _looked(talk, row, replies)
 
 
 _SETTINGS = f"SELECT {SELECT_LIST}"
 
 
-def _looked(row: Sequence[bytes | None], replies: Replies) -> Look:
+async def _current(talk: Talk, row: Sequence[bytes | None]) -> Settings:
+    """The settings of `SELECT_LIST`. Raises Refusal where the session cannot be asked about private tables."""
+    if has_temporary(row):
+        (hiding,), _ = await talk.ask_row(HIDING)
+        check_hiding(hiding)
+    return read_settings(row)
+
+
+async def _looked(talk: Talk, row: Sequence[bytes | None], replies: Replies) -> Look:
     oids = back.read_parameter_description(replies.payloads(b"t")[0])
     fields = replies.payloads(b"T")
-    return Look(oids, back.read_row_description(fields[0]) if fields else None, read_settings(row))
+    return Look(oids, back.read_row_description(fields[0]) if fields else None, await _current(talk, row))
 
 
 async def look_ahead(talk: Talk, parse: bytes, guess: Outer) -> tuple[Look, tuple[Field, ...] | None]:
@@ -100,7 +108,7 @@ async def look_ahead(talk: Talk, parse: bytes, guess: Outer) -> tuple[Look, tupl
     behind = _parsing("", guess.text, guess.oids)
     row, replies = await talk.ask_row(_SETTINGS, before=parse + front.describe("S", ""), completions=2, behind=behind)
     fields = replies.payloads(b"T")
-    return _looked(row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
+    return await _looked(talk, row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
 
 
 def inner_text(statement: Statement) -> str:
@@ -247,7 +255,7 @@ async def client_values(
         before=front.describe("S", name),
         completions=1,
     )
-    settings = read_settings(row[-len(NAMES) :])
+    settings = await _current(talk, row[-WIDTH:])
     return decoded(row[: len(calls)], settings["client_encoding"]), settings
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dpproxy.errors import UNDEFINED_OBJECT, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
 from dpproxy.sql.statements import Statement
 
@@ -29,7 +29,17 @@ NAMES = (
     "statement_timeout",
 )
 
-SELECT_LIST = ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in NAMES)
+HIDING = """SELECT pg_catalog.min(own.name::pg_catalog.text) FROM (
+SELECT typname FROM pg_catalog.pg_type WHERE typnamespace = pg_catalog.pg_my_temp_schema() AND typtype <> 'b' UNION ALL
+SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind = 'S') AS own(name)
+WHERE EXISTS (SELECT FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_namespace AS n ON n.oid = t.typnamespace
+WHERE t.typname = own.name AND n.nspname !~ '^pg_(toast_)?temp_')"""
+"""A type or relation of the session's own that hides one of PostgreSQL's or of the policy: temporary ones come first. Each
+relation but a sequence has a type of its name; base types are the arrays of these."""
+
+SELECT_LIST = ", ".join([*(f"pg_catalog.current_setting('{name}', true)" for name in NAMES), "pg_catalog.pg_my_temp_schema()"])
+WIDTH = len(NAMES) + 1
+"""Columns of it."""
 
 Settings = Mapping[str, str | None]
 """By name; None when unset (an empty text is what a placeholder is left with after ROLLBACK)."""
@@ -38,7 +48,7 @@ Settings = Mapping[str, str | None]
 def read_settings(values: Sequence[bytes | None]) -> Settings:
     """Raises Refusal when the client's encoding would garble what the proxy adds."""
     encoding = (values[NAMES.index("client_encoding")] or b"").decode()
-    return MappingProxyType(dict(zip(NAMES, (text or None for text in decoded(values, encoding)), strict=True)))
+    return MappingProxyType(dict(zip(NAMES, (text or None for text in decoded(values[:-1], encoding)), strict=True)))
 
 
 _SET = re.compile(r"""(?i)set\s+(?:(?:session|local)\s+)?("?dpproxy"?\s*\.\s*"?(?P<name>\w+)"?)""")
@@ -52,6 +62,23 @@ def check_name(statement: Statement) -> None:
         known = ", ".join(n for n in NAMES if n.startswith("dpproxy."))
         at = statement.offset + found.start(1) + 1
         raise Refusal(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"', at, hint=f"There are {known}.")
+
+
+def has_temporary(values: Sequence[bytes | None]) -> bool:
+    """Whether the session has, or had, anything temporary: then `HIDING` is to be asked."""
+    return values[-1] != b"0"
+
+
+def check_hiding(name: bytes | None) -> None:
+    """Raises Refusal where names do not mean to PostgreSQL what they mean to the planner, by the answer to `HIDING`: it is
+    PostgreSQL that checks that a function is given what it is for."""
+    if name is not None:
+        shown = name.decode(errors="replace")
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f'private tables can only be queried while nothing temporary hides a type or table of its name, as "{shown}" does',
+            hint="Drop it, or give it another name.",
+        )
 
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
