@@ -19,10 +19,11 @@ from dpproxy.plan.expr import Agg, Expr, Ref
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.grids import STEPS, grid_of
+from dpproxy.plan.interval import OPEN, Interval
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.nominal import Kind, Output
 from dpproxy.plan.ranges import Range
-from dpproxy.sql.types import FLOATS, INTEGERS
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
 
 LIMIT = 2**62  # basis columns stay within it
 
@@ -31,7 +32,7 @@ LIMIT = 2**62  # basis columns stay within it
 class Measured:
     """`formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is PostgreSQL's.
 
-    `range` encloses it (None for selections). `kind` and `weights`: as `nominal.Output`.
+    `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as `nominal.Output`.
     """
 
     bases: tuple[BasisSpec, ...]
@@ -41,6 +42,7 @@ class Measured:
     weights: tuple[float, ...]
     range: Range | None = None
     selection: SelectionSpec | None = None
+    bound: Interval = OPEN
 
 
 def _measured(bases: tuple[BasisSpec, ...], found: Range, type_: str, kind: Kind, weights: tuple[float, ...]) -> Measured:
@@ -99,7 +101,9 @@ def measured(
         return _measured(bases, found, type_, "derived", weights)
     if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
         selection, formula, type_ = selections.selected(agg, label)
-        return Measured((), formula, type_, "selected", (_selection_weight(selection),), None, selection)
+        numbers = type_ in NUMBERS and not selection.values
+        bound = Interval(selection.lo * selection.grid, selection.hi * selection.grid) if numbers else OPEN
+        return Measured((), formula, type_, "selected", (_selection_weight(selection),), None, selection, bound)
     raise _refused(agg.name, unit_name)
 
 
@@ -220,7 +224,7 @@ def _avg(agg: Agg, label: str, steps: int) -> Measured:
         ranges.plus(ranges.constant(f"{decimal(center)}::numeric"), ratio), decimal(lo * grid), decimal(hi * grid)
     )
     found = ranges.among(ranges.rising(held, lambda x: f"CAST({x} AS {type_})"), ranges.basis(0), 1)
-    return _measured((rows, total), found, type_, "mean", nominal.mean(lo, hi))
+    return replace(_measured((rows, total), found, type_, "mean", nominal.mean(lo, hi)), bound=Interval(lo * grid, hi * grid))
 
 
 def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:

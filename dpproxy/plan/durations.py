@@ -17,6 +17,7 @@ from dpproxy.plan.expr import Agg, Call, Expr, Lit
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.functions_time import extract
+from dpproxy.plan.interval import OPEN
 from dpproxy.plan.nominal import Kind
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
     kind: Kind = "linear" if agg.name == "sum" else "derived"
     return replace(
         days, bases=(*days.bases, rest), formula=formula, type="interval", kind=kind,
-        weights=(*days.weights, clock.weights[-1]), range=None,
+        weights=(*days.weights, clock.weights[-1]), range=None, bound=OPEN,
     )  # fmt: skip
 
 

@@ -107,9 +107,10 @@ class Lit(Expr):
 
 @dataclass(frozen=True)
 class Hole(Expr):
-    """A value known when the statement runs: parameter `index` of the statement, or an `Input`."""
+    """A value known when the statement runs: parameter `index` of the statement, or an `Input`, whose formula keeps `bound`."""
 
     index: int
+    bound: Interval = OPEN
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from dpproxy.plan.expr import (
     Column,
     Exists,
     Expr,
+    Hole,
     InList,
     InQuery,
     Lit,
@@ -62,6 +63,8 @@ def facts(expr: Expr) -> Facts:
             return _column(column)
         case Lit(text=text):
             return _literal(expr.type, text)
+        case Hole(bound=bound) if bound.closed:
+            return Facts(bound, SPANS.get(expr.type, OPEN), ONE if expr.type in INTEGERS else None)
         case Cast(arg=arg):
             return _cast(expr, facts(arg))
         case Case():

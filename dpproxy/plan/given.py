@@ -12,12 +12,15 @@ from sqlglot import exp
 
 from dpproxy.plan.expr import Column
 from dpproxy.plan.fanout import of_series
+from dpproxy.plan.interval import OPEN, Interval
 from dpproxy.plan.relation import Beside
 from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.types import FLOATS, type_name
 
-ONE_ROW, KEY = "dpproxy_one_row", "dpproxy_key"
-"""Notes that a measured SELECT carries after it was rewritten: it has one row; which output is its only key."""
+ONE_ROW, KEY, BOUND = "dpproxy_one_row", "dpproxy_key", "dpproxy_bound"
+"""Notes that a measured SELECT carries after it was rewritten: it has one row; which output is its only key; and that the formula
+of an aggregate carries: what its value is held within."""
 
 
 def note_measured(select: exp.Select, keys: int, outputs: Sequence[int | None]) -> None:
@@ -26,6 +29,23 @@ def note_measured(select: exp.Select, keys: int, outputs: Sequence[int | None]) 
         select.meta[ONE_ROW] = True
     elif keys == 1 and 0 in outputs:
         select.meta[KEY] = outputs.index(0)
+
+
+def note_bound(formula: exp.Expr, bound: Interval) -> None:
+    if bound.closed:
+        formula.meta[BOUND] = bound
+
+
+def bounds_of(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> list[Interval]:
+    """What the outputs of a released query are held within: means, extremes and percentiles as they are measured."""
+    inner = _plain(query, ctes)
+    return [_bound(e.unalias()) for e in inner.expressions] if isinstance(inner, exp.Select) else []
+
+
+def _bound(node: exp.Expr) -> Interval:
+    while isinstance(node, exp.Cast) and type_name(node.to) in ("numeric", *FLOATS):
+        node = node.this
+    return node.meta.get(BOUND, OPEN)  # type: ignore[no-any-return]
 
 
 def known_of(query: exp.Expr, columns: Sequence[Column], ctes: Mapping[str, exp.Expr]) -> Beside:

@@ -55,7 +55,7 @@ from dpproxy.plan.results import Item, ReleasedResult, RowsResult
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.tables import reach_unit
 from dpproxy.plan.trees import contains_aggregate
-from dpproxy.sql.dialect import copied, position
+from dpproxy.sql.dialect import copied, position, to_sql
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -90,10 +90,16 @@ class QueryHooks:
         copy = copied(query)
         if self._refers(copy):
             return self._looked_up(query, copy, scope)
+        text = to_sql(query)
+        for env, hole in self.planner.scalars.get(text, ()):  # an aggregate's argument is bound more than once
+            if env.keys() == self.env.keys() and all(cte is self.env[name] for name, cte in env.items()):
+                return hole
         result = self.analyser.analyse(copied(query), self.env)
         if isinstance(result, RowsResult):
             raise self._not_aggregate(query)
-        return self.planner.released_scalar(result, self.env)
+        found = self.planner.released_scalar(result, self.env)
+        self.planner.scalars.setdefault(text, []).append((self.env, found))
+        return found
 
     def _refers(self, query: exp.Expr) -> bool:
         """Whether it names columns of the queries around it, which are marked."""

@@ -27,7 +27,7 @@ from dpproxy.plan.ends import Ends
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.given import note_measured
+from dpproxy.plan.given import note_bound, note_measured
 from dpproxy.plan.grouping import grouping_sets
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.measure import BasisSpec, SelectionSpec
@@ -315,7 +315,9 @@ class MeasuredSelect:
         columns = [f"{self.alias}.b{i}" for i in bases]
         if result.selection is not None:
             columns = [f"{self.alias}.{name}" for name in self.selection(result.selection)]
-        return parse_expression(f"({result.formula.format(*columns)})")
+        found = parse_expression(f"({result.formula.format(*columns)})")
+        note_bound(found, result.bound)
+        return found
 
     def _shared_extreme(self, node: exp.Expr) -> exp.Expr | None:
         """MIN or MAX of text in a group: of the values that enough units share, a measurement of its own. None for others."""

@@ -23,9 +23,10 @@ from dpproxy.plan.explain import account, spelled
 from dpproxy.plan.expr import Agg, Call, Column, Expr, Hole, conjunction
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.given import known_of
+from dpproxy.plan.given import bounds_of, known_of
 from dpproxy.plan.grids import STEPS
 from dpproxy.plan.hooks import QueryHooks
+from dpproxy.plan.interval import OPEN
 from dpproxy.plan.loss import ZERO
 from dpproxy.plan.measure import Compiled, Compiler, column_notes
 from dpproxy.plan.mixed import parted
@@ -68,6 +69,7 @@ class Planner:
     inputs: list[Input] = field(default_factory=list)
     released_ctes: dict[int, ReleasedResult] = field(default_factory=dict)
     first_array: list[int] = field(default_factory=list)
+    scalars: dict[str, list[tuple[Env, Expr]]] = field(default_factory=dict)
     _aliases: int = 0
     _virtual: dict[str, int] = field(default_factory=dict)
 
@@ -99,7 +101,9 @@ class Planner:
         if not type_:
             raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
         local = "timestamp" if type_ == "timestamptz" else type_
-        return self.input(f"(SELECT ({_with_ctes(result.tree, ctes)})::{local})", type_)
+        bounds = bounds_of(result.tree, ctes)
+        hole = self.input(f"(SELECT ({_with_ctes(result.tree, ctes)})::{local})", type_)
+        return replace(hole, bound=bounds[0]) if len(bounds) == 1 else hole
 
     def _released_trees(self, env: Env) -> dict[str, exp.Expr]:
         """The rewritten trees of the released CTEs in scope, in order."""
@@ -136,7 +140,9 @@ class Planner:
             f"AS dpproxy_rows({', '.join(names)}))"
         )
         hole = self.input(sql, f"rows({','.join(types.values())})")
-        columns = tuple(Column(self.counter.column(), n, t) for n, t in types.items())
+        bounds = bounds_of(query, ctes)
+        bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
+        columns = tuple(Column(self.counter.column(), n, t, b) for (n, t), b in zip(types.items(), bounds, strict=True))
         beside = known_of(query, columns, ctes)
         given = Item(item.alias, Rows(Given(columns, hole.index), beside=(beside,)), columns, item.node)
         return renamed(given, alias_columns(item.node))
