@@ -41,8 +41,10 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     texts = [key_name(key) for key in keys]
     order = sorted(range(len(keys)), key=texts.__getitem__)
     by_name = [keys[i] for i in order]
-    columns = [f"{spec.kind}: {compiler.compiled(by_name, [spec]).sql}" for spec in compiled.specs]
-    totals = [_total(spec, all_rows.compiled((), [spec]).sql) for spec in compiled.specs]
+    of_all = [all_rows.compiled((), [spec]).sql for spec in compiled.specs]
+    own = of_all if not keys and all_rows is compiler else [compiler.compiled(by_name, [spec]).sql for spec in compiled.specs]
+    columns = [f"{spec.kind}: {text}" for spec, text in zip(compiled.specs, own, strict=True)]
+    totals = [_total(spec, text) for spec, text in zip(compiled.specs, of_all, strict=True)]
     mixes = [_mix(spec, lambda s: all_rows.compiled((), [s]).sql, compiled.shape) for spec in compiled.specs]
     additive = [s.kind in ("count", "sum") or (s.kind == "units" and compiled.shape.l0 == 1) for s in compiled.specs]
     for chosen in compiled.selections:

@@ -59,11 +59,26 @@ def narrowed_column(column: Column, expr: Expr, conditions: Sequence[Expr]) -> C
 
 def narrowed_scope(scope: Scope, conditions: Sequence[Expr]) -> Scope:
     """The scope whose columns have the bounds WHERE leaves them."""
-    if not conditions:
+    said: dict[int, list[Expr]] = {}
+    for condition in conditions:
+        for id_ in _spoken_of(condition):
+            said.setdefault(id_, []).append(condition)
+    if not said:
         return scope
 
     def column(c: Column) -> Column:
-        return narrowed_column(c, Ref(c.type, c), conditions)
+        return narrowed_column(c, Ref(c.type, c), said[c.id]) if c.id in said else c
 
     sources = tuple(replace(s, columns=tuple(map(column, s.columns))) for s in scope.sources)
     return replace(scope, sources=sources, merged={n: column(c) for n, c in scope.merged.items()})
+
+
+def _spoken_of(condition: Expr) -> list[int]:
+    """The columns that a condition compares as they are."""
+    match condition:
+        case Call(op=op, args=args) if op in _MIRRORED:
+            return [arg.column.id for arg in args if isinstance(arg, Ref)]
+        case InList(arg=Ref(column=column)):
+            return [column.id]
+        case _:
+            return []

@@ -351,14 +351,15 @@ class MeasuredSelect:
                 and (expr.column.id == unit.id or expr.column.taint == Taint.UNIT)
             )
 
+        label = to_sql(node)
         try:
             context = self.planner.context
-            result = measured_aggregate(agg, to_sql(node), context.policy.unit_name, is_unit, self.shared, context.steps)
+            result = measured_aggregate(agg, label, context.policy.unit_name, is_unit, self.shared, context.steps)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
             ) from refusal
-        label, bases = to_sql(node), tuple(self._basis(spec) for spec in result.bases)
+        bases = tuple(self._basis(spec) for spec in result.bases)
         selection = None
         if result.selection is not None:
             self.selection(result.selection)

@@ -62,16 +62,16 @@ def translated(query: str, tree: exp.Expr) -> bool:
 
 
 def _written(call: exp.Anonymous) -> str | None:
-    name, arguments = call.name.lower(), [to_sql(a) for a in call.expressions]
+    name, count = call.name.lower(), len(call.expressions)
     if name == "sum":
-        return _sum_of_test(call, arguments)
+        return _sum_of_test(call)
     arity, write = _CALLS.get(name, (-1, None))
-    return write(arguments) if write is not None and len(arguments) == arity else None
+    return write([to_sql(a) for a in call.expressions]) if write is not None and count == arity else None
 
 
-def _sum_of_test(call: exp.Anonymous, arguments: Texts) -> str | None:
-    of = call.expressions[0].unnest() if len(arguments) == 1 else None
-    return f"sum(CAST(({arguments[0]}) AS int4))" if isinstance(of, _PREDICATES) else None
+def _sum_of_test(call: exp.Anonymous) -> str | None:
+    of = call.expressions[0].unnest() if len(call.expressions) == 1 else None
+    return f"sum(CAST(({to_sql(call.expressions[0])}) AS int4))" if isinstance(of, _PREDICATES) else None
 
 
 def _difference(a: Texts) -> str | None:
