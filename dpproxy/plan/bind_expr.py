@@ -22,7 +22,7 @@ from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, I
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
-from dpproxy.sql.types import TEXTS, TIMES, type_length, type_name
+from dpproxy.sql.types import INTEGERS, TEXTS, TIMES, type_length, type_name
 
 MAX_EXPRESSION = 4_000  # nodes of one expression
 
@@ -133,7 +133,10 @@ class ExprBinder:
         text = node.this.name if isinstance(node.this, exp.Expr) else str(node.this)
         if not text.isdigit():
             raise self._unknown(node)
-        return self._hooks.parameter(int(text) - 1)
+        given = self._hooks.parameter(int(text) - 1)
+        if given.type.endswith("[]"):  # as constants it is a list, which has a place in InList alone
+            raise unsupported("an array here", "Compare with its elements: x = ANY ($1).")
+        return given
 
     # --- operators
 
@@ -162,24 +165,24 @@ class ExprBinder:
         items = forms.elements(self, inner, scope)
         if items is not None:
             return forms.quantified(op, value, items, every)
-        array = self._constant_array(inner, scope)
+        array = self._constant_array(inner) or self._bind(inner, scope)
         if plain and isinstance(array, Hole) and array.type.endswith("[]"):
             return InList("bool", value, (array,), every)
         raise unsupported(f"{what} of this array", "List its elements: x IN (...) or x = ANY (ARRAY[...]).")
 
-    def _constant_array(self, node: exp.Expr, scope: Scope) -> Expr:
+    def _constant_array(self, node: exp.Expr) -> Expr | None:
         """A parameter, or what the facade makes of one or of a list in a text: `$1::int[]`, `string_to_array($1, ',')`."""
         types, core = [], node
         while isinstance(core, exp.Cast | exp.Paren):
             types += [type_name(core.to)] if isinstance(core, exp.Cast) else []
             core = core.this
         made = isinstance(core, exp.Anonymous) and str(core.this).lower() == "string_to_array"
-        if not (made or isinstance(core, exp.Parameter)) or any(core.find_all(exp.Column, exp.Query)):
-            return self._bind(node, scope)
-        hole = Hole("text[]", -1) if made else self._bind(core, scope)
+        if not (made or isinstance(core, exp.Parameter)) or core.find(exp.Column, exp.Query):
+            return None
+        hole = Hole("text[]", -1) if made else self._hooks.parameter(int(core.name) - 1)
         target = types[0] if types else hole.type
         if target is None or not target.endswith("[]"):
-            return self._bind(node, scope)
+            return None
         if isinstance(hole, Hole) and not made and hole.type in (target, "unknown"):
             return Hole(target, hole.index)
         return self._hooks.facade_constant(to_sql(node), target)
@@ -220,6 +223,8 @@ class ExprBinder:
     def _is(self, node: exp.Is, scope: Scope) -> Expr:
         negated = bool(node.args.get("negate"))
         right = node.expression
+        if isinstance(right, exp.Null) and self._constant_array(node.this) is not None:
+            return self._hooks.facade_constant(to_sql(node), "bool")
         if isinstance(right, exp.Null):
             return Call("bool", "is_not_null" if negated else "is_null", (self._bind(node.this, scope),))
         if isinstance(right, exp.Boolean):
@@ -268,7 +273,10 @@ class ExprBinder:
         over = forms.like_any(self, op, value, node.expression, scope, negated)
         if over is not None:
             return over
-        test = patterns.like(op, value, self._bind(node.expression, scope), escape)
+        pattern = self._bind(node.expression, scope)
+        if not isinstance(pattern, Lit | Hole) and forms.given(node.expression):
+            pattern = self._hooks.facade_constant(f"({to_sql(node.expression)})::text", "text")
+        test = patterns.like(op, value, pattern, escape)
         return Call("bool", "not", (test,)) if negated else test
 
     def _escape(self, node: exp.Escape, scope: Scope) -> Expr:
@@ -289,7 +297,10 @@ class ExprBinder:
 
     def _mul(self, node: exp.Binary, scope: Scope) -> Expr:
         op = {exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}[type(node)]
-        return fn.multiply(op, self._bind(node.this, scope), self._bind(node.expression, scope))
+        a, b = self._bind(node.this, scope), self._bind(node.expression, scope)
+        if op == "*" and "interval" in (a.type, b.type) and not {a.type, b.type} & {*INTEGERS, "unknown"} and forms.given(node):
+            return self._hooks.facade_constant(to_sql(node), "interval")
+        return fn.multiply(op, a, b)
 
     def _pow(self, node: exp.Pow, scope: Scope) -> Expr:
         return FUNCTIONS["power"]((self._bind(node.this, scope), self._bind(node.expression, scope)))
@@ -331,6 +342,8 @@ class ExprBinder:
             return fn.typed_literal(target, inner.text)
         if isinstance(inner, Hole) and inner.type == "unknown":
             return Hole(target, inner.index)
+        if target == "interval" and inner.type != "interval" and forms.given(node):
+            return self._hooks.facade_constant(to_sql(node), "interval")
         if target == "interval" and inner.type != "interval":
             raise unsupported("an interval that is not a constant", "Use n * interval '1 day', where n is a whole number.")
         if target in ("json", "jsonb", "bytea") or (target == "time" and inner.type not in ("timestamp", "timestamptz", "time")):

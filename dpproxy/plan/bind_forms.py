@@ -33,6 +33,17 @@ class Binder(Protocol):
     def zone(self, *values: Expr, made: bool = False) -> str | None: ...
 
 
+_GIVEN = (
+    exp.Literal, exp.Parameter, exp.Null, exp.Cast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.Var, exp.Paren, exp.Neg,
+    exp.DPipe, exp.Mul,
+)  # fmt: skip
+
+
+def given(node: exp.Expr) -> bool:
+    """Whether it is made of constants and parameters alone, by operators: one value for all rows, which the facade can tell."""
+    return all(isinstance(part, _GIVEN) for part in node.walk())
+
+
 # --- arrays of constants, and quantifiers over them
 
 
