@@ -132,7 +132,7 @@ def _keys(table: TablePolicy, context: Context) -> set[str]:
     }
     catalog = context.catalog.tables[table.name]
     names |= {key[0] for key in (catalog.primary_key, *catalog.unique) if len(key) == 1}
-    return names | {f.columns[0] for f in catalog.foreign_keys if _private_key(f, context)}
+    return names | {f.columns[0] for f in catalog.foreign_keys if _private_key(f, table, context)}
 
 
 def canonical_key(table: TableName, column: str, context: Context) -> tuple[TableName, str]:
@@ -146,15 +146,23 @@ def canonical_key(table: TableName, column: str, context: Context) -> tuple[Tabl
     if declared is not None and declared.references is not None:
         return declared.references
     for key in context.catalog.tables[table].foreign_keys:
-        if key.columns == (column,) and _private_key(key, context):
+        if key.columns == (column,) and _private_key(key, policy, context):
             return key.target, key.target_columns[0]
     return table, column
 
 
-def _private_key(key: ForeignKey, context: Context) -> bool:
-    """A single-column foreign key of the backend to another private table's row."""
+def _private_key(key: ForeignKey, table: TablePolicy, context: Context) -> bool:
+    """A single-column foreign key of the backend to another private table's row of the same person.
+
+    One that refers to persons themselves names somebody else - who recommended a member, the recipient of a message - unless it
+    is the table's own way to its person.
+    """
     target = context.policy.tables.get(key.target)
-    return len(key.columns) == 1 and target is not None and not target.public
+    if len(key.columns) != 1 or target is None or target.public or target.unit is None or table.unit is None:
+        return False
+    person = not target.unit.steps and target.unit.column == key.target_columns[0]
+    own = table.unit.steps[0].column if table.unit.steps else table.unit.column
+    return not person or key.columns[0] == own
 
 
 def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColumn) -> Column:
