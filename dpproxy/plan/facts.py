@@ -34,6 +34,7 @@ from dpproxy.plan.expr import (
     children,
 )
 from dpproxy.plan.interval import OPEN, Interval
+from dpproxy.plan.intervals import INTERVAL_PARTS, MICROSECOND, interval_part, times_unit
 from dpproxy.plan.lengths import most
 from dpproxy.sql.types import INTEGERS
 
@@ -319,6 +320,8 @@ RULES: dict[str, _Rule] = {
     "second": _constant_interval(0, 60),
     "epoch": _first,
     "date_add": lambda p: iv.add(p[0], p[1]),
+    "ts_add": lambda p: iv.add(p[0], p[1]),
+    "ts_sub": lambda p: iv.subtract(p[0], p[1]),
     "date_sub": lambda p: iv.subtract(p[0], p[1]),
     "date_diff": lambda p: iv.subtract(p[0], p[1]),
     "ts_diff": lambda p: iv.subtract(p[0], p[1]),
@@ -386,8 +389,11 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     if op == "date_bin" and bound.lo is not None and isinstance(args[0], Lit):
         _, days, micros = (int(x) for x in (args[0].text or "0 0 0").split())
         bound = Interval(bound.lo - days * 86400 - Fraction(micros, 10**6), bound.hi)
-    if op in _INTERVAL_PARTS and args[0].type == "interval":
-        bound, span = _interval_part(op, args[0], parts[0].bound)
+    if op == "interval_times":
+        bound = times_unit(parts[0].bound, args[1], "epoch")
+    if op in INTERVAL_PARTS and args[0].type == "interval":
+        number = facts(args[0].args[0]).bound if isinstance(args[0], Call) and args[0].op == "interval_times" else OPEN
+        bound, span = interval_part(op, args[0], parts[0].bound, parts[0].grid is not None, number)
     if op in _LENGTHS_OF and (longest := most(args[0])) is not None:
         bound = Interval(Fraction(0), Fraction(longest * _LENGTHS_OF[op]))
     if op in ("round", "trunc") and len(args) > 1:
@@ -406,26 +412,6 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
 
 _LENGTHS_OF = {"length": 1, "strpos": 1, "octet_length": 4}
 """Functions bounded by the characters of their text, and how often."""
-_INTERVAL_PARTS = {"year": 200_000_000, "month": 11, "day": 2**31, "hour": 2_600_000_000, "minute": 59, "second": 60}
-"""How large fields of any interval are; hours are not carried into days, nor days into months."""
-_DIFFERENCES = {"ts_diff": {"year": 0, "month": 0, "day": 3_660_000, "hour": 23}, "age": {"year": 10_000, "day": 31, "hour": 23}}
-"""Of differences of timestamps of the years 1 to 9999."""
-_LENGTHS = {("ts_diff", "day"): 86400, ("age", "year"): 365 * 86400}  # seconds at least
-
-
-MICROSECOND = Fraction(1, 10**6)
-"""The grid of differences of timestamps, which have days and a time of less than a day; no other interval has a grid."""
-
-
-def _interval_part(op: str, arg: Expr, seconds: Interval) -> tuple[Interval, Interval]:
-    made = "ts_diff" if facts(arg).grid is not None else arg.op if isinstance(arg, Call) else ""
-    most = _DIFFERENCES.get(made, {}).get(op, _INTERVAL_PARTS[op])
-    span = Interval(Fraction(-most), Fraction(most))
-    per = _LENGTHS.get((made, op))
-    if per is not None:
-        length = Interval(Fraction(per), Fraction(per))
-        return iv.meet(span, iv.outward(iv.divide(seconds, length))), span
-    return (span if made in _DIFFERENCES or most < 100 else OPEN), span
 
 
 def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fraction | None:
