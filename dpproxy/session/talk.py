@@ -18,6 +18,12 @@ SCRATCH = "dpproxy_scratch"
 """Statement and portal of the proxy's own questions."""
 
 
+def _unnamed(error: bytes) -> bytes:
+    """As PostgreSQL says it of the portal that clients use."""
+    payload = error[5:].replace(f'portal "{SCRATCH}" parameter'.encode(), b"unnamed portal parameter")
+    return error[:1] + (len(payload) + 4).to_bytes(4, "big") + payload
+
+
 class Talk:
     """`extended`: whether the client is in the middle of an extended conversation."""
 
@@ -32,7 +38,7 @@ class Talk:
         else:
             replies = await self._link.exchange(data + front.SYNC, None)
         if replies.error is not None:
-            raise StatementFailed(replies.error)
+            raise StatementFailed(_unnamed(replies.error))
         return replies
 
     async def ask_row(

@@ -194,6 +194,7 @@ async def test_a_wrong_parameter_is_postgres_own_error_and_free(stage: Stage) ->
     await wire.ask(front.parse("s", "SELECT region, count(*) AS n FROM people WHERE id = $1 GROUP BY 1"))
     messages = await wire.ask(front.bind("", "s", (b"five",)), front.execute(""))
     assert (tags(messages), report(messages)["C"]) == (b"EZ", "22P02")
+    assert report(messages)["W"].startswith("unnamed portal parameter $1 = ")
     messages = await wire.ask(front.bind("", "s", ()), front.execute(""))
     assert (tags(messages), report(messages)["C"]) == (b"EZ", "08P01")
     assert report(messages)["M"] == 'bind message supplies 0 parameters, but prepared statement "s" requires 1'
