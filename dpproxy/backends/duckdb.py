@@ -274,7 +274,7 @@ def _introspect(connection: duckdb.DuckDBPyConnection) -> Catalog:
         name = _table_name(schema, table)
         known = tables.get(name) or CatalogTable(name, (schema, table), (), comment=table_comment)
         kind, bounded = _type(data_type)
-        exact = data_type if kind == "numeric" else ""  # elsewhere numeric is computed with as a double
+        exact = data_type if kind == "numeric" or data_type.startswith("TIMESTAMP_") else ""
         added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment, exact=exact)
         tables[name] = replace(known, columns=(*known.columns, added))
     for schema, table, sql in _rows(connection, _COLLATED):

@@ -35,6 +35,7 @@ class CatalogColumn:
     `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
     and `most`: how many rows share one value. `collated`: texts with another collation than the database's.
     `exact`: of numbers, the kind of those they are compared with as they are (`same_kind`); empty: those of their `type`.
+    Of moments of another precision than usual, the engine's own type.
     """
 
     name: str

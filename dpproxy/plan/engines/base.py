@@ -30,7 +30,7 @@ from dpproxy.plan.expr import (
 )
 from dpproxy.plan.model import Dialect, Param, Template
 from dpproxy.plan.relation import Relation
-from dpproxy.sql.types import FLOATS
+from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 
 LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
 MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand, and nested ones multiply
@@ -74,6 +74,19 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def _moment(column: Expr, other: Expr) -> Expr:
+    """A date as the moment it is compared as: an engine's own cast may raise for days that are no moments."""
+    both = {column.type, other.type} <= set(TIMES) and column.type == "date" != other.type
+    return Cast("timestamp", column) if both else column
+
+
+def check_number(expr: Expr) -> None:
+    """What is no number is not made one: for some text the cast would raise. That functions of numbers are given numbers is
+    checked by PostgreSQL before; but what it takes a name for is not to decide whether a row can raise. Raises Refusal."""
+    if expr.type not in (*NUMBERS, "unknown"):
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"a function of numbers is given {expr.type}")
+
+
 class Engine(ABC):
     """Spells expressions. `subquery` renders a relation as `SELECT exprs FROM ...`; it is set by `render`."""
 
@@ -106,7 +119,7 @@ class Engine(ABC):
                 return self.in_list(expr, names)
             case InQuery(args=args, relation=relation, columns=columns, negated=negated):
                 left = ", ".join(self.comparable(a, b, names) for a, b in zip(args, columns, strict=True))
-                inner = self.subquery(relation, columns, names)
+                inner = self.subquery(relation, tuple(map(_moment, columns, args)), names)
                 return f"(({left}) {'NOT IN' if negated else 'IN'} ({inner}))"
             case Exists(relation=relation, negated=negated):
                 inner = self.subquery(relation, (Lit("int4", "1"),), names)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import duckdb_sums as sums
-from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.engines.base import Engine, Names, check_number, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation, snapped
 from dpproxy.plan.engines.growing import GROWING, Growth
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
@@ -94,7 +94,8 @@ class DuckDB(Engine):
         raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables")
 
     def number(self, expr: Expr, names: Names, as_: str) -> str:
-        """`expr` as BIGINT, HUGEINT or DOUBLE; `as_` is never narrower than its representation."""
+        """`expr` as BIGINT, HUGEINT or DOUBLE; `as_` is never narrower than its representation. Raises Refusal."""
+        check_number(expr)
         text = self.expr(expr, names)
         if isinstance(expr, Lit) and expr.type in INTEGERS and as_ == "BIGINT":
             return text
@@ -440,7 +441,10 @@ class DuckDB(Engine):
         return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
 
     def column(self, column: Column, text: str) -> str:
-        return FUNCTIONS["from_utc"][1].format(f"timezone('UTC', {text})", quote(column.zone)) if column.zone else text
+        if column.zone:
+            return FUNCTIONS["from_utc"][1].format(f"timezone('UTC', {text})", quote(column.zone))
+        # of moments of other precisions: to compare one with a usual one DuckDB makes that one of the finer, and may raise
+        return f"TRY_CAST({text} AS TIMESTAMP)" if column.exact.startswith("TIMESTAMP_") else text
 
 
 def _one_kind(exprs: Sequence[Expr]) -> bool:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.engines import postgres_reach as reach
-from dpproxy.plan.engines.base import Names
+from dpproxy.plan.engines.base import Names, check_number
 from dpproxy.plan.engines.postgres_reach import INT64, Kind, Reach, TooFar
 from dpproxy.plan.expr import Call, Case, Cast, Expr, Lit, Ref, Scalar
 from dpproxy.plan.facts import facts, literal_number
@@ -75,7 +75,8 @@ class Arithmetic:
         self._speller = speller
 
     def number(self, expr: Expr, names: Names, wanted: Kind) -> str:
-        """`expr` as a kind of number; never narrower than its own."""
+        """`expr` as a kind of number; never narrower than its own. Raises Refusal."""
+        check_number(expr)
         if isinstance(expr, Lit) and expr.text is not None:
             return literal(wanted, expr.text)
         text = self._speller.expr(expr, names)
