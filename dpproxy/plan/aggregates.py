@@ -87,7 +87,8 @@ def measured(
         return _count(agg, label, is_unit)
     if agg.name in ("sum", "avg"):
         if agg.distinct:
-            raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", "Aggregate over a subquery grouped by the unit.")
+            released = f"Take it of the values that are there: SELECT {agg.name}(x) FROM (SELECT DISTINCT x FROM ...) t."
+            raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", released)
         if durations.is_duration(agg.args[0]):
             return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps))
         if agg.name == "sum":

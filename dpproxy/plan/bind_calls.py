@@ -7,6 +7,7 @@ their columns, never by the order in which an engine reads them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -39,6 +40,12 @@ _FRAMES = {
     "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
     "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
 }
+_NEAR = r"[0-9]{1,6}"
+_SLIDING = re.compile(
+    rf"ROWS BETWEEN (?:(?:UNBOUNDED|{_NEAR}) PRECEDING|CURRENT ROW) AND (?:CURRENT ROW|(?:UNBOUNDED|{_NEAR}) FOLLOWING)"
+    rf"|ROWS BETWEEN (?:UNBOUNDED|{_NEAR}) PRECEDING AND {_NEAR} PRECEDING"
+    rf"|ROWS BETWEEN {_NEAR} FOLLOWING AND (?:UNBOUNDED|{_NEAR}) FOLLOWING"
+)
 
 
 _LISTS = {"string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "xmlagg"}
@@ -87,7 +94,9 @@ def _fields(ref: Ref) -> tuple[Expr, ...]:
 def settled(expr: Expr, rows: Rows) -> Expr:
     """An expression over rows whose windows do not depend on the order of equal rows."""
     if isinstance(expr, Win):
-        by_place = expr.name in _BY_PLACE or (expr.frame.startswith("ROWS") and "PRECEDING AND UNBOUNDED" not in expr.frame)
+        by_place = expr.name in _BY_PLACE or (
+            expr.frame.startswith("ROWS") and "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING" not in expr.frame
+        )
         return replace(expr, order=total_order(expr.order, rows)) if by_place else expr
     return rebuilt(expr, lambda child: settled(child, rows))
 
@@ -101,21 +110,29 @@ def ordering(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bo
 
 
 def frame(spec: exp.Expr | None) -> str:
+    """The frame of a window as the engines have it. EXCLUDE GROUP and TIES look at peers, which `total_order` leaves none of."""
     if spec is None:
         return ""
-    ends = []
-    for end in ("start", "end"):
-        value = spec.args.get(end)
-        side = spec.args.get(f"{end}_side") or ""
-        text = str(value.name if isinstance(value, exp.Expr) else value or "CURRENT ROW").upper()
-        ends.append(f"{text} {side}".strip().upper())
     kind = str(spec.args.get("kind") or "ROWS").upper()
-    if not spec.args.get("end"):
-        ends[1] = "CURRENT ROW"
-    frame = f"{kind} BETWEEN {ends[0]} AND {ends[1]}"
-    if frame not in _FRAMES:
-        raise unsupported(f"the window frame {frame}")
-    return frame
+    end = _frame_end(spec, "end") if spec.args.get("end") else "CURRENT ROW"
+    frame = f"{kind} BETWEEN {_frame_end(spec, 'start')} AND {end}"
+    excluded = spec.args.get("exclude")
+    without = str(excluded.name if isinstance(excluded, exp.Expr) else excluded or "NO OTHERS").upper()
+    if (frame not in _FRAMES and not _SLIDING.fullmatch(frame)) or without not in ("NO OTHERS", "CURRENT ROW"):
+        named = frame if without == "NO OTHERS" else f"{frame} EXCLUDE {without}"
+        raise unsupported(
+            f"the window frame {named}", "Use ROWS BETWEEN n PRECEDING AND n FOLLOWING, or join the rows that are meant."
+        )
+    return frame if without == "NO OTHERS" else f"{frame} EXCLUDE CURRENT ROW"
+
+
+def _frame_end(spec: exp.Expr, end: str) -> str:
+    value, side = spec.args.get(end), spec.args.get(f"{end}_side") or ""
+    number = isinstance(value, exp.Literal) and not value.is_string
+    if isinstance(value, exp.Expr) and not number:
+        raise unsupported("a window frame that is not of constants")
+    text = str(value.name if isinstance(value, exp.Expr) else value or "CURRENT ROW").upper()
+    return f"{text} {side}".strip().upper()
 
 
 def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: bool) -> Agg:
@@ -159,7 +176,8 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
     args = tuple(fn.coerce(binder.bind(a, scope), "text") for a in arguments)
     count_arguments(name, args, _ARGUMENTS, node)
     if per_unit and name not in _PER_UNIT_AGGREGATES:
-        raise unsupported(f"{name}() within one unit")
+        known = ", ".join(sorted(_PER_UNIT_AGGREGATES - {"every", "stddev_samp", "var_samp"}))
+        raise unsupported(f"{name}() within one unit", f"Of the rows of one these can be taken: {known}.")
     if per_unit:
         check_summed(name, args)
         name = _ENGINE_NAMES.get(name, name)

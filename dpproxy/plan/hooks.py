@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
 
 
+_RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
+_PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
+
+
 class QueryHooks:
     """`rows` are those the expression is evaluated over; None where no unit is in scope yet (ON conditions)."""
 
@@ -290,7 +294,9 @@ class QueryHooks:
         call = node.this
         name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
         if name not in WINDOWS | WINDOW_AGGREGATES or rows is None or rows.unit is None:
-            raise unsupported(f"window function {name or type(call).__name__}")
+            aggregated = name in fn.AGGREGATES and name not in _RANKS
+            instead = "Take it by the unit in a subquery, with GROUP BY, and join that." if aggregated else _PERCENTILES
+            raise unsupported(f"window function {name or type(call).__name__}", instead)
         args = tuple(self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
         count_arguments(name, args, WINDOW_ARGUMENTS, node)
         check_summed(name, args)
@@ -305,7 +311,8 @@ class QueryHooks:
                 FEATURE_NOT_SUPPORTED,
                 f"a window over private rows must be PARTITION BY the {self.planner.context.policy.unit_name} id",
                 position(node),
-                hint=f"Add PARTITION BY {self.planner.context.policy.unit_column}, or aggregate first.",
+                hint=f"Add PARTITION BY {self.planner.context.policy.unit_column}, or aggregate first."
+                + (f" {_PERCENTILES}" if name in _RANKS else ""),
             )
         unit = Ref(rows.unit.type, rows.unit)
         partition = partition if unit in partition else (*partition, unit)

@@ -15,7 +15,7 @@ Each file of `fixtures/` but the policies has `policy`, the name of a policy bes
       refuse: { sqlstate: 0A000, says: answers are aggregates, at: '*' }
 
 `groups` is `one` (no keys), `declared` (all of them, empty ones too), `threshold` or `top k`. `linf` lists the sensitivity of
-each basis column in grid units. `at` is how the text at the refusal's position begins. Accepted statements are also
+each basis column in grid units. `at` is how the text at the refusal's position begins; `hint`, optional, is said in what to do instead. Accepted statements are also
 executed: on databases with and without each unit, and against PostgreSQL without noise.
 """
 

@@ -33,6 +33,7 @@ def test_refused(case: Case, shop_catalog: Catalog) -> None:
     refusal = caught.value
     assert refusal.sqlstate == case.refuse["sqlstate"]
     assert case.refuse["says"] in refusal.message
+    assert case.refuse.get("hint", "") in (refusal.hint or "")
     query = plan_harness.statement(case.sql, plan_harness.policy(case.policy)).query
     at = query[refusal.position - 1 :] if refusal.position else ""
     assert at.startswith(case.refuse.get("at", "")), f"position is at {at[:20]!r}"
