@@ -54,6 +54,8 @@ def at(column: Column, zone: str | None) -> Column:
     """A table's column as the session's clocks show it: its bounds and declared days are those of the zone."""
     if zone is None or column.type != "timestamptz" or not known(zone):
         return column
+    if column.taint:  # two ids of the hour that is shown twice are two
+        return replace(column, usable=False, reason=f"an identifier, in the time zone {zone}; SET TimeZone = 'UTC'")
     low, high = column.bound.lo, column.bound.hi
     bound = Interval(
         None if low is None else low + min(_offsets(zone, low, low + _DAY)),

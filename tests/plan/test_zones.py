@@ -12,7 +12,7 @@ from exact_harness import Pair
 
 from dpproxy.errors import Refusal
 from dpproxy.plan import measure, zones
-from dpproxy.plan.expr import Column, Lit, SeriesDomain
+from dpproxy.plan.expr import Column, Lit, SeriesDomain, Taint
 from dpproxy.plan.interval import Interval
 from dpproxy.plan.planner import planning
 from dpproxy.policy.catalog import Catalog, TableName
@@ -138,6 +138,13 @@ def test_bounds_and_days_are_those_of_the_zone(zone: str, bound: tuple[int, int]
     assert (local.domain.lo, local.domain.hi) == days
     assert zones.at(column, None) is column
     assert zones.at(replace(column, type="timestamp"), zone).zone == ""
+
+
+def test_identifiers_stay_as_they_are() -> None:
+    """Two people of the hour that clocks show twice are two people."""
+    column = zones.at(Column(1, "id", "timestamptz", taint=Taint.UNIT), "Europe/Paris")
+    assert (column.zone, column.usable) == ("", False)
+    assert "SET TimeZone = 'UTC'" in column.reason
 
 
 def test_an_instant_taken_back_is_itself() -> None:
