@@ -32,6 +32,7 @@ from dpproxy.plan.correlated import counts, lookup, mark_outer
 from dpproxy.plan.expr import (
     Agg,
     Call,
+    Case,
     Column,
     Exists,
     Expr,
@@ -291,7 +292,7 @@ class QueryHooks:
 
     def window(self, node: exp.Window, scope: Scope) -> Expr:
         rows = self.rows
-        call = node.this
+        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
         name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
         if name not in WINDOWS | WINDOW_AGGREGATES or rows is None or rows.unit is None:
             aggregated = name in fn.AGGREGATES and name not in _RANKS
@@ -299,6 +300,9 @@ class QueryHooks:
             raise unsupported(f"window function {name or type(call).__name__}", instead)
         args = tuple(self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
         count_arguments(name, args, WINDOW_ARGUMENTS, node)
+        if isinstance(node.this, exp.Filter) and name in WINDOW_AGGREGATES:  # of other rows there is nothing
+            value = args[0] if args else Lit("int4", "1")
+            args = (Case(value.type, ((self._binder.condition(node.this.expression.this, scope), value),), None),)
         check_summed(name, args)
         if name in ("min", "max") and args and args[0].type == "interval":
             raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")

@@ -59,8 +59,9 @@ def contains_aggregate(node: exp.Expr | None) -> bool:
     if node is None or isinstance(node, exp.Select | exp.SetOperation):
         return False
     if isinstance(node, exp.Window):
-        inner = node.this
+        inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
         parts = [
+            *([node.this.expression] if isinstance(node.this, exp.Filter) else []),
             *inner.iter_expressions(),
             *(c for k, c in node.args.items() if k != "this" and isinstance(c, exp.Expr)),
         ]
