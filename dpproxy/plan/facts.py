@@ -14,7 +14,6 @@ from fractions import Fraction
 
 from dpproxy.plan import curves
 from dpproxy.plan import interval as iv
-from dpproxy.plan.coarse import is_coarse
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -77,7 +76,7 @@ def facts(expr: Expr) -> Facts:
         case InQuery(own=True):
             return Facts(constant=False, span=SPANS["bool"])
         case InQuery() | Exists():
-            return Facts(constant=False, span=SPANS["bool"])
+            return Facts(taint=_taint([facts(c) for c in children(expr)]), constant=False, span=SPANS["bool"])
         case Scalar(value=value):  # it varies between rows of a unit unless proven otherwise
             known = facts(value)
             return replace(known, taint=_taint([facts(c) for c in children(expr)]), constant=False, nullable=True)
@@ -87,7 +86,7 @@ def facts(expr: Expr) -> Facts:
             return _aggregate(expr.name, expr.type, [facts(a) for a in expr.args])
         case InList():
             inner = [facts(c) for c in children(expr)]
-            return Facts(span=SPANS["bool"], constant=all(f.constant for f in inner))
+            return Facts(span=SPANS["bool"], taint=_taint(inner), constant=all(f.constant for f in inner))
         case _:
             return Facts(span=SPANS.get(expr.type, OPEN), grid=ONE if expr.type in INTEGERS else None)
 
@@ -406,8 +405,7 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
         span = SPANS["int8"]
     grid = _call_grid(op, type_, parts, args)
     nullable = op not in ("is_null", "is_not_null", "is_distinct", "is_not_distinct")
-    taint = Taint.NONE if is_coarse(op, type_, args) else _taint(parts)
-    return Facts(bound, span, grid, taint, all(p.constant for p in parts), nullable)
+    return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
 
 
 _LENGTHS_OF = {"length": 1, "strpos": 1, "octet_length": 4}
