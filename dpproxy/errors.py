@@ -30,9 +30,11 @@ class Refusal(Exception):
 
 @dataclass(unsafe_hash=True)
 class NoRoom(Refusal):
-    """An aggregate and its noise do not fit 64 bits on this grid; they may on one coarser by `times`."""
+    """An aggregate and its noise do not fit 64 bits on this grid; they may on one coarser by `times`. `size`: grid units
+    of the largest value, where known."""
 
     times: int = 2
+    size: int | None = None
 
 
 # SQLSTATEs in use (PostgreSQL, appendix A)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, NoRoom, Refusal
 from dpproxy.plan import allocation, calibration, nominal
 from dpproxy.plan.calibration import MechanismName
 from dpproxy.plan.engines.base import template
@@ -185,7 +185,10 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
     shape = compiled.shape
     parts = _parts(compiled, share.epsilon)
     count = len(compiled.specs)
-    bases = _bases(compiled, parts[:count], share)
+    try:
+        bases = _bases(compiled, parts[:count], share)
+    except NoRoom as refusal:
+        raise replace(refusal, size=max(spec.hi - spec.lo for spec in compiled.specs)) from None
     chosen = zip(compiled.selections, parts[count : count + len(compiled.selections)], strict=True)
     side = list(dict.fromkeys(compiled.side))
     selections = [

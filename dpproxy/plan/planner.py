@@ -321,7 +321,7 @@ def _roomy(statement: Statement, context: Context) -> Plan:
             try:
                 return _plan_query(statement, replace(context, steps=steps))
             except NoRoom as refusal:
-                most = steps // refusal.times
+                most = min(steps, refusal.size or steps) // refusal.times
     return _plan_query(statement, replace(context, steps=STEPS[-1]))
 
 
