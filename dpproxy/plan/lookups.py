@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpproxy.plan.correlated import counts
 from dpproxy.plan.laterals import each_row, put
 from dpproxy.plan.names import output_name
-from dpproxy.plan.trees import contains_aggregate
+from dpproxy.plan.trees import contains_aggregate, joins_before
 from dpproxy.sql.dialect import copied, ident
 
 KEY, NUMBER = "dpproxy_k", "dpproxy_n"
@@ -95,7 +95,7 @@ def _kind(join: exp.Join) -> bool:
 
 def _before(select: exp.Select, join: exp.Join) -> bool:
     """Lists of FROM before the item become CROSS JOINs, so that its condition sees them all. False where that changes them."""
-    before = select.args["joins"][: next(i for i, j in enumerate(select.args["joins"]) if j is join)]
+    before = joins_before(select, join)
     if any((j.side or "").upper() in ("RIGHT", "FULL") for j in before):
         return False
     for j in before:

@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpproxy.plan import laterals
 from dpproxy.plan.names import output_name
 from dpproxy.plan.outer import parse_expression
+from dpproxy.plan.trees import joins_before, table_alias
 from dpproxy.sql.dialect import copied, ident, to_sql
 
 NAME = "dpproxy_part"
@@ -55,7 +56,7 @@ def _rewritten(select: exp.Select, join: exp.Join, private: Callable[[exp.Expr],
     table = _table(select, join, tables.pop())
     if table is None or private(table):
         return False
-    of = _alias(table)
+    of = table_alias(table)
     part = exp.column(exp.to_identifier(NAME), table=exp.to_identifier(of, quoted=True))
     laterals.put(select, join, ident(alias.this), {names[0]: part})
     select.set("joins", [j for j in select.args["joins"] if j is not join] or None)
@@ -84,15 +85,9 @@ def _table(select: exp.Select, before: exp.Join, alias: str) -> exp.Table | None
     joins = select.args["joins"]
     if not alias or any((j.side or "").upper() in ("RIGHT", "FULL") or j.method for j in joins):
         return None
-    earlier = joins[: next(i for i, j in enumerate(joins) if j is before)]
-    items = [select.args["from_"].this, *(j.this for j in earlier if not j.side)]
-    found = [i for i in items if isinstance(i, exp.Table) and isinstance(i.this, exp.Identifier) and _alias(i) == alias]
+    items = [select.args["from_"].this, *(j.this for j in joins_before(select, before) if not j.side)]
+    found = [i for i in items if isinstance(i, exp.Table) and isinstance(i.this, exp.Identifier) and table_alias(i) == alias]
     return found[0] if len(found) == 1 and not found[0].args.get("joins") and not found[0].args.get("sample") else None
-
-
-def _alias(table: exp.Expr) -> str:
-    alias = table.args.get("alias")
-    return ident(alias.this) if alias is not None else ident(table.this)
 
 
 def _used(select: exp.Select, alias: str) -> list[exp.Expr]:

@@ -19,6 +19,17 @@ def sources_of(select: exp.Select) -> list[exp.Expr]:
     return ([clause.this] if clause is not None else []) + [join.this for join in select.args.get("joins") or ()]
 
 
+def joins_before(select: exp.Select, join: exp.Join) -> list[exp.Join]:
+    joins: list[exp.Join] = select.args["joins"]
+    return joins[: next(i for i, j in enumerate(joins) if j is join)]
+
+
+def table_alias(table: exp.Expr) -> str:
+    """The name a table goes by in its query."""
+    alias = table.args.get("alias")
+    return ident(alias.this) if alias is not None else ident(table.this)
+
+
 def nested_queries(select: exp.Select) -> list[exp.Expr]:
     """Queries nested in the expressions of a SELECT (not in FROM, not in WITH), outermost ones only."""
     found: list[exp.Expr] = []

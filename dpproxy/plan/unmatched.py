@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpproxy.plan.correlated import Columns, mark_outer
-from dpproxy.plan.trees import aggregate_calls, contains_aggregate, function_name, outermost_queries
+from dpproxy.plan.trees import aggregate_calls, contains_aggregate, function_name, outermost_queries, table_alias
 from dpproxy.sql.dialect import copied, ident
 
 Reads = Callable[[exp.Expr], bool]
@@ -67,7 +67,7 @@ def _rewritten(select: exp.Select, known: Catalog) -> bool:
     found = _outer_join(select, known) or _subquery(select, known)
     if found is None:
         return False
-    alias, name, of = _alias(table), ident(found.key.this), call.expressions[0]
+    alias, name, of = table_alias(table), ident(found.key.this), call.expressions[0]
     if isinstance(of, exp.Distinct):
         if len(of.expressions) != 1 or not _names(of.expressions[0], alias, name):
             return False
@@ -86,11 +86,6 @@ def _only_count(item: exp.Expr) -> exp.Expr | None:
     return calls[0] if all(id(c) in inside for c in item.find_all(exp.Column)) else None
 
 
-def _alias(table: exp.Expr) -> str:
-    alias = table.args.get("alias")
-    return ident(alias.this) if alias is not None else ident(table.this)
-
-
 def _names(node: exp.Expr, alias: str, name: str) -> bool:
     return isinstance(node, exp.Column) and ident(node.args.get("table")) in ("", alias) and ident(node.this) == name
 
@@ -107,14 +102,14 @@ def _outer_join(select: exp.Select, known: Catalog) -> _Found | None:
     joins, parts = select.args.get("joins") or [], _parts(select.args["where"].this)
     if len(joins) != 1 or (joins[0].side or "").upper() != "LEFT" or not isinstance(joins[0].this, exp.Table):
         return None
-    join, other = joins[0], _alias(joins[0].this)
+    join, other = joins[0], table_alias(joins[0].this)
     mine = [p for p in parts if any(ident(c.args.get("table")) in ("", other) for c in p.find_all(exp.Column))]
     if not known.private(join.this) or len(mine) != 1 or any(p.find(exp.Query) for p in parts):
         return None
     test = mine[0]
     if not isinstance(test, exp.Is) or not isinstance(test.expression, exp.Null) or test.args.get("negate"):
         return None
-    key = _key(join.args.get("on"), _alias(select.args["from_"].this), other)
+    key = _key(join.args.get("on"), table_alias(select.args["from_"].this), other)
     absent = test.this
     if key is None or not isinstance(absent, exp.Column) or ident(absent.args.get("table")) != other:
         return None
@@ -134,7 +129,7 @@ def _subquery(select: exp.Select, known: Catalog) -> _Found | None:
     test = asking[0]
     negated = isinstance(test, exp.Not)
     test = test.this.unnest() if isinstance(test, exp.Not) else test
-    public = _alias(select.args["from_"].this)
+    public = table_alias(select.args["from_"].this)
     query = test.args.get("query") if isinstance(test, exp.In) else test.this if isinstance(test, exp.Exists) else None
     inner = query.this if isinstance(query, exp.Subquery) else query
     if not isinstance(inner, exp.Select) or inner.args.get("from_") is None or not known.private(inner):

@@ -87,7 +87,7 @@ async def current(
             return await fit(talk, dataset, asker, found.valued(texts), look, found.internal)
         except Refusal as refusal:
             same = refusal.message == found.refusal.message
-            raise replace(found.refusal if same else replace(refusal, position=None)) from None
+            raise (replace(found.refusal) if same else replace(refusal, position=None)) from None
     if planned(dataset, asker, found.statement, look) == found.plan and not found.inlined:
         return replace(found, look=look)
     return await fit(talk, dataset, asker, found.statement, look, found.internal)

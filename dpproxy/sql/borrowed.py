@@ -23,21 +23,8 @@ WORDS = (
 """Of which a text holds one, in lower case, when there may be something to write otherwise."""
 _HINT = re.compile("|".join(re.escape(w).replace(r"\ ", r"\s+") for w in WORDS), re.IGNORECASE)
 _PREDICATES = (
-    exp.EQ,
-    exp.NEQ,
-    exp.GT,
-    exp.GTE,
-    exp.LT,
-    exp.LTE,
-    exp.Is,
-    exp.In,
-    exp.Between,
-    exp.Like,
-    exp.ILike,
-    exp.And,
-    exp.Or,
-    exp.Not,
-)
+    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.And, exp.Or, exp.Not,
+)  # fmt: skip
 _SPELLED = re.compile(r"(?i)(\bas|::)\s*(double(?!\s+precision)|string|datetime)\b|\binterval\s+\d+\s+[a-z]")
 """What the tree is read as, whoever writes it."""
 Texts = Sequence[str]
@@ -125,24 +112,12 @@ def _grouped_by_all(select: exp.Select) -> bool:
     return True
 
 
-_AGGREGATES = {"count", "sum", "avg", "min", "max", "percentile_cont", "percentile_disc", "stddev", "stddev_samp", "stddev_pop"}
-_AGGREGATES |= {
-    "variance",
-    "var_samp",
-    "var_pop",
-    "corr",
-    "covar_pop",
-    "covar_samp",
-    "string_agg",
-    "array_agg",
-    "bool_and",
-    "bool_or",
-}
-_AGGREGATES |= {"mode", "every", "json_agg", "jsonb_agg", "any_value"}
+_AGGREGATES = {
+    "count", "sum", "avg", "min", "max", "percentile_cont", "percentile_disc", "stddev", "stddev_samp", "stddev_pop", "variance",
+    "var_samp", "var_pop", "corr", "covar_pop", "covar_samp", "string_agg", "array_agg", "bool_and", "bool_or", "mode", "every",
+    "json_agg", "jsonb_agg", "any_value",
+}  # fmt: skip
 
 
 def _aggregated(item: exp.Expr) -> bool:
     return any(call.name.lower() in _AGGREGATES for call in item.find_all(exp.Anonymous))
-
-
-__all__ = ["WORDS", "hinted", "translated"]
