@@ -2,7 +2,8 @@
 
 Knows: PRIVACY.md section 3, relations, an engine's spelling. Must not know: clients, ledgers, how noise is drawn. Every
 number that decides privacy (bounds, sensitivities, L0) is made here, before anything runs; `finish` adds noise scales,
-`bounding` writes the query. A step of bounding is skipped only by one of the two rules stated in `_shape`.
+`bounding` writes the query. A step of bounding is skipped only by one of the two rules stated in `_shape`: a bound may rest
+only on what the generated SQL enforces.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.bounding import Writer
-from dpproxy.plan.domains import dense_domain
+from dpproxy.plan.domains import Dense, dense_domain
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Expr
 from dpproxy.plan.facts import facts
@@ -152,35 +153,15 @@ def _counts_rows(spec: BasisSpec) -> bool:
 
 
 def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Shape:
-    """The two skip rules: no per-unit step when a unit has one row; no choice of groups when keys are constant
-    within a unit (L0 = 1) or when a unit may reach all groups there can be: values of those keys that vary within it.
+    """The two skip rules: no per-unit step when a unit has one row; no choice of groups when the rows themselves leave a
+    unit no more groups than are claimed (`_reach`).
     `unscaled`: something is measured that cannot be scaled down, and costs noise for every group of a unit."""
-    notes = []
     dense = dense_domain(keys, rows) if keys else None
-    varying = [k for k in keys if not facts(k).constant]
-    own = dense if len(varying) == len(keys) else dense_domain(varying, rows) if varying else None
-    constant = not varying
-    size = own.size if own is not None else None
     limits = contribution(rows, keys)
-    bound = limits.groups
     unit = context.policy.unit_name
-    norm = 0
-    if not keys:
-        l0, pick = 1, False
-    elif rows.one or constant:
-        l0, pick = 1, False
-        notes.append(f"keys are constant per {unit}: one group per {unit}")
-    elif size is not None and (bound is None or bound >= size):
-        l0, pick = size, False
-        notes.append(f"a {unit} may reach {'all ' if own is dense else ''}{size} groups: none is cut")
-    elif bound is not None:
-        l0, pick = bound, True
-        notes.append(f"at most {bound} groups per {unit}")
-    else:
-        # `groups: all` needs a domain whose size the policy fixes
-        l0, pick = (DEFAULT_WHOLE_GROUPS if rows.limits.whole and not unscaled else DEFAULT_GROUPS), True
-        notes.append(f"at most {l0} groups per {unit}, since keys are not declared and the policy bounds no `groups`")
-    one = rows.one
+    l0, pick, note = _reach(rows, keys, dense, limits.groups, rows.limits.whole and not unscaled)
+    notes = [note.format(unit=unit)] if note else []
+    norm, one = 0, rows.one
     limit = 1 if one else limits.rows
     if rows.limits.whole and not one:
         norm = _norm(context) if l0 > 1 else 1
@@ -191,6 +172,33 @@ def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Sh
     else:
         notes.append(f"at most {limit} rows per {unit} and group")
     return Shape(limit, l0, not one, pick, dense, tuple(notes), norm)
+
+
+def _reach(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None, scaled: bool) -> tuple[int, bool, str]:
+    """How many groups a unit reaches, whether groups of it must be picked for that to be true, and what EXPLAIN says of it.
+
+    No group is picked only where the generated SQL leaves a unit no more of them by itself: it has one row, or one value of
+    the keys, or the whole key is declared, so that the join with the declared groups drops all others (`bounding._fill`). An
+    undeclared key beside declared ones is joined with nothing: NULL and values that are not declared are groups then,
+    however many. As many as are declared are picked of them. Leaving undeclared values out instead would spare the step, but
+    lose rows that SQL counts, and whose groups a threshold may well release.
+    """
+    varying = [k for k in keys if not facts(k).constant]
+    if not keys:
+        return 1, False, ""
+    if rows.one or not varying:
+        return 1, False, "keys are constant per {unit}: one group per {unit}"
+    own = dense if len(varying) == len(keys) else dense_domain(varying, rows)
+    size = own.size if own is not None else None
+    if size is not None and (bound is None or bound >= size):
+        if dense is not None:
+            return size, False, f"a {{unit}} may reach {'all ' if own is dense else ''}{size} groups: none is cut"
+        return size, True, f"at most {size} groups per {{unit}}, as many as are declared; others and NULL are groups as well"
+    if bound is not None:
+        return bound, True, f"at most {bound} groups per {{unit}}"
+    # `groups: all` needs a domain whose size the policy fixes
+    l0 = DEFAULT_WHOLE_GROUPS if scaled else DEFAULT_GROUPS
+    return l0, True, f"at most {l0} groups per {{unit}}, since keys are not declared and the policy bounds no `groups`"
 
 
 def _norm(context: Context) -> int:
