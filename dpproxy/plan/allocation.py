@@ -13,22 +13,44 @@ are proportional to a root of the weighted squares (Lagrange), then outputs that
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from dpproxy.plan.calibration import MechanismName, gaussian_rho
 from dpproxy.policy.model import MICRO
 
-Weights = tuple[tuple[float, ...], ...]
-"""weights[output][column] >= 0: relative standard error of the output by the column's noise, were the column alone."""
+Row = tuple[tuple[int, float], ...]
+"""Of one output: columns, and the relative standard error that each column's noise brings it, were the column alone."""
 
 ROUNDS = 200
 NEAR = 1.02
 """Of squared errors: a division within 1 % of the best possible one is as good."""
 
+WORK = 100_000
+"""Weights looked at, in all rounds together: an analyst's statement has tens of them, one of 600 aggregates 2,000."""
+
 STEPS = 1000
 """Shares are rounded to thousandths, so that plans are stable and readable; the error changes by less than 1 %."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What is above 0 only: an output is made of few columns, so that there are few weights however many outputs there are."""
+
+    columns: int
+    rows: tuple[Row, ...]
+
+    @classmethod
+    def of(cls, columns: int, rows: Sequence[Mapping[int, float]]) -> Weights:
+        """Raises ValueError for a column that there is not."""
+        if not rows or any(not 0 <= c < columns for row in rows for c in row):
+            raise ValueError("at least one output, made of the columns there are")
+        return cls(columns, tuple(tuple(sorted((c, float(w)) for c, w in row.items() if w)) for row in rows))
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.rows))
 
 
 @dataclass(frozen=True)
@@ -40,32 +62,32 @@ class Allocation:
     error: float
 
 
-def allocate(weights: Sequence[Sequence[float]], whole: int, mechanism: MechanismName = "laplace") -> Allocation:
+@lru_cache(maxsize=1024)
+def allocate(weights: Weights, whole: int, mechanism: MechanismName = "laplace") -> Allocation:
     """Divide `whole` (micro-epsilon, or any integer measure of rho for Gaussian noise) over the columns of `weights`.
 
     Columns that no output uses get the least share. Raises ValueError when `whole` is less than one a column, or
     there is no column.
     """
-    return _allocate(tuple(tuple(map(float, row)) for row in weights), whole, mechanism)
-
-
-@lru_cache(maxsize=1024)
-def _allocate(weights: Weights, whole: int, mechanism: MechanismName) -> Allocation:
-    columns = len(weights[0]) if weights else 0
-    if not columns or whole < columns or any(len(row) != columns for row in weights):
-        raise ValueError("a whole of at least one for each column, and rows of equal length")
+    if not weights.columns or whole < weights.columns:
+        raise ValueError("a whole of at least one for each column, and at least one column")
     shares = _minimax(weights, mechanism)
     steps = [max(1, round(share * STEPS)) for share in shares]
     total = sum(steps)
     parts = [max(1, whole * step // total) for step in steps]
-    largest = max(range(columns), key=parts.__getitem__)
+    largest = max(range(weights.columns), key=parts.__getitem__)
     parts[largest] += whole - sum(parts)
-    return Allocation(tuple(parts), max(_error(row, [p / whole for p in parts], mechanism) for row in weights))
+    return Allocation(tuple(parts), max(_error(row, [p / whole for p in parts], mechanism) for row in weights.rows))
 
 
-def _error(row: Sequence[float], shares: Sequence[float], mechanism: MechanismName) -> float:
+def _error(row: Row, shares: Sequence[float], mechanism: MechanismName) -> float:
     power = 2 if mechanism == "laplace" else 1
-    return math.sqrt(math.fsum(w * w / s**power for w, s in zip(row, shares, strict=True)))
+    return math.sqrt(math.fsum(w * w / shares[c] ** power for c, w in row))
+
+
+def rounds(weights: Weights) -> int:
+    """A statement of very many weights is divided less finely, so that dividing takes time in proportion to what is asked."""
+    return max(1, min(ROUNDS, WORK // max(weights.size, 1)))
 
 
 @lru_cache(maxsize=1024)
@@ -75,11 +97,11 @@ def _minimax(weights: Weights, mechanism: MechanismName) -> tuple[float, ...]:
     The weighted mean of the squared errors that shares were chosen for is a lower bound of every division's largest:
     when the two are within `NEAR`, there is no better one worth looking for.
     """
-    importance = [1.0] * len(weights)
+    importance = [1.0] * len(weights.rows)
     best, least = _shares(weights, importance, mechanism), math.inf
-    for k in range(ROUNDS):
+    for k in range(rounds(weights)):
         shares = _shares(weights, importance, mechanism)
-        errors = [_error(row, shares, mechanism) for row in weights]
+        errors = [_error(row, shares, mechanism) for row in weights.rows]
         worst = max(errors)
         if worst < least:
             best, least = shares, worst
@@ -94,17 +116,21 @@ def _minimax(weights: Weights, mechanism: MechanismName) -> tuple[float, ...]:
 def _shares(weights: Weights, importance: Sequence[float], mechanism: MechanismName) -> list[float]:
     """For fixed importances: minimise sum_i a_i / s_i**2 (or a_i / s_i) with sum_i s_i = 1: s_i ~ a_i**(1/3) (1/2)."""
     root = 1 / 3 if mechanism == "laplace" else 1 / 2
-    loads = [
-        math.fsum(i * row[c] ** 2 for i, row in zip(importance, weights, strict=True)) ** root for c in range(len(weights[0]))
-    ]
+    terms: list[list[float]] = [[] for _ in range(weights.columns)]
+    for i, row in zip(importance, weights.rows, strict=True):
+        for c, w in row:
+            terms[c].append(i * w**2)
+    loads = [math.fsum(of_column) ** root for of_column in terms]
     total = math.fsum(loads)
     if total == 0:
         return [1 / len(loads)] * len(loads)
     floor = total / STEPS  # an unused column still has to be divided by something
-    return [max(load, floor) / math.fsum(max(x, floor) for x in loads) for load in loads]
+    held = [max(load, floor) for load in loads]
+    whole = math.fsum(held)
+    return [load / whole for load in held]
 
 
-def deviations(weights: Sequence[Sequence[float]], l0: int, epsilon_micro: int, delta_atto: int) -> tuple[float, float]:
+def deviations(weights: Weights, l0: int, epsilon_micro: int, delta_atto: int) -> tuple[float, float]:
     """Largest output error under Laplace and under Gaussian noise of the same (epsilon, delta).
 
     `weights` as in `allocate`, for noise of standard deviation 1 a column. Laplace: sqrt 2 * l0 / epsilon; Gaussian:
@@ -118,7 +144,7 @@ def deviations(weights: Sequence[Sequence[float]], l0: int, epsilon_micro: int, 
     return laplace, math.sqrt(l0 / (2 * rho)) * allocate(weights, epsilon_micro, "gaussian").error
 
 
-def better(weights: Sequence[Sequence[float]], l0: int, epsilon_micro: int, delta_atto: int) -> MechanismName:
+def better(weights: Weights, l0: int, epsilon_micro: int, delta_atto: int) -> MechanismName:
     """`mechanism: auto`: the noise with the smaller largest error for the same charge; Laplace when equal."""
     laplace, gaussian = deviations(weights, l0, epsilon_micro, delta_atto)
     return "gaussian" if gaussian < laplace else "laplace"

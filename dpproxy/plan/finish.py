@@ -124,33 +124,43 @@ def _mechanism(compiled: Compiled, epsilon: int, delta: int, context: Context) -
     return allocation.better(_basis_weights(compiled), compiled.shape.reach, epsilon, delta)
 
 
-def weights(compiled: Compiled) -> list[list[float]]:
-    """`allocation.Weights` of one measurement: a row for each output and one for the groups that a threshold hides."""
+def weights(compiled: Compiled) -> allocation.Weights:
+    """Of one measurement: a row for each output, one for the groups that a threshold hides, one for the choice of groups."""
+    return allocation.Weights.of(_columns(compiled), _rows(compiled))
+
+
+def _rows(compiled: Compiled) -> list[dict[int, float]]:
     width = _columns(compiled)
     factor = nominal.row_factor(compiled.shape.rows)
     rows = []
     for made in compiled.outputs:
-        row = [0.0] * width
+        row: dict[int, float] = {}
         for index, weight in zip(made.bases, made.weights, strict=False):
-            row[index] = max(row[index], weight * (1.0 if compiled.specs[index].kind == "units" else factor))
+            row[index] = max(row.get(index, 0.0), weight * (1.0 if compiled.specs[index].kind == "units" else factor))
         if made.selection is not None:
             row[len(compiled.specs) + made.selection] = made.weights[0] * factor
         rows.append(row)
     if compiled.threshold is not None:
         weight = nominal.WEIGHED_THRESHOLD if compiled.shape.spread else nominal.THRESHOLD
-        rows.append([weight if i == compiled.threshold else 0.0 for i in range(width)])
+        rows.append({compiled.threshold: weight})
     if compiled.top is not None:
-        rows.append([nominal.TOP if i == width - 1 else 0.0 for i in range(width)])
-    return rows or [[1.0] * width]
+        rows.append({width - 1: nominal.TOP})
+    return rows or [dict.fromkeys(range(width), 1.0)]
 
 
-def _basis_weights(compiled: Compiled) -> list[list[float]]:
+def _scaled_rows(compiled: Compiled) -> list[dict[int, float]]:
     """Where some columns' sensitivity is over all groups together, those of the others count for each of the l0 groups."""
     shape, specs = compiled.shape, compiled.specs
     l0 = math.sqrt(shape.reach) if shape.norm == 2 else shape.reach
     own = [spec.sensitivity(shape) / spec.fine(shape) / max(spec.linf(shape.rows), 1) for spec in specs]  # above 1 for units
     factors = [l0 if shape.norm and not spec.norm(shape) else f for spec, f in zip(specs, own, strict=True)]
-    return [[w * f for w, f in zip(row[: len(specs)], factors, strict=True)] for row in weights(compiled)]
+    return [{c: w * factors[c] if c < len(specs) else w for c, w in row.items()} for row in _rows(compiled)]
+
+
+def _basis_weights(compiled: Compiled) -> allocation.Weights:
+    """Of the bases alone, whose noise is of one kind."""
+    count = len(compiled.specs)
+    return allocation.Weights.of(count, [{c: w for c, w in row.items() if c < count} for row in _scaled_rows(compiled)])
 
 
 def _burden(compiled: Compiled) -> float:
@@ -220,9 +230,8 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
 def _parts(compiled: Compiled, epsilon: int) -> list[int]:
     if not _columns(compiled):
         return []
-    rows, count = weights(compiled), len(compiled.specs)
-    rows = [[*basis, *row[count:]] for basis, row in zip(_basis_weights(compiled), rows, strict=True)]
-    return list(allocation.allocate(rows, epsilon).parts)
+    found = allocation.Weights.of(_columns(compiled), _scaled_rows(compiled))
+    return list(allocation.allocate(found, epsilon).parts)
 
 
 def _bases(compiled: Compiled, parts: Sequence[int], share: _Share) -> list[Basis]:

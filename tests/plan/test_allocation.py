@@ -7,7 +7,9 @@ import math
 
 import pytest
 
-from dpproxy.plan.allocation import allocate, better, deviations
+from dpproxy.plan import allocation
+from dpproxy.plan.allocation import Allocation, Weights, better, deviations
+from dpproxy.plan.calibration import MechanismName
 
 CASES = [
     [[1.0]],
@@ -21,13 +23,21 @@ CASES = [
 ]
 
 
+def sparse(weights: list[list[float]]) -> Weights:
+    return Weights.of(len(weights[0]), [dict(enumerate(row)) for row in weights])
+
+
+def allocate(weights: list[list[float]], whole: int, mechanism: MechanismName = "laplace") -> Allocation:
+    return allocation.allocate(sparse(weights), whole, mechanism)
+
+
 def error(weights: list[list[float]], shares: list[float], power: int) -> float:
     return max(math.sqrt(sum(w * w / s**power for w, s in zip(row, shares, strict=True))) for row in weights)
 
 
 @pytest.mark.parametrize("weights", CASES)
 @pytest.mark.parametrize(("mechanism", "power"), [("laplace", 2), ("gaussian", 1)])
-def test_near_the_best_of_all_divisions(weights: list[list[float]], mechanism: str, power: int) -> None:
+def test_near_the_best_of_all_divisions(weights: list[list[float]], mechanism: MechanismName, power: int) -> None:
     """Against a grid of every division in hundredths."""
     whole, columns = 10**6, len(weights[0])
     found = allocate(weights, whole, mechanism)
@@ -54,9 +64,56 @@ def test_small_wholes_still_add_up(whole: int) -> None:
 
 
 def test_what_cannot_be_divided() -> None:
-    for weights, whole in [([[1.0, 1.0]], 1), ([], 10), ([[]], 10), ([[1.0], [1.0, 2.0]], 10)]:
-        with pytest.raises(ValueError, match="at least one"):
-            allocate(weights, whole)
+    with pytest.raises(ValueError, match="at least one for each"):
+        allocate([[1.0, 1.0]], 1)
+    with pytest.raises(ValueError, match="at least one"):
+        allocate([[]], 10)
+    with pytest.raises(ValueError, match="at least one output"):
+        Weights.of(1, [])
+    with pytest.raises(ValueError, match="of the columns there are"):
+        Weights.of(1, [{0: 1.0}, {1: 2.0}])
+
+
+def test_only_what_is_above_nothing_is_kept() -> None:
+    """Dividing takes time in proportion to this, not to columns times outputs."""
+    many = sparse([[1.0 if i == j else 0.0 for i in range(300)] for j in range(300)])
+    assert many.size == 300
+
+
+class Counted(float):
+    """A weight that counts how often it is multiplied or raised."""
+
+    looks = 0
+
+    def __mul__(self, other: float) -> float:
+        Counted.looks += 1
+        return float(self) * other
+
+    def __pow__(self, other: float) -> float:  # type: ignore[override]
+        Counted.looks += 1
+        return float(float(self) ** other)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_work_grows_as_what_is_asked(mechanism: MechanismName) -> None:
+    """Averages that share no column: twice as many take about twice the looks at weights, and there is a most of these however
+    many averages there are."""
+
+    def looks(averages: int) -> int:
+        rows = tuple(((2 * i, Counted(1 + i % 7)), (2 * i + 1, Counted(3 + i % 11))) for i in range(averages))
+        Counted.looks = 0
+        allocation.allocate(Weights(2 * averages, rows), 10**6, mechanism)
+        return Counted.looks
+
+    few, twice = looks(20), looks(40)
+    assert few > 0
+    assert twice < 4 * few  # rounds until the errors are near each other differ a little
+    assert looks(5000) <= 4 * (allocation.WORK + 2 * 10_000)
+
+
+def test_fewer_rounds_of_very_many() -> None:
+    assert allocation.rounds(sparse([[1.0] * 20] * 20)) == allocation.ROUNDS
+    assert allocation.rounds(Weights(1, (((0, 1.0),) * (2 * allocation.WORK),))) == 1
 
 
 def test_the_same_plan_gets_the_same_division() -> None:
@@ -66,12 +123,12 @@ def test_the_same_plan_gets_the_same_division() -> None:
 def test_auto_takes_the_smaller_error() -> None:
     """Gaussian noise grows with the root of the groups a unit reaches, Laplace noise with their number."""
     one = [[1.0]]
-    assert better(one, 1, 10**6, 10**12) == "laplace"
-    assert better(one, 100, 10**6, 10**12) == "gaussian"
-    assert better(one, 100, 10**6, 0) == "laplace"  # no delta, no Gaussian
+    assert better(sparse(one), 1, 10**6, 10**12) == "laplace"
+    assert better(sparse(one), 100, 10**6, 10**12) == "gaussian"
+    assert better(sparse(one), 100, 10**6, 0) == "laplace"  # no delta, no Gaussian
     many = [[1.0 if i == j else 0.0 for i in range(30)] for j in range(30)]
-    assert better(many, 1, 10**6, 10**12) == "gaussian"  # rho is divided, epsilon would be too
+    assert better(sparse(many), 1, 10**6, 10**12) == "gaussian"  # rho is divided, epsilon would be too
     for l0 in (1, 10, 100):
-        laplace, gaussian = deviations(one, l0, 10**6, 10**12)
-        assert (gaussian < laplace) == (better(one, l0, 10**6, 10**12) == "gaussian")
+        laplace, gaussian = deviations(sparse(one), l0, 10**6, 10**12)
+        assert (gaussian < laplace) == (better(sparse(one), l0, 10**6, 10**12) == "gaussian")
         assert laplace == pytest.approx(math.sqrt(2) * l0)
