@@ -28,7 +28,7 @@ from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.ledger import LedgerError
 from dpproxy.budget.place import ledger_key, place_of, read_secret
 from dpproxy.budget.record import recent
-from dpproxy.budget.sealing import Sealer, SealError
+from dpproxy.budget.sealing import Sealer, SealError, derived
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade, RemoteFacade
 from dpproxy.memory import give_back
@@ -41,12 +41,14 @@ from dpproxy.session.dataset import Dataset
 from dpproxy.session.limits import Limits
 from dpproxy.session.opening import open_dataset
 from dpproxy.session.places import Places
+from dpproxy.session.secret import lasting_secret
 from dpproxy.session.server import DRAIN_SECONDS, Server
 from dpproxy.session.sockets import local_socket
 from dpproxy.session.tls import TlsError, TlsFiles, load_tls
 
 LOG = structlog.get_logger()
 ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
+UNKNOWN = "unknown-users.key"  # in the state folder, of this machine's processes: what unknown users' salts are made of
 REMEMBERED = 5000  # of the ledger's last entries, what is of a dataset is shown in its `dpproxy.answers`
 SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
 
@@ -157,6 +159,7 @@ class Running:
             places=neighbours.places if neighbours else None,
             number=neighbours.number if neighbours else 0,
             elsewhere=neighbours.cancel if neighbours else None,
+            secret=derived(secret, "unknown users") if secret else lasting_secret(options.state / UNKNOWN),
         )
         self._local = ExitStack()
         self._scraped: WSGIServer | None = None

@@ -8,7 +8,6 @@ the time is bounded, and every answer to a wrong login is the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Protocol, cast
 
 import structlog
@@ -17,7 +16,7 @@ from dpproxy.policy.model import User
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.limits import Throttle
-from dpproxy.session.login import Greeting, Login, greet
+from dpproxy.session.login import Greeting, Login, Nobody, greet
 from dpproxy.session.sockets import address_of, keep_alive
 from dpproxy.session.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.wire import backend as back
@@ -43,13 +42,8 @@ class Host(Site, Protocol):
     """What a door needs of the server."""
 
     @property
-    def secret(self) -> bytes:
-        """Seeds the made-up verifiers of unknown users."""
-        ...
-
-    @property
-    def likeness(self) -> Sequence[int]:
-        """Iterations that verifiers have."""
+    def nobody(self) -> Nobody:
+        """Stands for unknown users."""
         ...
 
     @property
@@ -101,7 +95,7 @@ class Door(asyncio.Protocol):
         self._first = True  # nothing was read yet
         self._requests = 0  # for encryption
         self._address = ""
-        self._waiting: asyncio.TimerHandle | None = None  # until the login may go on
+        self._waiting: asyncio.TimerHandle | None = None  # until the password may be looked at
         self._cancelling = False  # it was a cancel request: nothing may follow
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -136,7 +130,7 @@ class Door(asyncio.Protocol):
 
     def _work_off(self) -> None:
         try:
-            while self._transport is not None and not self._transport.is_closing() and not self._cancelling:
+            while self._transport is not None and not self._transport.is_closing() and not self._stopped:
                 frame = self._framer.next()
                 if frame is None:
                     return
@@ -146,6 +140,10 @@ class Door(asyncio.Protocol):
                     self._authenticate(frame)
         except ProtocolError as error:
             self._refuse(error.sqlstate, error.message)
+
+    @property
+    def _stopped(self) -> bool:
+        return self._cancelling or self._waiting is not None
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -225,47 +223,51 @@ class Door(asyncio.Protocol):
         self._dataset = self._host.dataset(greeting.database)
         policy = self._dataset.policy if self._dataset else None
         binding = self._tls.binding if self._tls else None
-        self._login = Login(greeting, policy, self._host.secret, binding, self._host.likeness)
+        self._login = Login(greeting, policy, self._host.nobody, binding)
         self._framer.startup_done()
-        self._start_login(greeting.negotiation + self._login.start)
-
-    def _start_login(self, first: bytes) -> None:
-        """At once, or later for who has failed often."""
-        assert self._greeting is not None
-        loop = asyncio.get_running_loop()
-        delay = self._host.throttle.delay(self._address, self._greeting.user, loop.time())
-        if delay is None:
-            self._refuse(INVALID_AUTHORIZATION, "too many failed logins, try again later")
-        elif delay:
-            self._pause(True)
-            self._waiting = loop.call_later(delay, self._go_on, first)
-        else:
-            self._write(first)
-
-    def _go_on(self, first: bytes) -> None:
-        self._pause(False)
-        self._write(first)
+        self._write(greeting.negotiation + self._login.start)
 
     def _pause(self, pause: bool) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading() if pause else self._transport.resume_reading()
 
     def _authenticate(self, frame: Frame) -> None:
+        """The proof of a password may have to wait for its turn; before it, nothing is told that a stranger may not know."""
         assert self._login is not None
         assert self._greeting is not None
-        name, throttle = self._greeting.user, self._host.throttle
+        if not self._login.proving:
+            self._write(self._login.answer(frame))
+            return
+        loop = asyncio.get_running_loop()
+        wait = self._host.throttle.begin(self._address, self._greeting.user, loop.time())
+        if wait is None:
+            self._refuse(INVALID_AUTHORIZATION, "too many failed logins, try again later")
+        elif wait:
+            self._pause(True)
+            self._waiting = loop.call_later(wait, self._heard, frame)
+        else:
+            self._prove(frame)
+
+    def _heard(self, frame: Frame) -> None:
+        self._pause(False)
+        try:
+            self._prove(frame)
+        except ProtocolError as error:
+            self._refuse(error.sqlstate, error.message)
+
+    def _prove(self, frame: Frame) -> None:
+        """Raises ProtocolError."""
+        assert self._login is not None
+        assert self._greeting is not None
         try:
             answer = self._login.answer(frame)
         except ProtocolError as error:
             if error.sqlstate == INVALID_PASSWORD:
-                throttle.failed(self._address, name, asyncio.get_running_loop().time())
                 LOG.warning("login failed", address=self._address)
             raise
-        if self._login.user is None:
-            self._write(answer)
-        else:
-            throttle.succeeded(self._address, name)
-            self._enter(self._login.user, answer)
+        assert self._login.user is not None
+        self._host.throttle.succeeded(self._address, self._greeting.user)
+        self._enter(self._login.user, answer)
 
     def _enter(self, user: User, answer: bytes) -> None:
         assert self._dataset is not None

@@ -9,7 +9,10 @@ looks how far each session has come, and acts on those that have not moved for t
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
+import secrets
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -99,69 +102,83 @@ class Watch(Generic[S]):
         return False
 
 
-FREE_FAILURES: Final = 5
-"""Wrong passwords in a row that cost nothing: fingers slip, and programs start with an old one."""
-FREE_FAILURES_OF_ADDRESS: Final = 50
-"""The same for all users of an address: a BI server's are many people."""
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 16.0
-"""Seconds; doubled from the first to the longest: at most 5,400 guesses a day for one user from one address."""
-PATIENCE: Final = 30.0
-"""Seconds an attempt may have to wait; who would wait longer is turned away, so that waiting holds few connections."""
-FORGOTTEN: Final = 900.0
-"""Seconds after the last failure when all is forgiven."""
-REMEMBERED: Final = 10_000
-"""Addresses and users remembered, a megabyte or two; the oldest go first."""
+GUESSES: Final = 1_000
+"""Wrong passwords for one user from one address that are looked at as they come: a pool of connections that starts with an
+old password, and somebody who floods the address a user shares, are to be told from the right one for some time."""
+STRANGERS_GUESSES: Final = 10_000
+"""The same for one user from all addresses together from where it has not logged in before."""
+GUESSES_A_SECOND: Final = 1.0
+"""Given back, up to the numbers above: at most 87,400 guesses on the first day for a user from an address, 86,400 on each day
+after; and no more than 96,400 and 86,400 from all strange addresses together."""
+PATIENCE: Final = 1.0
+"""Seconds an attempt may have to wait for its turn; who would wait longer is turned away unheard."""
+CELLS: Final = 1 << 16
+"""Of the memory for pairs of user and address, and of that for users: half a megabyte each. What shares a cell shares its
+guesses; a secret decides what does, so that nobody can aim at another's cell."""
+KNOWN: Final = 10_000
+"""Pairs of user and address that have logged in, remembered; the oldest go first."""
 
 
-@dataclass
-class _Failures:
-    count: int = 0
-    last: float = 0.0
-    next: float = 0.0  # when the next attempt may go on
+class _Buckets:
+    """Guesses left, by cell. A cell's number is the time at which it is full again: one number says all."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._full = array("d", bytes(8 * CELLS))
+        self._secret = secrets.token_bytes(16)
+
+    def wait(self, key: tuple[str, ...], now: float) -> float:
+        """Seconds until a guess is left."""
+        return max(0.0, self._full[self._cell(key)] - now - (self._size - 1) / GUESSES_A_SECOND)
+
+    def take(self, key: tuple[str, ...], now: float) -> None:
+        cell = self._cell(key)
+        self._full[cell] = max(self._full[cell], now) + 1 / GUESSES_A_SECOND
+
+    def give(self, key: tuple[str, ...]) -> None:
+        self._full[self._cell(key)] -= 1 / GUESSES_A_SECOND
+
+    def _cell(self, key: tuple[str, ...]) -> int:
+        text = "\0".join(key).encode("utf-8", "replace")
+        return int.from_bytes(hashlib.blake2b(text, key=self._secret, digest_size=4).digest()) % CELLS
 
 
 class Throttle:
-    """Slows down who guesses passwords. Attempts wait before the first step, right and wrong ones alike, in turn."""
+    """Bounds how many passwords can be guessed; never by the address alone, which many people may share.
+
+    An attempt takes a guess before it is heard, and gets it back when it was right. So right passwords cost nothing and wait
+    for nothing, until somebody has used up what their own user has at their own address. Then attempts are heard one a
+    second, and whoever cannot be within `PATIENCE` is turned away: that a right one among thousands of wrong ones is told
+    from them at once, and the wrong ones are not, is impossible.
+    """
 
     def __init__(self) -> None:
-        self._records: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
+        self._pairs, self._users = _Buckets(GUESSES), _Buckets(STRANGERS_GUESSES)
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def delay(self, address: str, user: str, now: float) -> float | None:
-        """Seconds this attempt has to wait; None: too many wait already."""
-        slots: list[tuple[_Failures, float]] = []
-        for key, free in self._keys(address, user):
-            record = self._records.get(key)
-            if record is None or now - record.last >= FORGOTTEN or record.count < free:
-                continue
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(record.count - free, 10))
-            slots.append((record, max(now, record.next) + pause))
-        wait = max((slot - now for _, slot in slots), default=0.0)
+    def begin(self, address: str, user: str, now: float) -> float | None:
+        """Take a guess: the seconds until it may be heard; None: there is none."""
+        buckets = self._of(address, user)
+        wait = max(bucket.wait(key, now) for bucket, key in buckets)
         if wait > PATIENCE:
             return None
-        for record, slot in slots:
-            record.next = slot
+        for bucket, key in buckets:
+            bucket.take(key, now)
         return wait
 
-    def failed(self, address: str, user: str, now: float) -> None:
-        for key, _ in self._keys(address, user):
-            record = self._records.setdefault(key, _Failures())
-            if now - record.last >= FORGOTTEN:
-                record.count = 0
-            record.count += 1
-            record.last = now
-            self._records.move_to_end(key)
-        while len(self._records) > REMEMBERED:
-            self._records.popitem(last=False)
-
     def succeeded(self, address: str, user: str) -> None:
-        """The user is forgiven, the address is not: one known password must not pay for guesses at others."""
-        self._records.pop((network(address), user), None)
+        """The guess was none. From now on this is no strange address to the user."""
+        for bucket, key in self._of(address, user):
+            bucket.give(key)
+        pair = (network(address), user)
+        self._known[pair] = None
+        self._known.move_to_end(pair)
+        if len(self._known) > KNOWN:
+            self._known.popitem(last=False)
 
-    def _keys(self, address: str, user: str) -> tuple[tuple[tuple[str, str], int], ...]:
-        """No user's name is empty, so that the address alone has a key of its own."""
-        where = network(address)
-        return ((where, user), FREE_FAILURES), ((where, ""), FREE_FAILURES_OF_ADDRESS)
+    def _of(self, address: str, user: str) -> list[tuple[_Buckets, tuple[str, ...]]]:
+        pair = (network(address), user)
+        return [(self._pairs, pair)] if pair in self._known else [(self._pairs, pair), (self._users, (user,))]
 
 
 def network(address: str) -> str:

@@ -7,7 +7,8 @@ exchange against a made-up verifier and fails with the same words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dpproxy.policy.model import Policy, User
@@ -20,7 +21,7 @@ from dpproxy.wire.protocol import (
     Frame,
     ProtocolError,
 )
-from dpproxy.wire.scram import ITERATIONS, ScramServer, parse_verifier
+from dpproxy.wire.scram import USUAL, ScramServer, Shape, Verifier, drawn, mock_verifier, parse_verifier
 
 ENCODINGS = frozenset(("utf8", "unicode", "sqlascii"))
 """Client encodings in which the proxy's own bytes (UTF-8) are right, without punctuation. In another a session is relayed, as
@@ -69,32 +70,51 @@ def _fatal(sqlstate: str, text: str) -> ProtocolError:
     return ProtocolError(sqlstate, text, fatal=True)
 
 
-def likeness_of(policies: Iterable[Policy]) -> tuple[int, ...]:
-    """Iterations of all users' verifiers: those of somebody who is not known must be among them."""
-    counts = [parse_verifier(user.password).iterations for policy in policies for user in policy.users.values()]
-    return tuple(sorted(counts)) or (ITERATIONS,)
+class Nobody:
+    """Whoever does not exist, as alike to those who do as can be: in what their verifiers show, by dataset.
+
+    `secret` is the same in every process and after every start, as a user's salt is. What a stranger sees of a verifier
+    depends on the dataset and the name alone, as a real one does, which is of one user of one policy.
+    """
+
+    def __init__(self, secret: bytes, policies: Iterable[Policy]) -> None:
+        self._secret = secret
+        self._shapes = {policy.dataset: _shapes(policy) for policy in policies}
+        self._choices = {name.encode(): (shapes, 1) for name, shapes in self._shapes.items()} or {b"": (USUAL, 1)}
+
+    def verifier(self, database: str, user: str) -> Verifier:
+        """A dataset that does not exist is as one of those that do."""
+        name = database.encode("utf-8", "replace")
+        other = drawn(self._choices, name, self._secret)
+        shapes = self._shapes.get(database, other)
+        return mock_verifier(name + b"\0" + user.encode("utf-8", "replace"), self._secret, shapes)
+
+
+def _shapes(policy: Policy) -> Mapping[Shape, int]:
+    read = [parse_verifier(user.password) for user in policy.users.values()]
+    return Counter((verifier.iterations, len(verifier.salt)) for verifier in read) or USUAL
 
 
 class Login:
     """One SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set.
 
-    `binding`: what the server's certificate binds a login to, under TLS. `likeness`: iterations for who is not known.
+    `binding`: what the server's certificate binds a login to, under TLS.
     """
 
     def __init__(
         self,
         greeting: Greeting,
         policy: Policy | None,
-        secret: bytes,
+        nobody: Nobody,
         binding: bytes | None = None,
-        likeness: Sequence[int] = (ITERATIONS,),
     ) -> None:
         users: Mapping[str, User] = policy.users if policy else {}
         found = users.get(greeting.user)
         verifier = found.password if found else None
-        self._scram = ScramServer(verifier, user=greeting.user, secret=secret, channel_binding=binding, iterations=likeness)
+        mock = nobody.verifier(greeting.database, greeting.user)
+        self._scram = ScramServer(verifier, user=greeting.user, mock=mock, channel_binding=binding)
         self._found = found
-        self._first = True
+        self.proving = False  # the next message proves a password, or fails to
         self.user: User | None = None
 
     @property
@@ -103,8 +123,8 @@ class Login:
 
     def answer(self, frame: Frame) -> bytes:
         """The server's next message. Raises a fatal ProtocolError."""
-        if self._first:
-            self._first = False
+        if not self.proving:
+            self.proving = True
             initial = decode_sasl_initial(frame)
             return back.authentication_sasl_continue(self._scram.first(initial.mechanism, initial.data))
         final = self._scram.final(decode_sasl_response(frame).data)

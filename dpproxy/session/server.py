@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from dpproxy.facade.facade import Endpoint
 from dpproxy.policy.model import Policy
@@ -18,7 +18,7 @@ from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.door import Door
 from dpproxy.session.limits import Limits, State, Throttle, Watch
-from dpproxy.session.login import likeness_of
+from dpproxy.session.login import Nobody
 from dpproxy.session.places import OwnPlaces, Places
 from dpproxy.session.sockets import BACKLOG
 from dpproxy.session.tls import Tls
@@ -41,14 +41,16 @@ class Server:
         places: Places | None = None,
         number: int = 0,
         elsewhere: Callable[[int, int, bytes], asyncio.Future[None]] | None = None,
+        secret: bytes | None = None,
     ) -> None:
         """`tls` may be exchanged while the server runs: handshakes that begin later use the new one.
 
         Of several processes on one port each has its `number`, from 1, and passes the others' cancel requests to `elsewhere`.
+        `secret`: what unknown users' salts are made of; it must outlive the server, and None is for tests.
         """
         self.tls = tls
         self.require_tls = require_tls
-        self.secret = secrets.token_bytes(32)
+        self._secret = secret or secrets.token_bytes(32)
         self.limits = limits or Limits()
         self.throttle = Throttle()
         self._datasets = datasets
@@ -58,7 +60,7 @@ class Server:
         self._places = places or OwnPlaces(self.limits.connections, self.limits.connections_per_user)
         self._number = number
         self._elsewhere = elsewhere
-        self._likeness: tuple[list[Policy], Sequence[int]] = ([], ())
+        self._nobody: tuple[list[Policy], Nobody] = ([], Nobody(self._secret, ()))
         self._closing: set[str] = set()  # datasets that let nobody in at the moment
         self._listeners: list[asyncio.Server] = []
         self._watching: asyncio.Task[None] | None = None
@@ -134,14 +136,14 @@ class Server:
         return self._facade()
 
     @property
-    def likeness(self) -> Sequence[int]:
-        """Computed once for each state of the policies."""
+    def nobody(self) -> Nobody:
+        """Made once for each state of the policies."""
         policies = [dataset.policy for dataset in self._datasets.values()]
-        known, counts = self._likeness
+        known, nobody = self._nobody
         if len(policies) != len(known) or any(one is not other for one, other in zip(policies, known, strict=True)):
-            counts = likeness_of(policies)
-            self._likeness = policies, counts
-        return counts
+            nobody = Nobody(self._secret, policies)
+            self._nobody = policies, nobody
+        return nobody
 
     def dataset(self, name: str) -> Dataset | None:
         return self._datasets.get(name)

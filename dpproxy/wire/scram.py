@@ -6,10 +6,10 @@ made, sockets, policies. The cryptography is scramp's; this file adds what Postg
 - The user is the one of the start-up packet. libpq leaves the name in the SCRAM message empty, others repeat it, and
   PostgreSQL ignores it; so does this, by handing scramp a fixed name and restoring the message as it was sent, since
   the proof is computed over the bytes that travelled.
-- An unknown user goes through the same steps: the salt is derived from the name and a secret of the server, hence
-  the same at each attempt; the proof is compared by the same code; the failure has the same wording. Both kinds of
-  verifier are made for both kinds of user, so that the same is computed for each. `iterations` are those of the known
-  users' verifiers, or the count would tell who exists.
+- An unknown user goes through the same steps: the salt is derived from whom was asked for and a secret that lasts, hence
+  the same at each attempt, as a real one is; the proof is compared by the same code; the failure has the same wording.
+  Both kinds of verifier are made for both kinds of user, so that the same is computed for each. Whatever a verifier
+  shows before the proof (`Shape`) is that of a known user's, or it would tell who exists.
 - Failure is an ErrorResponse (28P01), not SCRAM's own `e=` attribute, as from PostgreSQL.
 - Channel binding is `tls-server-end-point`. A client that says `y` ("I could, you cannot") while SCRAM-SHA-256-PLUS
   was offered has been lied to by somebody in the middle: refused. `p` belongs to -PLUS only.
@@ -21,12 +21,13 @@ import base64
 import binascii
 import hashlib
 import hmac
+import math
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import scramp
 from scramp.utils import ScramException
@@ -41,6 +42,10 @@ _NOBODYS: Final = f"SCRAM-SHA-256${ITERATIONS}:{'A' * 22}==${'A' * 43}=:{'A' * 4
 """Read, and not used, for users who do not exist."""
 _SALT_BYTES: Final = 16
 """PostgreSQL's SCRAM_DEFAULT_SALT_LEN."""
+Shape = tuple[int, int]
+"""What a verifier shows to whoever asks: its iterations, and the bytes of its salt."""
+USUAL: Final[Mapping[Shape, int]] = {(ITERATIONS, 32): 1}
+"""The shape of what `dpproxy policy password` makes, for a policy without users."""
 _VERIFIER: Final = re.compile(r"SCRAM-SHA-256\$(\d{1,8}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
 _BARE: Final = re.compile(r"n=[^,]*,(r=.*)", re.DOTALL)
 
@@ -86,16 +91,28 @@ def make_verifier(password: str, iterations: int = ITERATIONS, salt: bytes | Non
     return f"{PLAIN}${count}:{texts[0]}${texts[1]}:{texts[2]}"
 
 
-def mock_verifier(user: str, secret: bytes, iterations: Sequence[int] = (ITERATIONS,)) -> Verifier:
-    """For a user who does not exist: the same for the same name, and no password fits (keys are not of a password).
+def mock_verifier(name: bytes, secret: bytes, shapes: Mapping[Shape, int] = USUAL) -> Verifier:
+    """For somebody who does not exist: the same for the same name and secret, and no password fits (keys are of none).
 
-    `iterations`: of those who do, each as often as it is used.
+    `shapes`: of the verifiers that exist, with the number of each, in which proportion they are drawn.
     """
-    salt, stored, server, count = (
-        hmac.new(secret, purpose + user.encode("utf-8", "replace"), hashlib.sha256).digest()
-        for purpose in (b"salt:", b"stored:", b"server:", b"count:")
-    )
-    return Verifier(iterations[int.from_bytes(count[:8]) % len(iterations)], salt[:_SALT_BYTES], stored, server)
+    salt, stored, server = (hmac.digest(secret, purpose + name, "sha256") for purpose in (b"salt:", b"stored:", b"server:"))
+    count, size = drawn({b"%d %d" % shape: (shape, number) for shape, number in shapes.items()}, name, secret)
+    return Verifier(count, hashlib.shake_256(salt).digest(size), stored, server)
+
+
+T = TypeVar("T")
+
+
+def drawn(choices: Mapping[bytes, tuple[T, int]], name: bytes, secret: bytes) -> T:
+    """One of the weighted choices, the same for the same name and secret; when choices come or go, most names keep theirs
+    (weighted rendezvous hashing): a name whose verifier changes shape because another user came would be nobody's."""
+
+    def score(key: bytes) -> float:
+        number = int.from_bytes(hmac.digest(secret, b"choice:" + key + b":" + name, "sha256")[:8])
+        return -math.log((number + 1) / (2**64 + 1)) / choices[key][1]
+
+    return choices[min(choices, key=score)][0]
 
 
 class _Step(Enum):
@@ -108,8 +125,8 @@ class _Step(Enum):
 class ScramServer:
     """One login. `first` then `final`, each at most once; any ProtocolError ends it and is fatal for the connection.
 
-    `verifier` None: the user does not exist (`secret` seeds the mock exchange). `channel_binding`: the hash of the
-    server's certificate when the connection is under TLS, else None.
+    `verifier` None: the user does not exist, and `mock` stands for it. `channel_binding`: the hash of the server's
+    certificate when the connection is under TLS, else None.
     Raises ValueError when the verifier is malformed: the policy has checked it before.
     """
 
@@ -118,14 +135,13 @@ class ScramServer:
         verifier: str | None,
         *,
         user: str,
-        secret: bytes,
+        mock: Verifier,
         channel_binding: bytes | None = None,
-        iterations: Sequence[int] = (ITERATIONS,),
         nonce: str | None = None,
     ) -> None:
         self._user = user
         self._known = verifier is not None
-        mock, read = mock_verifier(user, secret, iterations), parse_verifier(_NOBODYS if verifier is None else verifier)
+        read = parse_verifier(_NOBODYS if verifier is None else verifier)
         self._verifier = read if self._known else mock
         self._binding = None if channel_binding is None else ("tls-server-end-point", channel_binding)
         self._nonce = secrets.token_urlsafe(24) if nonce is None else nonce

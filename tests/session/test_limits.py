@@ -8,11 +8,11 @@ import pytest
 
 from dpproxy.session.limits import (
     CANCEL_GRACE,
-    FREE_FAILURES,
-    FREE_FAILURES_OF_ADDRESS,
-    LONGEST_PAUSE,
+    CELLS,
+    GUESSES,
+    KNOWN,
     PATIENCE,
-    REMEMBERED,
+    STRANGERS_GUESSES,
     Limits,
     Progress,
     State,
@@ -79,62 +79,65 @@ def test_no_limit_and_no_memory_of_the_gone() -> None:
     assert Watch[Session](Limits(statement=0.4)).tick == pytest.approx(0.1)
 
 
-def delays(throttle: Throttle, count: int, address: str = "10.0.0.1", user: str = "ada", now: float = 0.0) -> list[float | None]:
-    return [throttle.delay(address, user, now) for _ in range(count)]
+def guess(throttle: Throttle, count: int, address: str = "10.0.0.1", user: str = "ada", now: float = 0.0) -> int:
+    """Wrong passwords: how many of them are heard at once."""
+    return [throttle.begin(address, user, now) for _ in range(count)].count(0.0)
 
 
-def fail(throttle: Throttle, count: int, address: str = "10.0.0.1", user: str = "ada", now: float = 0.0) -> None:
-    for _ in range(count):
-        throttle.failed(address, user, now)
-
-
-def test_the_first_failures_are_free() -> None:
+def test_made_up_names_and_other_addresses_cost_a_user_nothing() -> None:
+    """A load balancer is one address for everybody, and so is the unix socket."""
     throttle = Throttle()
-    fail(throttle, FREE_FAILURES - 1)
-    assert delays(throttle, 3) == [0.0, 0.0, 0.0]
-    fail(throttle, 1)
-    assert throttle.delay("10.0.0.1", "ada", 0.0) == 0.5
-    assert throttle.delay("10.0.0.2", "ada", 0.0) == 0.0, "another address is not to blame"
-    assert throttle.delay("10.0.0.1", "eve", 0.0) == 0.0, "nor another user"
+    for i in range(20_000):
+        guess(throttle, 1, user=f"user{i}")
+    guess(throttle, 5_000, user="eve")
+    guess(throttle, 2_000, address="10.0.0.2")
+    assert throttle.begin("10.0.0.1", "ada", 0.0) == 0.0
 
 
-def test_attempts_at_once_wait_in_turn() -> None:
+def test_what_can_be_guessed_in_a_day() -> None:
+    """Whoever tries all the time, at one address: the figures of the docstring."""
     throttle = Throttle()
-    fail(throttle, FREE_FAILURES + 3)
-    waits = delays(throttle, 20)
-    given = [w for w in waits if w is not None]
-    assert given == [4.0 * (i + 1) for i in range(len(given))]
-    assert given[-1] <= PATIENCE
+    heard = guess(throttle, 5_000)
+    assert heard == GUESSES
+    for second in range(1, 86_400):
+        tries = [throttle.begin("10.0.0.1", "ada", float(second)) for _ in range(3)]
+        heard += sum(wait is not None for wait in tries)
+    assert heard <= 87_400
+
+
+def test_what_can_be_guessed_from_everywhere() -> None:
+    throttle = Throttle()
+    throttle.begin("10.9.9.9", "ada", 0.0)
+    throttle.succeeded("10.9.9.9", "ada")
+    heard = sum(guess(throttle, 100, address=f"10.0.{i // 256}.{i % 256}") for i in range(200))
+    assert heard == STRANGERS_GUESSES
+    assert throttle.begin("10.9.9.9", "ada", 0.0) == 0.0, "from where it logs in, it still does"
+    assert throttle.begin("10.1.1.1", "eve", 0.0) == 0.0
+
+
+def test_nobody_waits_long() -> None:
+    throttle = Throttle()
+    waits = [throttle.begin("10.0.0.1", "ada", 0.0) for _ in range(3 * GUESSES)]
+    assert all(wait is None or 0 <= wait <= PATIENCE for wait in waits)
     assert None in waits
-    assert throttle.delay("10.0.0.1", "ada", 1000.0) == 0.0, "forgiven"
+    assert throttle.begin("10.0.0.1", "ada", 10.0) == 0.0, "guesses come back"
 
 
-def test_pauses_stop_growing() -> None:
+def test_right_passwords_cost_nothing() -> None:
     throttle = Throttle()
-    fail(throttle, 5000)
-    assert throttle.delay("10.0.0.1", "ada", 0.0) == LONGEST_PAUSE
-
-
-def test_one_known_password_does_not_pay_for_guesses() -> None:
-    throttle = Throttle()
-    for i in range(FREE_FAILURES_OF_ADDRESS):
-        throttle.failed("10.0.0.1", f"user{i}", 0.0)
-        throttle.succeeded("10.0.0.1", "mine")
-    assert throttle.delay("10.0.0.1", "next", 0.0) == 0.5
-
-
-def test_success_is_forgiveness() -> None:
-    throttle = Throttle()
-    fail(throttle, FREE_FAILURES)
-    throttle.succeeded("10.0.0.1", "ada")
-    assert throttle.delay("10.0.0.1", "ada", 0.0) == 0.0
+    for _ in range(2 * STRANGERS_GUESSES):
+        assert throttle.begin("10.0.0.1", "ada", 0.0) == 0.0
+        throttle.succeeded("10.0.0.1", "ada")
+    assert guess(throttle, 2 * GUESSES) == GUESSES, "and pay for no guesses"
 
 
 def test_memory_is_bounded() -> None:
     throttle = Throttle()
-    for i in range(REMEMBERED):
-        throttle.failed(f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}", "ada", 0.0)
-    assert len(throttle._records) <= REMEMBERED
+    for i in range(KNOWN + 10):
+        throttle.begin("", f"user{i}", 0.0)
+        throttle.succeeded("", f"user{i}")
+    assert len(throttle._known) == KNOWN
+    assert len(throttle._pairs._full) == CELLS
 
 
 def test_networks() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 
 import psycopg
@@ -13,11 +15,14 @@ import pytest
 import scramp
 
 from dpproxy.policy.model import Policy
-from dpproxy.session.login import Greeting, Login, likeness_of
+from dpproxy.session.limits import Throttle
+from dpproxy.session.login import Greeting, Login, Nobody
+from dpproxy.session.secret import lasting_secret
+from dpproxy.session.server import Server
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
 from dpproxy.wire.protocol import Frame, ProtocolError
-from dpproxy.wire.scram import make_verifier, mock_verifier
+from dpproxy.wire.scram import make_verifier
 
 from .conftest import PASSWORD, Stage, Wire, policy, report, rows, tags
 
@@ -188,9 +193,10 @@ class Calls:
 def attempt(rules: Policy | None, user: str) -> tuple[list[str], bytes, str]:
     """What is called for a login with a wrong password, the server's first message, the refusal."""
     client = scramp.ScramClient(["SCRAM-SHA-256"], user, "wrong")
-    greeting = Greeting(user, "shop", {}, 0, False, ())
+    greeting = Greeting(user, "shop" if rules else "nowhere", {}, 0, False, ())
+    nobody = Nobody(b"secret" * 6, [policy()])
     with Calls() as one:
-        login = Login(greeting, rules, b"secret" * 6, None, likeness_of([policy()]))
+        login = Login(greeting, rules, nobody, None)
     initial = front.sasl_initial("SCRAM-SHA-256", client.get_client_first().encode())
     with Calls() as two:
         challenge = login.answer(Frame(b"p", initial[5:], initial))
@@ -213,17 +219,96 @@ async def test_the_same_is_computed_for_everybody() -> None:
     assert len({told for _, _, told in seen}) == 1
 
 
-async def test_the_unknown_are_asked_for_as_many_iterations() -> None:
+async def test_the_unknown_look_as_the_known() -> None:
+    """Iterations and the salt's length are those of the dataset's users; of a dataset that does not exist, of one that does."""
     rules = policy()
     ada = rules.users["ada"]
-    many = replace(ada, name="bob", password=make_verifier("x", 5000))
-    rules = replace(rules, users={"ada": replace(ada, password=many.password), "bob": many})
-    for known in (rules, None):
-        login = Login(Greeting("eve", "shop", {}, 0, False, ()), known, b"secret", None, likeness_of([rules]))
-        initial = front.sasl_initial("SCRAM-SHA-256", b"n,,n=,r=abc")
-        assert login.answer(Frame(b"p", initial[5:], initial)).endswith(b",i=5000")
-    mixed = replace(rules, users={"ada": ada, "bob": many})
-    assert likeness_of([mixed]) == (4096, 5000)
-    counts = {mock_verifier(str(i), b"secret", likeness_of([mixed])).iterations for i in range(50)}
-    assert counts == {4096, 5000}
-    assert likeness_of([]) == (4096,)
+    bob = replace(ada, name="bob", password=make_verifier("x", 5000, b"s" * 32))
+    one = replace(rules, users={"bob": bob})
+    other = replace(rules, dataset="other", users={"ada": ada})
+    nobody = Nobody(b"secret", [one, other])
+
+    def shape(database: str, user: str = "eve") -> tuple[int, int]:
+        verifier = nobody.verifier(database, user)
+        return verifier.iterations, len(verifier.salt)
+
+    assert {shape("shop", str(i)) for i in range(50)} == {(5000, 32)}
+    assert {shape("other", str(i)) for i in range(50)} == {(4096, 16)}
+    assert {shape(str(i)) for i in range(50)} == {(5000, 32), (4096, 16)}
+    assert {len({shape(str(i), str(j)) for j in range(20)}) for i in range(20)} == {1}, "of one dataset each"
+    for policies in ((), (replace(rules, users={}),)):
+        verifier = Nobody(b"secret", policies).verifier("shop", "eve")
+        assert (verifier.iterations, len(verifier.salt)) == (4096, 32)
+
+
+async def test_a_mock_salt_is_of_the_dataset_and_the_name_and_lasts() -> None:
+    secret, rules = b"secret", policy()
+    salts = [
+        Nobody(secret, [rules]).verifier(d, u).salt for d, u in (("shop", "x"), ("nowhere", "x"), ("shop", "y"), ("sho", "p\0x"))
+    ]
+    assert len(set(salts)) == 4
+    ada = rules.users["ada"]
+    reloaded = replace(rules, users={"ada": ada, "zoe": replace(ada, name="zoe")})
+    assert Nobody(secret, [reloaded]).verifier("shop", "x").salt == salts[0]
+    assert Nobody(b"other", [rules]).verifier("shop", "x").salt != salts[0]
+
+
+async def test_what_a_stranger_is_told_is_the_same_after_a_restart(stage: Stage) -> None:
+    """Two servers with one secret are two processes, or one before and after."""
+    seen = []
+    for secret in (b"one" * 11, b"one" * 11, b"two" * 11):
+        server = Server({"shop": stage.dataset}, lambda: stage.facade.endpoint, secret=secret)
+        port = await server.listen("127.0.0.1", 0)
+        told = []
+        for user, database in (("eve", "shop"), ("eve", "nowhere"), ("ada", "shop")):
+            wire = await Wire.open(port)
+            wire.send(front.startup(user, database, {}), front.sasl_initial("SCRAM-SHA-256", b"n,,n=,r=abc"))
+            found = await wire.until(b"E", b"R")
+            found += await wire.until(b"E", b"R")
+            told.append(found[-1][1].partition(b",s=")[2])
+            await wire.close()
+        seen.append(told)
+        await server.stop(drain=0)
+    assert seen[0] == seen[1]
+    assert [one == two for one, two in zip(seen[0], seen[2], strict=True)] == [False, False, True]
+
+
+async def test_many_wrong_logins_do_not_stop_a_right_one(stage: Stage) -> None:
+    """Whoever shares an address with somebody who guesses, even at the same name, is heard at once."""
+    for i in range(60):
+        for user in (f"nobody{i}", "ada"):
+            wire = await Wire.open(stage.port)
+            await wire.login(user, password="wrong")
+            assert report(wire.startup)["C"] == "28P01"
+            await wire.close()
+    assert stage.server.throttle.begin("127.0.0.1", "ada", asyncio.get_running_loop().time()) == 0.0
+    wire = await stage.connect()
+    assert wire.startup[-1][0] == b"Z"
+    await wire.close()
+
+
+async def test_a_password_that_has_to_wait_is_heard_in_its_turn(stage: Stage) -> None:
+    throttle, now = stage.server.throttle, asyncio.get_running_loop().time()
+    while throttle.begin("127.0.0.1", "ada", now) == 0.0:
+        pass
+    first, second = await Wire.open(stage.port), await Wire.open(stage.port)
+    await asyncio.gather(first.login(), second.login())
+    told = {wire.startup[-1][0]: wire.startup for wire in (first, second)}
+    assert {b"Z", b"E"} >= told.keys()
+    if b"E" in told:
+        assert report(told[b"E"])["M"] == "too many failed logins, try again later"
+    stage.server.throttle = Throttle()
+    await first.close()
+    await second.close()
+
+
+async def test_a_lasting_secret(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: lasting_secret(path), range(16)))
+    assert len(found) == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+    path.write_bytes(b"cut")
+    assert lasting_secret(path) not in found
+    assert lasting_secret(path) == path.read_bytes()

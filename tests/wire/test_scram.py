@@ -20,7 +20,7 @@ VERIFIER = make_verifier("pencil")
 
 
 def server(verifier: str | None = VERIFIER, binding: bytes | None = None, user: str = "ada") -> ScramServer:
-    return ScramServer(verifier, user=user, secret=SECRET, channel_binding=binding)
+    return ScramServer(verifier, user=user, mock=mock_verifier(user.encode(), SECRET, {(4096, 16): 1}), channel_binding=binding)
 
 
 def client(password: str = "pencil", mechanism: str = PLAIN, binding: bytes | None = None) -> Any:
@@ -65,17 +65,27 @@ def test_wrong_password_and_unknown_user_look_alike(verifier: str | None) -> Non
 
 
 def test_the_mock_salt_is_stable_for_a_name_and_differs_between_names() -> None:
-    assert mock_verifier("ada", SECRET) == mock_verifier("ada", SECRET)
-    salts = {mock_verifier(user, secret).salt for user in ("ada", "bob") for secret in (SECRET, b"other")}
+    assert mock_verifier(b"ada", SECRET) == mock_verifier(b"ada", SECRET)
+    salts = {mock_verifier(user, secret).salt for user in (b"ada", b"bob") for secret in (SECRET, b"other")}
     assert len(salts) == 4
     firsts = {server(None).first(PLAIN, b"n,,n=,r=abc").split(b",")[1] for _ in range(3)}
     assert len(firsts) == 1
 
 
-def test_an_unknown_user_fails_even_with_a_fitting_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpproxy.wire.scram.mock_verifier", lambda *_: parse_verifier(VERIFIER))
+def test_a_mock_verifier_looks_as_others_do() -> None:
+    """In proportion; and hardly any name's changes when another user comes."""
+    names = [str(i).encode() for i in range(1000)]
+    before = [mock_verifier(name, SECRET, {(4096, 16): 30, (4096, 32): 60, (9000, 80): 10}) for name in names]
+    shapes = [(verifier.iterations, len(verifier.salt)) for verifier in before]
+    for shape, share in (((4096, 16), 300), ((4096, 32), 600), ((9000, 80), 100)):
+        assert abs(shapes.count(shape) - share) < 80
+    after = [mock_verifier(name, SECRET, {(4096, 16): 30, (4096, 32): 60, (9000, 80): 11}) for name in names]
+    assert sum(one != other for one, other in zip(before, after, strict=True)) < 30
+
+
+def test_an_unknown_user_fails_even_with_a_fitting_proof() -> None:
     with pytest.raises(ProtocolError) as caught:
-        login(server(None), client())
+        login(ScramServer(None, user="ada", mock=parse_verifier(VERIFIER)), client())
     assert caught.value.sqlstate == "28P01"
 
 
