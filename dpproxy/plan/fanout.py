@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from math import prod
 
@@ -75,6 +76,17 @@ def spread(rows: Rows) -> Limits:
     groups = rows.limits.groups
     number = min([rows.limits.rows * times, *fewest, MOST])
     return Limits(number, _least([None if groups is None else min(groups * times, MOST), *fewest]), rows.limits.whole)
+
+
+def folded(rows: Rows) -> Rows:
+    """The rows with bounds that count what public relations repeat: these are rows like any others from now on.
+
+    Once `beside` is empty, to be known without its public relations is to be known with all of them: what was known of the rows
+    before these were joined is not true of those there are now, and is forgotten.
+    """
+    counted = tuple(replace(few, beside=()) for few in rows.few if few.beside == rows.beside)
+    numbers = tuple(replace(number, beside=()) for number in rows.numbers if number.beside == rows.beside)
+    return replace(rows, limits=spread(rows), beside=(), few=counted, numbers=numbers)
 
 
 def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:

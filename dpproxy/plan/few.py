@@ -71,9 +71,13 @@ def in_group(rows: Rows, keys: Sequence[Expr]) -> tuple[Few, ...]:
 
 
 def first_only(rows: Rows) -> Rows:
-    """The rows as those of one row per unit where a condition on their number leaves one."""
+    """The rows as those of one row per unit where a condition on their number leaves one.
+
+    Whatever public relations repeat must be in that number: `Few.beside` is then `Rows.beside`, relation for relation. Two
+    relations never have equal entries there, as no two have a column in common, and one without an entry has one row.
+    """
     if rows.one or rows.padded or rows.unit is None:
         return rows
     if not any(not few.columns and few.rows == 1 and few.beside == rows.beside for few in known(rows)):
         return rows
-    return replace(rows, one=True, limits=Limits(1, 1), beside=())
+    return replace(rows, one=True, limits=Limits(1, 1), beside=(), few=(), numbers=())

@@ -6,7 +6,7 @@ outer one closes what was gathered.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -14,11 +14,12 @@ from sqlglot import exp
 from dpproxy.errors import Refusal
 from dpproxy.plan import functions as fn
 from dpproxy.plan import joins
-from dpproxy.plan.expr import Column, Expr, Ref, SeriesDomain, ValuesDomain, conjuncts, references
+from dpproxy.plan.columns import computed, nulled
+from dpproxy.plan.expr import Column, Expr, Ref, conjuncts, references
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.relation import Rows
+from dpproxy.plan.relation import Project, Rows
 from dpproxy.plan.results import Item, located
-from dpproxy.plan.scope import Env, Scope, Source
+from dpproxy.plan.scope import Env, Merged, Scope, Source
 from dpproxy.plan.tables import reach_unit
 from dpproxy.sql.dialect import ident, position
 
@@ -59,8 +60,22 @@ def _where_equalities(analyser: Analyser, select: exp.Select, items: list[Item],
     return found
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """Columns of one name on both sides of USING or NATURAL."""
+
+    name: str
+    left: Column
+    right: Column
+
+    @property
+    def condition(self) -> Expr:
+        return fn.compare("=", Ref(self.left.type, self.left), Ref(self.right.type, self.right))
+
+
 class _Joining:
-    """Joins accumulated from left to right."""
+    """Joins accumulated from left to right. What an outer join does to columns is read from its relation: which of them may
+    be without a value is said there (`joins`), in one place, and holds for names made one as for all others."""
 
     def __init__(self, analyser: Analyser, env: Env, outer: Scope | None, hints: list[Expr]) -> None:
         self.analyser, self.env, self.outer, self.hints = analyser, env, outer, hints
@@ -68,30 +83,36 @@ class _Joining:
         self.parts: list[Rows] = []
         self.conditions: list[Expr] = []
         self.sources: list[Source] = []
-        self.merged: dict[str, Column] = {}
+        self.merged: tuple[Merged, ...] = ()
 
     def scope(self) -> Scope:
-        return Scope(tuple(self.sources), dict(self.merged), self.outer)
+        return Scope(tuple(self.sources), self.merged, self.outer)
 
     def add(self, item: Item, join: exp.Join | None) -> None:
         assert item.rows is not None
         side = (join.side or "").upper() if join is not None else ""
-        before = list(self.sources)
+        pairs = self._pairs(item, join) if join is not None else []
         self.sources.append(Source(item.alias, item.columns))
-        on = self._on(item, join, before) if join is not None else []
+        on = [p.condition for p in pairs] if pairs or join is None else self._on(join)
         if side not in ("LEFT", "RIGHT", "FULL"):
             if join is not None and (join.kind or "").upper() not in ("", "INNER", "CROSS"):
                 raise unsupported(f"{join.kind} JOIN")
             self.parts.append(item.rows)
             self.conditions += on
+            self._merge(pairs, [p.left for p in pairs])
             return
         left = self._close()
         if side == "LEFT":
-            self._left(left, item.rows, on, item.alias)
+            self.parts = [joins.join_left(left, item.rows, on, self.context, self.counter)]
         elif side == "RIGHT":
-            self._right(left, item.rows, on)
+            self.parts = [joins.join_left(item.rows, left, on, self.context, self.counter)]
         else:
-            self._full(left, item.rows, on, item.alias)
+            self.parts = [self._full(left, item.rows, on)]
+        self._adopt()
+        if side == "FULL":
+            self._merge(pairs, [self._either(p, left, item.rows) for p in pairs])
+        else:
+            self._merge(pairs, [p.left if side == "LEFT" else p.right for p in pairs])
 
     def _close(self) -> Rows:
         known = {c.id for p in self.parts for c in p.node.columns}
@@ -101,53 +122,60 @@ class _Joining:
         self.conditions = []
         return rows
 
-    def _left(self, left: Rows, right: Rows, on: list[Expr], alias: str) -> None:
-        padded = not left.private and right.private
-        self.parts = [joins.join_left(left, right, on, self.context, self.counter)]
-        if not padded:
-            self._null_out([alias])
-
-    def _right(self, left: Rows, right: Rows, on: list[Expr]) -> None:
-        self.parts = [joins.join_left(right, left, on, self.context, self.counter)]
-        if right.private or not left.private:
-            self._null_out([s.alias for s in self.sources[:-1]])
-
-    def _full(self, left: Rows, right: Rows, on: list[Expr], alias: str) -> None:
+    def _full(self, left: Rows, right: Rows, on: list[Expr]) -> Rows:
         if left.private and right.private:
-            self.parts = [joins.join_full(left, right, on, self.context, self.counter)]
-            self._null_out([s.alias for s in self.sources])
-            return
-        if left.private:
-            found = joins.join_left(left, right, on, self.context, self.counter)
-            self.parts = [replace(found, padded=True, kept=found.kept | _ids(right))]
-            self._null_out([alias])
-        elif right.private:
-            found = joins.join_left(right, left, on, self.context, self.counter)
-            self.parts = [replace(found, padded=True, kept=found.kept | _ids(left))]
-            self._null_out([s.alias for s in self.sources[:-1]])
-        else:
+            return joins.join_full(left, right, on, self.context, self.counter)
+        if not left.private and not right.private:
             raise unsupported("FULL JOIN of public tables below private rows", "Join them in an outer query.")
+        private, public = (left, right) if left.private else (right, left)
+        found = joins.join_left(private, public, on, self.context, self.counter)
+        return replace(found, padded=True, kept=found.kept | _ids(public))
 
-    def _null_out(self, aliases: list[str]) -> None:
-        """Columns of the optional side may be NULL: so may their declared keys."""
+    def _adopt(self) -> None:
+        """Columns that the join of all sources so far says may be without a value."""
+        optional = {c.id for p in self.parts for c in p.node.columns if c.optional}
         self.sources = [
-            replace(s, columns=tuple(nulled(c) for c in s.columns)) if s.alias in aliases else s for s in self.sources
+            replace(s, columns=tuple(nulled(c) if c.id in optional and not c.optional else c for c in s.columns))
+            for s in self.sources
         ]
 
-    def _on(self, item: Item, join: exp.Join, before: list[Source]) -> list[Expr]:
-        left = Scope(tuple(before), dict(self.merged), self.outer)
-        right = Scope((Source(item.alias, item.columns),))
+    def _either(self, pair: _Pair, left: Rows, right: Rows) -> Column:
+        """The value of whichever side of FULL JOIN has one: a column of its own, of the rows of that join."""
+        (rows,) = self.parts
+        units = [r.unit.id for r in (left, right) if r.unit is not None]
+        if rows.unit is not None and [pair.left.id, pair.right.id] == units:
+            return self._computed(replace(rows.unit, name=pair.name))  # which is how the unit is found
+        sides = [next(c for s in self.sources for c in s.columns if c.id == side.id) for side in (pair.left, pair.right)]
+        value = fn.FUNCTIONS["coalesce"]([Ref(c.type, c) for c in sides])
+        column = computed(self.counter, pair.name, value)
+        node = Project((column, *rows.node.columns), rows.node, (value,))
+        kept = rows.kept | {column.id} if rows.padded else rows.kept
+        self.parts = [replace(rows, node=node, kept=kept)]
+        return self._computed(column)
+
+    def _computed(self, column: Column) -> Column:
+        self.sources.append(Source("", (column,)))
+        return column
+
+    def _merge(self, pairs: list[_Pair], columns: list[Column]) -> None:
+        """Each pair has one name from now on, which is the name of its column in `columns`."""
+        found = []
+        for pair, column in zip(pairs, columns, strict=True):
+            ids = {pair.left.id, pair.right.id, column.id}
+            before = [m.of for m in self.merged if m.column in ids]
+            found.append(Merged(pair.name, column.id, frozenset(ids).union(*before)))
+        gone = {p.left.id for p in pairs}
+        self.merged = (*found, *(m for m in self.merged if m.column not in gone))
+
+    def _pairs(self, item: Item, join: exp.Join) -> list[_Pair]:
+        left, right = self.scope(), Scope((Source(item.alias, item.columns),))
         names = [ident(c) for c in join.args.get("using") or ()]
         if (join.method or "").upper() == "NATURAL":
-            mine = {c.name for c in left.visible()}
+            mine = {c.name for _, c in left.visible()}
             names = [c.name for c in item.columns if c.name in mine]
-        if names:
-            conditions: list[Expr] = []
-            for name in names:
-                a, b = left.resolve("", name), right.resolve("", name)
-                conditions.append(fn.compare("=", Ref(a.type, a), Ref(b.type, b)))
-                self.merged[name] = b if (join.side or "").upper() == "RIGHT" else a
-            return conditions
+        return [_Pair(name, Scope(left.sources, left.merged).resolve("", name), right.resolve("", name)) for name in names]
+
+    def _on(self, join: exp.Join) -> list[Expr]:
         on = join.args.get("on")
         if on is None:
             return []
@@ -155,18 +183,6 @@ class _Joining:
 
     def finish(self) -> tuple[Rows, Scope]:
         return reach_unit(self._close(), self.context, self.counter), self.scope()
-
-
-def nulled(column: Column) -> Column:
-    """A column on the optional side of an outer join: NULL in the rows that ON did not match, so not constant either."""
-    domain = column.domain
-    if isinstance(domain, ValuesDomain):
-        domain = domain if None in domain.values else ValuesDomain((*domain.values, None))
-    elif isinstance(domain, SeriesDomain):
-        domain = replace(domain, nulls=True)
-    else:
-        domain = None
-    return replace(column, nullable=True, domain=domain, constant=False, optional=True)
 
 
 def _ids(rows: Rows) -> frozenset[int]:

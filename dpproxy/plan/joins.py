@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import few
 from dpproxy.plan.classes import Classes, equalities
+from dpproxy.plan.columns import nulled
 from dpproxy.plan.expr import Call, Column, Expr, Ref, conjunction, conjuncts, has_subquery, references
 from dpproxy.plan.fanout import MOST, spread
 from dpproxy.plan.relation import Few, Filter, Join, Limits, Project, Relation, Rows
@@ -230,7 +231,7 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     if left.private and right.private:
         return _left_private(left, right, on, context, counter)
     # outer row kept, columns of the public right side may be NULL: they are no key domain any more
-    columns = (*left.node.columns, *right.node.columns)
+    columns = (*left.node.columns, *map(nulled, right.node.columns))
     node = Join(columns, "left", left.node, right.node, conjunction(tuple(on)))
     beside = (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside))
     if not left.private:
@@ -244,7 +245,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
     left, right = related
     if right.keyed:
         right = _looked_up([replace(left, keyed=frozenset()), right], [*on, *extra])[1]
-    columns = (*left.node.columns, *right.node.columns)
+    columns = (*left.node.columns, *map(nulled, right.node.columns))
     node = Join(columns, "left", left.node, right.node, conjunction((*on, *extra)))
     limits = _limits([left, right])
     return Rows(
@@ -275,7 +276,7 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     left, right = related
     assert left.unit is not None
     assert right.unit is not None
-    columns = (*left.node.columns, *right.node.columns)
+    columns = tuple(map(nulled, (*left.node.columns, *right.node.columns)))
     node = Join(columns, "full", left.node, right.node, conjunction((*on, *extra)))
     unit = replace(left.unit, id=counter.column(), nullable=True)
     either = Call(unit.type, "coalesce", (Ref(left.unit.type, left.unit), Ref(right.unit.type, right.unit)))

@@ -70,7 +70,7 @@ def narrowed_scope(scope: Scope, conditions: Sequence[Expr]) -> Scope:
         return narrowed_column(c, Ref(c.type, c), said[c.id]) if c.id in said else c
 
     sources = tuple(replace(s, columns=tuple(map(column, s.columns))) for s in scope.sources)
-    return replace(scope, sources=sources, merged={n: column(c) for n, c in scope.merged.items()})
+    return replace(scope, sources=sources)
 
 
 def _spoken_of(condition: Expr) -> list[int]:

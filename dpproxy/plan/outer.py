@@ -157,9 +157,7 @@ class MeasuredSelect:
                 expanded.append(node)
                 continue
             table = "" if isinstance(node, exp.Star) else ident(node.args.get("table"))
-            for source in self.scope.sources:
-                if not table or source.alias == table:
-                    expanded += [exp.column(exp.to_identifier(c.name, quoted=True), source.alias) for c in source.columns]
+            expanded += [exp.column(exp.to_identifier(c.name, quoted=True), alias) for alias, c in self.scope.visible(table)]
         self.select.set("expressions", expanded)
 
     @staticmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -129,9 +129,21 @@ Env = Mapping[str, Cte]
 
 
 @dataclass(frozen=True)
+class Merged:
+    """A name that USING or NATURAL made one: column `column` stands for all those of `of`, itself among them. What is known of
+    that column is in its source alone."""
+
+    name: str
+    column: int
+    of: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Scope:
+    """`merged`: names made one, the last join's first. Columns computed for them are in a source without an alias."""
+
     sources: tuple[Source, ...]
-    merged: Mapping[str, Column] = field(default_factory=dict)  # columns joined by USING
+    merged: tuple[Merged, ...] = ()
     outer: Scope | None = None
 
     def resolve(self, table: str, name: str, position: int | None = None) -> Column:
@@ -151,19 +163,23 @@ class Scope:
         )
 
     def _local(self, table: str, name: str, position: int | None) -> Column | None:
-        if not table and name in self.merged:
-            return self.merged[name]
-        found = [c for s in self.sources if not table or s.alias == table if (c := s.find(name)) is not None]
+        if table:
+            found = [c for s in self.sources if s.alias == table if (c := s.find(name)) is not None]
+        else:
+            found = [c for _, c in self.visible() if c.name == name]
         if len(found) > 1 and len({c.id for c in found}) > 1:
             raise Refusal(AMBIGUOUS_COLUMN, f'column reference "{name}" is ambiguous', position)
         return found[0] if found else None
 
-    def visible(self, table: str = "") -> tuple[Column, ...]:
-        """The columns `*` or `table.*` stands for (merged ones once, first)."""
-        if table:
-            return tuple(c for s in self.sources if s.alias == table for c in s.columns)
-        rest = (c for s in self.sources for c in s.columns if c.name not in self.merged)
-        return (*self.merged.values(), *rest)
+    def visible(self, table: str = "") -> tuple[tuple[str, Column], ...]:
+        """The columns `*` or `table.*` stands for (merged ones once, first), each with its source's alias."""
+        named = [(s.alias, c) for s in self.sources if not table or s.alias == table for c in s.columns]
+        if table or not self.merged:
+            return tuple(named)
+        by_id = {c.id: (alias, c) for alias, c in named}
+        once = [(by_id[m.column][0], replace(by_id[m.column][1], name=m.name)) for m in self.merged]
+        absorbed = frozenset().union(*(m.of for m in self.merged))
+        return (*once, *((alias, c) for alias, c in named if c.id not in absorbed))
 
 
 EPOCH = dt.datetime(1970, 1, 1)

@@ -19,6 +19,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan import counted, few, joins
 from dpproxy.plan import interval as iv
 from dpproxy.plan.bind_calls import ordering, settled, total_order
+from dpproxy.plan.columns import computed
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -35,10 +36,9 @@ from dpproxy.plan.expr import (
     walk,
 )
 from dpproxy.plan.facts import facts
-from dpproxy.plan.fanout import check, contribution, of_groups, spread
+from dpproxy.plan.fanout import check, contribution, folded, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks
-from dpproxy.plan.lengths import most
 from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
 from dpproxy.plan.query import Analyser
@@ -47,7 +47,6 @@ from dpproxy.plan.results import Result, RowsResult, limited, row_level
 from dpproxy.plan.scope import Context, Env, Scope
 from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import ident, position
-from dpproxy.sql.types import TEXTS
 
 if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
@@ -102,12 +101,13 @@ def _first_of_each(planner: Planner, select: exp.Select, rows: Rows, scope: Scop
     unit_ref = Ref(rows.unit.type, rows.unit)
     partition = tuple(keys) if unit_ref in keys else (*keys, unit_ref)
     number = Win("int8", "row_number", (), partition, chosen)
-    column = computed(planner, "row_number", number)
+    column = computed(planner.counter, "row_number", number)
+    rows = folded(rows)
     numbered = replace(rows, node=Project((column, *rows.node.columns), rows.node, (number,)))
     one = all(facts(k).constant or _is_unit(k, rows) for k in keys)
     found = joins.filtered(numbered, Call("bool", "=", (Ref("int8", column), Lit("int4", "1"))))
     first = few.grouped(rows, [k.column for k in keys if isinstance(k, Ref)]) if all(isinstance(k, Ref) for k in keys) else ()
-    return replace(found, one=one, limits=Limits(1, 1) if one else spread(rows), beside=(), few=first)
+    return replace(found, one=one, limits=Limits(1, 1) if one else rows.limits, few=(*rows.few, *first))
 
 
 def _counted(select: exp.Select, scope: Scope) -> exp.Select:
@@ -132,9 +132,9 @@ def _projections(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[tu
     found: list[tuple[str, Expr]] = []
     for node in select.expressions:
         if isinstance(node, exp.Star):
-            found += [(c.name, Ref(c.type, c)) for c in scope.visible()]
+            found += [(c.name, Ref(c.type, c)) for _, c in scope.visible()]
         elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-            found += [(c.name, Ref(c.type, c)) for c in scope.visible(ident(node.args.get("table")))]
+            found += [(c.name, Ref(c.type, c)) for _, c in scope.visible(ident(node.args.get("table")))]
         else:
             found.append((output_name(node), hooks._binder.bind(node.unalias(), scope)))
     return found
@@ -282,21 +282,12 @@ def _is_unit(key: Expr, rows: Rows) -> bool:
 
 
 def _key_column(planner: Planner, key: Expr) -> Column:
-    return key.column if isinstance(key, Ref) else computed(planner, "key", key)
+    return key.column if isinstance(key, Ref) else computed(planner.counter, "key", key)
 
 
 def _dependent(exprs: list[Expr], aggs: list[tuple[Column, Agg]], keys: list[Column]) -> list[Column]:
     known = {c.id for c in keys} | {c.id for c, _ in aggs}
     return list(dict.fromkeys(c for e in exprs for c in references(e) if c.id not in known))
-
-
-def computed(planner: Planner, name: str, expr: Expr) -> Column:
-    """A column for the value of an expression, with all that is known of it."""
-    known = facts(expr)
-    column = Column(
-        planner.counter.column(), name, expr.type, known.bound, known.grid, known.taint, known.constant, known.nullable
-    )
-    return replace(column, length=most(expr)) if expr.type in TEXTS else column
 
 
 def lift_aggregates(
@@ -354,7 +345,7 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
         if isinstance(expr, Ref):
             columns.append(narrowed_column(replace(expr.column, name=name), expr, rows.conditions))
             continue
-        column = computed(planner, name, expr)
+        column = computed(planner.counter, name, expr)
         column = narrowed_column(replace(column, domain=_literal_domain(expr)), expr, rows.conditions)
         columns.append(column)
         items.append((column, expr))
@@ -389,10 +380,11 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     node = Distinct(tuple(outputs), inner)
     one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
     beside = () if rows.private else (of_groups(rows, outputs, outputs),)
+    rows = folded(rows) if rows.private else rows
     conditions = kept_conditions(rows, known)
     kept = frozenset(i for i in rows.determinants if i in known)
     rows = replace(
-        rows, limits=spread(rows), node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside,
+        rows, node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside,
         origins=origins(rows, known), keyed=frozenset(known) if rows.private else frozenset(),
         few=(*rows.few, *few.grouped(rows, outputs)),
     )  # fmt: skip

@@ -16,6 +16,7 @@ import duckdb
 import plan_harness
 import pytest
 from each_engine import Engine
+from fixture_cases import ACCEPTED, Case
 from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.backends.duckdb import DuckDB
@@ -91,6 +92,44 @@ def test_as_many_groups_are_picked_as_are_declared(shop_catalog: Catalog) -> Non
     (declared,) = plan_harness.plan(sql.replace("c.name", "c.region"), shop_catalog, BOUNDS["all groups"]).measurements
     assert declared.l0 == 3
     assert "a customer may reach 3 groups: none is cut" in declared.notes
+
+
+MERGED = [c for c in ACCEPTED if c.file in ("accept_merged_names", "accept_outer_joins")]
+
+
+@pytest.mark.parametrize("case", MERGED, ids=str)
+def test_columns_of_an_outer_join_vary(case: Case, shop: AnyShop, shop_catalog: Catalog) -> None:
+    """Under names of their own, made one by USING, by NATURAL, of a row beside one that has none."""
+    for given in (BOUNDS["all groups"], BOUNDS["rows"]):
+        assert Sensitivity(shop).problems(case.plan(shop_catalog, given)) == []
+
+
+NUMBERED = "(SELECT customer_id, row_number() OVER (PARTITION BY customer_id ORDER BY order_id) AS n FROM orders)"
+REPEATED = [
+    f"SELECT count(*) FROM (SELECT DISTINCT ON (customer_id, p.product_id) n, p.product_id FROM {NUMBERED} o CROSS JOIN products p"
+    " ORDER BY customer_id, p.product_id) t WHERE n <= 1",
+    f"SELECT count(*) FROM (SELECT DISTINCT customer_id, p.product_id, n FROM {NUMBERED} o CROSS JOIN products p) t WHERE n = 1",
+    f"SELECT p.kind, count(*) FROM (SELECT DISTINCT customer_id, product_id, n FROM {NUMBERED} o CROSS JOIN products) t JOIN products p"
+    " USING (product_id) WHERE n < 2 GROUP BY 1",
+    f"SELECT count(*) FROM {NUMBERED} o CROSS JOIN products p WHERE n = 1",
+    f"SELECT count(*) FROM {NUMBERED} o CROSS JOIN generate_series(1, 7) g WHERE n = 1",
+    f"SELECT count(*) FROM (SELECT DISTINCT customer_id, g, n FROM {NUMBERED} o CROSS JOIN generate_series(1, 7) g) t WHERE n = 1",
+    f"SELECT count(*) FROM {NUMBERED} o LEFT JOIN products p ON p.product_id > 2 WHERE n = 1",
+    f"SELECT count(*) FROM {NUMBERED} o JOIN visits v USING (customer_id) WHERE n = 1",
+    f"SELECT count(*) FROM {NUMBERED} a JOIN {NUMBERED} b USING (customer_id) WHERE a.n = 1 AND b.n <= 1",
+    f"SELECT count(*) FROM {NUMBERED} a LEFT JOIN visits v ON v.customer_id = a.customer_id AND v.secs > 1 WHERE a.n = 1",
+    "SELECT status, count(*) FROM (SELECT DISTINCT customer_id, p.product_id, status FROM (SELECT DISTINCT customer_id, status FROM"
+    " orders) o CROSS JOIN products p) t GROUP BY status",
+    "SELECT count(*) FROM (SELECT customer_id, p.product_id FROM (SELECT DISTINCT customer_id FROM orders) o CROSS JOIN products p"
+    " UNION SELECT customer_id, product_id FROM order_items JOIN orders USING (order_id)) t",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", REPEATED)
+def test_rows_that_public_ones_repeat_are_as_many_as_claimed(sql: str, shop: AnyShop, shop_catalog: Catalog) -> None:
+    """What bounded the rows of a unit before they were joined with a public table does not bound them afterwards."""
+    for given in (plan_harness.policy(), plan_harness.wide(plan_harness.policy())):
+        assert Sensitivity(shop).problems(plan_harness.plan(sql, shop_catalog, given)) == []
 
 
 # --- the sample policy, over data with values that it does not declare
