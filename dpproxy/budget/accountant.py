@@ -5,23 +5,51 @@ integer bounds (`Filter`), after which admitting is comparing.
 
 A *filter* decides before each query whether it may run, when queries and their losses are chosen adaptively, and
 promises (epsilon, delta)-DP for all that it ever admits (Rogers, Roth, Ullman, Vadhan 2016). Each statement here is
-admitted when one of these certificates holds for the total, the new query included:
+admitted when the failures (thresholds) of the total, the new query included, are at most delta_f, and one of these
+*certificates* holds for it:
 
-- basic: the sum of epsilons is at most epsilon (Rogers et al. 2016, theorem 3.6);
-- Gaussian: the sum of variances beside the reserve r is at most V - r, with G(V) within (epsilon, delta_g) (fully
-  adaptive composition under Gaussian DP: Smith & Thakurta 2022; Koskela, Tobaben, Honkela 2023). Here with a reserve:
-  the session is followed, in thought, by Gaussian noise of variance r, which can only raise its divergence; then its
-  last query, and by induction each one before, merges into that noise (`plan.loss`, reading 3);
-- Renyi, at each order j: the sum of RDP is at most the B_j that converts to (epsilon, delta_j) (Feldman & Zrnic 2021,
-  theorem 4.3; Lecuyer 2021), by the conversion of Canonne, Kamath, Steinke 2020, proposition 12.
+- basic: epsilons add up to at most epsilon, and conversions (the deltas at which Gaussian statements have an epsilon,
+  thresholds apart) to at most delta_b;
+- Gaussian: the sum of variances beside the reserve r is at most V - r, with G(V) within (epsilon, delta_g);
+- Renyi, at each order j: the sum of RDP is at most the B_j that converts to (epsilon, delta_j), by the conversion of
+  Canonne, Kamath, Steinke 2020, proposition 12.
 
-In every one the failures (thresholds) sum up to at most delta_f (as in Whitehouse, Ramdas, Rogers, Wu 2023).
-
-Which certificate holds at the end may depend on the answers, so one delta cannot serve them all: an adversary would
-go on under whichever bound its luck makes looser. Each has its own share, delta_f + delta_g + sum of delta_j <= delta.
-Proof: on sessions that end under certificate c the expected excess of the loss over epsilon is at most delta_c (each
-certificate's potential is a nonnegative supermartingale), under the basic one it is zero; sum over c. The shares are
+Which certificate holds at the end may depend on the answers: an adversary goes on under whichever bound its luck makes
+looser. So nothing is counted once for two of them: delta_f + delta_b + delta_g + sum of delta_j <= delta. The shares are
 fixed before any answer: by the limit, and by what the first statement of a window costs (`budget.tuning`).
+
+Proof. P, Q: the session's answers on two neighbours, in either order; every reading of a loss holds for both orders. P is
+(epsilon, delta)-close to Q when E[excess] <= delta, the excess of answers with loss l = log P/Q being (1 - e^(epsilon - l))_+
+under P (zero unless l > epsilon).
+
+Failures first (as in Whitehouse, Ramdas, Rogers, Wu 2023). On one neighbour a statement with a threshold of failure f is a
+mixture: with probability at least 1 - f it is its restriction to the groups of both neighbours (`plan.calibration.
+threshold`). Along every path the f add up to at most delta_f, so all statements are restricted ones with probability at
+least 1 - delta_f, whichever neighbour it is: that costs delta_f. From here on P and Q are of restricted statements.
+
+Each session is put under one certificate that holds for its total at the end; it is shown that the excess of those under c,
+integrated, is at most delta_c. Let i run over the statements of a path; what a statement costs is known before its answer.
+
+- basic (Rogers et al. 2016, theorem 3.6, of conversions). Statement i is (e_i, c_i)-DP: P_i = P_i' + N_i with P_i' <= e^e_i Q_i
+  and N_i of mass at most c_i. Take N_i away as long as c_1 + ... + c_i <= delta_b, afterwards nothing. What is taken away
+  has mass at most delta_b, being the sum of N_i at most c_i each along every path. Under the basic certificate N_i was taken
+  away throughout, so what is left of P is at most e^(sum of e_i) Q <= e^epsilon Q there, and has no excess.
+- Gaussian (fully adaptive composition under Gaussian DP: Smith & Thakurta 2022; Koskela, Tobaben, Honkela 2023; here beside
+  a reserve). Let h(v, x) = E(1 - e^(x - L))_+, L the loss of G(v). The potential is h(V - v_1 - ... - v_i, epsilon - l_i),
+  l_i the loss so far, for as long as V - v_1 - ... - v_i >= r, then frozen. M_i o G(r) <= G(r + v_i) (`plan.loss`, reading
+  3), and so with any larger variance in place of r: the potential is a supermartingale under P. It begins with h(V, epsilon)
+  <= delta_g,
+  is never negative, and under this certificate ends with h(w, epsilon - l), w >= r, which is at least the excess: noise that
+  follows can only raise a divergence.
+- Renyi (Feldman & Zrnic 2021, theorem 4.3; Lecuyer 2021). exp((a - 1)(l_i - rho_1 - ... - rho_i)) is a supermartingale
+  under P that begins with 1, a the order. Under this certificate it ends with at least exp((a - 1)(l - B_j)), which is at
+  least the excess over delta_j: that is the conversion, point by point.
+
+Sum over certificates: delta_f + delta_b + delta_g + sum of delta_j. `tests/budget/test_adaptive_sessions.py` searches for
+sessions that come out above, by exact integrals.
+
+An operator's grant widens the limit, its shares alike. The promise is then the wider limit's, as long as the grant was not
+made in view of answers; a grant that was is a decision about them which no filter sees.
 """
 
 from __future__ import annotations
@@ -53,28 +81,29 @@ MOST_EPSILON = 300.0
 
 @dataclass(frozen=True)
 class Shares:
-    """How delta is divided, in hundredths: `failures` for thresholds and (epsilon, delta) readings, `gaussian` for the
-    Gaussian certificate, `lead` for the one Renyi order ORDERS[order], the rest for all orders."""
+    """How delta is divided, in hundredths: `failures` for thresholds, `conversions` for the basic certificate's Gaussian
+    statements, `gaussian` for the Gaussian certificate, `lead` for the one Renyi order ORDERS[order], the rest for all orders."""
 
     failures: int = 25
-    gaussian: int = 60
+    gaussian: int = 57
     lead: int = 0
     order: int = 0
+    conversions: int = 5
 
     def __post_init__(self) -> None:
-        if min(self.failures, self.gaussian, self.lead, self.spread) < 0:
+        if min(self.failures, self.gaussian, self.lead, self.conversions, self.spread) < 0:
             raise ValueError("shares are not negative, and not more than the whole")
 
     @property
     def spread(self) -> int:
-        return 100 - self.failures - self.gaussian - self.lead
+        return 100 - self.failures - self.conversions - self.gaussian - self.lead
 
 
 BALANCED = Shares()
 """When nothing is known: the Gaussian certificate is the tighter one for sessions of many small queries."""
 
-NO_CONVERSION = Shares(100, 0)
-"""Basic composition only."""
+ONLY_THRESHOLDS = Shares(100, 0, conversions=0)
+"""Basic composition only, without Gaussian statements."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +123,10 @@ class Limit:
     def failures(self) -> int:
         return self.delta * self.shares.failures // 100
 
+    @property
+    def conversions(self) -> int:
+        return self.delta * self.shares.conversions // 100
+
     def part(self, hundredths: int) -> float:
         """So many hundredths of delta, as a number; for the certificates, whose bounds have margins of their own."""
         return self.delta / ATTO * hundredths / 100
@@ -109,6 +142,7 @@ class Filter:
 
     epsilon: int
     failures: int
+    conversions: int
     reserve: int  # index in RESERVES
     variance: int | None
     delta_gaussian: float
@@ -116,9 +150,11 @@ class Filter:
     deltas: tuple[float, ...]
 
     def admits(self, total: Loss) -> bool:
-        if total.failure > self.failures:
-            return False
-        return (total.epsilon <= self.epsilon and total.delta <= self.failures) or self.converts(total)
+        return total.failure <= self.failures and (self.adds_up(total) or self.converts(total))
+
+    def adds_up(self, total: Loss) -> bool:
+        """Whether the basic certificate holds, failures aside."""
+        return total.epsilon <= self.epsilon and total.conversion <= self.conversions
 
     def converts(self, total: Loss) -> bool:
         """Whether the Gaussian certificate or a Renyi one holds, failures aside."""
@@ -140,7 +176,7 @@ def filter_of(limit: Limit) -> Filter:
     reserve, variance = _variance(epsilon, gaussian)
     deltas = _renyi_deltas(epsilon, limit.part(shares.spread), limit.part(shares.lead), shares.order)
     rdp = tuple(renyi_bound(a, epsilon, d) for a, d in zip(ORDERS, deltas, strict=True))
-    return Filter(limit.epsilon, limit.failures, reserve, variance, gaussian, rdp, deltas)
+    return Filter(limit.epsilon, limit.failures, limit.conversions, reserve, variance, gaussian, rdp, deltas)
 
 
 def _variance(epsilon: float, delta: float) -> tuple[int, int | None]:
@@ -214,18 +250,17 @@ def remaining(spent: Loss, limit: Limit) -> tuple[int, int]:
     bounds = filter_of(limit)
     if spent.failure > bounds.failures:
         return 0, 0
-    failures = bounds.failures - (spent.failure if bounds.converts(spent) else min(spent.delta, bounds.failures))
-    low = bounds.epsilon - spent.epsilon if spent.delta <= bounds.failures else 0
+    low = bounds.epsilon - spent.epsilon if bounds.adds_up(spent) else 0
     low, high = max(0, low), max(0, bounds.epsilon)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if _fits(spent, middle, bounds) else (low, middle - 1)
-    return low, failures
+    return low, bounds.failures - spent.failure
 
 
 def _fits(spent: Loss, epsilon: int, bounds: Filter) -> bool:
     """`Filter.admits` of a further `Loss.pure(epsilon)`, computing only the entries that are compared."""
-    if spent.epsilon + epsilon <= bounds.epsilon and spent.delta <= bounds.failures:
+    if spent.epsilon + epsilon <= bounds.epsilon and spent.conversion <= bounds.conversions:
         return True
     ratio = Fraction(epsilon, MICRO)
     if bounds.variance is not None:

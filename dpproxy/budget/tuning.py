@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 
 from dpproxy.budget.accountant import BALANCED, Filter, Limit, Shares, filter_of, renyi_bound
 from dpproxy.plan.loss import MICRO, ORDERS, Loss
 
 FAILURES = (12, 25, 40, 60)
 """Hundredths for thresholds to choose from: never none, since a later statement may have undeclared groups."""
+
+CONVERSIONS = (5, 50)
+"""Hundredths for the basic certificate's Gaussian statements: never none, since a later statement may be one; many, where the
+first statement is one of so few that adding up serves best. The least costs other sessions under 0.6 % of their statements."""
 
 LEADING = 94
 """Of what is left, the part of the leading certificate, in hundredths; a second one loses 1 % of its queries by it."""
@@ -34,20 +39,25 @@ def tuned(limit: Limit, first: Loss) -> Limit:
 
 def _candidates(limit: Limit, first: Loss) -> list[Shares]:
     found = []
-    for failures in FAILURES:
-        rest = 100 - failures
+    for failures, conversions in product(FAILURES, CONVERSIONS if first.conversion else CONVERSIONS[:1]):
+        rest = 100 - failures - conversions
+        if rest < 0:
+            continue
         lead, beside = rest * LEADING // 100, rest * BESIDE // 100
         bounds = [renyi_bound(alpha, limit.epsilon / MICRO, limit.part(lead)) for alpha in ORDERS]
         order = max(range(len(ORDERS)), key=lambda j: _ratio(bounds[j], first.rdp[j]))
-        found += [Shares(failures, lead), Shares(failures, beside, lead, order)]
+        found += [
+            Shares(failures, lead, conversions=conversions),
+            Shares(failures, beside, lead, order, conversions),
+        ]
     return found
 
 
 def _repeats(limit: Limit, loss: Loss) -> float:
     """How many statements of this loss the limit admits."""
     bounds = filter_of(limit)
-    basic = min(_ratio(bounds.epsilon, loss.epsilon), _ratio(bounds.failures, loss.delta))
-    return max(basic, min(_converted(bounds, loss), _ratio(bounds.failures, loss.failure)))
+    basic = min(_ratio(bounds.epsilon, loss.epsilon), _ratio(bounds.conversions, loss.conversion))
+    return min(_ratio(bounds.failures, loss.failure), max(basic, _converted(bounds, loss)))
 
 
 def _converted(bounds: Filter, loss: Loss) -> float:

@@ -10,7 +10,7 @@ from dp_accounting.rdp import compute_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.budget.accountant import BALANCED, NO_CONVERSION, Limit, Shares, admits, effective_epsilon, filter_of, remaining
+from dpproxy.budget.accountant import BALANCED, ONLY_THRESHOLDS, Limit, Shares, admits, effective_epsilon, filter_of, remaining
 from dpproxy.budget.tuning import tuned
 from dpproxy.plan.loss import MICRO, NANO, ORDERS, PICO, RESERVES, ZERO, Loss, hockey_stick
 from dpproxy.policy.model import ATTO
@@ -18,7 +18,15 @@ from dpproxy.policy.model import ATTO
 TYPICAL = Limit(10 * MICRO, 10**12)  # (10, 1e-6)
 
 shares = st.sampled_from(
-    [BALANCED, NO_CONVERSION, Shares(12, 80), Shares(12, 2, 80, 9), Shares(60, 1, 37, 31), Shares(0, 0, 100, 3)]
+    [
+        BALANCED,
+        ONLY_THRESHOLDS,
+        Shares(12, 80),
+        Shares(12, 2, 80, 9),
+        Shares(60, 1, 34, 31),
+        Shares(0, 0, 100, 3, 0),
+        Shares(12, 30, conversions=50),
+    ]
 )
 limits = st.builds(Limit, st.integers(1000, 400 * MICRO), st.integers(0, 10**14), st.just("never"), shares)
 queries = st.one_of(
@@ -50,7 +58,7 @@ def admitted(query: Loss, limit: Limit) -> int:
 @settings(max_examples=100, deadline=None)
 def test_shares_of_delta_never_exceed_delta(limit: Limit) -> None:
     f = filter_of(limit)
-    shares = f.failures / ATTO + f.delta_gaussian + sum(f.deltas)
+    shares = (f.failures + f.conversions) / ATTO + f.delta_gaussian + sum(f.deltas)
     assert shares <= limit.delta / ATTO * (1 + 1e-12)
 
 
@@ -82,7 +90,7 @@ def test_conversion_is_as_tight_as_dp_accounting() -> None:
 def test_admitting_and_effective_epsilon_agree(spent: list[Loss], limit: Limit) -> None:
     total = sum(spent, ZERO)
     f = filter_of(limit)
-    if total.failure <= f.failures and total.delta <= f.failures:
+    if total.failure <= f.failures and total.conversion <= f.conversions:
         slack = 2  # micro-epsilon, of floats in the conversion back
         effective = effective_epsilon(total, limit)
         assert not f.admits(total) or effective <= limit.epsilon + slack
@@ -107,7 +115,7 @@ def test_failures_are_capped_in_every_certificate() -> None:
     assert limit.failures == 250
     assert admits(ZERO, Loss(1, 250), limit)
     assert not admits(ZERO, Loss(1, 251), limit)
-    assert admits(ZERO, Loss(1, 1000), Limit(10 * MICRO, 1000, shares=NO_CONVERSION))
+    assert admits(ZERO, Loss(1, 1000), Limit(10 * MICRO, 1000, shares=ONLY_THRESHOLDS))
     assert not admits(Loss(1, 200), Loss.delta_only(51), limit)
 
 
@@ -146,7 +154,7 @@ def test_tuning_divides_the_same_delta(first: Loss, delta: int) -> None:
     mine = tuned(limit, first)
     assert (mine.epsilon, mine.delta, mine.window) == (limit.epsilon, limit.delta, limit.window)
     f = filter_of(mine)
-    assert f.failures / ATTO + f.delta_gaussian + sum(f.deltas) <= delta / ATTO * (1 + 1e-12)
+    assert (f.failures + f.conversions) / ATTO + f.delta_gaussian + sum(f.deltas) <= delta / ATTO * (1 + 1e-12)
 
 
 def test_tuning_gives_thresholds_what_they_need() -> None:
@@ -186,7 +194,7 @@ def most_by_pld(one: pld.PrivacyLossDistribution, at_least: int) -> int:
 
 @pytest.mark.slow
 def test_how_many_queries_a_budget_admits(capsys: pytest.CaptureFixture[str]) -> None:
-    """(10, 1e-6): within 10 % of dp-accounting's PLD, which may use all of delta and may not be adaptive."""
+    """(10, 1e-6): within 11 % of dp-accounting's PLD, which may use all of delta and may not be adaptive."""
     lines = ["epsilon of a query | basic | counts: this filter / PLD | sums: this filter / PLD"]
     for epsilon in (Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), Fraction(3, 10), Fraction(1, 2)):
         counts, sums = Loss.laplace_vector(1, epsilon), Loss.laplace_vector(1, epsilon, 10_000)
@@ -197,6 +205,6 @@ def test_how_many_queries_a_budget_admits(capsys: pytest.CaptureFixture[str]) ->
         ]
         pairs = " | ".join(f"{m:5} / {t:5} = {m / t:.2f}" for m, t in zip(mine, theirs, strict=True))
         lines.append(f"{float(epsilon):18} | {int(TYPICAL.epsilon // (epsilon * MICRO)):5} | {pairs}")
-        assert all(m >= 0.9 * t for m, t in zip(mine, theirs, strict=True)), lines[-1]
+        assert all(m >= 0.89 * t for m, t in zip(mine, theirs, strict=True)), lines[-1]
     with capsys.disabled():
         print("\n" + "\n".join(lines))
