@@ -22,6 +22,7 @@ from dpproxy.plan.from_join import joined
 from dpproxy.plan.functions import unsupported
 from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_scope
+from dpproxy.plan.placement import check_placement
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.results import (
     Item,
@@ -227,7 +228,8 @@ class Analyser:
         return Sources(self, env, outer).items(select)
 
     def joined(self, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:
-        """FROM and its joins as one relation."""
+        """FROM and its joins as one relation: of any SELECT whose rows are computed here, so that all are checked here."""
+        check_placement(select)
         if not items:
             return self.planner.one_row(), Scope((), outer=outer)
         sources = Sources(self, env, outer)

@@ -41,6 +41,7 @@ from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
+from dpproxy.plan.placement import check_group_key
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.relation import Aggregate, Distinct, Limits, Origin, Project, Rows
 from dpproxy.plan.results import Result, RowsResult, limited, row_level
@@ -185,7 +186,10 @@ def _group_keys(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[Exp
     items = group_expressions(select)
     if items is None:
         return None
-    return [hooks._binder.bind(resolve_group_item(i, select, scope), scope) for i in items]
+    resolved = [resolve_group_item(i, select, scope) for i in items]
+    for item in resolved:
+        check_group_key(item)
+    return [hooks._binder.bind(item, scope) for item in resolved]
 
 
 def kept_conditions(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
@@ -228,16 +232,16 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     key_columns = [_key_column(planner, k) for k in keys]
     mapping = dict(zip(keys, key_columns, strict=True))
     check(rows, keys)
-    constant = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
-    aggs, lifted = lift_aggregates(exprs, rows, planner, mapping, constant)
-    extra = _dependent(lifted, aggs, key_columns)
-    for column in extra:  # functionally dependent on the keys, as PostgreSQL has already checked
+    for column in _dependent(*lift_aggregates(exprs, rows, planner, mapping), key_columns):
+        # PostgreSQL has checked that it depends on the keys; what is claimed of the groups does not rest on that
         keys.append(Ref(column.type, column))
         key_columns.append(column)
+        mapping[keys[-1]] = column
+    one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
+    aggs, lifted = lift_aggregates(exprs, rows, planner, mapping, one)
     node = Aggregate((*key_columns, *(c for c, _ in aggs)), rows.node, tuple(keys), tuple(a for _, a in aggs))
     known = {c.id for c in node.columns}
     chosen = _chosen_keys(aggs, rows)
-    one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
     prepared = Rows(
         node, unit, None, one, Limits(1, 1) if one else _grouped_limits(rows, keys),
         frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen),
@@ -285,7 +289,7 @@ def _key_column(planner: Planner, key: Expr) -> Column:
     return key.column if isinstance(key, Ref) else computed(planner.counter, "key", key)
 
 
-def _dependent(exprs: list[Expr], aggs: list[tuple[Column, Agg]], keys: list[Column]) -> list[Column]:
+def _dependent(aggs: list[tuple[Column, Agg]], exprs: list[Expr], keys: list[Column]) -> list[Column]:
     known = {c.id for c in keys} | {c.id for c, _ in aggs}
     return list(dict.fromkeys(c for e in exprs for c in references(e) if c.id not in known))
 
