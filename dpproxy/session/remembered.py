@@ -38,7 +38,7 @@ class Remembered:
         found, until = self._entries.get(key, (None, now))
         if found is None or found.stored is None:
             return None
-        if now >= until or (max_age is not None and found.stored.created < now - max_age):
+        if now >= until or (max_age is not None and found.made[0] < now - max_age):
             del self._entries[key]
             return None
         return found

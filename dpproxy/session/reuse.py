@@ -228,7 +228,7 @@ class Shelf:
     async def seen(self, stored: StoredRelease) -> None:
         """This role has paid for another's."""
         if self.reuse is not None:
-            await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role)
+            await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role, dt.datetime.now(dt.UTC))
 
     @property
     def flights(self) -> Flights:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import sqlite3
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpproxy.budget import answers
 from dpproxy.budget.answers import AnswerStore, Found, pack, unpack
 from dpproxy.budget.asked import Asked, StoredRelease, exposure, name, serve
 from dpproxy.budget.sealing import Sealer, SealError, derived
@@ -163,11 +166,134 @@ def test_a_role_keeps_the_noise_it_has_seen(path: Path) -> None:
     store = AnswerStore(path)
     store.put(release(role="a", seed=1))
     store.put(release(role="b", seed=2, at=NOON + dt.timedelta(minutes=1)))
-    for role, seed in (("a", 1), ("b", 2), ("c", 2)):
+    for role, seed in (("a", 1), ("b", 2), ("c", 1)):
         found = find(store, role=role)
         assert found is not None
         assert same(found.released, released(seed=seed))
         assert found.seen(role) == (role != "c")
+
+
+class TestWhatAnotherRoleIsShown:
+    """The first release that answers its question, whatever another role did since; else nothing, and it measures anew."""
+
+    MINUTE = dt.timedelta(minutes=1)
+
+    @pytest.mark.parametrize("clock", [1, -1])
+    def test_measuring_anew_chooses_nothing(self, path: Path, clock: int) -> None:
+        """Also with a clock that runs backwards."""
+        store = AnswerStore(path)
+        for i in range(80):
+            store.put(release(role="a", seed=i, at=NOON + clock * i * self.MINUTE))
+        found = find(store, role="b")
+        assert found is not None
+        assert same(found.released, released(seed=0))
+
+    def test_nor_does_noise_that_is_a_little_less(self, path: Path) -> None:
+        store = AnswerStore(path)
+        for i in range(9):
+            noise = tuple(s * Fraction(10_000 - i, 10_000) for s in SCALES)
+            store.put(release(role="a", seed=i, made=asked(noise=noise)))
+        found = find(store, role="b")
+        assert found is not None
+        assert same(found.released, released(seed=0))
+
+    def test_a_first_release_that_had_to_go(self, path: Path, tmp_path: Path) -> None:
+        store = AnswerStore(path, max_bytes=3 * stored_size(tmp_path))
+        store.put(release(role="a"))
+        for i in range(4):
+            store.put(release(role="a", made=asked(f"rows {i}"), at=NOON + (i + 1) * self.MINUTE))
+        assert find(store) is None
+        store.put(release(role="a", seed=1, at=NOON + 9 * self.MINUTE))
+        for again in (store, AnswerStore(path)):
+            assert find(again, role="b") is None
+            assert find(again, role="a") is not None
+
+    def test_one_that_expired(self, path: Path) -> None:
+        store, day = AnswerStore(path), dt.timedelta(days=1)
+        store.put(release(role="a"))
+        store.put(release(role="a", seed=1, at=NOON + 2 * day))
+        assert find(store, role="b", now=NOON + 2 * day, max_age=day) is None
+        store.forget("shop", before=NOON + day)
+        store.put(release(role="a", seed=2, at=NOON + 2 * day))
+        assert find(store, role="b", now=NOON + 2 * day, max_age=day) is None
+
+    def test_one_that_could_not_be_kept(self, path: Path, tmp_path: Path) -> None:
+        """Too large, or the disk was full: how many groups pass a threshold is chance, and could be tried for."""
+        store = AnswerStore(path, max_bytes=10 * stored_size(tmp_path))
+        store.put(release(role="a", rows=5000))
+        store.put(release(role="a", seed=1))
+        assert find(AnswerStore(path), role="b") is None
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        store.put(release(role="a", made=asked("full"), rows=100))
+        store._db.execute("PRAGMA max_page_count = 100000")
+        store.put(release(role="a", made=asked("full"), seed=1))
+        assert find(store, asked("full"), role="b") is None
+        assert find(AnswerStore(path), asked("full"), role="b") is None
+
+    def test_one_that_cannot_be_read(self, path: Path) -> None:
+        store = AnswerStore(path)
+        store.put(release(role="a"))
+        store._db.execute("UPDATE releases SET payload = x'00'")
+        store.put(release(role="a", seed=1))
+        assert find(store, role="b") is None
+
+    def test_one_from_the_future(self, path: Path) -> None:
+        store = AnswerStore(path)
+        store.put(release(role="a", at=NOON + 400 * dt.timedelta(days=1)))
+        assert find(store) is None
+        assert find(store, role="b") is None
+
+    def test_too_many_names_close_the_dataset(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(answers, "MOST_GONE", 3)
+        store = AnswerStore(path)
+        store.put(release(role="a", made=asked("kept")))
+        assert find(store, asked("kept"), role="b") is not None
+        store._max_bytes = 10
+        for i in range(5):
+            store.put(release(role="a", made=asked(f"rows {i}")))
+        assert find(store, asked("kept"), role="b") is None
+        assert find(store, asked("kept")) is not None
+
+    def test_it_is_as_old_as_the_day_it_was_first_seen(self, path: Path) -> None:
+        """When the other role asked is not told: neither in words nor by the day on which it must be paid anew."""
+        store, day = AnswerStore(path), dt.timedelta(days=1)
+        store.put(release(role="a"))
+        seen = NOON + day / 2
+        found = find(store, role="b", now=seen, max_age=day)
+        assert found is not None
+        assert found.made == (seen,)
+        assert found.stored is not None
+        store.mark_seen(found.stored, "b", seen)
+        store.forget("shop", before=NOON + self.MINUTE)
+        again = find(store, role="b", now=seen + day, max_age=day)
+        assert again is not None
+        assert again.made == (seen,)
+        assert find(store, role="b", now=seen + day + self.MINUTE, max_age=day) is None
+
+    def test_a_number_that_was_given_again_is_not_meant(self, path: Path) -> None:
+        """What was found is dropped, and another release has its number, before it is marked as seen."""
+        store = AnswerStore(path)
+        store.put(release(role="a"))
+        found = find(store, role="b")
+        assert found is not None
+        assert found.stored is not None
+        store.forget("shop")
+        store.put(release(role="a", made=asked("secret")))
+        store.mark_seen(found.stored, "b", NOON)
+        assert store.count("shop", "b") == 0
+
+    def test_a_file_of_the_format_before_keeps_what_roles_have_seen(self, path: Path) -> None:
+        store = AnswerStore(path)
+        store.put(release(role="a"))
+        store.close()
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.executescript("DROP TABLE gone; ALTER TABLE seen DROP COLUMN at; PRAGMA user_version = 2")
+        store = AnswerStore(path)
+        assert find(store, role="a") is not None
+        assert find(store, role="b") is None
+        store.put(release(role="a", made=asked("new")))
+        assert find(store, asked("new"), role="b") is not None
 
 
 def test_another_role_is_not_exposed_to_more_than_it_asked_for(path: Path) -> None:
@@ -197,8 +323,8 @@ def test_a_role_that_has_paid_is_remembered(path: Path) -> None:
     found = find(store, role="b")
     assert found is not None
     assert found.stored is not None
-    store.mark_seen(found.stored, "b")
-    store.mark_seen(found.stored, "b")
+    store.mark_seen(found.stored, "b", NOON)
+    store.mark_seen(found.stored, "b", NOON)
     store.close()
     store = AnswerStore(path)
     again = find(store, role="b")

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dpproxy.budget import record
 from dpproxy.budget.accountant import Limit
-from dpproxy.budget.answers import AnswerStore
+from dpproxy.budget.answers import AHEAD, AnswerStore
 from dpproxy.budget.asked import Asked, StoredRelease, exposure
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.journal import Journal
@@ -54,7 +54,7 @@ class Kept:
     epsilon: int
     value: int
     at: dt.datetime
-    roles: set[str]
+    roles: dict[str, dt.datetime]
 
 
 def chart(key: str, epsilon: int) -> Asked:
@@ -139,12 +139,16 @@ class LedgerMachine(RuleBasedStateMachine):
         self.charge(role, user, epsilon, epsilon)
 
     def fitting(self, key: str, role: str, epsilon: int) -> Kept | None:
-        """The latest the role has seen that is accurate enough, else the latest at this price that others have."""
-        enough = [k for k in self.stored.get(key, []) if k.epsilon >= epsilon and self.now - k.at <= MAX_AGE]
-        mine = [k for k in enough if role in k.roles]
-        others = [k for k in enough if k.epsilon <= epsilon]
-        # of two made at one time, the one stored later
-        return max(enumerate(mine or others), key=lambda pair: (pair[1].at, pair[0]), default=(0, None))[1]
+        """The latest the role has seen that is accurate enough, else the first there was at this price."""
+        enough = [k for k in self.stored.get(key, []) if k.epsilon >= epsilon]
+        mine = [k for k in enough if role in k.roles and self.is_fresh(k.roles[role])]
+        if mine:  # of two made at one time, the one stored later
+            return max(enumerate(mine), key=lambda pair: (pair[1].at, pair[0]))[1]
+        first = next((k for k in enough if k.epsilon <= epsilon), None)
+        return first if first is not None and self.is_fresh(first.at) else None
+
+    def is_fresh(self, at: dt.datetime) -> bool:
+        return -AHEAD <= self.now - at <= MAX_AGE
 
     @rule(role=ROLES, user=USERS, key=st.sampled_from("ab"), epsilon=st.integers(1, 3), crash=st.sampled_from(CRASHES))
     def ask_a_chart(self, role: str, user: str, key: str, epsilon: int, crash: str) -> None:
@@ -166,14 +170,14 @@ class LedgerMachine(RuleBasedStateMachine):
         cost = exposure(found.stored, Loss(epsilon))
         assert cost.epsilon == epsilon
         if self.charge(role, user, epsilon, 0) and crash != "before it is seen":
-            self.answers.mark_seen(found.stored, role)
-            expected.roles.add(role)
+            self.answers.mark_seen(found.stored, role, self.now)
+            expected.roles.setdefault(role, self.now)
 
     def keep(self, key: str, role: str, epsilon: int, asked: Asked) -> None:
         self.serial += 1
         answer = Released((), (np.array([self.serial]),), 1)
         self.answers.put(StoredRelease(self.name, asked, answer, Loss(epsilon), self.now, frozenset({role})))
-        self.stored.setdefault(key, []).append(Kept(epsilon, self.serial, self.now, {role}))
+        self.stored.setdefault(key, []).append(Kept(epsilon, self.serial, self.now, {role: self.now}))
 
     @rule(role=ROLES, user=USERS, key=st.sampled_from("ab"), epsilon=st.integers(1, 3))
     def ask_a_chart_anew(self, role: str, user: str, key: str, epsilon: int) -> None:

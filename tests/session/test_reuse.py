@@ -534,6 +534,7 @@ class TestTimes:
             assert await ada.ask(sql) == first
             hour = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)).isoformat()
             world.answers._db.execute("UPDATE releases SET created = ?", (hour,))
+            world.answers._db.execute("UPDATE seen SET at = ?", (hour,))
             object.__setattr__(world.datasets["town"].reuse, "remembered", Remembered())
             assert await ada.ask(sql) != first
             assert world.spent() - before == 1
