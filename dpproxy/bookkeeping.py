@@ -241,10 +241,13 @@ def ledger_repair(
 def ledger_clock(
     reason: Reason,
     dataset: Annotated[str, typer.Option(help="whose record; a SQLite ledger has one for all")],
+    wrong: Annotated[bool, typer.Option("--wrong", help="the ledger's clock was ahead; every charge stays charged")] = False,
     state: State = STATE,
     ledger: Ledger = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Give an operator's word that this machine's clock is right, when charges are refused after it jumped ahead."""
+    """Give an operator's word that this machine's clock is right, when charges are refused after it jumped ahead; with --wrong,
+    when the ledger's clock ran ahead and keeps windows closed."""
     with _opened(place_of(ledger, state), key_file) as journal:
-        journal.accept_clock(dataset, dt.datetime.now(dt.UTC), reason)
+        accept = journal.set_clock_back if wrong else journal.accept_clock
+        accept(dataset, dt.datetime.now(dt.UTC), reason)

@@ -5,7 +5,9 @@ the same entries give the same book on every machine. It decides (`decide`) and 
 entry; `copy` is cheap, so a transaction works on a copy that is thrown away when it fails.
 
 The clock is the record's: an entry's time is never earlier than the one before, so a clock set back cannot reopen a
-window. A request more than `max_jump` after the last entry is refused until an operator gives a word.
+window; only an operator's word that the record's clock ran ahead can (`ClockWrong`), and every charge stays charged. A request
+whose time runs ahead of what a steady clock says (`steady`), or, where none is known, is more than `max_jump` after the last
+entry, is refused until an operator gives a word.
 
 Every account keeps all kinds of windows at once: a policy may change a limit's window at any time.
 """
@@ -18,7 +20,7 @@ from dataclasses import replace
 
 from dpproxy.budget import window as windows
 from dpproxy.budget.accountant import Limit, admits, effective_epsilon, remaining
-from dpproxy.budget.entries import Checkpoint, ClockWord, Entry, Exhausted, Migrated, Opened
+from dpproxy.budget.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Migrated, Named, Opened
 from dpproxy.budget.ledger import (
     BudgetExhausted,
     Charge,
@@ -34,15 +36,23 @@ from dpproxy.budget.tuning import tuned
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.policy.model import Window
 
+TOLERANCE = dt.timedelta(hours=1)
+"""By how much a clock may run ahead of a steady one: corrections, a machine that was paused for a while. A clock that was
+wrong by no more closes windows for no longer."""
+
 
 class Book:
-    """Not thread-safe; a published book is never changed again."""
+    """Not thread-safe; a published book is never changed again. `steady`: the latest time that can be, by a clock that nobody
+    sets; None when there is none to tell."""
 
     def __init__(self, max_jump: dt.timedelta) -> None:
         self.ledger = ""
         self.sequence = 0
         self.schema = 0
         self.clock: dt.datetime | None = None
+        self.steady: dt.datetime | None = None
+        self.closures = 0
+        self._names: dict[tuple[str, str], str] = {}
         self._max_jump = max_jump
         self._accounts: dict[AccountKey, Account] = {}
         self._exhausted: dt.datetime | None = None
@@ -51,7 +61,8 @@ class Book:
         other = Book(self._max_jump)
         other.ledger, other.sequence, other.schema = self.ledger, self.sequence, self.schema
         other.clock, other._exhausted = self.clock, self._exhausted
-        other._accounts = dict(self._accounts)
+        other._accounts, other._names = dict(self._accounts), dict(self._names)
+        other.steady, other.closures = self.steady, self.closures
         return other
 
     def decide(self, request: ChargeRequest) -> Charge:
@@ -100,6 +111,13 @@ class Book:
         """The record's time for something that happens at `at`. Raises LedgerError after a jump."""
         if self.clock is None or at <= self.clock:
             return self.clock or at
+        if self.steady is not None and self.steady >= self.clock:
+            if at > self.steady + TOLERANCE:
+                raise LedgerError(
+                    f"the clock ran ahead by {at - self.steady} since the last charge: set it right; if it is (the machine was "
+                    "paused), restart the proxy or say so with `dpproxy ledger clock`"
+                )
+            return at
         if at - self.clock > self._max_jump:
             raise LedgerError(
                 f"the clock is {(at - self.clock).days} days after the ledger's last entry: if that is right, "
@@ -126,7 +144,7 @@ class Book:
         if sequence != self.sequence + 1 or isinstance(entry, Opened) != (sequence == 1):
             raise LedgerCorrupt("the ledger's entries are not in sequence")
         if not isinstance(entry, Opened | Migrated | Checkpoint):
-            if self.clock is not None and entry.at < self.clock:
+            if self.clock is not None and entry.at < self.clock and not isinstance(entry, ClockWrong):
                 raise LedgerCorrupt("the ledger's times run backwards")
             self.clock = entry.at
         self.sequence = sequence
@@ -134,7 +152,7 @@ class Book:
             case Opened():
                 self.ledger, self.schema = entry.ledger, entry.schema
             case Migrated():
-                self.schema = entry.schema
+                self._migrate(entry)
             case Checkpoint():
                 if entry != self.checkpoint():
                     raise LedgerCorrupt("a checkpoint of the ledger does not agree with the entries before it")
@@ -144,12 +162,29 @@ class Book:
                 self._grant(entry)
             case Exhausted():
                 self._exhaust(entry)
+            case ClockWrong():
+                self._set_back(entry)
+            case Named():
+                self._names[entry.dataset, entry.data] = entry.account
             case ClockWord():
                 pass
 
+    def _migrate(self, entry: Migrated) -> None:
+        """Forget what checkpoints of the schema before do not say: a book is the same, whichever it was begun with."""
+        if self.schema < 3 <= entry.schema:
+            self.closures = 0
+            self._accounts = {key: replace(account, earlier=()) for key, account in self._accounts.items()}
+        self.schema = entry.schema
+
+    def _set_back(self, entry: ClockWrong) -> None:
+        self._accounts = {key: account.back(entry.at) for key, account in self._accounts.items()}
+        if self._exhausted is not None:
+            self._exhausted = min(self._exhausted, entry.at)
+
     def checkpoint(self) -> Checkpoint:
         """All of this, but for the sequence."""
-        return Checkpoint(encoded(State(self.ledger, self.schema, self.clock, self._exhausted, self._accounts)))
+        known = (self.ledger, self.schema, self.clock, self._exhausted, self._accounts, self.closures, self._names)
+        return Checkpoint(encoded(State(*known)))
 
     def restore(self, sequence: int, entry: Entry) -> None:
         """Begin with a checkpoint. Raises LedgerCorrupt when the entry is none."""
@@ -158,7 +193,7 @@ class Book:
         state = decoded(entry.state)
         self.ledger, self.sequence, self.schema = state.ledger, sequence, state.schema
         self.clock, self._exhausted = state.clock, state.exhausted
-        self._accounts = dict(state.accounts)
+        self._accounts, self.closures, self._names = dict(state.accounts), state.closures, dict(state.names)
 
     def _charge(self, charge: Charge) -> None:
         losses: tuple[tuple[Scope, str, Loss], ...] = (
@@ -183,6 +218,7 @@ class Book:
     def _exhaust(self, entry: Exhausted) -> None:
         """Spending begins anew beside a limit of nothing: only what is granted from now on counts."""
         self._exhausted = entry.at
+        self.closures += 1
         for key, account in self._accounts.items():
             account = account.on(entry.at)
             openings = tuple(Opening(o.start, account.total) for o in account.openings)

@@ -21,8 +21,9 @@ from typing import Any
 from dpproxy.budget.ledger import Charge, Grant, LedgerCorrupt, LedgerError
 from dpproxy.plan.loss import ORDERS, RESERVES, ZERO, Loss
 
-SCHEMA = 2
-"""1: without checkpoints. A record of an older schema is read as it is, and says from where on it is of this one."""
+SCHEMA = 3
+"""1: without checkpoints. 2: no clock is set back, data have no names, and checkpoints say less. A record of an older schema
+is read as it is, and says from where on it is of this one."""
 
 CHECKPOINT_EVERY = 20_000
 """Checkpoints have sequences that are multiples of this: half a second of adding up, and 15 MB of entries."""
@@ -66,6 +67,27 @@ class ClockWord:
 
 
 @dataclass(frozen=True)
+class ClockWrong:
+    """An operator's word that the times before were wrong, and that it is `at`: the one entry that may be earlier than the
+    one before it. Every charge stays charged (`states.Account.back`)."""
+
+    at: dt.datetime
+    reason: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """`dataset` is charged for `data` (a digest that names a backend and a unit) as `account`: its own name, or that of the
+    dataset it shares all accounts with. `reason`: an operator's; empty where nobody had to be asked."""
+
+    at: dt.datetime
+    dataset: str
+    account: str
+    data: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Exhausted:
     """Entries may have been lost: what is unknown counts as everything. Closes every current window (`repair`)."""
 
@@ -73,7 +95,7 @@ class Exhausted:
     reason: str
 
 
-Entry = Opened | Migrated | Checkpoint | Charge | Grant | ClockWord | Exhausted
+Entry = Opened | Migrated | Checkpoint | Charge | Grant | ClockWord | ClockWrong | Named | Exhausted
 
 
 @dataclass(frozen=True)
@@ -152,6 +174,11 @@ def _fields(entry: Entry) -> dict[str, Any]:
             return fields
         case ClockWord():
             return {"kind": "clock", "at": _time(entry.at), "reason": entry.reason}
+        case ClockWrong():
+            return {"kind": "clock wrong", "at": _time(entry.at), "reason": entry.reason}
+        case Named():
+            fields = {"kind": "named", "at": _time(entry.at), "dataset": entry.dataset, "account": entry.account}
+            return fields | {"data": entry.data, "reason": entry.reason}
         case Exhausted():
             return {"kind": "exhausted", "at": _time(entry.at), "reason": entry.reason}
 
@@ -185,6 +212,10 @@ def _entry(data: dict[str, Any]) -> Entry:
             return Grant(data["dataset"], data["scope"], data["name"], *amounts, data["reason"], _at(data["at"]))
         case "clock":
             return ClockWord(_at(data["at"]), data["reason"])
+        case "clock wrong":
+            return ClockWrong(_at(data["at"]), data["reason"])
+        case "named":
+            return Named(_at(data["at"]), data["dataset"], data["account"], data["data"], data["reason"])
         case "exhausted":
             return Exhausted(_at(data["at"]), data["reason"])
         case "open":

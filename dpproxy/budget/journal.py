@@ -19,6 +19,7 @@ import datetime as dt
 import logging
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -31,6 +32,7 @@ from dpproxy.budget.entries import (
     CHECKPOINT_EVERY,
     SCHEMA,
     ClockWord,
+    ClockWrong,
     Entry,
     Exhausted,
     Head,
@@ -61,8 +63,17 @@ log = logging.getLogger(__name__)
 MAX_BATCH = 256
 """Jobs in one transaction: far more than can wait in one commit's time, and still a short transaction."""
 
-MAX_JUMP = dt.timedelta(days=400)
-"""A year's window may pass unused; a clock further ahead than this is more likely wrong."""
+MAX_JUMP = dt.timedelta(days=35)
+"""A month may pass unused while no proxy runs; a clock further ahead than this is more likely wrong. While one runs,
+what counts is the time since this machine started (`since_boot`)."""
+
+BEHIND = dt.timedelta(hours=1)
+"""A record this far ahead of our clock: one of the two is wrong, and the log is told."""
+
+
+def since_boot() -> float:
+    """Seconds by a clock that nobody can set, and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass
@@ -128,8 +139,13 @@ class Journal:
         max_jump: dt.timedelta = MAX_JUMP,
         shared: bool = False,
         chain_of: Callable[[str], str] = lambda dataset: "",
+        boot: Callable[[], float] | None = None,
     ) -> None:
-        """Starts the thread and opens the store in it. Raises LedgerError when the store cannot be opened."""
+        """Starts the thread and opens the store in it. `boot`: a steady clock, `since_boot`, where requests come in real time.
+        Raises LedgerError when the store cannot be opened."""
+        self._boot = boot
+        self._seconds: dict[str, tuple[dt.datetime, float]] = {}  # the last time that moved a record's clock, by both clocks
+        self._ahead: set[str] = set()  # records of which the log was told so
         self._key, self._max_jump, self._shared, self._chain_of = key, max_jump, shared, chain_of
         self._books: dict[str, Book] = {}
         self._digests: dict[str, bytes] = {}
@@ -142,7 +158,25 @@ class Journal:
         opened.result()
 
     def submit(self, request: ChargeRequest) -> Future[Charge]:
-        return self._enqueue(self._chain_of(request.dataset), lambda tx: tx.charge(request), request.id)
+        chain = self._chain_of(request.dataset)
+
+        def work(tx: Transaction) -> Charge:
+            self._compare(chain, tx.book.clock, request.at)
+            return tx.charge(request)
+
+        return self._enqueue(chain, work, request.id)
+
+    def _compare(self, chain: str, clock: dt.datetime | None, at: dt.datetime) -> None:
+        """Tell the log, once, when the record's clock is ahead of ours."""
+        if clock is None or clock - at <= BEHIND:
+            self._ahead.discard(chain)
+        elif chain not in self._ahead:
+            self._ahead.add(chain)
+            log.error(
+                "the ledger's clock is %s ahead of this machine's: windows stay as they are until then; if this machine is "
+                "right, `dpproxy ledger clock --wrong` opens those of today",
+                clock - at,
+            )
 
     def grant(self, grant: Grant) -> None:
         if not grant.reason.strip() or grant.epsilon < 0 or grant.delta < 0:
@@ -159,6 +193,16 @@ class Journal:
         def work(tx: Transaction) -> None:
             if tx.book.clock is None or at > tx.book.clock:
                 tx.append(ClockWord(at, reason))
+
+        self._enqueue(self._chain_of(dataset), work).result()
+
+    def set_clock_back(self, dataset: str, at: dt.datetime, reason: str) -> None:
+        """The operator's word that the record's clock ran ahead, and that it is `at`. Raises LedgerError when it did not."""
+
+        def work(tx: Transaction) -> None:
+            if tx.book.clock is None or at >= tx.book.clock:
+                raise LedgerError("the ledger's clock is not ahead: nothing was done")
+            tx.append(ClockWrong(at, reason))
 
         self._enqueue(self._chain_of(dataset), work).result()
 
@@ -185,7 +229,9 @@ class Journal:
 
     def verdict(self, request: ChargeRequest) -> BudgetExhausted | None:
         try:
-            self._book(request.dataset).check_own(request)
+            book = self._book(request.dataset).copy()
+            book.steady = self._steady(self._chain_of(request.dataset))
+            book.check_own(request)
         except BudgetExhausted as refused:
             return refused
         return None
@@ -298,6 +344,7 @@ class Journal:
     def _transact(self, chain: str, jobs: list[_Job], again: bool) -> list[Any]:
         """`again`: charges of these ids may exist. Otherwise that is found out by those that are refused or known."""
         tx, seen = self._caught_up(chain), self._books.get(chain)
+        tx.book.steady, clock = self._steady(chain), tx.book.clock
         if again:
             tx.charges.update(self._stored(chain, [job.id for job in jobs if job.id is not None]))
         outcomes = [_outcome(job, tx) for job in jobs]
@@ -313,8 +360,17 @@ class Journal:
             self._store.rollback()
             if seen is None or seen.sequence < tx.book.sequence:
                 self._store.settle()  # never remember what a failing server could still forget
+        if self._boot is not None and tx.book.clock is not None and tx.book.clock != clock:
+            self._seconds[chain] = tx.book.clock, self._boot()
         self._books[chain], self._digests[chain] = tx.book, tx.digest
         return outcomes
+
+    def _steady(self, chain: str) -> dt.datetime | None:
+        """The latest time it can be, for a clock that was right when it last moved the record's."""
+        if self._boot is None or chain not in self._seconds:
+            return None
+        at, seconds = self._seconds[chain]
+        return at + dt.timedelta(seconds=max(0.0, self._boot() - seconds))
 
     def _stored(self, chain: str, ids: Sequence[str]) -> dict[str, Charge]:
         found = self._store.find(chain, ids) if ids else {}

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dpproxy.budget import files, postgres
 from dpproxy.budget.files import SqliteReader
-from dpproxy.budget.journal import Journal
+from dpproxy.budget.journal import Journal, since_boot
 from dpproxy.budget.ledger import LedgerError
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.budget.record import Reader, Verified
@@ -43,7 +43,7 @@ class SqlitePlace:
     path: Path
 
     def open(self, key: bytes | None) -> Journal:
-        return SqliteLedger(self.path, key=key)
+        return SqliteLedger(self.path, key=key, boot=since_boot)
 
     def reader(self, dataset: str | None) -> Reader:
         return SqliteReader(self.path)
@@ -60,7 +60,7 @@ class PostgresPlace:
     dsn: str
 
     def open(self, key: bytes | None) -> Journal:
-        return PostgresLedger(self.dsn, key=key)
+        return PostgresLedger(self.dsn, key=key, boot=since_boot)
 
     def reader(self, dataset: str | None) -> Reader:
         return PostgresReader(self.dsn, _named(dataset))

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -216,10 +216,19 @@ async def connect(dsn: str) -> asyncpg.Connection[Any]:
 class PostgresLedger(Journal):
     """The ledger for several proxies. See `ledger.Ledger` for the contract."""
 
-    def __init__(self, dsn: str, *, key: bytes | None = None, max_jump_days: int = MAX_JUMP.days) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        key: bytes | None = None,
+        max_jump_days: int = MAX_JUMP.days,
+        boot: Callable[[], float] | None = None,
+    ) -> None:
         """Connects; a dataset's record is checked when it is first used. Raises LedgerError."""
         jump = dt.timedelta(days=max_jump_days)
-        super().__init__(lambda: PostgresStore(dsn), key=key, max_jump=jump, shared=True, chain_of=lambda dataset: dataset)
+        super().__init__(
+            lambda: PostgresStore(dsn), key=key, max_jump=jump, shared=True, chain_of=lambda dataset: dataset, boot=boot
+        )
 
 
 @dataclass(frozen=True)

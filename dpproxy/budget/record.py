@@ -25,6 +25,7 @@ from dpproxy.budget.entries import (
     CHECKPOINT_EVERY,
     NO_HASH,
     Checkpoint,
+    ClockWrong,
     Entry,
     Exhausted,
     Head,
@@ -183,7 +184,7 @@ def rechained(entries: Iterable[Entry], at: dt.datetime, reason: str) -> list[Ro
     clock: dt.datetime | None = None
     for entry in [Opened(former), *kept, Exhausted(at, reason)]:
         if not isinstance(entry, Opened):
-            clock = max(entry.at, clock or entry.at)
+            clock = entry.at if isinstance(entry, ClockWrong) else max(entry.at, clock or entry.at)
             entry = replace(entry, at=clock)
         row = row_of(entry, len(rows) + 1, digest)
         if row.id in ids:

@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from dpproxy.budget.entries import Head, Row
@@ -241,10 +241,17 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 class SqliteLedger(Journal):
     """The default ledger. See `ledger.Ledger` for the contract."""
 
-    def __init__(self, path: str | Path, *, key: bytes | None = None, max_jump_days: int = MAX_JUMP.days) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        key: bytes | None = None,
+        max_jump_days: int = MAX_JUMP.days,
+        boot: Callable[[], float] | None = None,
+    ) -> None:
         """Opens and checks the whole record. Raises LedgerError (in use, read-only, another version), LedgerCorrupt."""
         self.path = Path(path)
-        super().__init__(lambda: SqliteStore(self.path), key=key, max_jump=dt.timedelta(days=max_jump_days))
+        super().__init__(lambda: SqliteStore(self.path), key=key, max_jump=dt.timedelta(days=max_jump_days), boot=boot)
         try:
             self._enqueue("", lambda tx: None).result()
         except BaseException:

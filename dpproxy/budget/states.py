@@ -7,8 +7,8 @@ accounts give equal text, whatever their order. Each loss is written once, as mo
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -41,6 +41,8 @@ class Account:
     charges: int = 0
     day: dt.date | None = None
     openings: tuple[Opening, ...] = tuple(Opening(windows.EPOCH) for _ in windows.WINDOWS)
+    earlier: tuple[Opening, ...] = ()
+    """Of each kind the window before, for a clock that turns out to have been ahead; empty where nothing is known."""
 
     def on(self, at: dt.datetime) -> Account:
         """The same account with the windows that hold `at`."""
@@ -49,7 +51,25 @@ class Account:
             return self
         pairs = zip(self.openings, _starts(day), strict=True)
         openings = tuple(o if o.start == start else Opening(start, self.total) for o, start in pairs)
-        return replace(self, day=day, openings=openings)
+        before = zip(self.openings, openings, self.earlier or self.openings, strict=True)
+        earlier = tuple(last if old is new else old for old, new, last in before)
+        return replace(self, day=day, openings=openings, earlier=earlier)
+
+    def back(self, at: dt.datetime) -> Account:
+        """The same account when its clock turns out to have been ahead, and it is `at`. Nothing is forgiven: of a window that
+        was left when the clock ran ahead all counts that was spent since it opened; of one that was never seen, what was spent
+        since some other window opened before it."""
+        day = at.astimezone(dt.UTC).date()
+        if self.day is None or self.day <= day:
+            return self.on(at)
+        known, starts = (*self.openings, *self.earlier), _starts(day)
+        openings = []
+        for i, start in enumerate(starts):
+            same = [o for o in (self.openings[i], *self.earlier[i : i + 1]) if o.start == start]
+            before = [o for o in known if o.start <= start]
+            last = max(before, key=lambda o: (o.total.epsilon, o.total.delta, o.total.rdp), default=Opening(start))
+            openings.append(same[0] if same else Opening(start, last.total, first=last.first))
+        return replace(self, day=day, openings=tuple(openings), earlier=())
 
 
 def begun(openings: tuple[Opening, ...], loss: Loss) -> tuple[Opening, ...]:
@@ -67,13 +87,16 @@ def _starts(day: dt.date) -> tuple[dt.datetime, ...]:
 
 @dataclass(frozen=True)
 class State:
-    """`ledger`: which record this is."""
+    """`ledger`: which record this is. `closures`: how often all windows were closed because entries may be lost. `names`: by
+    dataset and data, the account that is charged."""
 
     ledger: str
     schema: int
     clock: dt.datetime | None
     exhausted: dt.datetime | None
     accounts: Mapping[AccountKey, Account]
+    closures: int = 0
+    names: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 class _Losses:
@@ -91,17 +114,20 @@ class _Losses:
 
 def encoded(state: State) -> Any:
     losses = _Losses()
-    accounts = [[*key, *_account(account, losses)] for key, account in sorted(state.accounts.items())]
+    accounts = [[*key, *_account(account, losses, state.schema)] for key, account in sorted(state.accounts.items())]
     times = {"clock": _text(state.clock), "exhausted": _text(state.exhausted)}
-    return {"ledger": state.ledger, "schema": state.schema, "accounts": accounts, "losses": losses.to_json()} | times
+    found = {"ledger": state.ledger, "schema": state.schema, "accounts": accounts, "losses": losses.to_json()} | times
+    if state.schema < 3:
+        return found
+    return found | {"closures": state.closures, "names": [[*key, account] for key, account in sorted(state.names.items())]}
 
 
-def _account(account: Account, losses: _Losses) -> list[Any]:
-    openings = [
-        [_text(o.start), losses.place(o.total), o.granted_epsilon, o.granted_delta, losses.place(o.first)]
-        for o in account.openings
-    ]
-    return [losses.place(account.total), account.charges, account.day and account.day.isoformat(), openings]
+def _account(account: Account, losses: _Losses, schema: int) -> list[Any]:
+    def openings(found: tuple[Opening, ...]) -> list[Any]:
+        return [[_text(o.start), losses.place(o.total), o.granted_epsilon, o.granted_delta, losses.place(o.first)] for o in found]
+
+    fields = [losses.place(account.total), account.charges, account.day and account.day.isoformat(), openings(account.openings)]
+    return fields if schema < 3 else [*fields, openings(account.earlier)]
 
 
 def decoded(data: Any) -> State:
@@ -109,20 +135,26 @@ def decoded(data: Any) -> State:
     try:
         losses: list[Loss] = [Loss.from_json(loss) for loss in data["losses"]]
         accounts = {(dataset, scope, name): _read(rest, losses) for dataset, scope, name, *rest in data["accounts"]}
-        return State(str(data["ledger"]), int(data["schema"]), _time(data["clock"]), _time(data["exhausted"]), accounts)
+        names = {(dataset, of): account for dataset, of, account in data.get("names", ())}
+        times, closures = (_time(data["clock"]), _time(data["exhausted"])), int(data.get("closures", 0))
+        return State(str(data["ledger"]), int(data["schema"]), *times, accounts, closures, names)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise LedgerCorrupt("a checkpoint of the ledger cannot be read") from error
 
 
 def _read(fields: list[Any], losses: list[Loss]) -> Account:
-    total, charges, day, openings = fields
-    found = tuple(
-        Opening(dt.datetime.fromisoformat(start), losses[at], int(epsilon), int(delta), None if first is None else losses[first])
-        for start, at, epsilon, delta, first in openings
-    )
-    if len(found) != len(windows.WINDOWS):
+    total, charges, day, openings, *more = fields
+    found, earlier = _openings(openings, losses), _openings(more[0] if more else (), losses)
+    if len(found) != len(windows.WINDOWS) or len(earlier) not in (0, len(found)):
         raise ValueError("an account has one opening for each window")
-    return Account(losses[total], int(charges), None if day is None else dt.date.fromisoformat(day), found)
+    return Account(losses[total], int(charges), None if day is None else dt.date.fromisoformat(day), found, earlier)
+
+
+def _openings(fields: Iterable[Any], losses: list[Loss]) -> tuple[Opening, ...]:
+    return tuple(
+        Opening(dt.datetime.fromisoformat(start), losses[at], int(epsilon), int(delta), None if first is None else losses[first])
+        for start, at, epsilon, delta, first in fields
+    )
 
 
 def _text(at: dt.datetime | None) -> str | None:

@@ -15,12 +15,13 @@ import pytest
 from dpproxy.budget import book as books
 from dpproxy.budget import files, record
 from dpproxy.budget.accountant import Limit
-from dpproxy.budget.entries import NO_HASH, Checkpoint, Opened, decode, encode, link
+from dpproxy.budget.book import Book
+from dpproxy.budget.entries import NO_HASH, Checkpoint, ClockWrong, Head, Named, Opened, decode, encode, link
 from dpproxy.budget.files import SqliteReader
-from dpproxy.budget.journal import Journal
+from dpproxy.budget.journal import MAX_JUMP, Journal, Transaction
 from dpproxy.budget.ledger import ChargeRequest, Grant, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.budget.postgres import PostgresReader
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.budget.sqlite import SqliteLedger, SqliteStore
 from dpproxy.budget.states import State, decoded, encoded
 from dpproxy.plan.loss import MICRO
 
@@ -209,7 +210,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path, request_of: MakeReque
 
 def as_schema_1(path: Path) -> None:
     """A record as it was before checkpoints."""
-    forged(path, 1, lambda body: body.replace('"schema":2', '"schema":1'))
+    forged(path, 1, lambda body: body.replace('"schema":3', '"schema":1'))
 
 
 def test_an_older_record_is_carried_on(tmp_path: Path, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,15 +233,38 @@ def test_an_older_record_is_carried_on(tmp_path: Path, request_of: MakeRequest, 
     record.verify(SqliteReader(path))
 
 
+def test_a_record_with_checkpoints_that_say_less_is_carried_on(tmp_path: Path, request_of: MakeRequest) -> None:
+    """Whoever reads it, from its first entry or from a checkpoint of either schema, knows the same."""
+    path, tx = tmp_path / "ledger.sqlite", Transaction(Book(MAX_JUMP), NO_HASH)
+    tx.append(Opened("x", schema=2))
+    for i in range(17):
+        tx.charge(request_of(1000 + i, at=NOON + i * dt.timedelta(hours=20), limits=ENOUGH))
+    store = SqliteStore(path)
+    store.begin("", 0)
+    store.append("", tx.rows, Head(tx.rows[-1].sequence, tx.rows[-1].hash))
+    store.commit()
+    store.close()
+    ledger = SqliteLedger(path)
+    fill(ledger, request_of, 15)
+    before = standings(ledger)
+    ledger.close()
+    bodies = [json.loads(body) for body, _ in SqliteReader(path).recent(100)]
+    assert ["closures" in b["state"] for b in bodies if b["kind"] == "checkpoint"] == [False, False, True, True]
+    record.verify(SqliteReader(path))
+    ledger = SqliteLedger(path)
+    assert standings(ledger) == before
+    ledger.close()
+
+
 def test_a_later_version_is_refused(tmp_path: Path, request_of: MakeRequest) -> None:
     path = tmp_path / "ledger.sqlite"
     ledger = SqliteLedger(path)
     charge(ledger, request_of())
     ledger.close()
-    forged(path, 1, lambda body: body.replace('"schema":2', '"schema":3'))
+    forged(path, 1, lambda body: body.replace('"schema":3', '"schema":4'))
     with pytest.raises(LedgerError, match="another version"):
         SqliteLedger(path)
-    forged(path, 1, lambda body: body.replace('"schema":3', '"schema":2'))
+    forged(path, 1, lambda body: body.replace('"schema":4', '"schema":3'))
     SqliteLedger(path).close()
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 2")
@@ -251,7 +275,8 @@ def test_a_later_version_is_refused(tmp_path: Path, request_of: MakeRequest) -> 
 
 def test_entries_of_every_kind_are_read_as_written() -> None:
     checkpoint = Checkpoint(encoded(State("x", 2, NOON, None, {})))
-    for sequence, entry in ((1, Opened("x")), (20, checkpoint)):
+    words = ClockWrong(NOON, "why"), Named(NOON, "shop", "store", "digest", "why")
+    for sequence, entry in ((1, Opened("x")), (20, checkpoint), *enumerate(words, 21)):
         assert decode(encode(entry, sequence)) == (sequence, entry)
 
 
@@ -260,7 +285,7 @@ def test_recent_charges_are_of_one_dataset(
 ) -> None:
     ledger = open_ledger()
     fill(ledger, request_of, 12)
-    charge(ledger, request_of(5, dataset="clinic", at=NOON + dt.timedelta(days=60)))
+    charge(ledger, request_of(5, dataset="clinic", at=NOON + dt.timedelta(days=40)))
     ledger.close()
     reader = reader_of(ledger, request)
     assert [c.loss.epsilon for c in record.recent(reader, "shop", 5)][-1] == 1011
