@@ -14,7 +14,7 @@ from dpproxy.plan import interval as iv
 from dpproxy.plan.expr import Column, Expr, Lit, Ref, has_subquery, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import NotPlain, alike, coerce
-from dpproxy.plan.relation import Distinct, Filter, Project, Relation, Rows, Union, Values
+from dpproxy.plan.relation import Distinct, Filter, Project, Relation, Union, Values
 from dpproxy.plan.results import RowsResult
 
 
@@ -40,7 +40,7 @@ def _read(result: RowsResult, index: int, like: Column) -> RowsResult | None:
     if found is None:
         return None
     node, made = found
-    rows: Rows = replace(result.rows, node=node)
+    rows = result.rows.rewritten(node, result.rows.conditions, result.rows.unit)
     return replace(result, rows=rows, columns=tuple(made if c.id == column.id else c for c in result.columns))
 
 

@@ -58,7 +58,7 @@ def normal(
     values = [replace(s, value=_counted(s.kind, form.optional(s.value)), where=form.optional(s.where)) for s in specs]
     chosen = [replace(s, value=form.expr(s.value), where=form.optional(s.where)) for s in selections]
     named = [(label, form.expr(key)) for label, key in keys]
-    return replace(rows, node=node, conditions=conditions, unit=unit), named, values, chosen
+    return rows.rewritten(node, conditions, unit), named, values, chosen
 
 
 def _counted(kind: str, value: Expr | None) -> Expr | None:

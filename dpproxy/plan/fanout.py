@@ -53,7 +53,7 @@ def _least(bounds: Sequence[int | None]) -> int | None:
 def _reached(rows: Rows, keys: Sequence[Expr]) -> int | None:
     """Groups a unit reaches: of relations joined on the unit, only those count whose columns the keys look at."""
     columns = {c.id for key in keys for c in references(key)}
-    used = [(ids, groups) for ids, groups in rows.sides if ids & columns]
+    used = [(ids, groups) for ids, groups in rows.contribution.sides if ids & columns]
     if not used or any(map(has_subquery, keys)) or not columns <= frozenset().union(*(ids for ids, _ in used)):
         return rows.limits.groups
     return min(prod(groups for _, groups in used), MOST)
@@ -84,9 +84,10 @@ def folded(rows: Rows) -> Rows:
     Once `beside` is empty, to be known without its public relations is to be known with all of them: what was known of the rows
     before these were joined is not true of those there are now, and is forgotten.
     """
-    counted = tuple(replace(few, beside=()) for few in rows.few if few.beside == rows.beside)
-    numbers = tuple(replace(number, beside=()) for number in rows.numbers if number.beside == rows.beside)
-    return replace(rows, limits=spread(rows), beside=(), few=counted, numbers=numbers)
+    known = rows.contribution
+    counted = tuple(replace(few, beside=()) for few in known.few if few.beside == known.beside)
+    numbers = tuple(replace(number, beside=()) for number in known.numbers if number.beside == known.beside)
+    return rows.contributing(replace(known, limits=spread(rows), beside=(), few=counted, numbers=numbers))
 
 
 def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:

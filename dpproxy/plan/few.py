@@ -14,7 +14,7 @@ from itertools import product
 from dpproxy.plan.classes import equal_to
 from dpproxy.plan.expr import Column, Expr, Ref, Win
 from dpproxy.plan.narrowing import narrowed
-from dpproxy.plan.relation import Few, Limits, Numbered, Rows
+from dpproxy.plan.relation import Contribution, Few, Limits, Numbered, Rows
 
 MOST_KNOWN = 8  # of one relation: what is known of two sides of a join multiplies
 
@@ -44,7 +44,7 @@ def known(rows: Rows, conditions: Sequence[Expr] = ()) -> tuple[Few, ...]:
     found = [Few(frozenset(), 1, rows.beside)] if rows.one else []
     found += rows.few
     columns = {c.id: c for c in rows.node.columns}
-    for number in rows.numbers:
+    for number in rows.contribution.numbers:
         column = columns.get(number.column)
         bound = narrowed(Ref(column.type, column), [*rows.conditions, *conditions]) if column is not None else None
         if bound is not None and bound.hi is not None:
@@ -71,13 +71,14 @@ def in_group(rows: Rows, keys: Sequence[Expr]) -> tuple[Few, ...]:
 
 
 def first_only(rows: Rows) -> Rows:
-    """The rows as those of one row per unit where a condition on their number leaves one.
+    """The rows cut to one of each unit where a condition on their number leaves no more: nothing else needs to be known then.
 
-    Whatever public relations repeat must be in that number: `Few.beside` is then `Rows.beside`, relation for relation. Two
-    relations never have equal entries there, as no two have a column in common, and one without an entry has one row.
+    That they are one is not claimed (`Rows.one`), it is enforced: what is wrong in what is known here costs accuracy, never
+    privacy. Whatever public relations repeat must be in that number: `Few.beside` is then `Rows.beside`, relation for relation.
+    Two relations never have equal entries there, as no two have a column in common, and one without an entry has one row.
     """
     if rows.one or rows.padded or rows.unit is None:
         return rows
     if not any(not few.columns and few.rows == 1 and few.beside == rows.beside for few in known(rows)):
         return rows
-    return replace(rows, one=True, limits=Limits(1, 1), beside=(), few=(), numbers=())
+    return rows.contributing(Contribution(Limits(1, 1), few=(Few(frozenset(), 1),)))

@@ -17,7 +17,7 @@ from dpproxy.plan import joins
 from dpproxy.plan.columns import computed, nulled
 from dpproxy.plan.expr import Column, Expr, Ref, conjuncts, references
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.relation import Project, Rows
+from dpproxy.plan.relation import Rows
 from dpproxy.plan.results import Item, located
 from dpproxy.plan.scope import Env, Merged, Scope, Source
 from dpproxy.plan.tables import reach_unit
@@ -129,7 +129,7 @@ class _Joining:
             raise unsupported("FULL JOIN of public tables below private rows", "Join them in an outer query.")
         private, public = (left, right) if left.private else (right, left)
         found = joins.join_left(private, public, on, self.context, self.counter)
-        return replace(found, padded=True, kept=found.kept | _ids(public))
+        return found.padding_of(replace(found.padding, padded=True, kept=found.kept | _ids(public)))
 
     def _adopt(self) -> None:
         """Columns that the join of all sources so far says may be without a value."""
@@ -148,9 +148,8 @@ class _Joining:
         sides = [next(c for s in self.sources for c in s.columns if c.id == side.id) for side in (pair.left, pair.right)]
         value = fn.FUNCTIONS["coalesce"]([Ref(c.type, c) for c in sides])
         column = computed(self.counter, pair.name, value)
-        node = Project((column, *rows.node.columns), rows.node, (value,))
         kept = rows.kept | {column.id} if rows.padded else rows.kept
-        self.parts = [replace(rows, node=node, kept=kept)]
+        self.parts = [rows.wider((column,), (value,)).padding_of(replace(rows.padding, kept=kept))]
         return self._computed(column)
 
     def _computed(self, column: Column) -> Column:

@@ -7,7 +7,6 @@ scalar subquery is one unit's own aggregate, a public one, or a released one (st
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -188,7 +187,7 @@ class QueryHooks:
             raise Refusal("42601", "subquery has too many or too few columns", position(query))
         rows = reach_unit(result.rows, self.planner.context, self.planner.counter)
         if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
-            rows = replace(rows, node=of_somebody(rows.node, rows.unit))
+            rows = rows.fewer(of_somebody(rows.node, rows.unit))
         left, right = list(args), [Ref(c.type, c) for c in result.columns]
         pairs = [fn.compare("=", a, b) for a, b in zip(left, right, strict=True)]
         left = [p.args[0] for p in pairs if isinstance(p, Call)]
@@ -231,7 +230,7 @@ class QueryHooks:
         if a.taint == b.taint and a.taint.name == "UNIT":
             return True
         context = self.planner.context
-        origin = {c.id: (t, n) for r in (outer, inner) for t, c, n in (*r.origins, *r.tables)}
+        origin = {c.id: (t, n) for r in (outer, inner) for t, c, n in (*r.identity.origins, *r.identity.tables)}
         if a.id not in origin or b.id not in origin:
             return a.name == b.name
         return canonical_key(*origin[a.id], context) == canonical_key(*origin[b.id], context)

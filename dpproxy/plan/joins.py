@@ -16,7 +16,7 @@ from dpproxy.plan.classes import Classes, equalities
 from dpproxy.plan.columns import nulled
 from dpproxy.plan.expr import Call, Column, Expr, Ref, conjunction, conjuncts, has_subquery, references
 from dpproxy.plan.fanout import MOST, spread
-from dpproxy.plan.relation import Few, Filter, Join, Limits, Project, Relation, Rows
+from dpproxy.plan.relation import Contribution, Few, Filter, Identity, Join, Limits, Padding, Project, Relation, Rows
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import canonical_key, reach_unit
 
@@ -37,22 +37,30 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
     used = tuple(c for c in (*conditions, *unit_conditions) if _within(c, node))
     base = private[0] if private else parts[0]
     return Rows(
-        node,
-        base.unit if private else None,
-        None,
-        bool(private) and all(p.one for p in private) and len(private) == len(parts),
-        _limits(private) if private else base.limits,
+        node=node,
+        unit=base.unit if private else None,
+        one=bool(private) and all(p.one for p in private) and len(private) == len(parts),
+        conditions=tuple(dict.fromkeys((*(c for p in parts for c in p.conditions), *used))),
+        contribution=Contribution(
+            _limits(private) if private else base.limits,
+            tuple(b for p in parts for b in p.beside),
+            few=_few(given, parts, used),
+            numbers=private[0].contribution.numbers if len(private) == 1 else (),
+            sides=_sides(given, parts),
+        ),
+        identity=_identities(parts),
+        padding=Padding(
+            tuple(s for p in parts for s in p.publics), any(p.padded for p in parts), frozenset().union(*(p.kept for p in parts))
+        ),
+    )
+
+
+def _identities(parts: Sequence[Rows]) -> Identity:
+    """Of rows put side by side: a column names the unit it named, where an outer join leaves it a value."""
+    return Identity(
         frozenset().union(*(p.determinants for p in parts)),
-        tuple(dict.fromkeys((*(c for p in parts for c in p.conditions), *used))),
-        tuple(s for p in parts for s in p.publics),
-        any(p.padded for p in parts),
-        tuple(t for p in parts for t in p.tables),
-        frozenset().union(*(p.kept for p in parts)),
-        tuple(b for p in parts for b in p.beside),
-        _sides(given, parts),
-        tuple(o for p in parts for o in p.origins),
-        few=_few(given, parts, used),
-        numbers=private[0].numbers if len(private) == 1 else (),
+        tuple(t for p in parts for t in p.identity.tables),
+        tuple(o for p in parts for o in p.identity.origins),
     )
 
 
@@ -73,7 +81,7 @@ def _looked_up(parts: list[Rows], conditions: Sequence[Expr]) -> list[Rows]:
     while waiting:
         ready = [i for i in waiting if all(classes.find(k) in fixed for k in parts[i].keyed)]
         for i in ready:
-            found[i] = replace(parts[i], limits=Limits(1, 1))
+            found[i] = parts[i].limited(Limits(1, 1))
         ready = ready or waiting[:1]
         fixed |= {classes.find(k) for i in ready for k in _ids(parts[i])}
         waiting = [i for i in waiting if i not in ready]
@@ -85,7 +93,7 @@ def _sides(given: list[Rows], parts: list[Rows]) -> tuple[tuple[frozenset[int], 
     private = [p for p in parts if p.private]
     if len(private) < 2 or any(a.limits != b.limits for a, b in zip(given, parts, strict=True)):
         return ()
-    sides = [p.sides or ((_ids(p) - _beside_ids(p), p.limits.groups),) for p in private]
+    sides = [p.contribution.sides or ((_ids(p) - _beside_ids(p), p.limits.groups),) for p in private]
     found = tuple((ids, groups) for side in sides for ids, groups in side if groups is not None)
     return found if len(found) == sum(map(len, sides)) else ()
 
@@ -155,7 +163,7 @@ def _relate(parts: list[Rows], conditions: list[Expr], context: Context, counter
 def _same_key(parts: list[Rows], a: int, b: int, equal: list[tuple[Column, Column]], context: Context) -> bool:
     """The parts are joined on a key that fixes the unit on both sides (`a.order_id = b.order_id`): same unit, the same row."""
     left, right = _ids(parts[a]), _ids(parts[b])
-    origin = {c.id: (table, name) for p in parts for table, c, name in (*p.origins, *p.tables)}
+    origin = {c.id: (table, name) for p in parts for table, c, name in (*p.identity.origins, *p.identity.tables)}
     for x, y in equal:
         if x.id in right and y.id in left:
             x, y = y, x
@@ -177,10 +185,10 @@ def _follow_paths(parts: list[Rows], equal: list[tuple[Column, Column]]) -> None
             for j, parent in enumerate(parts):
                 if i == j or parent.unit is None:
                     continue
-                targets = {c.id for t, c, n in parent.tables if t == pending.target and n == pending.target_column}
+                targets = {c.id for t, c, n in parent.identity.tables if t == pending.target and n == pending.target_column}
                 if any(_joins(pending.column.id, targets, pair) for pair in equal):
-                    parts[i] = replace(part, unit=parent.unit, pending=None)
-                    parts[j] = replace(parent, limits=Limits(1, 1) if not parent.one else parent.limits)
+                    parts[i] = part.of_parent(parent.unit)
+                    parts[j] = parent if parent.one else parent.limited(Limits(1, 1))
                     changed = True
                     break
 
@@ -227,7 +235,8 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
         mine = _ids(left)
         narrowing = {c for c in on if all(r.id in mine for r in references(c))}
         conditions = tuple(c for c in inner.conditions if c not in narrowing)
-        return replace(inner, conditions=conditions, padded=True, kept=mine | right.kept)
+        padding = replace(inner.padding, padded=True, kept=mine | right.kept)
+        return inner.rewritten(inner.node, conditions, inner.unit).padding_of(padding)
     if left.private and right.private:
         return _left_private(left, right, on, context, counter)
     # outer row kept, columns of the public right side may be NULL: they are no key domain any more
@@ -235,8 +244,18 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     node = Join(columns, "left", left.node, right.node, conjunction(tuple(on)))
     beside = (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside))
     if not left.private:
-        return Rows(node, publics=left.publics, padded=left.padded or right.padded, kept=left.kept | right.kept, beside=beside)
-    return replace(left, node=node, one=False, beside=beside, keyed=frozenset(), few=few.known(left))
+        padding = Padding(left.publics, left.padded or right.padded, left.kept | right.kept)
+        return Rows(node=node, contribution=Contribution(beside=beside), padding=padding)
+    known = replace(left.contribution, beside=beside, few=few.known(left), keyed=frozenset())
+    return Rows(
+        node=node,
+        unit=left.unit,
+        pending=left.pending,
+        conditions=left.conditions,
+        contribution=known,
+        identity=left.identity,
+        padding=left.padding,
+    )
 
 
 def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
@@ -244,17 +263,23 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
     related, extra = _relate([left, right], list(on), context, counter)
     left, right = related
     if right.keyed:
-        right = _looked_up([replace(left, keyed=frozenset()), right], [*on, *extra])[1]
+        plain = left.contributing(replace(left.contribution, keyed=frozenset()))
+        right = _looked_up([plain, right], [*on, *extra])[1]
     columns = (*left.node.columns, *map(nulled, right.node.columns))
     node = Join(columns, "left", left.node, right.node, conjunction((*on, *extra)))
-    limits = _limits([left, right])
     return Rows(
-        node, left.unit, None, left.one and right.one, limits, left.determinants | right.determinants,
-        left.conditions, left.publics, left.padded, (*left.tables, *right.tables), left.kept,
-        (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside)),
-        origins=(*left.origins, *right.origins),
-        few=few.of_joined([(left, few.known(left)), (right, few.known(right, on))]),
-    )  # fmt: skip
+        node=node,
+        unit=left.unit,
+        one=left.one and right.one,
+        conditions=left.conditions,
+        contribution=Contribution(
+            _limits([left, right]),
+            (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside)),
+            few=few.of_joined([(left, few.known(left)), (right, few.known(right, on))]),
+        ),
+        identity=_identities([left, right]),
+        padding=left.padding,
+    )
 
 
 def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
@@ -282,8 +307,8 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     either = Call(unit.type, "coalesce", (Ref(left.unit.type, left.unit), Ref(right.unit.type, right.unit)))
     sides = [spread(left), spread(right)]
     # along a path a row has one parent: what matches is no more than the children, and what does not comes on top
-    limits = added(*sides) if along else _limits([replace(left, limits=sides[0]), replace(right, limits=sides[1])])
-    return Rows(Project((unit, *columns), node, (either,)), unit, None, False, limits, publics=())
+    limits = added(*sides) if along else _limits([left.limited(sides[0]), right.limited(sides[1])])
+    return Rows(node=Project((unit, *columns), node, (either,)), unit=unit, contribution=Contribution(limits))
 
 
 def filtered(rows: Rows, condition: Expr | None) -> Rows:
@@ -294,5 +319,4 @@ def filtered(rows: Rows, condition: Expr | None) -> Rows:
     whole = conjunction(parts)
     assert whole is not None
     node = Filter(rows.node.columns, rows.node, whole)
-    conditions = (*rows.conditions, *(p for p in parts if not has_subquery(p)))
-    return few.first_only(replace(rows, node=node, conditions=conditions))
+    return few.first_only(rows.fewer(node, tuple(p for p in parts if not has_subquery(p))))

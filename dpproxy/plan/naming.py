@@ -109,14 +109,14 @@ def _value(constant: Expr) -> str | Param:
 
 
 def _without_accepts(rows: Rows) -> tuple[Rows, list[tuple[Ref, tuple[Expr, ...]]]]:
-    """The rows without conditions that a column is one of some constants; these conditions."""
+    """The rows without conditions that a column is one of some constants, to make a name of; these conditions."""
     if not isinstance(rows.node, Filter):
         return rows, []
     found = {c: accepted for c in conjuncts(rows.node.condition) if (accepted := _accepted(c)) is not None}
     rest = conjunction(tuple(c for c in conjuncts(rows.node.condition) if c not in found))
     node = rows.node.child if rest is None else replace(rows.node, condition=rest)
     conditions = tuple(c for c in rows.conditions if c not in found)
-    return replace(rows, node=node, conditions=conditions), list(found.values())
+    return rows.rewritten(node, conditions, rows.unit), list(found.values())
 
 
 def _accepted(condition: Expr) -> tuple[Ref, tuple[Expr, ...]] | None:

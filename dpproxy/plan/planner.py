@@ -36,7 +36,7 @@ from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.probes import returns_nothing
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.ranked import percentiles
-from dpproxy.plan.relation import Given, Rows, Values
+from dpproxy.plan.relation import Contribution, Given, Rows, Values
 from dpproxy.plan.released import local, source, wire
 from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, alias_columns, renamed, row_level
 from dpproxy.plan.scope import Context, Counter, Env
@@ -144,7 +144,9 @@ class Planner:
         bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
         columns = tuple(Column(self.counter.column(), n, t, b) for (n, t), b in zip(types.items(), bounds, strict=True))
         beside = known_of(query, columns, ctes)
-        given = Item(item.alias, Rows(Given(columns, hole.index), beside=(beside,)), columns, item.node)
+        given = Item(
+            item.alias, Rows(node=Given(columns, hole.index), contribution=Contribution(beside=(beside,))), columns, item.node
+        )
         return renamed(given, alias_columns(item.node))
 
     def released_in(self, analyser: Analyser, query: exp.Expr, env: Env) -> RowsResult:
@@ -163,7 +165,7 @@ class Planner:
 
     def one_row(self) -> Rows:
         """FROM nothing: one row without columns."""
-        return Rows(Values((), ((),)))
+        return Rows(node=Values((), ((),)))
 
     def virtual(self, node: exp.Table, name: str) -> None:
         """A table of schema dpproxy: replaced by arrays the session fills."""

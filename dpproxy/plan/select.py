@@ -43,7 +43,7 @@ from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
 from dpproxy.plan.placement import check_group_key
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Aggregate, Distinct, Limits, Origin, Project, Rows
+from dpproxy.plan.relation import Aggregate, Contribution, Distinct, Identity, Limits, Origin, Padding, Project, Rows
 from dpproxy.plan.results import Result, RowsResult, limited, row_level
 from dpproxy.plan.scope import Context, Env, Scope
 from dpproxy.plan.trees import contains_aggregate
@@ -104,11 +104,20 @@ def _first_of_each(planner: Planner, select: exp.Select, rows: Rows, scope: Scop
     number = Win("int8", "row_number", (), partition, chosen)
     column = computed(planner.counter, "row_number", number)
     rows = folded(rows)
-    numbered = replace(rows, node=Project((column, *rows.node.columns), rows.node, (number,)))
+    numbered = rows.wider((column,), (number,))
     one = all(facts(k).constant or _is_unit(k, rows) for k in keys)
     found = joins.filtered(numbered, Call("bool", "=", (Ref("int8", column), Lit("int4", "1"))))
     first = few.grouped(rows, [k.column for k in keys if isinstance(k, Ref)]) if all(isinstance(k, Ref) for k in keys) else ()
-    return replace(found, one=one, limits=Limits(1, 1) if one else rows.limits, few=(*rows.few, *first))
+    limits = Limits(1, 1) if one else found.limits
+    return Rows(
+        node=found.node,
+        unit=found.unit,
+        one=found.one or one,
+        conditions=found.conditions,
+        contribution=replace(found.contribution, limits=limits, few=(*found.few, *first)),
+        identity=found.identity,
+        padding=found.padding,
+    )
 
 
 def _counted(select: exp.Select, scope: Scope) -> exp.Select:
@@ -242,16 +251,22 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     node = Aggregate((*key_columns, *(c for c, _ in aggs)), rows.node, tuple(keys), tuple(a for _, a in aggs))
     known = {c.id for c in node.columns}
     chosen = _chosen_keys(aggs, rows)
+    ids = frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen)
+    padded = frozenset(i for i in known if rows.padded and (unit is None or i != unit.id))
     prepared = Rows(
-        node, unit, None, one, Limits(1, 1) if one else _grouped_limits(rows, keys),
-        frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen),
-        kept_conditions(rows, known),
-        rows.publics if rows.private else (), rows.padded, (),
-        frozenset(i for i in known if rows.padded and (unit is None or i != unit.id)),
-        () if rows.private else (of_groups(rows, node.columns, key_columns),),
-        origins=origins(rows, known, chosen), keyed=frozenset(c.id for c in key_columns) if rows.private else frozenset(),
-        few=few.grouped(rows, key_columns),
-    )  # fmt: skip
+        node=node,
+        unit=unit,
+        one=one,
+        conditions=kept_conditions(rows, known),
+        contribution=Contribution(
+            Limits(1, 1) if one else _grouped_limits(rows, keys),
+            () if rows.private else (of_groups(rows, node.columns, key_columns),),
+            few.grouped(rows, key_columns),
+            keyed=frozenset(c.id for c in key_columns) if rows.private else frozenset(),
+        ),
+        identity=Identity(ids, (), origins(rows, known, chosen)),
+        padding=Padding(rows.publics if rows.private else (), rows.padded, padded),
+    )
     if condition is not None:
         prepared = joins.filtered(prepared, lifted[-1])
         lifted = lifted[:-1]
@@ -268,7 +283,7 @@ def _chosen_keys(aggs: list[tuple[Column, Agg]], rows: Rows) -> dict[Column, Col
 
 def origins(rows: Rows, known: set[int], chosen: Mapping[Column, Column] = MappingProxyType({})) -> tuple[Origin, ...]:
     """Where columns that are left come from, and those that are chosen among others."""
-    before = (*rows.tables, *rows.origins)
+    before = (*rows.identity.tables, *rows.identity.origins)
     kept = tuple(o for o in before if o[1].id in known)
     return (*kept, *((t, c, n) for c, of in chosen.items() for t, column, n in before if column.id == of.id))
 
@@ -354,9 +369,9 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
         columns.append(column)
         items.append((column, expr))
     if items:
-        node = Project((*(c for c, _ in items), *rows.node.columns), rows.node, tuple(e for _, e in items))
         numbers = tuple(n for c, e in items for n in few.numbered(rows, c.id, e))
-        rows = replace(rows, node=node, numbers=(*rows.numbers, *numbers))
+        known = replace(rows.contribution, numbers=(*rows.contribution.numbers, *numbers))
+        rows = rows.wider(tuple(c for c, _ in items), tuple(e for _, e in items)).contributing(known)
     return RowsResult(rows, tuple(columns))
 
 
@@ -383,13 +398,18 @@ def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
     inner = Project(tuple(outputs), rows.node, tuple(Ref(c.type, c) for c in outputs))
     node = Distinct(tuple(outputs), inner)
     one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
-    beside = () if rows.private else (of_groups(rows, outputs, outputs),)
-    rows = folded(rows) if rows.private else rows
-    conditions = kept_conditions(rows, known)
-    kept = frozenset(i for i in rows.determinants if i in known)
-    rows = replace(
-        rows, node=node, one=one, conditions=conditions, determinants=kept, tables=(), beside=beside,
-        origins=origins(rows, known), keyed=frozenset(known) if rows.private else frozenset(),
-        few=(*rows.few, *few.grouped(rows, outputs)),
-    )  # fmt: skip
-    return RowsResult(rows, result.columns)
+    if rows.private:
+        before = folded(rows).contribution
+        contribution = replace(before, few=(*before.few, *few.grouped(rows, outputs)), keyed=frozenset(known))
+    else:
+        contribution = Contribution(beside=(of_groups(rows, outputs, outputs),))
+    distinct = Rows(
+        node=node,
+        unit=rows.unit,
+        one=one,
+        conditions=kept_conditions(rows, known),
+        contribution=contribution,
+        identity=Identity(frozenset(i for i in rows.determinants if i in known), (), origins(rows, known)),
+        padding=rows.padding,
+    )
+    return RowsResult(distinct, result.columns)

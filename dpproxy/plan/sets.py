@@ -20,7 +20,7 @@ from dpproxy.plan.facts import as_type
 from dpproxy.plan.fanout import of_values, size, spread
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.joins import added
-from dpproxy.plan.relation import Beside, Distinct, Limits, Project, Relation, Rows, Union, Values
+from dpproxy.plan.relation import Beside, Contribution, Distinct, Identity, Limits, Project, Relation, Rows, Union, Values
 from dpproxy.plan.results import Result, RowsResult, mixed
 from dpproxy.plan.scope import Context, Counter
 from dpproxy.plan.tables import reach_unit
@@ -64,13 +64,17 @@ class SetOperation:
         limits = added(spread(sides[0]), spread(sides[1]))
         same = _unit_equalities(outputs, unit, sides, results)
         ids = _unit_ids(outputs, *results)
-        rows = Rows(rows_node, unit, None, False, limits, ids, same, beside=self._beside(rows_node, sides))
+        node: Relation = rows_node
+        one = False
         if self.distinct and unit is not None and not fix_unit(*results):
             raise self._across_units()
         if self.distinct:
             one = unit is not None and _only_units(sides, results)
-            rows = replace(rows, node=Distinct(rows_node.columns, rows_node), one=one, limits=Limits(1, 1) if one else limits)
-        return RowsResult(rows, outputs)
+            node, limits = Distinct(rows_node.columns, rows_node), Limits(1, 1) if one else limits
+        known = Contribution(limits, self._beside(node, sides))
+        return RowsResult(
+            Rows(node=node, unit=unit, one=one, conditions=same, contribution=known, identity=Identity(ids)), outputs
+        )
 
     def _constants(self, outputs: tuple[Column, ...], rows: list[tuple[Expr, ...]]) -> RowsResult:
         """`SELECT 1, 'a' UNION ALL SELECT 2, 'b' ...`: a list of values, however long."""
@@ -78,7 +82,7 @@ class SetOperation:
         if self.distinct:
             typed = list(dict.fromkeys(typed))
         values = Values(outputs, tuple(typed))
-        return RowsResult(Rows(values, beside=(of_values(values),)), outputs)
+        return RowsResult(Rows(node=values, contribution=Contribution(beside=(of_values(values),))), outputs)
 
     def _sides(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
         """INTERSECT and EXCEPT of public rows, or of rows whose columns fix the unit: what is kept is one unit's business."""
@@ -95,11 +99,14 @@ class SetOperation:
         )
         node = Union((*outputs, *extra), children, word if self.distinct else f"{word} all")
         if unit is None:
-            return RowsResult(Rows(node, beside=self._beside(node, sides)), outputs)
+            return RowsResult(Rows(node=node, contribution=Contribution(beside=self._beside(node, sides))), outputs)
         one = self.distinct and _only_units(sides, results)
         limits = Limits(1, 1) if one else spread(sides[0])
         same = _unit_equalities(outputs, unit, sides, results)
-        return RowsResult(Rows(node, unit, None, one, limits, _unit_ids(outputs, *results), same), outputs)
+        ids = Identity(_unit_ids(outputs, *results))
+        return RowsResult(
+            Rows(node=node, unit=unit, one=one, conditions=same, contribution=Contribution(limits), identity=ids), outputs
+        )
 
     @staticmethod
     def _beside(node: Relation, sides: list[Rows]) -> tuple[Beside, ...]:

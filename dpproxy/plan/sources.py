@@ -165,7 +165,7 @@ class Sources:
         number = self.counter.scan()
         node = Public(item.rows.node.columns, number, item.rows.node)
         columns = tuple(replace(c, domain=TableDomain(number), constant=False) for c in item.columns)
-        return replace(item, rows=replace(item.rows, node=node, publics=(node,)), columns=columns)
+        return replace(item, rows=item.rows.fewer(node).padding_of(replace(item.rows.padding, publics=(node,))), columns=columns)
 
     def _named_rows(self, item: Item, node: exp.Table) -> Item | None:
         """A CTE or a public table; None for what the policy does not know."""

@@ -15,7 +15,7 @@ from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan import zones
 from dpproxy.plan.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
 from dpproxy.plan.interval import OPEN, Interval, interval, number
-from dpproxy.plan.relation import Beside, Join, Limits, PendingPath, Rows, Scan
+from dpproxy.plan.relation import Beside, Contribution, Identity, Join, Limits, Padding, PendingPath, Rows, Scan
 from dpproxy.plan.scope import Context, Counter, Settings
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
@@ -35,7 +35,8 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
     visible = tuple(columns[i] for i in shape.visible)
     scan = Scan(columns, number_, context.catalog.tables[table.name].source, shape.names)
     if table.unit is None:
-        return Rows(scan, publics=(scan,), beside=(_beside(scan, context.catalog.tables[table.name]),)), visible
+        beside = _beside(scan, context.catalog.tables[table.name])
+        return Rows(node=scan, contribution=Contribution(beside=(beside,)), padding=Padding(publics=(scan,))), visible
     return _private(table, scan, frozenset(columns[i].id for i in shape.keys), context.settings), visible
 
 
@@ -97,12 +98,13 @@ def _private(table: TablePolicy, scan: Scan, keys: frozenset[int], settings: Set
     assert table.unit is not None
     limits = _tightened(Limits(table.bounds.rows, table.bounds.groups, table.bounds.whole), settings)
     by_name = {c.name: c for c in scan.columns}
-    tables = tuple((table.name, c, c.name) for c in scan.columns)
+    identity = Identity(keys, tuple((table.name, c, c.name) for c in scan.columns))
     if table.unit.steps:
         step = table.unit.steps[0]
         pending = PendingPath(by_name[step.column], step.target, step.target_column)
-        return Rows(scan, None, pending, table.one, limits, keys, tables=tables)
-    return Rows(scan, by_name[table.unit.column], None, table.one, limits, keys, tables=tables)
+        return Rows(node=scan, pending=pending, one=table.one, contribution=Contribution(limits), identity=identity)
+    unit = by_name[table.unit.column]
+    return Rows(node=scan, unit=unit, one=table.one, contribution=Contribution(limits), identity=identity)
 
 
 def _tightened(limits: Limits, settings: Settings) -> Limits:
@@ -282,10 +284,15 @@ def reach_unit(rows: Rows, context: Context, counter: Counter) -> Rows:
         on = Call("bool", "=", (Ref(pending.column.type, pending.column), Ref(target.type, target)))
         node = Join((*rows.node.columns, *parent.node.columns), "inner", rows.node, parent.node, on)
         rows = Rows(
-            node, parent.unit, parent.pending, rows.one and parent.one, rows.limits, rows.determinants,
-            (*rows.conditions, on), rows.publics, rows.padded, (*rows.tables, *parent.tables), rows.kept,
-            rows.beside,
-        )  # fmt: skip
+            node=node,
+            unit=parent.unit,
+            pending=parent.pending,
+            one=rows.one and parent.one,
+            conditions=(*rows.conditions, on),
+            contribution=Contribution(rows.limits, rows.beside),
+            identity=Identity(rows.determinants, (*rows.identity.tables, *parent.identity.tables)),
+            padding=rows.padding,
+        )
     return rows
 
 

@@ -14,7 +14,7 @@ from dpproxy.plan.expr import Column, Lit
 from dpproxy.plan.fanout import of_values
 from dpproxy.plan.functions import coerce, matched, unsupported
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Rows, Values
+from dpproxy.plan.relation import Contribution, Rows, Values
 from dpproxy.plan.results import Item
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import ident
@@ -41,4 +41,5 @@ def values_item(planner: Planner, analyser: Analyser, node: exp.Values) -> Item:
     )
     bound = tuple(tuple(coerce(e, t) for e, t in zip(row, types, strict=True)) for row in rows)
     values = Values(columns, bound)
-    return Item(ident(alias.this) if alias is not None else "", Rows(values, beside=(of_values(values),)), columns, node)
+    rows_of = Rows(node=values, contribution=Contribution(beside=(of_values(values),)))
+    return Item(ident(alias.this) if alias is not None else "", rows_of, columns, node)

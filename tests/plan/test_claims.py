@@ -7,9 +7,10 @@ it, on both engines. Statements with `groups: all` leave everything to the claim
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import duckdb
@@ -20,6 +21,7 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.plan import relation
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Bounds, DuckDBBackend, Policy
@@ -130,6 +132,28 @@ def test_rows_that_public_ones_repeat_are_as_many_as_claimed(sql: str, shop: Any
     """What bounded the rows of a unit before they were joined with a public table does not bound them afterwards."""
     for given in (plan_harness.policy(), plan_harness.wide(plan_harness.policy())):
         assert Sensitivity(shop).problems(plan_harness.plan(sql, shop_catalog, given)) == []
+
+
+def test_claims_are_carried_over_in_one_place() -> None:
+    """Another node under old claims is how a claim outlives what justified it: `Rows.fewer` and `Rows.wider` say when it may."""
+    found = []
+    for path in sorted(Path(relation.__file__).parent.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "replace" and call.args:
+                changed = {k.arg for k in call.keywords} & {f.name for f in fields(relation.Rows)}
+                if changed & {"one", "unit", "pending", "conditions"} or (
+                    changed == {"node"} and ast.unparse(call.args[0]) != "item"
+                ):
+                    found.append(f"{path.name}: {ast.unparse(call)}")
+    assert [f for f in found if not f.startswith("relation.py")] == []
+    assert len(found) == 4, "the search finds those of relation.py"
+
+
+def test_nothing_is_claimed_by_default() -> None:
+    rows = relation.Rows(node=relation.Relation(()))
+    assert (rows.unit, rows.one, rows.conditions, rows.determinants) == (None, False, (), frozenset())
+    with pytest.raises(TypeError):
+        relation.Rows(relation.Relation(()), None)  # type: ignore[misc]
 
 
 # --- the sample policy, over data with values that it does not declare

@@ -7,7 +7,7 @@ import pytest
 from dpproxy.errors import Refusal
 from dpproxy.plan.expr import Call, Column, Expr, Ref
 from dpproxy.plan.fanout import MANY, check, contribution, of_series, spread
-from dpproxy.plan.relation import Beside, Limits, Relation, Rows
+from dpproxy.plan.relation import Beside, Contribution, Limits, Relation, Rows
 
 OWN, A, B, C = (Column(i, name, "int4") for i, name in enumerate("oabc"))
 UNIT = Column(9, "unit", "int4")
@@ -19,7 +19,7 @@ def equal(a: Column, b: Column) -> Expr:
 
 def rows(*beside: Beside, conditions: tuple[Expr, ...] = (), groups: int | None = 2) -> Rows:
     node = Relation((UNIT, OWN, A, B, C))
-    return Rows(node, UNIT, limits=Limits(3, groups), conditions=conditions, beside=beside)
+    return Rows(node=node, unit=UNIT, conditions=conditions, contribution=Contribution(Limits(3, groups), beside))
 
 
 def test_a_chain_starts_at_what_is_fixed() -> None:
