@@ -29,6 +29,7 @@ from dpproxy.runtime import log_json, run
 from dpproxy.serving import Options
 from dpproxy.session.limits import Limits
 from dpproxy.session.opening import checked_catalog, doubts, open_backend
+from dpproxy.session.rations import Rations
 from dpproxy.session.server import DRAIN_SECONDS
 from dpproxy.session.tls import TlsFiles
 
@@ -84,6 +85,17 @@ def serve(
     idle_timeout: Seconds = Limits.idle,
     transaction_timeout: Annotated[float, typer.Option(min=0, help="seconds idle within a transaction")] = Limits.transaction,
     statement_timeout: Seconds = Limits.statement,
+    facade_memory: Annotated[
+        int | None,
+        typer.Option(min=64, help="MB that statements of all users may take in the facade; default: a quarter"),
+    ] = None,
+    facade_disk: Annotated[
+        int | None, typer.Option(min=64, help="MB of its temporary files; default: a tenth of what is free, at most 8 GB")
+    ] = None,
+    role_share: Annotated[
+        float, typer.Option(min=0.01, max=1, help="of these, and of processors, one role's users may take")
+    ] = Rations.share,
+    disk_reserve: Annotated[int, typer.Option(min=0, help="MB of disk that statements leave free")] = Rations.reserve_mb,
     processes: Annotated[int, typer.Option(min=1, help="serving the port together; needs a ledger in PostgreSQL")] = 1,
     drain: Annotated[float, typer.Option(help="seconds running statements get when they must end")] = DRAIN_SECONDS,
     ledger: Ledger = None,
@@ -103,7 +115,8 @@ def serve(
     limits = Limits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
     scraped = _address(metrics) if metrics is not None else None
-    tail = (drain, limits, ledger, key_file, scraped, unix_socket)
+    rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
+    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations)
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
     run(serving.serve(options) if processes == 1 else supervise(options, processes))
 

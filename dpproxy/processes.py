@@ -81,7 +81,8 @@ async def supervise(options: Options, count: int) -> None:
         if options.local is not None:
             with listening(str(options.local)):
                 local = stack.enter_context(local_socket(options.local, port))
-        await _Watcher(replace(options, port=port), count, places.fileno(), local).run()
+        mine = replace(options, port=port, rations=options.rations.split(count))
+        await _Watcher(mine, count, places.fileno(), local).run()
 
 
 def check(options: Options, count: int) -> None:

@@ -31,6 +31,8 @@ from dpproxy.budget.record import recent
 from dpproxy.budget.sealing import Sealer, SealError, derived
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade, RemoteFacade
+from dpproxy.facade.server import Bounds
+from dpproxy.facade.usage import visible
 from dpproxy.memory import give_back
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
@@ -41,10 +43,13 @@ from dpproxy.session.dataset import Dataset
 from dpproxy.session.limits import Limits
 from dpproxy.session.opening import open_dataset
 from dpproxy.session.places import Places
+from dpproxy.session.quota import Quota
+from dpproxy.session.rations import Rations
 from dpproxy.session.secret import lasting_secret
 from dpproxy.session.server import DRAIN_SECONDS, Server
 from dpproxy.session.sockets import local_socket
 from dpproxy.session.tls import TlsError, TlsFiles, load_tls
+from dpproxy.session.warden import Warden
 
 LOG = structlog.get_logger()
 ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
@@ -65,7 +70,8 @@ ERRORS: Final = (PolicyError, BackendError, FacadeError, LedgerError, SealError,
 class Options:
     """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds.
     `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers.
-    `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket."""
+    `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
+    `rations`: what the facade may take."""
 
     policies: tuple[Path, ...]
     host: str
@@ -81,6 +87,7 @@ class Options:
     key_file: Path | None = None
     metrics: tuple[str, int] | None = None
     local: Path | None = None
+    rations: Rations = field(default_factory=Rations)
 
 
 class Neighbours(Protocol):
@@ -147,7 +154,8 @@ class Running:
         self._place = place_of(options.ledger, options.state)
         self._ledger = self._place.open(ledger_key(secret))
         self._answers = AnswerStore(options.state / ANSWERS, sealer=Sealer(secret) if secret else None)
-        self._facade = _facade(options)
+        self._quota = options.rations.quota(options.state)
+        self._facade = _facade(options, self._quota)
         self._datasets: dict[str, Dataset] = {}
         self._names: dict[Path, str] = {}  # datasets by policy file
         self._server = Server(
@@ -165,6 +173,7 @@ class Running:
         self._scraped: WSGIServer | None = None
         self._reloading = asyncio.Event()
         self._reloader: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.told_to_stop)
@@ -176,6 +185,9 @@ class Running:
         for path in options.policies:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
+        if isinstance(self._facade, Facade) and visible():
+            warden = Warden(self._quota, self._server.sessions, self._facade_data, self._facade.owners)
+            self._watching = asyncio.ensure_future(warden.watch())
         with listening(f"{options.host}:{options.port}"):
             bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
         await self._listen_locally(bound)
@@ -185,6 +197,9 @@ class Running:
             await neighbours.joined(self)
         else:
             print(said(options.host, bound, options.local), file=sys.stderr, flush=True)
+
+    def _facade_data(self) -> Path | None:
+        return self._facade.data if isinstance(self._facade, Facade) else None
 
     async def _listen_locally(self, port: int) -> None:
         """Raises ServingError."""
@@ -212,8 +227,9 @@ class Running:
         if self._scraped is not None:
             await asyncio.to_thread(self._scraped.shutdown)
             self._scraped.server_close()
-        if self._reloader is not None:
-            self._reloader.cancel()
+        for task in (self._reloader, self._watching):
+            if task is not None:
+                task.cancel()
         self._local.close()
         await self._server.stop(self._options.drain)
         for dataset in self._datasets.values():
@@ -316,7 +332,8 @@ def same_but_users(one: Policy, other: Policy) -> bool:
     return replace(one, users={}) == replace(other, users={})
 
 
-def _facade(options: Options) -> Facade | RemoteFacade:
+def _facade(options: Options, quota: Quota) -> Facade | RemoteFacade:
     if options.facade_dsn:
         return RemoteFacade(options.facade_dsn)
-    return Facade(folder=options.postgres, connections=options.limits.connections + SPARE_CONNECTIONS)
+    bounds = Bounds(min(Bounds.memory, quota.role_memory), min(Bounds.disk, quota.role_disk))
+    return Facade(folder=options.postgres, connections=options.limits.connections + SPARE_CONNECTIONS, bounds=bounds)

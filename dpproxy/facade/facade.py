@@ -23,7 +23,7 @@ import asyncpg
 from dpproxy.facade.account import choose_account, choose_place
 from dpproxy.facade.binaries import OLDEST, FacadeError, find_binaries
 from dpproxy.facade.building import Applied, Builder, PublicRows, Ready, digest
-from dpproxy.facade.server import SUPERUSER, EmbeddedServer, kill_strays
+from dpproxy.facade.server import SUPERUSER, Bounds, EmbeddedServer, kill_strays
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy
 from dpproxy.policy.password import make_verifier
@@ -76,10 +76,18 @@ class _Applying:
 class Facade(_Applying):
     """One embedded PostgreSQL with a database per dataset. `await start(state)`, `apply(...)`, `stop()`."""
 
-    def __init__(self, *, folder: str | Path | None = None, connections: int = 520, public_cap: int = PUBLIC_CAP) -> None:
-        """`folder`: the bin folder of an installed PostgreSQL instead of the wheel's."""
+    def __init__(
+        self,
+        *,
+        folder: str | Path | None = None,
+        connections: int = 520,
+        public_cap: int = PUBLIC_CAP,
+        bounds: Bounds | None = None,
+    ) -> None:
+        """`folder`: the bin folder of an installed PostgreSQL instead of the wheel's. `bounds`: of each session."""
         super().__init__(Builder(self._connected, public_cap))
         self._folder = folder
+        self._bounds = bounds
         self._connections = connections
         self._server: EmbeddedServer | None = None
         self._restarting: asyncio.Task[None] | None = None
@@ -103,6 +111,17 @@ class Facade(_Applying):
     def pid(self) -> int | None:
         return self._server.pid if self._server else None
 
+    @property
+    def data(self) -> Path | None:
+        """The folder of the cluster, while there is one."""
+        return self._server.place.data if self._server else None
+
+    async def owners(self) -> dict[int, int]:
+        """Server processes by the number of their temporary schema."""
+        async with self._connected() as connection:
+            found = await connection.fetch("SELECT n, pg_stat_get_backend_pid(n) FROM pg_stat_get_backend_idset() n")
+        return {number: pid for number, pid in found if pid is not None}
+
     async def start(self, state: Path) -> None:
         """Make a cluster under `state` and start it. Raises FacadeError, also when another proxy uses `state`."""
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,7 +130,7 @@ class Facade(_Applying):
         binaries, account = find_binaries(self._folder), choose_account()
         place = await asyncio.to_thread(choose_place, state, account, binaries)
         (state / "facade.path").write_bytes(os.fsencode(place.home))
-        self._server = EmbeddedServer(place, account, self._connections, self._died)
+        self._server = EmbeddedServer(place, account, self._connections, self._died, self._bounds)
         await self._server.create()
         await self._server.start()
         async with self._connected() as connection:

@@ -19,6 +19,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,21 @@ from dpproxy.facade.binaries import FacadeError
 SUPERUSER = "postgres"
 START_TIMEOUT = 120.0  # seconds; a start takes 0.1 s, more only on a machine in trouble
 STOP_TIMEOUT = 10.0  # seconds for a fast shutdown before it is killed
-BACKEND_MEMORY = 4 << 30  # bytes of address space a server process may take, whatever work_mem an analyst sets
+OVERHEAD = 512 << 20  # bytes of address space a server process has before it takes any for a statement
 PR_SET_PDEATHSIG = 1  # prctl(2)
+FIRST_TO_GO = {"PG_OOM_ADJUST_FILE": "/proc/self/oom_score_adj", "PG_OOM_ADJUST_VALUE": "900"}
+"""Where the machine's memory ends all the same, Linux kills a session of the facade, not the proxy with its ledger."""
 
 
-def settings(home: Path, connections: int, major: int) -> dict[str, str]:
+@dataclass(frozen=True)
+class Bounds:
+    """Bytes of one session, whatever it sets `work_mem` to. What sessions take together is looked at by `session.warden`."""
+
+    memory: int = 1 << 30
+    disk: int = 1 << 30
+
+
+def settings(home: Path, connections: int, major: int, bounds: Bounds) -> dict[str, str]:
     """What the server runs with. Every entry is here for speed, for a bound, or to keep statements out of logs."""
     chosen = {
         # reachable only through the socket in the private folder
@@ -57,7 +69,7 @@ def settings(home: Path, connections: int, major: int) -> dict[str, str]:
         "max_prepared_transactions": "0",
         "work_mem": "16MB",
         "temp_buffers": "4MB",
-        "temp_file_limit": "1GB",
+        "temp_file_limit": f"{bounds.disk >> 10}kB",
         "jit": "off",
         "huge_pages": "off",
         # a vanished client is noticed while its statement runs
@@ -86,8 +98,11 @@ def settings(home: Path, connections: int, major: int) -> dict[str, str]:
 class EmbeddedServer:
     """A postmaster over a fresh data directory in `place`. `on_exit` is called in the loop when it dies unasked."""
 
-    def __init__(self, place: Place, account: Account, connections: int, on_exit: Callable[[], None]) -> None:
+    def __init__(
+        self, place: Place, account: Account, connections: int, on_exit: Callable[[], None], bounds: Bounds | None = None
+    ) -> None:
         self.place = place
+        self._bounds = bounds or Bounds()
         self._account = account
         self._connections = connections
         self._on_exit = on_exit
@@ -119,7 +134,7 @@ class EmbeddedServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_bounded,
+                preexec_fn=partial(_bounded, self._bounds.memory + OVERHEAD),
                 **self._identity(),
             )
         self._watch(self._process)
@@ -149,7 +164,7 @@ class EmbeddedServer:
 
     def _identity(self) -> dict[str, Any]:
         """How the child becomes the account, and the little it inherits."""
-        environment = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(self.place.home)}
+        environment = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(self.place.home), **FIRST_TO_GO}
         shared: dict[str, Any] = {"cwd": str(self.place.home), "env": environment}
         return shared | self._account.identity()
 
@@ -170,7 +185,7 @@ class EmbeddedServer:
             raise FacadeError(f"initdb failed: {done.stderr.strip()[-2000:]}")
 
     def _configure(self) -> None:
-        chosen = settings(self.place.home, self._connections, self.place.binaries.major)
+        chosen = settings(self.place.home, self._connections, self.place.binaries.major, self._bounds)
         lines = [f"{name} = {_quoted(value)}\n" for name, value in chosen.items()]
         (self.place.data / "postgresql.conf").write_bytes(os.fsencode("".join(lines)))
         (self.place.data / "pg_hba.conf").write_text("local all all trust\n")
@@ -225,7 +240,7 @@ def _quoted(value: str) -> str:
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _bounded() -> None:
+def _bounded(memory: int) -> None:
     """In the child, before PostgreSQL: end with the proxy, no core files, bounded memory, and wait one's turn.
 
     A session of the facade is woken by what the proxy writes. By default it takes the processor at once, so that the proxy is
@@ -238,7 +253,7 @@ def _bounded() -> None:
         _LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # macOS does not enforce it
-        resource.setrlimit(resource.RLIMIT_AS, (BACKEND_MEMORY, BACKEND_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def kill_strays(data: Path) -> int:

@@ -366,6 +366,16 @@ class ClientSession(asyncio.Protocol):
             return self._cancelling
         return None
 
+    @property
+    def server_process(self) -> int:
+        """The process of the facade that works for this session; 0 before there is one."""
+        return self._facade_key[0]
+
+    def overdrawn(self, error: bytes) -> None:
+        """Cancel what runs on the facade; the client is told `error`."""
+        self.link.excuse = error
+        self._cancelling = asyncio.ensure_future(cancel_at(lambda: self._site.facade, self._facade_key, CONNECT_TIMEOUT))
+
     def fatal(self, sqlstate: str, text: str) -> None:
         """The last message of a connection; left out where it would be read as a part of the one before."""
         if not self._closing:

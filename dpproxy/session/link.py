@@ -25,6 +25,9 @@ INBOX_LIMIT = 256 * 1024
 UNASKED = (b"S", b"A")
 """ParameterStatus and notifications."""
 
+CANCELED = b"\0C57014\0"
+"""Of an error: the statement was cancelled."""
+
 Message = tuple[bytes, bytes]
 """Tag and the whole message; tag b"" continues a long row."""
 
@@ -74,6 +77,7 @@ class FacadeLink(asyncio.Protocol):
         self._inbox_full = False
         self._farewell = False
         self._heard = False
+        self.excuse: bytes | None = None  # why the proxy had the running statement cancelled: told in place of PostgreSQL's words
         self.sent = 0  # what of the client's has been passed on that may have changed something
         self.too_early = False  # the facade was still starting, or ending: try again on another link
 
@@ -101,10 +105,22 @@ class FacadeLink(asyncio.Protocol):
         if self._captured:
             self._collect(data)
             return
+        if self.excuse is not None:
+            data = self._excused(data)
         self.tracker.scan(data)
         self._peer.write(data)
         if self._settling is not None and self.tracker.settled and not self._settling.done():
             self._settling.set_result(None)
+
+    def _excused(self, data: bytes) -> bytes:
+        """With the proxy's reason where a cancelled statement ends here. One that was not cancelled after all needs none."""
+        for tag, start, end in self.tracker.boundaries(data):
+            if tag == b"Z":
+                self.excuse = None
+            elif tag == b"E" and self.excuse is not None and CANCELED in data[start:end]:
+                excuse, self.excuse = self.excuse, None
+                return data[:start] + excuse + data[end:]
+        return data
 
     @property
     def said_why(self) -> bool:
@@ -243,6 +259,8 @@ class FacadeLink(asyncio.Protocol):
         buffer, spans, error = self._framer.batch(data)
         for tag, start, end in spans:
             raw = buffer[start:end]
+            if self.excuse is not None and tag == b"E" and CANCELED in raw:
+                raw, self.excuse = self.excuse, None
             if tag in UNASKED and not self._inbox:  # else it waits for its turn: never within a long row
                 self._peer.tell(raw)
             elif tag == b"E" and b"\0VFATAL\0" in raw:  # the end of the session, whatever was asked

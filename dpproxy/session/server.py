@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import secrets
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from dpproxy.facade.facade import Endpoint
 from dpproxy.policy.model import Policy
@@ -124,6 +124,10 @@ class Server:
 
     def reopen(self, name: str) -> None:
         self._closing.discard(name)
+
+    def sessions(self) -> Collection[ClientSession]:
+        """Those that are logged in."""
+        return self._sessions.values()
 
     def occupancy(self) -> int:
         """Sessions that are logged in."""

@@ -14,6 +14,7 @@ into a dictionary is cheaper than five messages. Each session remembers for itse
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from dpproxy.wire.backend import Status
@@ -116,6 +117,19 @@ class Tracker:
     def settled(self) -> bool:
         """Everything relayed is answered, and the stream is between two messages."""
         return self.outstanding == 0 and self.between and (self.failed or self.sent == self.done)
+
+    def boundaries(self, data: bytes) -> Iterator[tuple[bytes, int, int]]:
+        """Tag, beginning and end of those whole messages in the next piece that begin there."""
+        position = self._skip
+        if self._head:
+            start = self._head + data[:5]
+            position = 1 + _LENGTH(start, 1)[0] - len(self._head) if len(start) >= 5 else len(data)
+        while len(data) - position >= 5:
+            end = position + 1 + _LENGTH(data, position + 1)[0]
+            if end > len(data):
+                return
+            yield data[position : position + 1], position, end
+            position = end
 
     def scan(self, data: bytes) -> None:
         """Bytes of the facade are on their way to the client. Linear in the number of messages."""

@@ -72,3 +72,49 @@ async def test_who_waits_hears_of_the_end() -> None:
         await reading
     with pytest.raises(LinkLost):
         await link.read()
+
+
+CANCELED = back.error_response("ERROR", "57014", "canceling statement due to user request")
+EXCUSE = back.error_response("ERROR", "53200", "out of memory", "the sessions of this role together take more than 1 MB")
+BEFORE = back.data_row([b"57014", b"E" * 40])
+
+
+async def relaying() -> tuple[Client, FacadeLink]:
+    client = Client()
+    link = FacadeLink(client)
+    await link.release()
+    return client, link
+
+
+@pytest.mark.parametrize("before", [b"", BEFORE, BEFORE + BEFORE])
+@pytest.mark.parametrize("cut", [0, 3, 20])
+async def test_a_statement_that_took_too_much_ends_in_the_proxys_words(before: bytes, cut: int) -> None:
+    """Also behind rows, whether or not a piece begins with a whole message."""
+    client, link = await relaying()
+    link.excuse = EXCUSE
+    end = before + CANCELED + back.ready_for_query("I")
+    cut = cut if before else 0
+    link.data_received(end[:cut])
+    link.data_received(end[cut:])
+    assert client.sent == before + EXCUSE + back.ready_for_query("I")
+    assert link.excuse is None
+
+
+async def test_what_was_not_cancelled_after_all_needs_no_excuse() -> None:
+    client, link = await relaying()
+    link.excuse = EXCUSE
+    link.data_received(BEFORE + back.ready_for_query("I"))
+    link.data_received(CANCELED)
+    assert client.sent == BEFORE + back.ready_for_query("I") + CANCELED
+    link.excuse = EXCUSE
+    other = back.error_response("ERROR", "22012", "division by zero")
+    link.data_received(other)
+    assert client.sent.endswith(other)
+
+
+async def test_the_conductor_hears_the_same_words() -> None:
+    link = FacadeLink(Client())
+    link.excuse = EXCUSE
+    link.data_received(CANCELED + back.ready_for_query("I"))
+    assert await link.read() == (b"E", EXCUSE)
+    assert link.excuse is None

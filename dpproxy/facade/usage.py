@@ -1,0 +1,130 @@
+"""What the facade's server processes take of the machine, as the operating system tells it; and who of them waits for others.
+
+Knows: `/proc`, the names of PostgreSQL's temporary files, scheduling. Must not know: sessions, roles, limits. Without
+`/proc` (macOS) nothing is seen, and only what each process is held to by itself remains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+_SPILLED: Final = re.compile(r"pgsql_tmp(\d+)\.")
+_TEMP_TABLE: Final = re.compile(r"t(\d+)_")
+LAST: Final = 19
+"""The niceness that yields most."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of one server process. `memory`: bytes of its own, `seconds`: of processor so far, `disk`: bytes of temporary files."""
+
+    memory: int = 0
+    seconds: float = 0.0
+    disk: int = 0
+
+
+def visible() -> bool:
+    """Whether this system tells what processes take."""
+    return sys.platform == "linux" and Path("/proc/self/statm").exists()
+
+
+def taken(pid: int) -> Usage | None:
+    """Memory and processor time. None when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return Usage((resident - shared) * _PAGE, (int(fields[11]) + int(fields[12])) / _TICK)
+
+
+def spilled(data: Path) -> Counter[int]:
+    """Bytes of sorts, hashes and cursors on disk, by the process that wrote them."""
+    found: Counter[int] = Counter()
+    _add_sizes(data / "base" / "pgsql_tmp", _SPILLED, found)
+    return found
+
+
+def temporary_tables(data: Path) -> Counter[int]:
+    """Bytes of temporary tables, by the number in the name of their schema (`pg_temp_3`)."""
+    found: Counter[int] = Counter()
+    with contextlib.suppress(OSError):
+        for database in os.scandir(data / "base"):
+            if database.name.isdigit():
+                _add_sizes(Path(database.path), _TEMP_TABLE, found)
+    return found
+
+
+def _add_sizes(folder: Path, name: re.Pattern[str], found: Counter[int]) -> None:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = name.match(entry.name)
+            if match:
+                with contextlib.suppress(OSError):  # it went meanwhile
+                    found[int(match[1])] += entry.stat(follow_symlinks=False).st_size
+
+
+def free(folder: Path) -> int:
+    """Bytes that an ordinary user may still write there."""
+    facts = os.statvfs(folder)
+    return facts.f_bavail * facts.f_frsize
+
+
+def machine_memory(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes of the machine, or of the container where that is less."""
+    total = _PAGE * os.sysconf("SC_PHYS_PAGES")
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # not there, or `max`
+            total = min(total, int((cgroups / name).read_text()))
+    return total
+
+
+class Queue:
+    """Who waits for the processor until nobody else wants it. Only a privileged proxy can call a process back."""
+
+    def __init__(self) -> None:
+        self._last: set[int] = set()
+
+    def put(self, last: Iterable[int], ended: Iterable[int] = ()) -> None:
+        """These processes from now on, and no others."""
+        wanted = set(last)
+        self._last.difference_update(ended)
+        for pid in wanted - self._last:
+            if _schedule(pid, last=True):
+                self._last.add(pid)
+        for pid in self._last - wanted:
+            if _schedule(pid, last=False):
+                self._last.discard(pid)
+
+
+def _schedule(pid: int, *, last: bool) -> bool:
+    """Whether it could be done; a process that is gone needs nothing more."""
+    try:
+        if sys.platform == "linux" and (os.geteuid() == 0):
+            os.sched_setscheduler(pid, os.SCHED_IDLE if last else os.SCHED_BATCH, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, pid, LAST if last else 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def terminate(pid: int, data: Path) -> None:
+    """PostgreSQL's own end of a session, for a process that works in `data`."""
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{pid}/cwd").readlink() == data:
+            os.kill(pid, signal.SIGTERM)
