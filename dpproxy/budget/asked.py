@@ -22,12 +22,22 @@ SLACK = Fraction(1001, 1000)
 
 
 @dataclass(frozen=True)
+class Groups:
+    """`plan.model.KeyGroups` of one key, its texts as digests."""
+
+    source: str
+    open: tuple[str, ...] | None
+    held: bool
+
+
+@dataclass(frozen=True)
 class Asked:
     """A measurement as it is looked for. All names are digests (`name`), on one state of the data.
 
     `noise[i]` is the noise of column i: the scale, or 1/epsilon of a drawn value. `tau`: the threshold of undeclared
     groups. From `base` on: for answers added up from finer groups, as in `plan.model.Names`; `accepts` has the texts
-    that a key may be, by its name, `dense` says that the groups are declared ones, or that there is only one.
+    that a key may be, by its name, `groups` what is known of each key, `complete` also says that the groups are declared
+    ones, or that there is only one. `heavy[i]`: the noise of column i has heavier tails than sums of such noise.
     """
 
     rows: str
@@ -38,9 +48,11 @@ class Asked:
     base: str = ""
     totals: tuple[str | None, ...] = ()
     accepts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    dense: bool = False
+    groups: tuple[Groups, ...] = ()
     complete: bool = False
+    bound: int = 0
     additive: tuple[bool, ...] = ()
+    heavy: tuple[bool, ...] = ()
     mixes: tuple[tuple[tuple[str, int], ...], ...] = ()
 
     @property
@@ -57,12 +69,14 @@ class Asked:
     def to_json(self) -> dict[str, Any]:
         """Texts, numbers, lists."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return fields | {"noise": list(map(str, self.noise)), "accepts": {k: sorted(v) for k, v in self.accepts.items()}}
+        fields |= {"noise": list(map(str, self.noise)), "accepts": {k: sorted(v) for k, v in self.accepts.items()}}
+        return fields | {"groups": [dataclasses.astuple(g) for g in self.groups]}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Asked:
         """Raises KeyError, TypeError or ValueError for what `to_json` does not write."""
-        lists = {k: tuple(fields[k]) for k in ("keys", "columns", "totals", "additive")}
+        lists = {k: tuple(fields[k]) for k in ("keys", "columns", "totals", "additive", "heavy")}
+        lists["groups"] = tuple(Groups(s, None if o is None else tuple(o), bool(h)) for s, o, h in fields["groups"])
         noise = tuple(Fraction(n) for n in fields["noise"])
         lists["mixes"] = tuple(tuple((t, int(n)) for t, n in mix) for mix in fields.get("mixes", ()))
         accepts = {key: frozenset(values) for key, values in fields["accepts"].items()}

@@ -60,7 +60,7 @@ def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
         if one.cut and one.cut not in found:
             specs = tuple(BasisSpec("units", None, None, label) for label in (f"{unit}s", f"{unit}s that bounds cut"))
             name = parts(f"cut: {one.cut}")
-            names = Names(name, (), (parts(UNITS), parts(BEYOND)), name, (None, None), (), False, (False, False), ((), ()))
+            names = Names(name, (), (parts(UNITS), parts(BEYOND)), name, (None, None), (), (), False, 0, (False, False))
             compiled = Compiled(one.cut, (), specs, (), (), _SHAPE, None, 1, names=names, cutting=True)
             found[one.cut] = compiled, Cut(len(made) + len(found), f"{unit}s", bounds_of(one, unit))
     return list(found.values())

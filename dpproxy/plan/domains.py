@@ -58,11 +58,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Dense:
-    """The possible groups: the product of the parts. `size`: an upper bound of their number, None if not fixed by policy."""
+    """The possible groups: the product of the parts. `size`: an upper bound of their number, None if not fixed by policy.
+    `computed`: columns of the parts that are no columns of a table, by the expressions they stand for."""
 
     parts: tuple[Part, ...]
     size: int | None
     width: int
+    computed: tuple[tuple[Expr, Column], ...] = ()
 
     def render(self, renderer: Renderer) -> str:
         """`SELECT k0, ... ` of all possible groups."""
@@ -70,7 +72,7 @@ class Dense:
         sources = []
         for i, part in enumerate(self.parts):
             alias = f"g{i}"
-            sources.append(f"({_part_text(part, renderer)}) AS {alias}")
+            sources.append(f"({part_text(part, renderer)}) AS {alias}")
             items.update({index: f"{alias}.k{index} AS k{index}" for index, _ in part.keys})
         return f"SELECT {', '.join(items[i] for i in range(self.width))} FROM {' CROSS JOIN '.join(sources)}"
 
@@ -92,7 +94,7 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
     if known > (MAX_BESIDE_TABLE if unknown else MAX_CELLS) or unknown > 1:
         return None  # a product of public tables may be larger than any answer
     size = None if unknown else known
-    return Dense(tuple(parts), size, len(keys))
+    return Dense(tuple(parts), size, len(keys), tuple(whole.items()))
 
 
 _WHOLE = {"floor", "ceil", "round", "trunc", "int/", "%", "bucket_numeric", "bucket_float"}
@@ -399,7 +401,7 @@ def _printed_outputs(key: Call) -> int | None:
     return units * prod(_PRINTED.get(c, 60) for c in codes & {"%H", "%M", "%S"})
 
 
-def _part_text(part: Part, renderer: Renderer) -> str:
+def part_text(part: Part, renderer: Renderer) -> str:
     names: dict[int, str] = {}
     sources = []
     for scan in part.scans:

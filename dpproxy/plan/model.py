@@ -152,6 +152,17 @@ class Accept:
 
 
 @dataclass(frozen=True)
+class KeyGroups:
+    """What decides which rows the declared groups of a key hold (`plan.coverage`). `source`: the values of the key, as generated
+    SQL, without what `Names.accepts` asks of them. `open`: names of the columns that may hold other values than those there are
+    groups for, each as a key; None where such a column has no name. `held`: all rows of a unit have one value."""
+
+    source: Text
+    open: tuple[Text, ...] | None
+    held: bool
+
+
+@dataclass(frozen=True)
 class Names:
     """A measurement for answer reuse: everything but its noise and the order of its parts.
 
@@ -159,9 +170,11 @@ class Names:
     a name for each drawn column of each selection. Equal names, with equal values in the holes, mean equal exact values.
 
     The rest is for answers added up from finer groups. `base`: the rows without their groups and without what `accepts`
-    asks of them; `totals[i]`: column i over all of these, None for what cannot be added up. `complete`: the groups
-    returned hold every contribution; `additive[i]`: column i of some groups is the sum over finer ones. `mixes[i]`: column i
-    as a sum of other totals, each times a whole number, exactly; empty where there is no such sum.
+    asks of them; `totals[i]`: column i over all of these, None for what cannot be added up. `groups[i]`: what is known of key
+    i. `complete`: all declared groups are there, and none of a unit's rows in them were left out or scaled down; `bound`: the
+    rows of a unit in a group beyond which they were cut, 0 where each unit has one row. `additive[i]`: column i of some
+    groups is the sum over finer ones, where each unit is in one of the finer ones or nothing was cut. `mixes[i]`: column i as
+    a sum of other totals, each times a whole number, exactly; empty where there is no such sum.
     """
 
     rows: Text
@@ -170,7 +183,9 @@ class Names:
     base: Text
     totals: tuple[Text | None, ...]
     accepts: tuple[Accept, ...]
+    groups: tuple[KeyGroups, ...]
     complete: bool
+    bound: int
     additive: tuple[bool, ...]
     mixes: tuple[tuple[tuple[Text, int], ...], ...] = ()
 

@@ -12,15 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpproxy.plan.engines.base import parts
-from dpproxy.plan.expr import Call, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts
+from dpproxy.plan import coverage
+from dpproxy.plan.domains import dense_domain
+from dpproxy.plan.engines.base import Engine, parts
+from dpproxy.plan.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, walk
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.measure import BasisSpec, Compiled, Compiler
-from dpproxy.plan.model import Accept, Names, Param, Text
+from dpproxy.plan.model import Accept, KeyGroups, Names, Param, Text
 from dpproxy.plan.relation import Filter, Rows
+from dpproxy.plan.render import Renderer
 from dpproxy.plan.specs import Shape
-from dpproxy.sql.types import INTEGERS
+from dpproxy.sql.types import FLOATS, INTEGERS
 
 _COUNT = BasisSpec("count", None, None, "")
 _ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each
@@ -43,10 +46,11 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     by_name = [keys[i] for i in order]
     of_all = [all_rows.compiled((), [spec]).sql for spec in compiled.specs]
     own = of_all if not keys and all_rows is compiler else [compiler.compiled(by_name, [spec]).sql for spec in compiled.specs]
-    columns = [f"{spec.kind}: {text}" for spec, text in zip(compiled.specs, own, strict=True)]
-    totals = [_total(spec, text) for spec, text in zip(compiled.specs, of_all, strict=True)]
+    beside = [_beside(compiled.specs, i) if compiled.shape.per_unit else "" for i, _ in enumerate(compiled.specs)]
+    columns = [f"{spec.kind}: {text}{more}" for spec, text, more in zip(compiled.specs, own, beside, strict=True)]
+    totals = [_total(spec, f"{text}{more}") for spec, text, more in zip(compiled.specs, of_all, beside, strict=True)]
     mixes = [_mix(spec, lambda s: all_rows.compiled((), [s]).sql, compiled.shape) for spec in compiled.specs]
-    additive = [s.kind in ("count", "sum") or (s.kind == "units" and compiled.shape.l0 == 1) for s in compiled.specs]
+    additive = [s.kind in ("count", "sum", "units") for s in compiled.specs]
     for chosen in compiled.selections:
         side = compiler.compiled(by_name, (), (chosen,)).side[0]
         end = f"{'low' if chosen.side < 0 else 'high'} end ({chosen.confidence}) of " if chosen.side else ""
@@ -59,21 +63,51 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     for i in stepped:
         columns += [f"{what} of {columns[i]}" for what in ("raw", "last step")]
         totals, additive, mixes = [*totals, None, None], [*additive, False, False], [*mixes, (), ()]
+    groups = _groups(keys, wider, all_rows.engine, key_name)
     return Names(
-        parts(
-            f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r} {compiled.min_units}{_top(compiled)}"
-        ),
+        parts(f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r}{_least(compiled)}{_top(compiled)}"),
         tuple(map(parts, texts)),
         tuple(map(parts, columns)),
         parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
         tuple(None if total is None else parts(total) for total in totals),
         tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
-        not stepped
-        and compiled.top is None
-        and (not keys or (compiled.shape.dense is not None and not compiled.shape.pick and not compiled.shape.norm)),
+        groups or (),
+        groups is not None and compiled.top is None and not compiled.shape.norm and not compiled.shape.pick,
+        compiled.shape.rows if compiled.shape.per_unit else 0,
         tuple(additive),
         tuple(mixes),
     )
+
+
+def _groups(keys: Keys, rows: Rows, engine: Engine, key_name: Callable[[tuple[str, Expr]], str]) -> tuple[KeyGroups, ...] | None:
+    """What is known of the groups of each key over all rows; None where they are not declared."""
+    dense = dense_domain([key for _, key in keys], rows) if keys else None
+    if dense is None:
+        return None if keys else ()
+    found: dict[int, KeyGroups] = {}
+    for part in dense.parts:
+        columns = coverage.open_columns(dense, part)
+        names = tuple(parts(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c))
+        unlimited = None if len(names) < len(columns) else names
+        for index, key in part.keys:
+            text = coverage.source(part, key, Renderer(engine))
+            found[index] = KeyGroups(parts(text), unlimited, facts(keys[index][1]).constant)
+    return tuple(found[i] for i in range(len(keys)))
+
+
+def _least(compiled: Compiled) -> str:
+    """`min_units` decides which undeclared groups there are; declared ones are all there, whoever asks."""
+    undeclared = compiled.threshold is not None or (compiled.top is not None and compiled.shape.dense is None)
+    return f" {compiled.min_units}" if undeclared else ""
+
+
+def _beside(specs: Sequence[BasisSpec], i: int) -> str:
+    """The sum of a mean is cut by the count beside it, if there is one (`bounding`), which counts a few more values."""
+    if i >= len(specs) or specs[i].kind != "sum" or not specs[i].mean:
+        return ""
+    spec = specs[i]
+    counts = (s for s in specs[:i] if s.kind == "count")
+    return " beside its count" if any((s.value, s.where) == (spec.counted, spec.where) for s in counts) else ""
 
 
 def _top(compiled: Compiled) -> str:
@@ -88,7 +122,7 @@ def _total(spec: BasisSpec, text: str) -> str | None:
 
 def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], shape: Shape) -> tuple[tuple[Text, int], ...]:
     """sum(x - c) = sum(x) - c count(x), and the other way round; bounds on a unit's rows would cut the sides differently."""
-    if spec.kind != "sum" or spec.value is None or shape.per_unit or shape.norm:
+    if spec.kind != "sum" or spec.value is None or shape.per_unit or shape.norm or _may_be_nan(spec.value):
         return ()
     middle = spec.shift if spec.mean else (spec.lo + spec.hi) // 2
     if not middle:
@@ -98,6 +132,16 @@ def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], shape: Shape) -> tu
     other = replace(spec, lo=spec.lo + away, hi=spec.hi + away, center=center, mean=not spec.mean)
     count = BasisSpec("count", spec.value if facts(spec.value).nullable else None, spec.where, "")
     return (parts(f"sum: {total(other)}"), 1), (parts(f"count: {total(count)}"), -away)
+
+
+def _may_be_nan(value: Expr) -> bool:
+    """NaN is counted and not summed. No arithmetic of whole numbers, or of decimals made of them, comes to it."""
+    return any(e.type in FLOATS or (e.type == "numeric" and _unknown(e)) for e in walk(value))
+
+
+def _unknown(number: Expr) -> bool:
+    """A decimal from a table or a text: PostgreSQL's may be NaN."""
+    return isinstance(number, Ref | Hole) or (isinstance(number, Cast) and number.arg.type not in (*INTEGERS, "numeric"))
 
 
 def _value(constant: Expr) -> str | Param:
@@ -127,8 +171,13 @@ def _accepted(condition: Expr) -> tuple[Ref, tuple[Expr, ...]] | None:
             values = items
         case _:
             return None
-    if ref.type not in _ACCEPTED or ref.column.taint or any(v.type != ref.type for v in values):
+    if not _nameable(ref.column) or any(v.type != ref.type for v in values):
         return None
     if not all(isinstance(v, Hole) or (isinstance(v, Lit) and v.text is not None) for v in values):
         return None
     return ref, values
+
+
+def _nameable(column: Column) -> bool:
+    """Whether a condition on the column can be told from texts of groups."""
+    return column.id >= 0 and column.type in _ACCEPTED and not column.taint

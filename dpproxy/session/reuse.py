@@ -18,7 +18,7 @@ import structlog
 
 from dpproxy.backends.base import BackendError
 from dpproxy.budget.answers import AnswerStore, Found
-from dpproxy.budget.asked import Asked, StoredRelease, name
+from dpproxy.budget.asked import Asked, Groups, StoredRelease, name
 from dpproxy.budget.claims import Claims
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact import Released
@@ -171,9 +171,11 @@ class Shelf:
             digest(names.base),
             tuple(None if text is None else digest(text, mechanism) for text, mechanism in totals),
             accepts or {},
-            m.dense and accepts is not None,
+            tuple(Groups(digest(g.source), None if g.open is None else tuple(map(digest, g.open)), g.held) for g in names.groups),
             names.complete and accepts is not None,
+            names.bound,
             names.additive,
+            tuple(mechanism == "laplace" for mechanism in mechanisms),
             tuple(tuple((digest(text, mechanism), times) for text, times in mix) for mix, mechanism in mixes),
         )
 

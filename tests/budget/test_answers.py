@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import sqlite3
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from dpproxy.budget import answers
 from dpproxy.budget.answers import AnswerStore, Found, pack, unpack
-from dpproxy.budget.asked import Asked, StoredRelease, exposure, name, serve
+from dpproxy.budget.asked import Asked, Groups, StoredRelease, exposure, name, serve
 from dpproxy.budget.sealing import Sealer, SealError, derived
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import Loss
@@ -97,7 +98,8 @@ def test_every_type_of_key(type: pa.DataType) -> None:
 
 
 def test_what_was_put_comes_back_after_a_restart(path: Path) -> None:
-    made = asked(tau=7, totals=("t", None), accepts={"k": frozenset({"é", "b"})}, dense=True, additive=(True, False))
+    made = asked(tau=7, totals=("t", None), accepts={"k": frozenset({"é", "b"})}, complete=True, additive=(True, False))
+    made = replace(made, bound=3, heavy=(True, False), groups=(Groups("a", ("k",), True), Groups("b", None, False)))
     store = AnswerStore(path)
     store.put(release(made=made))
     store.close()

@@ -8,7 +8,7 @@ from dpproxy.budget.asked import Asked, any_noise
 
 
 def test_noise_and_threshold_are_left_out_and_nothing_else() -> None:
-    asked = Asked("rows", ("k",), ("n", "s"), (Fraction(2), Fraction(3)), 17, "base", dense=False)
+    asked = Asked("rows", ("k",), ("n", "s"), (Fraction(2), Fraction(3)), 17, "base", bound=3)
     loose = any_noise(asked)
     assert loose.exact == asked.exact
     assert loose.identity != asked.identity

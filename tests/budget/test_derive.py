@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.budget.asked import Asked, StoredRelease
+from dpproxy.budget.asked import Asked, Groups, StoredRelease
 from dpproxy.budget.derive import Derived, derive
 from dpproxy.mechanisms.exact import Released
 from dpproxy.plan.loss import Loss
@@ -23,11 +23,12 @@ COUNTS = np.arange(10, 10 + len(FINE))
 
 
 def asked(keys: tuple[str, ...] = (), noise: int = 100, accepts: dict[str, set[str]] | None = None, **more: object) -> Asked:
+    """`open`: keys that may have other values than those there are groups for; `held`: those of one value a unit."""
     within = {k: frozenset(v) for k, v in (accepts or {}).items()}
-    return replace(
-        Asked("rows", keys, ("count",), (Fraction(noise),), None, "base", ("total count",), within, True, True, (True,)),
-        **more,  # type: ignore[arg-type]
-    )
+    open_, held = more.pop("open", ()), more.pop("held", ())
+    groups = tuple(Groups(f"values of {k}", (k,) if k in open_ else (), k in held) for k in keys)  # type: ignore[operator]
+    columns = (("count",), (Fraction(noise),), None, "base", ("total count",))
+    return replace(Asked("rows", keys, *columns, within, groups, True, 0, (True,), heavy=(False,)), **more)  # type: ignore[arg-type]
 
 
 def stored(noise: int = 10, values: np.ndarray | None = None, **more: object) -> StoredRelease:
@@ -89,8 +90,53 @@ def test_other_rows_cut_groups_and_what_does_not_add_up_are_refused() -> None:
     assert derive(coarse, [stored(totals=(None,))]) is None
     assert derive(replace(coarse, totals=(None,)), [stored(totals=(None,))]) is None
     assert derive(asked(("month",)), [stored()]) is None
-    assert derive(asked(("region",), dense=False), [stored()]) is None
+    assert derive(asked(("region",), complete=False, groups=()), [stored()]) is None
     assert derive(coarse, []) is None
+
+
+def test_rows_without_a_group_are_not_forgotten() -> None:
+    """Sex may be something else than F, M and NULL: whoever is, is in no group of the release."""
+    some = stored(open=("sex",))
+    assert derive(asked(("region",)), [some]) is None
+    assert derive(asked(), [some]) is None
+    assert rows(derive(asked(("region",), accepts={"sex": {"F"}}), [some])) == {(r,): total(region=r, sex="F") for r in REGIONS}
+    assert rows(derive(asked(("sex",), open=("sex",)), [some])) == {(s,): total(sex=s) for s in SEXES}, "lost in both"
+    assert derive(asked(("region",), accepts={"region": {"north"}}), [some]) is None
+    within = stored(open=("sex",), accepts={"sex": {"F", "X"}})
+    assert derive(asked(("region",), accepts={"sex": {"F", "X"}}), [within]) is None, "X has no group"
+    assert derive(asked(("region", "sex"), accepts={"sex": {"F", "X"}}, open=("sex",)), [within]) is not None
+    made = replace(some.made, groups=tuple(replace(g, open=None) for g in some.made.groups))
+    assert derive(asked(("region",), accepts={"sex": {"F"}}), [replace(some, made=made)]) is None, "nothing limits it"
+
+
+def test_groups_of_other_values_are_other_groups() -> None:
+    other = replace(asked(("region",)), groups=(Groups("other values", (), False),))
+    assert derive(other, [stored()]) is None
+
+
+def test_what_was_cut_in_groups_is_not_added_up() -> None:
+    """A unit of 3 rows in each of two groups, at a bound of 3: 6 together, and 3 where the two are one group."""
+    cut = stored(bound=3)
+    assert derive(asked(("region",), bound=3), [cut]) is None
+    assert derive(asked(("region",)), [cut]) is None
+    assert derive(asked(("region",), bound=2), [stored(bound=3, held=("sex",))]) is None
+    assert derive(asked(("region",), bound=3), [stored(bound=3, held=("region",))]) is None
+    assert derive(asked(("region",), bound=3), [stored(bound=3, held=("sex",))]) is not None, "of one sex each"
+    assert derive(asked(("region", "sex"), bound=3), [cut]) is not None
+    assert derive(asked(("region",), accepts={"sex": {"F"}}, bound=3), [cut]) is not None, "one group each"
+    assert derive(asked(("region",), accepts={"sex": {"F", "M"}}, bound=3), [cut]) is None
+
+
+def test_sums_of_laplace_noise_need_less_of_it() -> None:
+    """Of the same variance they are beyond the median of the other more often: an interval of confidence 0.5 would not hold."""
+    made = stored(10, heavy=(True,))
+    assert derive(asked(("region",), noise=23, heavy=(True,)), [made]) is None
+    assert derive(asked(("region",), noise=25, heavy=(True,)), [made]) is not None
+    assert derive(asked(("region", "sex"), noise=10, heavy=(True,)), [made]) is not None, "one cell is as it was"
+    draws = np.random.default_rng(3).laplace(0, 1, (3, 200_000)).sum(0)
+    scale = (3 / 0.52) ** 0.5
+    for confidence in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99):
+        assert (np.abs(draws) <= -scale * np.log(1 - confidence)).mean() >= confidence - 0.004
 
 
 def test_error_decides() -> None:
@@ -114,8 +160,9 @@ def test_several_releases_are_averaged_by_inverse_variance() -> None:
 def two_columns(noise: tuple[int, int], totals: tuple[str, str], values: tuple[np.ndarray, np.ndarray]) -> StoredRelease:
     keys = (pa.array([r for r, _ in FINE]), pa.array([s for _, s in FINE]))
     made = replace(
-        asked(("region", "sex")), columns=totals, noise=tuple(map(Fraction, noise)), totals=totals, additive=(True, True)
-    )
+        asked(("region", "sex")), columns=totals, noise=tuple(map(Fraction, noise)), totals=totals, additive=(True, True),
+        heavy=(False, False),
+    )  # fmt: skip
     return StoredRelease("shop", made, Released(keys, values, len(FINE)), Loss(1), NOON, frozenset({"a"}), 1)
 
 

@@ -211,7 +211,27 @@ def test_what_cannot_be_added_up(shop_catalog: Catalog) -> None:
     units = names(
         "SELECT status, count(DISTINCT customer_id), count(DISTINCT note), max(qty) FROM orders GROUP BY 1", shop_catalog
     )
-    assert units.additive == (False, False, False)
+    assert units.additive == (True, False, False)
     assert units.totals[1:] == (None, None)
+    assert units.bound, "a unit is in several groups"
+    assert not units.groups[0].held, "and would be counted in each"
     constant = names("SELECT region, count(DISTINCT customer_id) FROM customers GROUP BY 1", shop_catalog)
-    assert constant.additive == (True,)
+    assert (constant.additive, constant.bound) == ((True,), 0)
+    joined = names("SELECT region, count(*) FROM orders JOIN customers USING (customer_id) GROUP BY 1", shop_catalog)
+    assert joined.bound
+    assert joined.groups[0].held
+
+
+def test_what_says_which_rows_groups_hold(shop_catalog: Catalog) -> None:
+    def open_of(key: str, where: str = "TRUE") -> tuple[object, ...] | None:
+        return names(f"SELECT {key}, count(*) FROM customers WHERE {where} GROUP BY 1", shop_catalog).groups[0].open
+
+    region = names("SELECT region, count(*) FROM customers GROUP BY 1", shop_catalog)
+    assert region.groups[0].open == region.keys, "values of a policy keep no other values out of a table"
+    assert open_of("CASE WHEN region = 'north' THEN 1 ELSE 2 END") == region.keys
+    assert open_of("CASE WHEN income > 1000 THEN 1 WHEN sex = 'F' THEN 2 END") == ()
+    assert open_of("birth_year > 1950") is None, "NULL is no group of it, and may be one"
+    assert open_of("birth_year / 10") is None, "years beyond the range are in no group"
+    some = names("SELECT region, count(*) FROM customers WHERE region IN ('north', 'east') GROUP BY 1", shop_catalog)
+    assert some.groups == region.groups
+    assert some.accepts[0].key == region.keys[0]

@@ -199,10 +199,10 @@ async def _open(
 
 
 @asynccontextmanager
-async def town(folder: Path) -> AsyncIterator[Town]:
+async def town(folder: Path, data: str = DATA, policy: str = POLICY) -> AsyncIterator[Town]:
     with duckdb.connect(str(folder / "town.duckdb")) as connection:
-        connection.execute(DATA)
-    (folder / "town.yaml").write_text(re.sub("VERIFIER", lambda _: VERIFIER, POLICY))
+        connection.execute(data)
+    (folder / "town.yaml").write_text(re.sub("VERIFIER", lambda _: VERIFIER, policy))
     facade = Facade(connections=300)
     await facade.start(folder)
     ledger, answers = SqliteLedger(folder / "ledger.sqlite"), AnswerStore(folder / "answers.sqlite")

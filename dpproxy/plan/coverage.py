@@ -1,0 +1,49 @@
+"""Which rows the declared groups of a measurement hold: what must be known before groups are added up (answer reuse, ROLLUP).
+
+Knows: declared domains, what the generated SQL and the database's own constraints enforce. Must not know: stored answers,
+clients. `values` of a policy say which groups are shown; they do not keep other values out of a table. A row whose key is
+NULL or another value is in no group, so groups add up to their total only where one of these is enforced:
+
+- the column comes from a public table by an inner join: the groups are that table's own rows;
+- the key is a CASE of constants, or a test of which NULL is a group or cannot be;
+- the column is a boolean of which NULL is a group, or which the database keeps from being NULL (NOT NULL);
+- the statement's own WHERE says that the column is one of some declared values.
+
+The last is not decided here, since parameters may be among these values: columns are said to be `open` that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dpproxy.plan.domains import Dense, Part, part_text
+from dpproxy.plan.expr import Case, Column, Domain, Expr, ValuesDomain
+from dpproxy.plan.facts import facts
+from dpproxy.plan.render import Renderer
+
+BOTH = {"false", "true"}
+
+
+def open_columns(dense: Dense, part: Part) -> tuple[Column, ...]:
+    """Columns of a part that may hold values no group of it is for. Those that are no columns of a table (their `id` is
+    negative) cannot be limited by a WHERE."""
+    computed = {column.id: expr for expr, column in dense.computed}
+    return tuple(column for column, domain in part.columns if not _closed(column, domain, computed))
+
+
+def _closed(column: Column, domain: Domain, computed: Mapping[int, Expr]) -> bool:
+    """Whether every value there can be is in the domain. Ranges are never: a value beyond one is in no group."""
+    if not isinstance(domain, ValuesDomain):
+        return False
+    expr = computed.get(column.id)
+    if isinstance(expr, Case):
+        return True  # all its results are listed, NULL too where no arm is taken
+    if column.type != "bool" or not set(domain.values) >= BOTH:
+        return False
+    return None in domain.values or not (column.nullable if expr is None else facts(expr).nullable)
+
+
+def source(part: Part, key: Expr, renderer: Renderer) -> str:
+    """The values of one key in its part: two measurements that have it in common show the same groups of it."""
+    return part_text(replace(part, keys=((0, key),)), renderer)
