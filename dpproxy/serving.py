@@ -37,9 +37,9 @@ from dpproxy.memory import give_back
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
-from dpproxy.session.answer import incident
 from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
+from dpproxy.session.incidents import incident
 from dpproxy.session.limits import Limits
 from dpproxy.session.opening import open_dataset
 from dpproxy.session.places import Places
@@ -231,9 +231,11 @@ class Running:
             if task is not None:
                 task.cancel()
         self._local.close()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.drain
         await self._server.stop(self._options.drain)
         for dataset in self._datasets.values():
-            await dataset.backend.close()
+            await dataset.close(0.0 if self._server.hurried else max(0.0, deadline - loop.time()))
         await self._facade.stop()
         self._ledger.close()
         self._answers.close()
@@ -265,7 +267,7 @@ class Running:
         finally:
             self._server.reopen(name)
         if before is not None:
-            await before.backend.close()
+            await before.close(self._options.drain)
         await self._forget(self._names.get(path), name)
         self._names[path] = name
 
@@ -274,7 +276,7 @@ class Running:
         if former is None or former == name:
             return
         await self._server.close(former, self._options.drain)
-        await self._datasets.pop(former).backend.close()
+        await self._datasets.pop(former).close(self._options.drain)
         self._server.reopen(former)
 
     # SIGHUP

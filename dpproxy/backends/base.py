@@ -6,9 +6,11 @@ from a checked plan (`Template.render`), read-only, and in one snapshot a call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +20,16 @@ from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 
 COUNTED = 1_000_000
 """Rows of a public table up to which it is counted at start how many of them share a value of each column."""
+
+
+_MEASURING = ThreadPoolExecutor(32, thread_name_prefix="measured")
+T = TypeVar("T")
+
+
+async def in_measuring_thread(work: Callable[[], T]) -> T:
+    """What is done to what was measured: reading it, its noise. It may take long, depending on data; so it is kept from the
+    threads of `asyncio.to_thread`, where others' questions wait."""
+    return await asyncio.get_running_loop().run_in_executor(_MEASURING, work)
 
 
 class BackendError(Exception):
@@ -47,8 +59,17 @@ class Backend(Runner, Protocol):
         sizes: `rows` and `most`."""
         ...
 
+    @property
+    def places(self) -> int:
+        """How many `snapshot`s there may be at once: as many run without waiting for each other."""
+        ...
+
     def snapshot(self) -> AbstractAsyncContextManager[Runner]:
-        """A runner whose measurements all see the data as the first of them does: those of one statement."""
+        """A place to run, for the measurements of one statement, which all see the data as the first of them does.
+
+        Nothing is read by entering it, but what could keep them from running is met then, before they are charged: whoever
+        is within does not wait for a connection or a thread any more. Raises BackendError.
+        """
         ...
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
@@ -56,7 +77,8 @@ class Backend(Runner, Protocol):
         ...
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
-        """Operator's start-up checks (generated SQL returning one integer each: how many violations)."""
+        """Operator's checks (generated SQL returning one integer each: how many violations). They, and whatever else is no
+        measurement, run where no measurement can be in their way."""
         ...
 
     async def close(self) -> None: ...

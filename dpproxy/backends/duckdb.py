@@ -27,7 +27,7 @@ from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import DuckDBBackend
 
-WORKERS = 4
+PLACES = 4
 """Measurements at once: DuckDB runs each on all its threads already; more would only share them."""
 
 INTERRUPT_EVERY = 0.05
@@ -159,7 +159,7 @@ class DuckDB:
 
     dialect: Dialect = "duckdb"
 
-    def __init__(self, config: DuckDBBackend, workers: int = WORKERS) -> None:
+    def __init__(self, config: DuckDBBackend, places: int = PLACES) -> None:
         options = dict(LOCKED_DOWN)
         if config.memory_limit is not None:
             options["memory_limit"] = config.memory_limit
@@ -174,7 +174,9 @@ class DuckDB:
                 self._root.execute("SET lock_configuration = true")
         except duckdb.Error as error:
             raise _backend_error(error) from None
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="duckdb")
+        self.places = places
+        self._measuring = ThreadPoolExecutor(places, thread_name_prefix="measuring")
+        self._own = ThreadPoolExecutor(1, thread_name_prefix="duckdb")
         self._stopping: set[asyncio.Task[None]] = set()
 
     async def introspect(self) -> Catalog:
@@ -188,10 +190,11 @@ class DuckDB:
         return await self._run(ranges)
 
     async def run(self, queries: Sequence[str]) -> Exact:
-        return Exact(await self._run(lambda connection: tuple(_arrow(connection, query) for query in queries)))
+        tables = await self._run(lambda connection: tuple(_arrow(connection, query) for query in queries), self._measuring)
+        return Exact(tables)
 
     def snapshot(self) -> AbstractAsyncContextManager[Runner]:
-        """The file cannot change while it is open."""
+        """The file cannot change while it is open, and there is a thread for each place."""
         return nullcontext(self)
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
@@ -207,13 +210,14 @@ class DuckDB:
         self._root.interrupt()
         if self._stopping:
             await asyncio.wait(self._stopping)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._measuring, self._own):
+            pool.shutdown(wait=False, cancel_futures=True)
         self._root.close()
 
-    async def _run(self, work: Work[T]) -> T:
+    async def _run(self, work: Work[T], pool: ThreadPoolExecutor | None = None) -> T:
         """`work` in a worker thread, on a connection of its own, in one read-only transaction."""
         job = _Job(self._root.cursor(), work)
-        future = asyncio.get_running_loop().run_in_executor(self._pool, job)
+        future = asyncio.get_running_loop().run_in_executor(pool or self._own, job)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:

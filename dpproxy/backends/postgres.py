@@ -22,14 +22,14 @@ import asyncpg
 import pyarrow as pa
 
 from dpproxy.backends import postgres_catalog as catalogs
-from dpproxy.backends.base import BackendError, Runner
+from dpproxy.backends.base import BackendError, Runner, in_measuring_thread
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import PostgresBackend
 
-POOL = 8
+PLACES = 8
 """Measurements at once; a server's connections are dear, and parallel plans use several processes each already."""
 CONNECT_TIMEOUT = 10.0  # seconds, for a connection and for a free place in the pool
 CLOSE_TIMEOUT = 5.0  # seconds for the goodbye of idle connections
@@ -74,10 +74,10 @@ class Postgres:
 
     dialect: Dialect = "postgres"
 
-    def __init__(self, config: PostgresBackend, pool: int = POOL) -> None:
-        self._config, self._size = config, pool
-        self._pool: asyncpg.Pool | None = None
-        self._opening = asyncio.Lock()
+    def __init__(self, config: PostgresBackend, places: int = PLACES) -> None:
+        self._config, self.places = config, places
+        self._measuring = _Connections(config, places)
+        self._own = _Connections(config, 1)  # what is no measurement waits for none
         self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -92,17 +92,18 @@ class Postgres:
         return await self._run(ranges)
 
     async def run(self, queries: Sequence[str]) -> Exact:
-        return _exact(await self._run(_tables(queries)))
+        async with self.snapshot() as runner:
+            return await runner.run(queries)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Runner]:
         """One transaction: what is lost with its connection cannot be read again, so that only its first run is retried."""
-        stack = AsyncExitStack()
+        snapshot = _Snapshot(self, self._measuring)
         try:
-            yield _Snapshot(self, stack)
+            await self._tried(snapshot, _nothing)
+            yield snapshot
         finally:
-            with suppress(asyncpg.PostgresError, *LOST):
-                await stack.aclose()
+            await snapshot.close()
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
         query = catalogs.public_rows(table, columns, cap)
@@ -120,25 +121,28 @@ class Postgres:
         for task in (running := list(self._running)):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if self._pool is not None:
-            try:
-                await asyncio.wait_for(self._pool.close(), CLOSE_TIMEOUT)
-            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                self._pool.terminate()
-            self._pool = None
+        for connections in (self._measuring, self._own):
+            await connections.close()
 
-    async def _run(self, work: Work[T], within: _Snapshot | None = None) -> T:
-        """`work` in one read-only snapshot, tried again when the connection or the server goes away."""
-        once, again = (self._once, True) if within is None else (within.once, within.held is None)
+    async def _run(self, work: Work[T]) -> T:
+        """`work` that is no measurement, in a snapshot of its own."""
+        snapshot = _Snapshot(self, self._own)
+        try:
+            return await self._tried(snapshot, work)
+        finally:
+            await snapshot.close()
+
+    async def _tried(self, snapshot: _Snapshot, work: Work[T]) -> T:
+        """`work` in a snapshot, tried again on another connection when its own or the server goes away."""
         for last, delay in zip((False,) * (len(TRIES) - 1) + (True,), TRIES, strict=True):
             await asyncio.sleep(delay)
             try:
-                return await self._task(once(work))
+                return await self._task(snapshot.once(work))
             except (asyncpg.PostgresError, *LOST) as error:
-                if last or not again or not _transient(error):
+                if last or snapshot.read or not _transient(error):
                     raise _backend_error(error) from None
-                if self._pool is not None:
-                    await self._pool.expire_connections()
+                await snapshot.close()
+                await snapshot.connections.expire()
             except (pa.ArrowException, ValueError) as error:
                 raise BackendError(type(error).__name__) from None
         raise AssertionError("the last attempt returns or raises")
@@ -153,9 +157,14 @@ class Postgres:
         task.add_done_callback(self._running.discard)
         return await task
 
-    async def _once(self, work: Work[T]) -> T:
-        async with self.transaction() as connection:
-            return await work(connection)
+
+class _Connections:
+    """At most so many; none is opened before it is needed."""
+
+    def __init__(self, config: PostgresBackend, most: int) -> None:
+        self._config, self._most = config, most
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
@@ -173,7 +182,7 @@ class Postgres:
                     self._config.dsn,
                     password=self._config.password,
                     min_size=0,
-                    max_size=self._size,
+                    max_size=self._most,
                     timeout=CONNECT_TIMEOUT,
                     init=_prepared_session,
                     reset=_nothing,  # sessions are all alike, and `RESET ALL` would take away what `init` set
@@ -181,26 +190,44 @@ class Postgres:
                 )
             return self._pool
 
+    async def expire(self) -> None:
+        """Those that are open are not used again."""
+        if self._pool is not None:
+            await self._pool.expire_connections()
+
+    async def close(self) -> None:
+        if self._pool is None:
+            return
+        try:
+            await asyncio.wait_for(self._pool.close(), CLOSE_TIMEOUT)
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            self._pool.terminate()
+        self._pool = None
+
 
 class _Snapshot:
-    """Runs in the transaction that the first of them opened (`held`); `stack` ends it."""
+    """Runs in one transaction, which the first of them opens. `read`: it has told something, so that no other will do."""
 
-    def __init__(self, backend: Postgres, stack: AsyncExitStack) -> None:
-        self._backend, self._stack = backend, stack
-        self.held: asyncpg.Connection | None = None
+    def __init__(self, backend: Postgres, connections: _Connections) -> None:
+        self.connections, self.read = connections, False
+        self._backend, self._stack = backend, AsyncExitStack()
+        self._held: asyncpg.Connection | None = None
 
     async def run(self, queries: Sequence[str]) -> Exact:
-        return _exact(await self._backend._run(_tables(queries), self))
+        found = await self._backend._tried(self, _tables(queries))
+        self.read = True
+        return _exact(found)
 
     async def once(self, work: Work[T]) -> T:
-        if self.held is not None:
-            return await work(self.held)
-        async with AsyncExitStack() as opening:
-            connection = await opening.enter_async_context(self._backend.transaction())
-            found = await work(connection)
-            await self._stack.enter_async_context(opening.pop_all())
-            self.held = connection
-        return found
+        if self._held is None:
+            self._held = await self._stack.enter_async_context(self.connections.transaction())
+        return await work(self._held)
+
+    async def close(self) -> None:
+        """The next `once` opens another."""
+        self._held = None
+        with suppress(asyncpg.PostgresError, *LOST):
+            await self._stack.aclose()
 
 
 def _tables(queries: Sequence[str]) -> Work[tuple[pa.Table, ...]]:
@@ -238,7 +265,7 @@ async def _table(connection: asyncpg.Connection, query: str) -> pa.Table:
         raise BackendError("a generated statement is not a query")
     buffer = io.BytesIO()
     await connection.copy_from_query(query, output=buffer, format=FORMAT, null=NULL)
-    return await asyncio.to_thread(read_csv, buffer.getbuffer(), types)
+    return await in_measuring_thread(lambda: read_csv(buffer.getbuffer(), types))
 
 
 def _transient(error: Exception) -> bool:

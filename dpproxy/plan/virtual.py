@@ -14,7 +14,7 @@ VIRTUAL_TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "answers": (
         ("asked", "timestamptz"), ("epsilon", "numeric"), ("delta", "numeric"), ("measurements", "int4"),
-        ("reused", "bool"), ("statement_hash", "text"),
+        ("reused", "bool"), ("statement_hash", "text"), ("outcome", "text"),
     ),
     "policy": (
         ("table_name", "text"), ("column_name", "text"), ("kind", "text"), ("type", "text"), ("low", "text"),

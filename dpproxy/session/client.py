@@ -17,11 +17,11 @@ from typing import Final, Protocol
 
 from dpproxy.facade.ddl import role_name
 from dpproxy.facade.facade import Endpoint
-from dpproxy.session.answer import internal
 from dpproxy.session.by_name import WORDS
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
+from dpproxy.session.incidents import internal
 from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.login import Greeting
@@ -320,6 +320,11 @@ class ClientSession(asyncio.Protocol):
         else:
             state = State.IDLE if tracker.status == "I" and not tracker.sent else State.TRANSACTION
         return state, tracker.readies + self._taken, tracker.done
+
+    @property
+    def statement_limit(self) -> float:
+        """The operator's, in seconds; 0 is none."""
+        return self._site.limits.statement
 
     # to the client
 

@@ -23,9 +23,10 @@ from dpproxy.plan.explain import amount
 from dpproxy.plan.loss import ZERO
 from dpproxy.session import aiming, as_written
 from dpproxy.session import by_name as by_names
-from dpproxy.session.answer import Answer, Answering, Literals, StatementFailed
+from dpproxy.session.answer import Answering, Literals, StatementFailed
 from dpproxy.session.arrays import text_literal
 from dpproxy.session.encodings import converted
+from dpproxy.session.ending import TIMEOUT, Ending
 from dpproxy.session.kept import Keeping, Kept, Rows
 from dpproxy.session.prepared import (
     INNER,
@@ -40,9 +41,11 @@ from dpproxy.session.prepared import (
     outer_oids,
 )
 from dpproxy.session.preview import foretold
+from dpproxy.session.rehearsal import Needless, rehearse
 from dpproxy.session.reuse import reuse_mode
 from dpproxy.session.settings import check_name, is_off, seconds
 from dpproxy.session.talk import Talk
+from dpproxy.session.telling import Answer
 from dpproxy.session.tracker import STATUSES
 from dpproxy.session.valued import Prepared, current, prepared
 from dpproxy.sql.statements import Named, Statement, named
@@ -68,7 +71,7 @@ class Conductor:
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self._answering: Answering | None = None
+        self._ending: Ending | None = None
         self._count = 0  # internal statements made so far
         self._keeping = Keeping()
 
@@ -85,8 +88,8 @@ class Conductor:
                 await self._refuse(tag, Refusal(error.sqlstate, error.message))
 
     def cancel(self, reason: str) -> bool:
-        """Cancel the answer in the making; False when the facade may be at work for it, or for the client itself."""
-        return self._answering is not None and self._answering.cancel(reason)
+        """End the statement in the making; False when the facade may be at work for it, or for the client itself."""
+        return self._ending is not None and self._ending.ask(reason)
 
     async def _handle(self, tag: bytes, raw: bytes) -> None:
         if tag in (b"S", b"E", b"D", b"H", b"d", b"c", b"f") or self._session.link.tracker.copy_in:
@@ -198,10 +201,11 @@ class Conductor:
             await self._forget(by_name, talk)
         if not statement.private:
             return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
-        kept = self._kept(statement)
-        private = await self._seen(talk, statement) if kept is None else kept.private
-        rows = Rows() if kept is not None or await self._steady(talk, private) else None
-        answer, aimed = await self._aimed(talk, private, (), ())
+        with self._endable():
+            kept = self._kept(statement)
+            private = await self._seen(talk, statement) if kept is None else kept.private
+            rows = Rows() if kept is not None or await self._steady(talk, private) else None
+            answer, aimed = await self._aimed(talk, private, (), ())
         if aimed.inlined:
             return await self._stream(front.query(aimed.text(answer.literals)), "", answer.notice)
         if kept is not None and answer.literals == kept.literals:
@@ -399,10 +403,11 @@ class Conductor:
     async def _answer_bind(self, talk: Talk, message: Bind, found: Prepared) -> tuple[Answer, Private]:
         session = self._session
         session.link.sent += 1
-        texts, settings = await client_values(talk, found.look, message.statement, message.values, message.formats)
-        look = replace(found.look, settings=settings)
-        private = await current(talk, session.dataset, session.asker, found, look, texts)
-        answer, private = await self._aimed(talk, private, message.values, message.formats, texts)
+        with self._endable():
+            texts, settings = await client_values(talk, found.look, message.statement, message.values, message.formats)
+            look = replace(found.look, settings=settings)
+            private = await current(talk, session.dataset, session.asker, found, look, texts)
+            answer, private = await self._aimed(talk, private, message.values, message.formats, texts, message)
         if isinstance(found, Private):
             session.private[message.statement] = private
         return answer, private
@@ -423,13 +428,21 @@ class Conductor:
         values: Sequence[bytes | None],
         formats: Sequence[int],
         texts: Sequence[str | None] = (),
+        bind: Bind | None = None,
     ) -> tuple[Answer, Private]:
         """The answer, as exact as `dpproxy.accuracy` asks; and the statement as it was planned for it. Raises as `_answer`."""
+        bind = bind or Bind("", "", tuple(formats), tuple(values), ())
+        with self._within(seconds(private.look.settings["statement_timeout"])):
+            return await self._aimed_within(talk, private, bind, texts)
+
+    async def _aimed_within(
+        self, talk: Talk, private: Private, bind: Bind, texts: Sequence[str | None]
+    ) -> tuple[Answer, Private]:
         settings, session = private.look.settings, self._session
         text = settings["dpproxy.accuracy"]
         wanted = aiming.target(text)
         if wanted is None or text is None or private.statement.kind == "explain" or not private.plan.measurements:
-            answer, _ = await self._answer(talk, private, values, formats, texts)
+            answer, _ = await self._answer(talk, private, bind, texts)
             return answer, private
         aiming.check(private.plan)
         most, spent = session.asker.role.query.max_epsilon, ZERO
@@ -437,7 +450,7 @@ class Conductor:
         while True:
             aimed = replace(private.look, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
             fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal)
-            answer, error = await self._answer(talk, fitted, values, formats, texts, aimed=True)
+            answer, error = await self._answer(talk, fitted, bind, texts, aimed=True)
             following = None if last else aiming.following(epsilon, error, wanted, most, text)
             if following is None:
                 before = f"; epsilon {amount(spent.epsilon)} before, to find what accuracy {text} needs" if spent else ""
@@ -446,43 +459,39 @@ class Conductor:
 
     @contextmanager
     def _within(self, limit: float | None) -> Iterator[None]:
-        """The client's own statement_timeout; the proxy's limit holds besides (`limits.Watch`)."""
-        ending = asyncio.get_running_loop().call_later(limit, self.cancel, "statement timeout") if limit else None
+        """The client's own statement_timeout, for all that is answered; the proxy's limit holds besides (`limits.Watch`)."""
+        timer = asyncio.get_running_loop().call_later(limit, self.cancel, TIMEOUT) if limit else None
         try:
             yield
         finally:
-            if ending is not None:
-                ending.cancel()
+            if timer is not None:
+                timer.cancel()
+
+    @contextmanager
+    def _endable(self) -> Iterator[None]:
+        """A statement, from its first question to the facade on: whoever wants to end it is heard."""
+        self._ending = Ending()
+        try:
+            yield
+        finally:
+            self._ending = None
 
     async def _answer(
-        self,
-        talk: Talk,
-        private: Private,
-        values: Sequence[bytes | None],
-        formats: Sequence[int],
-        texts: Sequence[str | None] = (),
-        *,
-        aimed: bool = False,
+        self, talk: Talk, private: Private, bind: Bind, texts: Sequence[str | None], *, aimed: bool = False
     ) -> tuple[Answer, float]:
         """With the largest typical error of its aggregates, where it is `aimed`. Raises Refusal, StatementFailed, LinkLost."""
-
-        async def ask(inputs: Sequence[int], literals: Literals) -> list[str | None]:
-            return await evaluate(talk, private, values, formats, inputs, literals)
-
         session = self._session
         session.flush()  # what was answered before: this may take long
         name = hashlib.sha256(private.statement.text.encode()).hexdigest()[:16]
-        mode = reuse_mode(private.look.settings["dpproxy.reuse"])
-        self._answering = Answering(session.dataset, session.asker, private.plan, name, ask, mode)
+        answering = self._answering(talk, private, bind, name)
+        if private.statement.kind == "explain":
+            preview = await answering.preview(texts)
+            return Answer((text_literal(foretold(private.plan.explain, preview)),), None), 1.0
         try:
-            if private.statement.kind == "explain":
-                preview = await self._answering.preview(texts)
-                return Answer((text_literal(foretold(private.plan.explain, preview)),), None), 1.0
-            with self._within(seconds(private.look.settings["statement_timeout"])):
-                answer = await self._answering.run(texts)
-            error = await self._answering.error() if aimed else 1.0
-        finally:
-            self._answering = None
+            answer = await answering.run(texts)
+        except Needless:
+            return Answer(tuple(b"{}" for _ in private.elements), None), 1.0
+        error = await answering.error() if aimed else 1.0
         LOG.info(
             "answered",
             dataset=session.dataset.policy.dataset,
@@ -495,3 +504,26 @@ class Conductor:
         )
         quiet = is_off(private.look.settings["dpproxy.notices"])
         return replace(answer, notice=None) if quiet else answer, error
+
+    def _answering(self, talk: Talk, private: Private, bind: Bind, name: str) -> Answering:
+        session = self._session
+        tracker = session.link.tracker
+        alone = tracker.status == "I" and not tracker.done
+
+        async def ask(inputs: Sequence[int], literals: Literals) -> list[str | None]:
+            return await evaluate(talk, private, bind.values, bind.formats, inputs, literals)
+
+        async def tried() -> None:
+            await rehearse(talk, private, bind, alone)
+
+        return Answering(
+            session.dataset,
+            session.asker,
+            private.plan,
+            name,
+            ask,
+            reuse_mode(private.look.settings["dpproxy.reuse"]),
+            ending=self._ending,
+            rehearse=tried,
+            limit=session.statement_limit,
+        )

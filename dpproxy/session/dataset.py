@@ -17,18 +17,21 @@ from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
 from dpproxy.session.kept import Steadiness
 from dpproxy.session.outer import Outers
+from dpproxy.session.paid import Paid
 from dpproxy.session.planning import Planner
 from dpproxy.session.remembered import Said
 from dpproxy.session.reuse import Literal_, Reuse
+from dpproxy.session.seats import Seats
 from dpproxy.session.standings import Held, Lately, Warned, limit
 from dpproxy.sql.aliases import FOREIGN
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
 
-@dataclass(frozen=True)
+@dataclass
 class Answered:
-    """One line of `dpproxy.answers`."""
+    """One line of `dpproxy.answers`. `outcome`: `running`, and then `told`; or, when its client did not wait for what was
+    charged, `kept`, and `lost` when it could not be measured to its end. None: answered before the proxy was started last."""
 
     role: str
     asked: dt.datetime
@@ -37,6 +40,7 @@ class Answered:
     measurements: int | None  # None: answered before the proxy was started last
     reused: bool
     statement: str
+    outcome: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,13 @@ class Dataset:
     lately: Lately = field(default_factory=Lately)
     steadiness: Steadiness = field(default_factory=Steadiness)
     said: Said = field(default_factory=Said)
+    paid: Paid = field(default_factory=Paid)
+    seats: Seats = field(default_factory=Seats)
+
+    async def close(self, seconds: float = 0.0) -> None:
+        """What is charged has so long to be measured; then the engine is closed."""
+        await self.paid.finish(seconds)
+        await self.backend.close()
 
     def note(self, entry: Answered) -> None:
         """An answer just given."""

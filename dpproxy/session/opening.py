@@ -12,6 +12,7 @@ import datetime as dt
 
 import structlog
 
+from dpproxy.backends import duckdb, postgres
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
@@ -34,6 +35,7 @@ from dpproxy.session.dataset import Dataset, words_of
 from dpproxy.session.epoch import epoch_of, epoch_query, max_age, state_of
 from dpproxy.session.planning import Planner, planner_for
 from dpproxy.session.reuse import Reuse
+from dpproxy.session.seats import Seats, share
 
 LOG = structlog.get_logger()
 
@@ -47,11 +49,11 @@ STANDS_ON = {
 
 def open_backend(loaded: Loaded) -> Backend:
     """Raises PolicyError when the data cannot be opened."""
-    config = loaded.policy.backend
+    config, roles = loaded.policy.backend, len(loaded.policy.roles)
     if not isinstance(config, DuckDBBackend):
-        return Postgres(config)
+        return Postgres(config, share(postgres.PLACES, roles) * max(roles, 1))
     try:
-        return DuckDB(config)
+        return DuckDB(config, share(duckdb.PLACES, roles) * max(roles, 1))
     except BackendError as error:
         raise PolicyError([_beside(loaded, ("backend",), f"the data cannot be opened: {error}", OWN_FILE)]) from None
 
@@ -136,7 +138,8 @@ async def open_dataset(
         raise
     noise, words = DefaultNoise(), words_of(planner.names)
     withheld = facade.withheld(loaded.policy.dataset)
-    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld, reuse)
+    seats = Seats(backend.places // max(len(loaded.policy.roles), 1))
+    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld, reuse, seats=seats)
 
 
 def pick_key(record: str) -> int:

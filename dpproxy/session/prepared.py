@@ -11,12 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, Refusal
 from dpproxy.plan.explain import spelling
 from dpproxy.plan.model import Plan
-from dpproxy.session.answer import Literals, StatementFailed, internal
+from dpproxy.session.answer import Literals, StatementFailed
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.encodings import check_texts, converted, decoded
+from dpproxy.session.incidents import internal
 from dpproxy.session.link import Replies
 from dpproxy.session.oids import array_oid, type_name
 from dpproxy.session.outer import Outer, array_constant, same_columns, with_literals, wrapped
@@ -66,14 +67,16 @@ class Private:
         """Utility statements take no parameters: the arrays are written into the text."""
         return self.statement.kind in ("copy", "cursor", "create_table_as")
 
-    def text(self, literals: Sequence[bytes]) -> str:
-        """The utility statement around the outer query with its arrays written out."""
+    def text(self, literals: Sequence[bytes], rows: bool = True) -> str:
+        """The utility statement around the outer query with its arrays written out; or around no row of it."""
         first = len(self.look.oids) + 1
         constants = {
             first + i: array_constant(literal, element)
             for i, (literal, element) in enumerate(zip(literals, self.elements, strict=True))
         }
-        return f"{self.statement.prefix}{self.statement.into}{with_literals(self.outer, constants)}{self.statement.suffix}"
+        query = with_literals(self.outer, constants)
+        query = query if rows else f"SELECT * FROM (\n{query}\n) AS dpproxy_tried LIMIT 0"
+        return f"{self.statement.prefix}{self.statement.into}{query}{self.statement.suffix}"
 
 
 async def look(talk: Talk, parses: bytes, count: int, described: str) -> Look:
@@ -145,6 +148,8 @@ async def fit(
             if not same_columns(look.fields, fields):
                 raise RuntimeError("the outer query has other columns than the original")
     except (StatementFailed, RuntimeError, ValueError, KeyError) as error:
+        if isinstance(error, StatementFailed) and back.read_report(error.raw[5:]).get("C") == QUERY_CANCELED:
+            raise
         detail = back.read_report(error.raw[5:]) if isinstance(error, StatementFailed) else None
         raise internal(error, outer_error=detail) from error
     return Private(statement, look, plan, internal_name, outer)

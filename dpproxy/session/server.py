@@ -100,6 +100,10 @@ class Server:
         """Who waits for `stop` or `close` has lost patience."""
         self._impatient.set()
 
+    @property
+    def hurried(self) -> bool:
+        return self._impatient.is_set()
+
     async def _send_away(self, who: Callable[[], Iterable[ClientSession]], drain: float) -> None:
         """Idle sessions at once, busy ones when they are done, all after `drain` seconds."""
         loop = asyncio.get_running_loop()

@@ -43,7 +43,7 @@ def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
         if a.role == asker.role.name:
             amounts = (decimal(a.epsilon, MICRO), decimal(a.delta, ATTO))
             count = None if a.measurements is None else str(a.measurements)
-            yield (a.asked.isoformat(), *amounts, count, "t" if a.reused else "f", a.statement)
+            yield (a.asked.isoformat(), *amounts, count, "t" if a.reused else "f", a.statement, a.outcome)
 
 
 def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
@@ -82,7 +82,7 @@ def _readable(dataset: Dataset, asker: Asker) -> Iterator[TablePolicy]:
 
 _TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
     "budget": (11, _budget),
-    "answers": (6, _answers),
+    "answers": (7, _answers),
     "policy": (8, _policy),
     "tables": (5, _tables),
 }

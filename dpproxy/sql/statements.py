@@ -132,6 +132,40 @@ def _into(tokens: list[Token]) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
+class Made:
+    """What a `cursor` or `create_table_as` makes: its name as it is written, without a schema. `unless`: IF NOT EXISTS. `held`:
+    WITH HOLD."""
+
+    name: str
+    unless: bool = False
+    held: bool = False
+
+
+_BEHIND_NAME = {
+    "cursor": {"BINARY", "ASENSITIVE", "INSENSITIVE", "NO", "SCROLL", "CURSOR"},
+    "create_table_as": {"AS", "(", "USING", "WITH", "WITHOUT", "ON", "TABLESPACE"},
+}
+
+
+def made(statement: Statement) -> Made | None:
+    """None for other statements, and for a name that is not spelled plainly."""
+    behind = _BEHIND_NAME.get(statement.kind)
+    if behind is None:
+        return None
+    text = statement.prefix + statement.into
+    tokens = tokenize(text)
+    words = _words(tokens)
+    at = 1 if statement.kind == "cursor" else words.index("TABLE") + 1
+    unless = words[at : at + 3] == ["IF", "NOT", "EXISTS"]
+    at += 3 if unless else 0
+    at += 2 if words[at + 1 : at + 2] == ["."] else 0
+    if at + 1 >= len(tokens) or words[at + 1] not in behind:
+        return None
+    held = any(words[i : i + 2] == ["WITH", "HOLD"] for i in range(at + 1, len(words)))
+    return Made(text[tokens[at].start : tokens[at].end + 1], unless, held)
+
+
+@dataclass(frozen=True)
 class Named:
     """PREPARE, EXECUTE or DEALLOCATE of a prepared statement: its name, folded ("" for ALL), and the texts of arguments."""
 

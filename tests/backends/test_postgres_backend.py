@@ -336,7 +336,7 @@ def at_work(server: Scratch) -> int:
 
 async def test_cancelling_the_task_interrupts_the_engine(server: Scratch) -> None:
     """All places of the pool are busy with endless queries; once cancelled, each must serve again."""
-    backend = Postgres(PostgresBackend(server.dsn()), pool=3)
+    backend = Postgres(PostgresBackend(server.dsn()), places=3)
     tasks = [asyncio.create_task(backend.run([SLOW])) for _ in range(5)]  # two wait for a place
     await asyncio.sleep(0.5)
     assert at_work(server) == 3

@@ -105,23 +105,31 @@ async def test_it_is_heeded_on_the_next_point(slow: Town, how: str) -> None:
         assert found == "57014"
         assert on_a_point(points)
         assert points < 3
+    await slow.datasets["town"].paid.stop()
 
 
 async def test_a_client_that_leaves_learns_nothing_from_what_is_stored(slow: Town) -> None:
+    """It is stored on the same point, whenever it ended before."""
     for i, seconds in enumerate((EARLY, LATE)):
         engine_takes(slow, seconds)
         sql = SQL.format(400 + i)
         async with slow.client() as ada:
+            began, lines = time.monotonic(), len(slow.datasets["town"].answered)
             asking = asyncio.ensure_future(ada.ask(sql))
             await asyncio.sleep(ASKS_AT)
             await ada.connection.close()
             with pytest.raises(psycopg.Error):
                 await asking
-        await asyncio.sleep(2 * QUANTUM)
-        engine_takes(slow, 0)
+        assert len(slow.datasets["town"].answered) == lines + 1
+        while not (kept := slow.datasets["town"].answered[-1]).outcome == "kept":
+            assert kept.outcome == "running"
+            await asyncio.sleep(0.01)
+        points = (time.monotonic() - began) / QUANTUM
+        assert on_a_point(points)
+        assert 1 <= points < 2
         async with slow.client() as ada:
             await ada.ask(sql)
-            assert any("charged epsilon 1" in notice for notice in ada.notices)
+            assert any("reused, epsilon 0" in notice for notice in ada.notices)
 
 
 async def test_without_a_grid_all_is_as_soon_as_may_be(tmp_path: Path) -> None:

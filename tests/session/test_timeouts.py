@@ -94,13 +94,14 @@ async def test_measurements(hurried: Stage) -> None:
     wire = await hurried.connect()
     error = report(await wire.query(PRIVATE))
     assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
-    assert hurried.engine.cancelled == before + 1
+    while hurried.engine.cancelled == before:  # a moment later: the limit counts from the charge
+        await asyncio.sleep(0.02)
     hurried.engine.gate.set()
     assert len(rows(await wire.query(PRIVATE))) == 3
     await wire.close()
 
 
-async def test_the_clients_own_timeout_ends_a_measurement(stage: Stage) -> None:
+async def test_the_clients_own_timeout_is_of_the_client_alone(stage: Stage) -> None:
     wire = await stage.connect()
     await wire.query("SET statement_timeout = '300ms'")
     stage.engine.gate.clear()
