@@ -121,7 +121,7 @@ async def test_a_client_that_leaves_learns_nothing_from_what_is_stored(slow: Tow
             with pytest.raises(psycopg.Error):
                 await asking
         assert len(slow.datasets["town"].answered) == lines + 1
-        while not (kept := slow.datasets["town"].answered[-1]).outcome == "kept":
+        while (kept := slow.datasets["town"].answered[-1]).outcome != "kept":
             assert kept.outcome == "running"
             await asyncio.sleep(0.01)
         points = (time.monotonic() - began) / QUANTUM
