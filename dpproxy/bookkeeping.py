@@ -21,8 +21,8 @@ from typer.core import TyperGroup
 from dpproxy.budget.entries import encode
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import Grant, LedgerError, Scope, Standing, decimal
-from dpproxy.budget.place import Place, ledger_key, place_of, read_secret
-from dpproxy.budget.record import Verified, current, export, show, verify, verify_export
+from dpproxy.budget.place import Place, begin_anchor, ledger_key, place_of, read_secret, repair
+from dpproxy.budget.record import Verified, current, export, show, verify, verify_export, witnessed
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Policy
 from dpproxy.session.standings import limit
@@ -36,6 +36,12 @@ Ledger = Annotated[
 KeyFile = Annotated[
     Path | None,
     typer.Option(envvar="DPPROXY_KEY_FILE", show_envvar=True, help="file with the secret that seals ledger and stored answers"),
+]
+Anchor = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="DPPROXY_ANCHOR", show_envvar=True, help="file on another volume that tells when a SQLite ledger is rolled back"
+    ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="a ledger in PostgreSQL has a record for each dataset")]
 Reason = Annotated[str, typer.Option(help="kept in the record")]
@@ -99,6 +105,7 @@ def grant(
     whole: Annotated[bool, typer.Option("--all", help="to all roles together: the dataset's cap")] = False,
     state: State = STATE,
     ledger: Ledger = None,
+    anchor: Anchor = None,
     key_file: KeyFile = None,
 ) -> None:
     """Allow an account more in its current window. The reason stays in the record."""
@@ -107,7 +114,7 @@ def grant(
     amounts = (_amount("epsilon", epsilon, MICRO), _amount("delta", delta, ATTO))
     if not any(amounts):
         raise LedgerError("nothing is granted: say --epsilon or --delta")
-    with _opened(place_of(ledger, state), key_file) as journal:
+    with _opened(place_of(ledger, state, anchor), key_file) as journal:
         journal.grant(Grant(rules.dataset, scope, name, *amounts, reason, dt.datetime.now(dt.UTC)))
 
 
@@ -152,12 +159,16 @@ def ledger_verify(
     dataset: Dataset = None,
     state: State = STATE,
     ledger: Ledger = None,
+    anchor: Anchor = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Check the chain of hashes, the head, and with a key its seal or signature."""
+    """Check the chain of hashes, the head, the anchor outside, and with a key its seal or signature."""
     key = ledger_key(read_secret(key_file))
     if exported is None:
-        _tell(verify(place_of(ledger, state).reader(dataset), key=key))
+        place = place_of(ledger, state, anchor)
+        found = verify(place.reader(dataset), key=key)
+        witnessed(place.reader(dataset), place.witness(dataset, key))
+        _tell(found)
         return
     with _reading(exported) as lines:
         _tell(verify_export(lines, key=key))
@@ -226,15 +237,28 @@ def ledger_backup(
 
 @ledger_app.command("repair")
 def ledger_repair(
-    reason: Reason, dataset: Dataset = None, state: State = STATE, ledger: Ledger = None, key_file: KeyFile = None
+    reason: Reason,
+    dataset: Dataset = None,
+    state: State = STATE,
+    ledger: Ledger = None,
+    anchor: Anchor = None,
+    key_file: KeyFile = None,
 ) -> None:
-    """Make a damaged record whole by charging more: what can be read stays charged, every current window is closed."""
-    key = ledger_key(read_secret(key_file))
-    repaired = place_of(ledger, state).repair(dataset, reason, key)
+    """Make a damaged record whole, or accept one that was rolled back, by charging more: what can be read stays charged, every
+    current window is closed."""
+    repaired = repair(place_of(ledger, state, anchor), dataset, reason, ledger_key(read_secret(key_file)))
     if repaired is None:
         print("the ledger is whole: nothing was done")
     else:
         _tell(repaired)
+
+
+@ledger_app.command("anchor")
+def ledger_anchor(
+    dataset: Dataset = None, state: State = STATE, ledger: Ledger = None, anchor: Anchor = None, key_file: KeyFile = None
+) -> None:
+    """Begin an anchor for a ledger that has none: the record as it is now counts as right."""
+    begin_anchor(place_of(ledger, state, anchor), dataset, ledger_key(read_secret(key_file)))
 
 
 @ledger_app.command("clock")
@@ -244,10 +268,11 @@ def ledger_clock(
     wrong: Annotated[bool, typer.Option("--wrong", help="the ledger's clock was ahead; every charge stays charged")] = False,
     state: State = STATE,
     ledger: Ledger = None,
+    anchor: Anchor = None,
     key_file: KeyFile = None,
 ) -> None:
     """Give an operator's word that this machine's clock is right, when charges are refused after it jumped ahead; with --wrong,
     when the ledger's clock ran ahead and keeps windows closed."""
-    with _opened(place_of(ledger, state), key_file) as journal:
+    with _opened(place_of(ledger, state, anchor), key_file) as journal:
         accept = journal.set_clock_back if wrong else journal.accept_clock
         accept(dataset, dt.datetime.now(dt.UTC), reason)

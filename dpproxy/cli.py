@@ -16,7 +16,7 @@ import typer
 
 from dpproxy import serving
 from dpproxy.backends.base import BackendError
-from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State, budget_app, ledger_app
+from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State, budget_app, ledger_app
 from dpproxy.facade.binaries import find_binaries
 from dpproxy.policy.grants import grants as grants_text
 from dpproxy.policy.load import load_file
@@ -99,6 +99,7 @@ def serve(
     processes: Annotated[int, typer.Option(min=1, help="serving the port together; needs a ledger in PostgreSQL")] = 1,
     drain: Annotated[float, typer.Option(help="seconds running statements get when they must end")] = DRAIN_SECONDS,
     ledger: Ledger = None,
+    anchor: Anchor = None,
     key_file: KeyFile = None,
     metrics: Annotated[str | None, typer.Option(help="HOST:PORT for Prometheus; the operator's, not for analysts")] = None,
 ) -> None:
@@ -116,7 +117,7 @@ def serve(
     files = tuple(policies)
     scraped = _address(metrics) if metrics is not None else None
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
-    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations)
+    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor)
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
     run(serving.serve(options) if processes == 1 else supervise(options, processes))
 

@@ -71,7 +71,7 @@ class Options:
     """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds.
     `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers.
     `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
-    `rations`: what the facade may take."""
+    `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back."""
 
     policies: tuple[Path, ...]
     host: str
@@ -88,6 +88,7 @@ class Options:
     metrics: tuple[str, int] | None = None
     local: Path | None = None
     rations: Rations = field(default_factory=Rations)
+    anchor: Path | None = None
 
 
 class Neighbours(Protocol):
@@ -151,7 +152,7 @@ class Running:
         self._neighbours = neighbours
         tls = load_tls(options.tls) if options.tls else None
         secret = read_secret(options.key_file)
-        self._place = place_of(options.ledger, options.state)
+        self._place = place_of(options.ledger, options.state, options.anchor)
         self._ledger = self._place.open(ledger_key(secret))
         self._answers = AnswerStore(options.state / ANSWERS, sealer=Sealer(secret) if secret else None)
         self._quota = options.rations.quota(options.state)

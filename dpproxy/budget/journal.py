@@ -7,6 +7,9 @@ submit while it is busy becomes one transaction, so a durable charge costs at mo
 2. each request is decided on a copy of the book, in the order of submission, and becomes a row;
 3. rows and head are committed; only then is the copy published and anyone told.
 
+Where a record has a witness (`budget.witness`), it is asked when the record is first read, and told after each commit; a
+transaction whose witness could not be told of the one before is refused.
+
 When the store fails anywhere, the copy is dropped, the store recovers, and the same batch is tried once more: a batch
 whose commit went through although its acknowledgement was lost finds its charges by their ids, so nothing is charged
 twice and nothing is shown uncharged. If it fails again, everybody in the batch gets a LedgerError.
@@ -57,6 +60,7 @@ from dpproxy.budget.ledger import (
     Standing,
 )
 from dpproxy.budget.store import KnownCharge, Store, Stored, StoreError
+from dpproxy.budget.witness import SYNC_SECONDS, Seen, Witness, check
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +144,16 @@ class Journal:
         shared: bool = False,
         chain_of: Callable[[str], str] = lambda dataset: "",
         boot: Callable[[], float] | None = None,
+        witness_of: Callable[[str], Witness | None] = lambda chain: None,
+        accepting: bool = False,
     ) -> None:
         """Starts the thread and opens the store in it. `boot`: a steady clock, `since_boot`, where requests come in real time.
-        Raises LedgerError when the store cannot be opened."""
+        `accepting`: whatever a witness says, the record as it is counts from now on (`repair`). Raises LedgerError when the store
+        cannot be opened."""
+        self._witness_of, self._accepting = witness_of, accepting
+        self._witnesses: dict[str, Witness | None] = {}
+        self._told: dict[str, int] = {}  # the sequence that a record's witness was last told
+        self._synced = time.monotonic()
         self._boot = boot
         self._seconds: dict[str, tuple[dt.datetime, float]] = {}  # the last time that moved a record's clock, by both clocks
         self._ahead: set[str] = set()  # records of which the log was told so
@@ -271,9 +282,24 @@ class Journal:
             while (jobs := self._next_batch()) is not None:
                 for chain in dict.fromkeys(job.chain for job in jobs):
                     self._batch(chain, [job for job in jobs if job.chain == chain and _start(job.future)])
+                self._sync()
         finally:
             self._turn_away()
             self._store.close()
+            self._sync(at_once=True)
+            for witness in filter(None, self._witnesses.values()):
+                witness.close()
+
+    def _sync(self, at_once: bool = False) -> None:
+        """Put on disk what witnesses were told, every SYNC_SECONDS."""
+        if not at_once and time.monotonic() - self._synced < SYNC_SECONDS:
+            return
+        self._synced = time.monotonic()
+        for witness in filter(None, self._witnesses.values()):
+            try:
+                witness.sync()
+            except LedgerError as error:
+                log.error("%s", error)
 
     def _turn_away(self) -> None:
         """Nobody waits for a thread that has ended, however it ended."""
@@ -286,8 +312,11 @@ class Journal:
                     job.future.set_exception(LedgerError("the ledger is closed"))
 
     def _next_batch(self) -> list[_Job] | None:
-        """Whatever waits, at least one job; None after `close`."""
-        first = self._queue.get()
+        """Whatever waits, at least one job; none after a while in which nothing came, None after `close`."""
+        try:
+            first = self._queue.get(timeout=SYNC_SECONDS if self._told else None)
+        except queue.Empty:
+            return []
         if first is None:
             return None
         jobs = [first]
@@ -345,6 +374,7 @@ class Journal:
         """`again`: charges of these ids may exist. Otherwise that is found out by those that are refused or known."""
         tx, seen = self._caught_up(chain), self._books.get(chain)
         tx.book.steady, clock = self._steady(chain), tx.book.clock
+        self._ask(chain, tx)
         if again:
             tx.charges.update(self._stored(chain, [job.id for job in jobs if job.id is not None]))
         outcomes = [_outcome(job, tx) for job in jobs]
@@ -363,7 +393,35 @@ class Journal:
         if self._boot is not None and tx.book.clock is not None and tx.book.clock != clock:
             self._seconds[chain] = tx.book.clock, self._boot()
         self._books[chain], self._digests[chain] = tx.book, tx.digest
+        try:
+            self._tell(chain)
+        except LedgerError as error:  # what is committed stands; the next transaction tries again
+            log.error("%s", error)
         return outcomes
+
+    def _ask(self, chain: str, tx: Transaction) -> None:
+        """Before the first transaction whether the witness has seen more, before others that it was told of the last one.
+        Raises LedgerCorrupt, LedgerError."""
+        if chain in self._books:
+            self._tell(chain)
+            return
+        witness = self._witnesses.setdefault(chain, self._witness_of(chain))
+        if witness is None or self._accepting:
+            return
+        seen, known = witness.read(), tx.book.sequence - len(tx.rows)
+        if seen is None and not known:
+            return
+        rows = self._store.rows(chain, seen.sequence - 1) if seen is not None and seen.sequence <= known else ()
+        found = next((Head(seen.sequence, digest) for _, digest in rows if seen is not None), None)
+        check(seen, tx.book.ledger, tx.book.closures, found, witness)
+
+    def _tell(self, chain: str) -> None:
+        """Raises LedgerError."""
+        witness, book = self._witnesses.get(chain), self._books[chain]
+        if witness is not None and book.sequence > self._told.get(chain, 0):
+            seen = Seen(book.ledger, book.sequence, self._digests[chain], book.closures)
+            witness.note(seen, anew=self._accepting)
+            self._told[chain] = book.sequence
 
     def _steady(self, chain: str) -> dt.datetime | None:
         """The latest time it can be, for a clock that was right when it last moved the record's."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from dpproxy.budget import files, postgres
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.journal import Journal, since_boot
-from dpproxy.budget.ledger import LedgerError
+from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
-from dpproxy.budget.record import Reader, Verified
+from dpproxy.budget.record import Reader, Verified, current, verify, witnessed
 from dpproxy.budget.sealing import derived
 from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.budget.witness import Seen, Witness, witness_of
 
 FILE = "ledger.sqlite"  # in the state folder, unless an address is given
 LEAST_KEY = 16  # bytes
@@ -33,6 +35,14 @@ class Place(Protocol):
         """The record that holds this dataset; None where one record holds all."""
         ...
 
+    def witness(self, dataset: str | None, key: bytes | None) -> Witness | None:
+        """What has seen the record, outside of it."""
+        ...
+
+    def accept(self, dataset: str | None, reason: str, key: bytes | None) -> None:
+        """Close every current window of a record that lacks what its witness has seen; from now on it counts as it is."""
+        ...
+
     def repair(self, dataset: str | None, reason: str, key: bytes | None) -> Verified | None: ...
 
     def backup(self, target: Path) -> None: ...
@@ -40,13 +50,22 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class SqlitePlace:
+    """`anchor`: a file outside, on another volume, that tells when the folder was put back as a whole."""
+
     path: Path
+    anchor: Path | None = None
 
     def open(self, key: bytes | None) -> Journal:
-        return SqliteLedger(self.path, key=key, boot=since_boot)
+        return SqliteLedger(self.path, key=key, boot=since_boot, witness=self.witness(None, key))
 
     def reader(self, dataset: str | None) -> Reader:
         return SqliteReader(self.path)
+
+    def witness(self, dataset: str | None, key: bytes | None) -> Witness | None:
+        return Witness(self.anchor, "", key, begins=False) if self.anchor is not None else None
+
+    def accept(self, dataset: str | None, reason: str, key: bytes | None) -> None:
+        _accept(SqliteLedger(self.path, key=key, witness=self.witness(None, key), accepting=True), "", reason)
 
     def repair(self, dataset: str | None, reason: str, key: bytes | None) -> Verified | None:
         return files.repair(self.path, at=dt.datetime.now(dt.UTC), reason=reason, key=key)
@@ -57,13 +76,29 @@ class SqlitePlace:
 
 @dataclass(frozen=True)
 class PostgresPlace:
+    """`state`: a proxy's own folder, which keeps what it has seen of each record."""
+
     dsn: str
+    state: Path | None = None
 
     def open(self, key: bytes | None) -> Journal:
-        return PostgresLedger(self.dsn, key=key, boot=since_boot)
+        return self._open(key)
+
+    def _open(self, key: bytes | None, accepting: bool = False) -> Journal:
+        seen = partial(self.witness, key=key)
+        return PostgresLedger(self.dsn, key=key, boot=since_boot, witness_of=seen, accepting=accepting)
 
     def reader(self, dataset: str | None) -> Reader:
         return PostgresReader(self.dsn, _named(dataset))
+
+    def witness(self, dataset: str | None, key: bytes | None) -> Witness | None:
+        """None on a machine that serves nothing."""
+        if self.state is None or not self.state.exists():
+            return None
+        return witness_of(self.state, _named(dataset), key)
+
+    def accept(self, dataset: str | None, reason: str, key: bytes | None) -> None:
+        _accept(self._open(key, accepting=True), _named(dataset), reason)
 
     def repair(self, dataset: str | None, reason: str, key: bytes | None) -> Verified | None:
         return postgres.repair(self.dsn, _named(dataset), at=dt.datetime.now(dt.UTC), reason=reason, key=key)
@@ -72,17 +107,50 @@ class PostgresPlace:
         raise LedgerError("a ledger in PostgreSQL is backed up with PostgreSQL's own tools")
 
 
+def _accept(ledger: Journal, dataset: str, reason: str) -> None:
+    try:
+        ledger.exhaust(dataset, dt.datetime.now(dt.UTC), reason)
+    finally:
+        ledger.close()
+
+
+def repair(place: Place, dataset: str | None, reason: str, key: bytes | None) -> Verified | None:
+    """Make a record whole by charging more, and accept one that was rolled back, by charging more; None when it was neither."""
+    repaired, witness = place.repair(dataset, reason, key), place.witness(dataset, key)
+    try:
+        witnessed(place.reader(dataset), witness)
+    except LedgerCorrupt:
+        place.accept(dataset, reason, key)
+        repaired = verify(place.reader(dataset), key=key)
+    return repaired
+
+
+def begin_anchor(place: Place, dataset: str | None, key: bytes | None) -> None:
+    """A witness for a record that has none. Raises LedgerError when it has one."""
+    witness, verified = place.witness(dataset, key), verify(place.reader(dataset), key=key)
+    if witness is None:
+        raise LedgerError("say where: --anchor PATH")
+    if witness.read() is not None:
+        raise LedgerError(f"{witness.path} exists already")
+    book = current(place.reader(dataset))
+    witness.note(Seen(book.ledger, verified.entries, bytes.fromhex(verified.hash), book.closures))
+    witness.sync()
+    witness.close()
+
+
 def _named(dataset: str | None) -> str:
     if dataset is None:
         raise LedgerError("a ledger in PostgreSQL has a record for each dataset: say which one")
     return dataset
 
 
-def place_of(address: str | None, state: Path) -> Place:
-    """`address`: a URI `postgresql://...`, or a path; None: a file in the state folder."""
+def place_of(address: str | None, state: Path, anchor: Path | None = None) -> Place:
+    """`address`: a URI `postgresql://...`, or a path; None: a file in the state folder. Raises LedgerError."""
     if address is not None and address.startswith(("postgresql://", "postgres://")):
-        return PostgresPlace(address)
-    return SqlitePlace(Path(address) if address is not None else state / FILE)
+        if anchor is not None:
+            raise LedgerError("--anchor is for a SQLite ledger: of one in PostgreSQL each --state keeps its own")
+        return PostgresPlace(address, state)
+    return SqlitePlace(Path(address) if address is not None else state / FILE, anchor)
 
 
 def read_secret(path: Path | None) -> bytes | None:

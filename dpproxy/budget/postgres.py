@@ -32,6 +32,7 @@ from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
 from dpproxy.budget.store import KnownCharge, Stored, StoreError
+from dpproxy.budget.witness import Witness
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0  # a statement of ours takes milliseconds; reading a long record at start takes seconds
@@ -223,11 +224,20 @@ class PostgresLedger(Journal):
         key: bytes | None = None,
         max_jump_days: int = MAX_JUMP.days,
         boot: Callable[[], float] | None = None,
+        witness_of: Callable[[str], Witness | None] = lambda chain: None,
+        accepting: bool = False,
     ) -> None:
         """Connects; a dataset's record is checked when it is first used. Raises LedgerError."""
         jump = dt.timedelta(days=max_jump_days)
         super().__init__(
-            lambda: PostgresStore(dsn), key=key, max_jump=jump, shared=True, chain_of=lambda dataset: dataset, boot=boot
+            lambda: PostgresStore(dsn),
+            key=key,
+            max_jump=jump,
+            shared=True,
+            chain_of=lambda dataset: dataset,
+            boot=boot,
+            witness_of=witness_of,
+            accepting=accepting,
         )
 
 

@@ -40,6 +40,7 @@ from dpproxy.budget.entries import (
 from dpproxy.budget.journal import MAX_JUMP, replay
 from dpproxy.budget.ledger import Charge, LedgerCorrupt
 from dpproxy.budget.store import Stored
+from dpproxy.budget.witness import Witness, check
 
 UNSEEN = (Opened, Migrated, Checkpoint)
 """Entries that spend nothing and say nothing but how to read the others."""
@@ -96,6 +97,17 @@ def current(reader: Reader) -> Book:
         book = Book(MAX_JUMP)
         replay(book, NO_HASH, rows)
     return book
+
+
+def witnessed(reader: Reader, witness: Witness | None) -> None:
+    """Whether the record holds what its witness has seen. Raises LedgerCorrupt, LedgerError."""
+    seen = witness.read() if witness is not None else None
+    if witness is None or seen is None:
+        return
+    book = current(reader)
+    with reader.snapshot() as (_, rows):
+        digest = next((digest for i, (_, digest) in enumerate(rows, 1) if i == seen.sequence), None)
+    check(seen, book.ledger, book.closures, Head(seen.sequence, digest) if digest else None, witness)
 
 
 def show(

@@ -22,6 +22,7 @@ from dpproxy.budget.entries import Head, Row
 from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.store import KnownCharge, Stored, StoreError
+from dpproxy.budget.witness import Witness
 
 BUSY_SECONDS = 10.0
 """Readers (export, show, backup) never block the writer in WAL; this is for a checkpoint they hold up."""
@@ -248,10 +249,19 @@ class SqliteLedger(Journal):
         key: bytes | None = None,
         max_jump_days: int = MAX_JUMP.days,
         boot: Callable[[], float] | None = None,
+        witness: Witness | None = None,
+        accepting: bool = False,
     ) -> None:
         """Opens and checks the whole record. Raises LedgerError (in use, read-only, another version), LedgerCorrupt."""
         self.path = Path(path)
-        super().__init__(lambda: SqliteStore(self.path), key=key, max_jump=dt.timedelta(days=max_jump_days), boot=boot)
+        super().__init__(
+            lambda: SqliteStore(self.path),
+            key=key,
+            max_jump=dt.timedelta(days=max_jump_days),
+            boot=boot,
+            witness_of=lambda chain: witness,
+            accepting=accepting,
+        )
         try:
             self._enqueue("", lambda tx: None).result()
         except BaseException:
