@@ -23,7 +23,15 @@ def computed(counter: Counter, name: str, expr: Expr) -> Column:
     """A column for the value of an expression, with all that is known of it."""
     known = facts(expr)
     column = Column(
-        counter.column(), name, expr.type, known.bound, known.grid, known.taint, constant=known.constant, nullable=known.nullable
+        counter.column(),
+        name,
+        expr.type,
+        known.bound,
+        known.grid,
+        known.taint,
+        constant=known.constant,
+        nullable=known.nullable,
+        nulls=known.nullable,
     )
     return replace(column, length=most(expr)) if expr.type in TEXTS else column
 
@@ -37,4 +45,4 @@ def nulled(column: Column) -> Column:
         domain = replace(domain, nulls=True)
     else:
         domain = None
-    return replace(column, nullable=True, domain=domain, constant=False, optional=True)
+    return replace(column, nullable=True, nulls=True, domain=domain, constant=False, optional=True)

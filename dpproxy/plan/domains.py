@@ -7,12 +7,11 @@ all of them are returned, so that existence of a group says nothing (PRIVACY.md 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
 
+from dpproxy.plan import cardinality
 from dpproxy.plan.expr import (
     Call,
     Case,
@@ -42,8 +41,6 @@ MAX_WHOLE = 1_000  # values of a computed key beyond which most groups would be 
 MAX_BESIDE_TABLE = 1_000  # declared values beside the keys of a public table, whose size the plan does not know
 _DAY_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "isoyear"}
 _DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
-_UNIT_DAYS = {"day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365, "decade": 3652, "century": 36524,
-              "millennium": 365242}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -158,7 +155,7 @@ def _may_be_null(expr: Expr) -> bool:
         return False
     divisors = [e.args[1] for e in walk(expr) if isinstance(e, Call) and e.op in ("/", "int/", "%")]
     known = all(isinstance(e, Ref | Lit) or (isinstance(e, Call) and e.op in _TOTAL) for e in walk(expr))
-    ranged = all(facts(Ref(c.type, c)).bound.closed for c in references(expr))
+    ranged = all(facts(Ref(c.type, c)).bound.closed and not c.nulls for c in references(expr))
     return not (known and ranged and all(isinstance(d, Lit) and d.text not in (None, "0") for d in divisors))
 
 
@@ -338,67 +335,13 @@ def _inputs(part: Part) -> int:
 
 
 def _size(part: Part) -> int | None:
+    """No more groups than combinations that are tried, nor than the keys have values by their forms (`cardinality`)."""
     if part.scans:
         return None
-    product = _inputs(part)
-    outputs = 1
-    for _, key in part.keys:
-        own = _outputs(key)
-        outputs = outputs * own if own is not None else product
-    return min(product, outputs)
-
-
-def _outputs(key: Expr) -> int | None:
-    """How many values a key can take, by its form."""
-    if isinstance(key, Case):
-        results = [r for _, r in key.whens] + ([key.default] if key.default is not None else [])
-        if all(isinstance(r, Lit) for r in results):
-            return len(set(results)) + (key.default is None)
-        return None
-    if isinstance(key, Cast) and key.type in ("numeric", "float8", *INTEGERS, "text", "varchar"):
-        return _outputs(key.arg) if not isinstance(key.arg, Ref) else None
-    known = facts(key)
-    if isinstance(key, Call) and key.op == "trunc_time" and known.bound.closed:
-        lo, hi = facts(key.args[1]).bound.ends
-        days = _UNIT_DAYS.get(_unit(key))
-        return int((hi - lo) / (86400 * days)) + 3 if days else None
-    if known.grid == Fraction(1) and known.bound.closed and not isinstance(key, Ref):
-        lo, hi = known.bound.ends
-        return int(hi - lo) + 2
-    if key.type == "bool":
-        return 3
-    if isinstance(key, Call):
-        return _call_outputs(key)
-    return None
-
-
-_PRINTED = {"%m": 12, "%b": 12, "%B": 12, "%d": 31, "%a": 7, "%A": 7, "%H": 24, "%y": 100}
-
-
-def _call_outputs(key: Call) -> int | None:
-    """A function has no more results than there are arguments of it."""
-    if key.op == "strftime":
-        return _printed_outputs(key)
-    if key.op == "date_bin":
-        _, days, micros = (int(x) for x in _text(key.args[0]).split())
-        bound = facts(key.args[1]).bound
-        return int((bound.ends[1] - bound.ends[0]) * 10**6 / (days * 86_400_000_000 + micros)) + 2 if bound.closed else None
-    known = [_outputs(a) for a in key.args if references(a) and not isinstance(a, Ref)]
-    if not known or None in known or any(isinstance(a, Ref) for a in key.args):
-        return None
-    return prod(k for k in known if k is not None)
-
-
-def _printed_outputs(key: Call) -> int | None:
-    codes = set(re.findall("%.", _text(key.args[1])))
-    bound = facts(key.args[0]).bound
-    if "%Y" not in codes:
-        return prod(_PRINTED.get(c, 60) for c in codes)
-    if not bound.closed:
-        return None
-    days = int((bound.ends[1] - bound.ends[0]) / 86400) + 2
-    units = days if codes & {"%d", "%a", "%A"} else days // 28 + 2 if codes & {"%m", "%b", "%B"} else days // 365 + 2
-    return units * prod(_PRINTED.get(c, 60) for c in codes & {"%H", "%M", "%S"})
+    outputs = [cardinality.most(key, part.columns, part.conditions) for _, key in part.keys]
+    known = [n for n in outputs if n is not None]
+    tried = _inputs(part)
+    return min(tried, prod(known)) if len(known) == len(outputs) else tried
 
 
 def part_text(part: Part, renderer: Renderer) -> str:

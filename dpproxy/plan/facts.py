@@ -475,6 +475,6 @@ def _aggregate(name: str, type_: str, parts: list[Facts]) -> Facts:
     if name == "avg" and parts:
         return Facts(parts[0].bound, OPEN, None, taint, constant=False)
     if name in ("count", "row_number", "rank", "dense_rank", "ntile"):
-        return Facts(Interval(Fraction(0), None), SPANS["int8"], ONE, taint, constant=False)
+        return Facts(Interval(Fraction(0), None), SPANS["int8"], ONE, taint, constant=False, nullable=False)
     grid = parts[0].grid if name == "sum" and parts else whole
     return Facts(OPEN, SPANS.get(type_, OPEN), grid, taint, constant=False)

@@ -350,7 +350,9 @@ def _agg_column(planner: Planner, agg: Agg, rows: Rows, limits: Limits, constant
     taint = Taint.NONE if agg.name in ("count",) else known.taint
     chosen = agg.args[0] if agg.name in ("min", "max") else None
     exact = chosen.column.exact if isinstance(chosen, Ref) else ""  # one of the values, as it is
-    return Column(planner.counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable, exact=exact)
+    return Column(
+        planner.counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable, exact=exact, nulls=nullable
+    )
 
 
 # --- projections

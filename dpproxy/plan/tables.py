@@ -187,6 +187,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         reason=entry.reason,
         collated=entry.collated,
         exact=entry.exact,
+        nulls=policy is None or policy.range is None or policy.nulls,
         domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
         length=_length(policy) if entry.type in TEXTS else None,
     )

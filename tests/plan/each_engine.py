@@ -6,6 +6,7 @@ Knows: shops. Must not know: servers, how plans are made. The fixture `engine` s
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import plan_harness
 
@@ -20,8 +21,22 @@ class Engine:
     def __init__(self, dialect: Dialect, make: Callable[[int, int], plan_harness.AnyShop]) -> None:
         self.dialect, self._make = dialect, make
         self._made: dict[tuple[int, int], plan_harness.AnyShop] = {}
+        self._kept: dict[str, Any] = {}
 
     def shop(self, seed: int, most: int = 100) -> plan_harness.AnyShop:
         if (seed, most) not in self._made:
             self._made[seed, most] = self._make(seed, most)
         return self._made[seed, most]
+
+    def quick_shop(self, seed: int, most: int) -> plan_harness.AnyShop:
+        """A shop for very many statements. DuckDB takes its time for plans that small tables do not need."""
+        if self.dialect != "duckdb":
+            return self.shop(seed, most)
+        made: plan_harness.AnyShop = self.once(f"quick {seed} {most}", lambda: plan_harness.Shop(seed, most, quick=True))
+        return made
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Something made for this engine when it is first asked for."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return self._kept[name]
