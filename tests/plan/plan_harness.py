@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ import shop_world
 
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.plan.engines import literal
-from dpproxy.plan.model import Dialect, Measurement, Plan
+from dpproxy.plan.model import Dialect, Measurement, Plan, Selection
 from dpproxy.plan.planner import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
@@ -54,9 +55,15 @@ class AnyShop(Protocol):
     """A database and its neighbours in one of the engines."""
 
     @property
-    def units(self) -> tuple[int, ...]: ...
+    def units(self) -> tuple[int | str, ...]:
+        """By whom its neighbours differ: they lack a customer, or have a newcomer (`shop_world.NEWCOMERS`)."""
+        ...
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table: ...
+
+    def execute(self, sql: str) -> None:
+        """Change the database itself, not its neighbours."""
+        ...
 
     def takes(self, sql: str) -> bool:
         """Whether an analyst's statement has the types its functions are for, as far as the engine can tell."""
@@ -139,10 +146,10 @@ SHUFFLED = "shuffled"
 
 
 class Shop:
-    """A database and its neighbours. `units` are those whose deletion is tried: whales first, at most `most`. `ids`: their type
-    where it is not what it usually is (`shop_world.widened`)."""
+    """A database and its neighbours. `units` are those whose deletion is tried: whales first, at most `most`; then newcomers,
+    whose arrival is. `ids`: their type where it is not what it usually is (`shop_world.widened`). `quick`: plain plans."""
 
-    def __init__(self, seed: int, most: int = 100, ids: str = "") -> None:
+    def __init__(self, seed: int, most: int = 100, ids: str = "", quick: bool = False) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": False})
         self._connection.execute("SET TimeZone = 'UTC'")
         shop_world.fill(self._connection, seed)
@@ -154,13 +161,26 @@ class Shop:
         everyone = sorted(
             (u for (u,) in found.fetchall() if u is not None), key=lambda u: (u % shop_world.FAR not in shop_world.WHALES, u)
         )
-        self.units = tuple(everyone[:most])
-        for unit in self.units:
+        leaving = everyone[:most]
+        for unit in leaving:
             mine = f"SELECT order_id FROM main.orders WHERE customer_id = {unit} AND order_id IS NOT NULL"
             self._neighbour(unit, f"customer_id IS DISTINCT FROM {unit}", f"order_id IS NULL OR order_id NOT IN ({mine})")
         somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
         self._neighbour(NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
         self._neighbour(SHUFFLED, "true", "true", " ORDER BY rowid DESC")
+        arriving = shop_world.NEWCOMERS if most and not ids else ()
+        for name in arriving:
+            self._neighbour(name, "true", "true")
+            for text in shop_world.arrival(name):
+                self._connection.execute(text.format(f"beside_{name}"))
+        self.units: tuple[int | str, ...] = (*leaving, *arriving)
+        if quick:
+            self._connection.execute(f"SET disabled_optimizers = '{','.join(self._optional_passes())}'")
+
+    def _optional_passes(self) -> list[str]:
+        """The optimizer's passes that cost more than they save on a small shop."""
+        names = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+        return [name for (name,) in names if name not in ("filter_pushdown", "filter_pullup", "join_order")]
 
     def takes(self, sql: str) -> bool:
         """What PostgreSQL makes of a statement is not DuckDB's to say."""
@@ -172,15 +192,17 @@ class Shop:
 
     def _neighbour(self, name: int | str, condition: str, items: str, order: str = "") -> None:
         kept = {"products": "true", "regions": "true", "order_items": items}
-        self._connection.execute(f"CREATE SCHEMA without_{name}")
+        self._connection.execute(f"CREATE SCHEMA beside_{name}")
         for table in shop_world.TABLES:
             rows = f"FROM main.{table} WHERE {kept.get(table, condition)}{order}"
-            self._connection.execute(f"CREATE TABLE without_{name}.{table} AS {rows}")
+            self._connection.execute(f"CREATE TABLE beside_{name}.{table} AS {rows}")
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
-        """A generated statement on the database, or on the one without `unit`. Raises duckdb.Error."""
-        text = sql if unit is None else sql.replace('"main".', f'"without_{unit}".')
-        return self._connection.sql(text).to_arrow_table()
+        """A generated statement on the database, or on the neighbour that differs by `unit`. Raises duckdb.Error."""
+        text = sql if unit is None else sql.replace('"main".', f'"beside_{unit}".')
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a copy of few rows; a relation would be planned twice
+            return self._connection.execute(text).to_arrow_table()
 
 
 def cells(table: pa.Table) -> list[Row]:
@@ -233,14 +255,23 @@ class Sensitivity:
             for unit in self._shop.units:
                 after = _answer(m, self._shop.run(sql[0], unit))
                 for problem in _compared(m, before, after):
-                    yield f"without unit {unit}: {problem}"
+                    yield f"beside {unit}: {problem}"
             for selection in m.selections:
-                counted = [_declared(m, before, self._shop.run(sql[selection.query], u)) for u in (None, *self._shop.units)]
-                for unit, table in zip(self._shop.units, counted[1:], strict=True):
-                    for problem in _counts_moved(m, selection.sensitivity, selection.size, counted[0], table):
-                        yield f"without unit {unit}: {selection.label}: {problem}"
+                yield from self._selection(m, selection, before, sql[selection.query])
         except (duckdb.Error, pa.ArrowException, ValueError) as error:
             yield f"the generated SQL failed: {type(error).__name__}: {str(error)[:300]}"
+
+    def _selection(self, m: Measurement, selection: Selection, before: Answer, sql: str) -> Iterator[str]:
+        def counted(unit: int | str | None) -> list[Row]:
+            return _declared(m, before, self._shop.run(sql, unit))
+
+        whole = counted(None)
+        for same in (NOBODY, SHUFFLED):
+            if Counter(counted(same)) != Counter(whole):
+                yield f"{selection.label}: its counts differ in the database {same!r}"
+        for unit in self._shop.units:
+            for problem in _counts_moved(m, selection.sensitivity, selection.size, whole, counted(unit)):
+                yield f"beside {unit}: {selection.label}: {problem}"
 
 
 def _malformed(m: Measurement, table: pa.Table) -> Iterator[str]:

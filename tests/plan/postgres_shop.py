@@ -59,13 +59,19 @@ class PostgresShop:
         _fill(self.connection, seed, trouble)
         found = self._rows("SELECT customer_id FROM main.customers UNION SELECT customer_id FROM main.orders ORDER BY 1")
         everyone = sorted((u for (u,) in found if u is not None), key=lambda u: (u not in shop_world.WHALES, u))
-        self.units: tuple[int, ...] = tuple(everyone[:most]) if trouble else ()
-        for unit in self.units:
+        leaving = everyone[:most] if trouble else []
+        arriving = shop_world.NEWCOMERS if leaving else ()
+        self.units: tuple[int | str, ...] = (*leaving, *arriving)
+        for unit in leaving:
             mine = f"SELECT order_id FROM main.orders WHERE customer_id = {unit} AND order_id IS NOT NULL"
             self._neighbour(unit, f"customer_id IS DISTINCT FROM {unit}", f"order_id IS NULL OR order_id NOT IN ({mine})")
         somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
         self._neighbour(plan_harness.NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
         self._neighbour(plan_harness.SHUFFLED, "true", "true", " ORDER BY ctid DESC")
+        for name in arriving:
+            self._neighbour(name, "true", "true")
+            for text in shop_world.arrival(name):
+                self.connection.execute(text.format(f"beside_{name}").encode())
         readable(self.connection)
 
     def close(self) -> None:
@@ -73,14 +79,14 @@ class PostgresShop:
 
     def _neighbour(self, name: int | str, condition: str, items: str, order: str = "") -> None:
         kept = {"products": "true", "regions": "true", "order_items": items}
-        self.connection.execute(f"CREATE SCHEMA without_{name}")
+        self.connection.execute(f"CREATE SCHEMA beside_{name}")
         for table in shop_world.TABLES:
             rows = f"SELECT * FROM main.{table} WHERE {kept.get(table, condition)}{order}"
-            self.connection.execute(f"CREATE TABLE without_{name}.{table} AS {rows}")
+            self.connection.execute(f"CREATE TABLE beside_{name}.{table} AS {rows}")
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
         """A generated statement, as the backend would return it. Raises ValueError with what PostgreSQL said."""
-        text = sql if unit is None else sql.replace('"main".', f'"without_{unit}".')
+        text = sql if unit is None else sql.replace('"main".', f'"beside_{unit}".')
         try:
             cursor = self.connection.execute(text.encode(), prepare=False)
         except psycopg.Error as error:
@@ -90,6 +96,10 @@ class PostgresShop:
         rows = cursor.fetchall()
         arrays = [pa.array([row[i] for row in rows], type_) for i, type_ in enumerate(types)]
         return pa.table(arrays, names=[c.name for c in columns])
+
+    def execute(self, sql: str) -> None:
+        """Change the database itself, not its neighbours."""
+        self.connection.execute(sql.encode())
 
     def takes(self, sql: str) -> bool:
         """Whether PostgreSQL itself finds names and types of an analyst's statement in order, as the facade would."""

@@ -38,6 +38,8 @@ EVIL_STAMPS = (
 WHALES = (4, 77)  # customers with dozens of orders; 77 is not in the table of customers
 OUTLIERS = {"4": {"region": "'north'", "score": "2147483647", "income": "'NaN'::DOUBLE"}, "5": {"income": "1e308"}}
 """Values that are there for every seed, so that a missing clamp shows in every shop."""
+NEWCOMERS = ("newcomer", "odd_newcomer")
+"""Neighbours with a customer more: of many rows, all kinds of them; the second is in no table of customers that names her."""
 Chooser = Callable[[random.Random], str]
 
 
@@ -156,3 +158,43 @@ def _activity(
         rows["visits"] += [[customer, "DATE '2024-02-01'", "'home'", secs] for secs in ("0.0", "'-0.0'::DOUBLE")]
     for _ in range(20 if whale else rng.randint(0, 3)):
         rows["visits"].append([customer, *(draw[c](rng) for c in ("day", "page", "secs"))])
+
+
+def arrival(name: str) -> list[str]:
+    """INSERTs, in order, for a newcomer with rows of all declared values, of others and of NULL, in one schema `{0}`."""
+    odd = name != NEWCOMERS[0]
+    customer = 1_000 + odd
+    person = "NULL, NULL, NULL, 1e308, NULL, -5000, NULL, NULL, NULL, NULL" if odd else (
+        "'north', 'F', 1970, 50000, 7, 100, DATE '2022-06-01', true, 5, 'ann'"
+    )  # fmt: skip
+    people = [f"({customer}, {person}, 'secret')"] * (not odd)
+    orders, items = [], []
+    for i in range(120):
+        status, category = (*STATUSES, "lost", "", None)[i % 6], (*CATEGORIES, "", None)[i % 7]
+        stamp, due = (
+            f"TIMESTAMP '2024-{1 + i % 8:02}-{1 + i % 28:02} {i % 24:02}:30:00'",
+            f"DATE '2024-{1 + i % 12:02}-{1 + i % 28:02}'",
+        )
+        drawn = [
+            stamp,
+            due,
+            str(i * 12),
+            str(i - 20),
+            str(i % 26 - 2),
+            _given(status),
+            _given(category),
+            _given((*COUPONS, None)[i % 12]),
+        ]
+        drawn += [("true", "false", "NULL")[i % 3], str(i - 60), _given(("ok", "late", *COUPONS, None)[i % 14])]
+        orders.append(f"({50_000 + 1_000 * odd + i}, {customer}, {', '.join(drawn)})")
+        items.append(f"({50_000 + 1_000 * odd + i}, {1 + i % 9}, {i % 13}, {i})")
+    visits = [
+        f"({customer}, DATE '2024-{1 + i % 4:02}-{1 + i % 28:02}', {_given((*PAGES, 'admin', None)[i % 5])}, {i * 17 - 50})"
+        for i in range(60)
+    ]
+    rows = {"customers": people, "orders": orders, "order_items": items, "visits": visits}
+    return [f"INSERT INTO {{0}}.{table} VALUES {', '.join(values)}" for table, values in rows.items() if values]
+
+
+def _given(value: str | None) -> str:
+    return "NULL" if value is None else text(value)

@@ -168,14 +168,14 @@ class SampleShop:
         self.connection = duckdb.connect(":memory:")
         fill_sample(self.connection)
         for name, condition in (("1", "<> 1"), ("2", "<> 2"), (plan_harness.NOBODY, "> 0"), (plan_harness.SHUFFLED, "> 0")):
-            self.connection.execute(f"CREATE SCHEMA without_{name}")
+            self.connection.execute(f"CREATE SCHEMA beside_{name}")
             kept = f"FROM main.orders WHERE customer_id {condition}"
             last = "order_id" if name != plan_harness.SHUFFLED else "-order_id"
-            self.connection.execute(f"CREATE TABLE without_{name}.orders AS {kept} ORDER BY {last}")
-            self.connection.execute(f"CREATE TABLE without_{name}.customers AS FROM main.customers WHERE customer_id {condition}")
+            self.connection.execute(f"CREATE TABLE beside_{name}.orders AS {kept} ORDER BY {last}")
+            self.connection.execute(f"CREATE TABLE beside_{name}.customers AS FROM main.customers WHERE customer_id {condition}")
             items = f"FROM main.order_items WHERE order_id IN (SELECT order_id {kept})"
-            self.connection.execute(f"CREATE TABLE without_{name}.order_items AS {items}")
-            self.connection.execute(f"CREATE TABLE without_{name}.products AS FROM main.products")
+            self.connection.execute(f"CREATE TABLE beside_{name}.order_items AS {items}")
+            self.connection.execute(f"CREATE TABLE beside_{name}.products AS FROM main.products")
 
     run = plan_harness.Shop.run
 
