@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from dpproxy.budget.accountant import Limit
-from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, Refusal
+from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, Refusal
 from dpproxy.plan.loss import MICRO, Loss
 from dpproxy.policy.model import ATTO, Window
 
@@ -32,6 +32,14 @@ class LedgerError(Exception):
 
 class LedgerCorrupt(LedgerError):
     """The record is not what was written. Fail closed; `repair` goes on by charging more."""
+
+
+class DiskShort(LedgerError):
+    """The disk has no room to spare: nothing is charged, and nothing was."""
+
+    def refusal(self) -> Refusal:
+        hint = "the operator has to make room; answers that are stored are told all the same"
+        return Refusal(DISK_FULL, "the disk of the ledger is full", detail="Nothing was charged.", hint=hint)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class SqlitePlace:
     anchor: Path | None = None
 
     def open(self, key: bytes | None) -> Journal:
-        return SqliteLedger(self.path, key=key, boot=since_boot, witness=self.witness(None, key))
+        return SqliteLedger(self.path, key=key, boot=since_boot, witness=self.witness(None, key), reserve=True)
 
     def reader(self, dataset: str | None) -> Reader:
         return SqliteReader(self.path)

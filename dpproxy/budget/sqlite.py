@@ -16,11 +16,13 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from dpproxy.budget.entries import Head, Row
 from dpproxy.budget.journal import MAX_JUMP, Journal
-from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
+from dpproxy.budget.ledger import Charge, ChargeRequest, DiskShort, LedgerCorrupt, LedgerError
+from dpproxy.budget.reserve import Reserve
 from dpproxy.budget.store import KnownCharge, Stored, StoreError
 from dpproxy.budget.witness import Witness
 
@@ -107,9 +109,10 @@ class Anchor:
 class SqliteStore:
     """A `journal.Store` in one file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
         """Create or open. Raises LedgerError: in use, read-only, not a ledger, damaged."""
         self._path = path
+        self._reserve = reserve
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         self._anchor = Anchor(path.with_name(path.name + ".anchor"))
         self._head = Head()
@@ -155,6 +158,8 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
+            if self._reserve is not None:
+                self._reserve.give_up()  # the journal tries once more
             raise StoreError(f"{self._path.name}: {error}") from error
 
     def _read_head(self) -> Head:
@@ -251,11 +256,16 @@ class SqliteLedger(Journal):
         boot: Callable[[], float] | None = None,
         witness: Witness | None = None,
         accepting: bool = False,
+        reserve: bool = False,
     ) -> None:
-        """Opens and checks the whole record. Raises LedgerError (in use, read-only, another version), LedgerCorrupt."""
+        """Opens and checks the whole record. Raises LedgerError (in use, read-only, another version), LedgerCorrupt.
+
+        `reserve`: keep room on the disk, and charge nothing without it.
+        """
         self.path = Path(path)
+        self._reserve = Reserve(self.path.with_name(self.path.name + ".reserve")) if reserve else None
         super().__init__(
-            lambda: SqliteStore(self.path),
+            lambda: SqliteStore(self.path, self._reserve),
             key=key,
             max_jump=dt.timedelta(days=max_jump_days),
             boot=boot,
@@ -267,3 +277,10 @@ class SqliteLedger(Journal):
         except BaseException:
             self.close()
             raise
+
+    def submit(self, request: ChargeRequest) -> Future[Charge]:
+        if self._reserve is None or self._reserve.hold():
+            return super().submit(request)
+        refused: Future[Charge] = Future()
+        refused.set_exception(DiskShort("the disk is full: the ledger's reserve cannot be kept, and nothing is charged without"))
+        return refused

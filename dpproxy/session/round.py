@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from dpproxy.backends.base import Runner, in_measuring_thread
 from dpproxy.budget.answers import Found
 from dpproxy.budget.asked import Asked, exposure
-from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest
+from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, DiskShort
 from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
 from dpproxy.mechanisms.exact import Released
 from dpproxy.mechanisms.release import release
@@ -154,8 +154,8 @@ class Round:
         try:
             self._charging = asking.dataset.ledger.submit(asking.request(exposed + measured, measured))
             charge = await asyncio.wrap_future(self._charging)
-        except BudgetExhausted as exhausted:
-            raise exhausted.refusal() from None
+        except (BudgetExhausted, DiskShort) as refused:
+            raise refused.refusal() from None
         except Exception as error:
             raise internal(error, statement=asking.statement) from error
         self.entry = remembered(asking, self._parts, charge.at, charge.loss)
