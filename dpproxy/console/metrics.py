@@ -55,6 +55,11 @@ class Metrics(Collector):
         answers = CounterMetricFamily(
             "dpproxy_answers", "Answers since the start, by what they cost.", labels=("dataset", "cost")
         )
+        untold = CounterMetricFamily(
+            "dpproxy_charged_untold",
+            "Statements charged whose client was not told, since the start: why, and whether the answer is kept.",
+            labels=("dataset", "role", "reason", "outcome"),
+        )
         for name, dataset in sorted(self.datasets().items()):
             held = budgets(dataset)
             for standing, own in zip(standings(dataset.ledger, name, held), held, strict=True):
@@ -65,7 +70,9 @@ class Metrics(Collector):
                 warned.add_metric(account, level(standing, own))
             for cost in ("charged", "reused"):
                 answers.add_metric((name, cost), dataset.tally[cost])
-        yield from (spent, limit, delta, warned, answers)
+            for labels, count in sorted(dataset.paid.untold.copy().items()):
+                untold.add_metric((name, *labels), count)
+        yield from (spent, limit, delta, warned, answers, untold)
         yield GaugeMetricFamily("dpproxy_sessions", "Sessions logged in to this process.", value=self.sessions())
 
 

@@ -4,8 +4,9 @@ Knows: the ledger, the engine, the mechanisms, stored answers. Must not know: pr
 measurements whose values are all known, so that nothing it does needs the client. It runs as a task of the dataset (`paid`).
 
 How it ends, and when, is told on the points of the time grid alone: what is stored, marked and let go of waits for one. A
-measurement that fails is not tried again under its charge: asking twice for the price of once whether something fails would
-tell more than was paid for. What was released before it failed is kept.
+measurement that fails is not tried again under its charge: asking twice for the price of once whether something fails would tell
+more than was paid for. (A connection that is lost before it told anything is another matter: the backend reads again by
+itself.) What was released before it failed is kept.
 """
 
 from __future__ import annotations

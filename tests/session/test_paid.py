@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.backends.base import BackendError
+from dpproxy.console.metrics import Metrics
 from dpproxy.session import seats
 from dpproxy.session.dataset import Answered
 
@@ -167,6 +168,20 @@ async def test_whoever_leaves_pays_once(
     assert len(world.backend.asked) == 1
     key = ("analyst", WAYS[leave], "kept")
     assert world.datasets["town"].paid.untold[key] == untold.get(key, 0) + 1
+
+
+async def test_the_operator_sees_it(world: Town, gate: Gate) -> None:
+    async with world.client() as ada:
+        await by_cancel(ada, asyncio.ensure_future(ada.ask(question())), gate)
+        gate.open.set()
+        await until(lambda: newest(world).outcome == "kept")
+    (found,) = [f for f in Metrics(lambda: world.datasets, lambda: 0).collect() if f.name == "dpproxy_charged_untold"]
+    told = {tuple(sample.labels.values()): sample.value for sample in found.samples}
+    assert (
+        told["town", "analyst", "user request", "kept"]
+        == world.datasets["town"].paid.untold["analyst", "user request", "kept"]
+        > 0
+    )
 
 
 STAGED = "SELECT region, sum(income) FROM people WHERE {} AND income > (SELECT avg(income) FROM people WHERE {}) GROUP BY 1"
@@ -333,4 +348,14 @@ async def test_no_engine_no_charge(world: Town, monkeypatch: pytest.MonkeyPatch)
     async with world.client() as ada:
         with pytest.raises(psycopg.errors.CannotConnectNow, match="cannot be reached"):
             await ada.ask(question())
+    assert world.spent() == before
+
+
+@pytest.mark.parametrize("sql", ["CREATE TEMP TABLE t AS {}", "SELECT * INTO TEMP t FROM ({}) AS x"])
+async def test_temporary_tables_that_are_not_allowed(world: Town, sql: str) -> None:
+    before = world.spent()
+    async with world.client() as ada:
+        with pytest.raises(psycopg.Error) as refused:
+            await ada.connection.execute(sql.format(question()), prepare=False)  # type: ignore[arg-type]
+        assert refused.value.sqlstate in ("42501", "0A000")
     assert world.spent() == before
