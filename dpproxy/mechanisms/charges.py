@@ -114,6 +114,8 @@ def _check_threshold(measurement: Measurement) -> None:
     units = measurement.bases[threshold.basis]
     if units.steps > 1:
         raise MechanismError("groups are kept by a column of steps")
+    if units.linf != units.fine:
+        raise MechanismError("groups are kept by a column that a unit moves by more than 1")
     if threshold.tau < _least_tau(threshold, units, measurement.l0):
         raise MechanismError("a threshold is lower than its delta allows")
 

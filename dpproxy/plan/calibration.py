@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Literal
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
-from dpproxy.plan.loss import hockey_stick
+from dpproxy.plan.loss import STEPPED, hockey_stick
 from dpproxy.plan.rigorous import (
     exp_bounds,
     ln_bounds,
@@ -121,9 +121,6 @@ def _best_alpha(epsilon: float, delta: float) -> Fraction:
         low, high = (a, high) if rho(a) < rho(b) else (low, b)
     return 1 + round_down(Fraction(math.exp((low + high) / 2)))
 
-
-STEPPED = Fraction(5, 2)
-"""The part of the variance that makes noise whole numbers (`normal_rho_for`), in squared grid units."""
 
 SLACK = Fraction(1, 10**11)
 

@@ -261,8 +261,8 @@ def _gaussian(l0: int, linf: int, sigma: Fraction, epsilon_micro: int, delta_att
         raise ValueError("l0, linf and sigma must be positive")
     variance = Fraction(linf * linf) / (sigma * sigma)
     rdp = tuple(math.ceil(Fraction(a) * l0 * variance / 2 * NANO) for a in ORDERS)
-    cost = math.ceil(l0 * variance * PICO)
-    gdp = tuple(cost if _ripple_free(sigma, variance, r) else UNREACHABLE for r in RESERVES)
+    cost, coarse = math.ceil(l0 * variance * PICO), _coarse_cost(l0, linf, sigma)
+    gdp = tuple(cost if _ripple_free(sigma, variance, r) else coarse for r in RESERVES)
     return Loss(epsilon_micro, delta_atto, rdp, gdp, delta_atto)
 
 
@@ -275,6 +275,18 @@ def _ripple_free(sigma: Fraction, variance: Fraction, reserve: int) -> bool:
     """
     r = Fraction(reserve, PICO)
     return sigma * sigma * r / (variance + r) >= Fraction(5, 2)
+
+
+STEPPED = Fraction(5, 2)
+"""The part of the variance that makes noise whole numbers (`plan.calibration.normal_rho_for`), in squared grid units."""
+
+
+def _coarse_cost(l0: int, linf: int, sigma: Fraction) -> int:
+    """The variance of reading 3 where a small reserve does not smooth the lattice: that of continuous noise of sigma**2 - 5/2, of
+    which discrete noise is post-processing but for a factor 1 +- 4e-21 a coordinate (`plan.calibration.normal_rho_for` has the
+    proof), at every reserve. Noise of less variance than that is beyond this reading."""
+    left = sigma * sigma - STEPPED
+    return min(UNREACHABLE, math.ceil(l0 * linf * linf / left * PICO)) if left > 0 else UNREACHABLE
 
 
 ZERO = Loss(0)

@@ -25,6 +25,10 @@ MOST = 2**31 - 1
 
 STEPS = 4096
 LOWERED = "0.999999999"
+RAISED = "1.000000001"
+EXACT = 2**53
+"""Whole numbers up to this are doubles. A quotient of such is rounded, but never past a whole number; beyond, sizes are raised
+and what is divided by a step is lowered, by far more than doubles can be wrong."""
 
 
 def norm(spec: BasisSpec, i: int, shape: Shape) -> str:
@@ -58,7 +62,9 @@ def partial(spec: BasisSpec, i: int, counter: int, shape: Shape) -> str:
     held = f"{_held(spec, i, shape)} * {fine}"
     first = f"WHEN s{counter} <= {_most(spec, shape, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
     last = f"ELSE CAST(trunc({held} * ({bound} * {LOWERED} / {root})) AS BIGINT)"
-    between = f" WHEN s{i} <= {_most(spec, shape, count - 1)} THEN CAST(trunc({held} / m{i}) AS BIGINT)" if count > 1 else ""
+    lowered = "" if spec.linf(shape.rows) * fine << count <= EXACT else f" * {LOWERED}"
+    divided = f"CAST(trunc({held}{lowered} / m{i}) AS BIGINT)"
+    between = f" WHEN s{i} <= {_most(spec, shape, count - 1)} THEN {divided}" if count > 1 else ""
     return f"CASE {first}{between} {last} END"
 
 
@@ -98,7 +104,8 @@ def _size(spec: BasisSpec, i: int, shape: Shape) -> str:
         return f"({_present(spec, i)})"
     if _counted(spec):
         return f"CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END"
-    parts = f"floor(abs({_double(i)}) * {STEPS} / {max(spec.linf(shape.rows), 1)})"
+    linf = max(spec.linf(shape.rows), 1)
+    parts = f"floor(abs({_double(i)}) * {STEPS}{'' if linf <= EXACT else f' * {RAISED}'} / {linf})"
     return f"CASE WHEN coalesce(t{i}, 0) = 0 THEN 0 WHEN {parts} < {MOST - 1} THEN CAST({parts} AS BIGINT) + 1 ELSE {MOST} END"
 
 

@@ -49,6 +49,13 @@ def test_the_threshold_is_held_against_noisy_units(kit: SimpleNamespace) -> None
     assert release(m, exact, kit.Dice(-2)).rows == 0
 
 
+@pytest.mark.parametrize("linf", [2, 5])
+def test_groups_are_kept_by_units_alone(kit: SimpleNamespace, linf: int) -> None:
+    """A column that one unit moves by more than 1 lets a group of one unit pass, however high the threshold."""
+    with pytest.raises(MechanismError, match="moves by more than 1"):
+        release(with_threshold(kit, kit.laplace_basis(linf, l0=2)), kit.exact([["a"]], [[1], [1000]]), kit.Dice(0))
+
+
 def test_no_group_at_all(kit: SimpleNamespace) -> None:
     m = with_threshold(kit, kit.laplace_basis(1, l0=2))
     table = pa.table({"k0": pa.array([], pa.string()), "b0": pa.array([], pa.int64()), "b1": pa.array([], pa.int64())})

@@ -161,8 +161,23 @@ def test_discrete_gaussian_beside_a_reserve_is_dominated() -> None:
         assert merged <= hockey_stick(x, r + v) * (1 + 1e-9) + 1e-15
 
 
-def test_a_coarse_discrete_gaussian_is_left_to_the_other_readings() -> None:
+@pytest.mark.parametrize(("sigma", "shift"), [(Fraction(7, 4), 1), (Fraction(2), 1), (Fraction(3), 4), (Fraction(5), 1)])
+def test_a_coarse_discrete_gaussian_is_dominated_at_every_reserve(sigma: Fraction, shift: int) -> None:
+    """By continuous noise of sigma**2 - 5/2, without any reserve: both directions, all x."""
+    loss = Loss.gaussian(1, shift, sigma, 10**7, 10**9)
+    v = shift * shift / (float(sigma) ** 2 - 2.5)
+    assert max(loss.gdp) <= math.ceil(v * PICO * (1 + 1e-12)) < UNREACHABLE
+    k = np.arange(-200, 201 + shift)
+    p, q = (np.exp(-((k - s) ** 2) / (2 * float(sigma) ** 2)) for s in (0, shift))
+    p, q = p / p.sum(), q / q.sum()
+    for x in np.linspace(-4, 8, 241):
+        bound = hockey_stick(float(x), max(loss.gdp) / PICO) * (1 + 1e-9) + 1e-15
+        assert max(np.maximum(a - math.exp(x) * b, 0).sum() for a, b in ((p, q), (q, p))) <= bound
+
+
+def test_noise_coarser_than_that_is_left_to_the_other_readings() -> None:
     assert Loss.gaussian(1, 1, Fraction(1), 10**7, 10**9).gdp == (UNREACHABLE,) * len(RESERVES)
+    assert Loss.gaussian(1, 1, Fraction(158, 100), 10**7, 10**9).gdp[0] == UNREACHABLE
 
 
 losses = st.builds(

@@ -1,0 +1,53 @@
+"""Contributions scaled to a norm, run as SQL on numbers beyond what doubles hold: the norm is never more than claimed."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import duckdb
+import pytest
+
+from dpproxy.plan import scaling
+from dpproxy.plan.specs import BasisSpec, Shape
+
+ROWS = 4
+
+
+def contributions(spec: BasisSpec, shape: Shape, sums: list[int]) -> tuple[list[int], int]:
+    """What a unit with these sums in its groups adds to each; and the step it is in."""
+    values = ", ".join(f"({t}::HUGEINT, 1)" for t in sums)
+    text = f"WITH g(t0, n0) AS (VALUES {values}), m AS (SELECT {scaling.norm(spec, 0, shape)}::HUGEINT AS s0 FROM g), "
+    text += f"w AS (SELECT *, {scaling.step(spec, 0, shape) or 1} AS m0 FROM m) "
+    text += f"SELECT {scaling.partial(spec, 0, 0, shape)}, m0 FROM g, w"
+    found = duckdb.sql(text).fetchall()
+    return [x for x, _ in found], found[0][1]
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("bits", [20, 40, 52, 55, 59])
+def test_the_norm_holds(norm: int, bits: int) -> None:
+    """Near the ends of steps, where a rounding would tell."""
+    rng = random.Random(bits * 4 + norm)
+    for _ in range(40):
+        largest = 2**bits // ROWS - rng.randrange(1, 2**12)
+        spec = BasisSpec("sum", None, None, "", lo=-largest, hi=largest)
+        shape = Shape(ROWS, 5, True, False, None, (), norm)
+        step, groups = rng.choice([1, 2, 4, 8]), rng.choice([1, 2, 3, 4])
+        parts = split(rng, scaling.STEPS * step, groups, norm)
+        sums = [rng.choice([-1, 1]) * (spec.linf(ROWS) * n // scaling.STEPS + rng.randrange(-2, 60)) for n in parts]
+        added, _ = contributions(spec, shape, sums)
+        size = sum(map(abs, added)) if norm == 1 else sum(x * x for x in added)
+        assert size <= spec.sensitivity(shape) ** norm, (largest, sums, added)
+
+
+def split(rng: random.Random, whole: int, groups: int, norm: int) -> list[int]:
+    """Sizes of that norm together, or nearly."""
+    if norm == 1:
+        ends = sorted(rng.randrange(whole) for _ in range(groups - 1))
+        return [b - a for a, b in zip([0, *ends], [*ends, whole], strict=True)]
+    found, left = [], whole * whole
+    for _ in range(groups - 1):
+        found.append(rng.randrange(math.isqrt(left) + 1))
+        left -= found[-1] ** 2
+    return [*found, math.isqrt(left)]
