@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -34,9 +35,14 @@ from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
 from dpproxy.budget.store import KnownCharge, Stored, StoreError
 from dpproxy.budget.witness import Witness
 
+log = logging.getLogger(__name__)
+
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0  # a statement of ours takes milliseconds; reading a long record at start takes seconds
 LOCK_SECONDS = 20  # longer than any commit, shorter than an analyst's patience
+
+DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
+"""Settings without which a commit is not durable; the last one is of our own connection, and could be held off by the server."""
 
 _SETTINGS = {
     "application_name": "dpproxy ledger",
@@ -114,6 +120,7 @@ class PostgresStore:
 
     async def _open(self) -> None:
         self._connection = await connect(self._dsn)
+        await _check_durable(self._connection)
         async with self._connection.transaction():
             await self._connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
             if await self._connection.fetchval("SELECT to_regclass('dpproxy_ledger.damaged')") is None:
@@ -193,6 +200,16 @@ class PostgresStore:
             if self._connection is not None:
                 self._do(self._connection.close(timeout=CONNECT_SECONDS))
         self._loop.close()
+
+
+async def _check_durable(db: asyncpg.Connection[Any]) -> None:
+    """Tell the log of a server that does not put on disk what it says is there: it forgets charges when power fails."""
+    wrong = [name for name in DURABLE if await db.fetchval("SELECT current_setting($1)", name) != "on"]
+    if wrong:
+        log.error(
+            "the ledger's PostgreSQL runs with %s: a power failure can undo charges that were answered; set it on there",
+            " and ".join(f"{name} = off" for name in wrong),
+        )
 
 
 def _rows_of(row: asyncpg.Record) -> Sequence[Stored]:

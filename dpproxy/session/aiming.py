@@ -8,6 +8,7 @@ are charged; the next epsilon follows from what was released, so that it tells n
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
@@ -50,18 +51,32 @@ def first(most: int) -> int:
     return max(most // FIRST, 1)
 
 
-def following(epsilon: int, error: float, wanted: float, most: int, text: str) -> int | None:
-    """Micro-epsilon of the next answer; None when this one is exact enough. Raises Refusal beyond the role's limit."""
+def following(epsilon: int, error: float, wanted: float, most: int, text: str, spent: int = 0) -> int | None:
+    """Micro-epsilon of the next answer; None when this one is exact enough. `spent`: on all so far, this one among them: together
+    they cost no more than one query may. Raises Refusal beyond that."""
     if error <= wanted:
         return None
-    needed = math.ceil(epsilon * error / wanted) if error < 1 else epsilon * STEP
-    if error >= 1 and epsilon < most:
-        return min(needed, most)
-    if needed > most:
+    needed, left = math.ceil(epsilon * error / wanted) if error < 1 else epsilon * STEP, most - spent
+    if error >= 1 and left > epsilon:
+        return min(needed, left)
+    if needed > left:
         least = "more than" if error >= 1 else "about"
         raise Refusal(
             INVALID_PARAMETER_VALUE,
-            f"accuracy {text} needs {least} epsilon {amount(needed if error < 1 else most)}; a query may cost {amount(most)}",
+            f"accuracy {text} needs {least} epsilon {amount(needed if error < 1 else left)}; {_most(most, left)}",
             hint="Ask for a lower accuracy, or for fewer and larger groups.",
         )
     return needed
+
+
+def _most(most: int, left: int) -> str:
+    whole = f"a query may cost {amount(most)}"
+    return whole if left == most else f"{whole}, and {amount(left)} is left of that"
+
+
+def told(refusal: Refusal, spent: int, text: str | None) -> Refusal:
+    """What was charged before the refusal, to find out what the accuracy needs."""
+    if not spent:
+        return refusal
+    said = f"epsilon {amount(spent)} was charged to find out what accuracy {text} needs"
+    return replace(refusal, detail=f"{refusal.detail}; {said}" if refusal.detail else said)

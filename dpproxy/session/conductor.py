@@ -449,13 +449,18 @@ class Conductor:
         epsilon, last = aiming.first(most), False
         while True:
             aimed = replace(private.look, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
-            fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal)
-            answer, error = await self._answer(talk, fitted, bind, texts, aimed=True)
-            following = None if last else aiming.following(epsilon, error, wanted, most, text)
+            before = spent
+            try:
+                fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal)
+                answer, error = await self._answer(talk, fitted, bind, texts, aimed=True)
+                spent = spent + answer.charged
+                following = None if last else aiming.following(epsilon, error, wanted, most, text, spent.epsilon)
+            except Refusal as refusal:
+                raise aiming.told(refusal, spent.epsilon, text) from None
             if following is None:
-                before = f"; epsilon {amount(spent.epsilon)} before, to find what accuracy {text} needs" if spent else ""
-                return replace(answer, notice=answer.notice and answer.notice + before), fitted
-            spent, epsilon, last = spent + answer.charged, following, error < 1
+                said = f"; epsilon {amount(before.epsilon)} before, to find what accuracy {text} needs" if before else ""
+                return replace(answer, notice=answer.notice and answer.notice + said), fitted
+            epsilon, last = following, error < 1
 
     @contextmanager
     def _within(self, limit: float | None) -> Iterator[None]:

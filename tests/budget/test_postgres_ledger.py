@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from dpproxy.budget import postgres as postgres_ledger
@@ -31,6 +32,8 @@ from dpproxy.budget.ledger import (
 )
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.plan.loss import MICRO
+
+from .conftest import PostgresServer
 
 MakeRequest = Callable[..., ChargeRequest]
 
@@ -212,3 +215,33 @@ def test_eight_writers(postgres: Any, capsys: pytest.CaptureFixture[str]) -> Non
     with capsys.disabled():
         print(f"\n8 writers: {rate / seconds:.0f} charges/s")
     assert rate / seconds >= 500
+
+
+@pytest.mark.parametrize("name", ["fsync", "full_page_writes"])
+def test_a_server_that_forgets_is_told_of(postgres: PostgresServer, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    PostgresLedger(postgres.dsn).close()
+    assert not caplog.records
+    try:
+        for statement in (f"ALTER SYSTEM SET {name} = off", "SELECT pg_reload_conf()"):
+            asyncio.run(postgres.execute(statement))
+        wait_for(postgres, name, "off")
+        PostgresLedger(postgres.dsn).close()
+        assert f"{name} = off" in caplog.text
+    finally:
+        for statement in (f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()"):
+            asyncio.run(postgres.execute(statement))
+        wait_for(postgres, name, "on")
+
+
+def wait_for(postgres: PostgresServer, name: str, value: str) -> None:
+    """A server takes up its configuration when it gets to it."""
+
+    async def shown() -> object:
+        connection = await asyncpg.connect(postgres.dsn)
+        try:
+            return await connection.fetchval("SELECT current_setting($1)", name)
+        finally:
+            await connection.close()
+
+    while asyncio.run(shown()) != value:
+        time.sleep(0.02)

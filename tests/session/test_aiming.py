@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from dpproxy.errors import Refusal
@@ -32,3 +34,26 @@ def test_the_next_epsilon() -> None:
         aiming.following(500_000, 0.4, 0.02, 1_000_000, "2%")
     with pytest.raises(Refusal, match=r"needs more than epsilon 1"):
         aiming.following(1_000_000, 1.0, 0.02, 1_000_000, "2%")
+
+
+def test_all_answers_together_cost_no_more_than_one_query_may() -> None:
+    """Whatever the errors on the way: it was 1.6 times that."""
+    most = 1_000_000
+    for errors in ([1.0] * 9, [1.0, 1.0, 0.05], [0.4, 0.1], [0.03]):
+        epsilon = spent = aiming.first(most)
+        with contextlib.suppress(Refusal):
+            for error in errors:
+                following = aiming.following(epsilon, error, 0.02, most, "2%", spent)
+                if following is None:
+                    break
+                epsilon, spent = following, spent + following
+        assert spent <= most
+    with pytest.raises(Refusal, match=r"needs about epsilon 0.9; a query may cost 1, and 0.88 is left of that"):
+        aiming.following(100_000, 0.18, 0.02, most, "2%", 120_000)
+
+
+def test_a_refusal_says_what_was_charged() -> None:
+    refusal = Refusal("22023", "no", detail="because")
+    assert aiming.told(refusal, 0, "2%") is refusal
+    assert aiming.told(refusal, 20_000, "2%").detail == "because; epsilon 0.02 was charged to find out what accuracy 2% needs"
+    assert "was charged" in (aiming.told(Refusal("22023", "no"), 20_000, "2%").detail or "")
