@@ -81,6 +81,8 @@ class Dataset:
     async def close(self, seconds: float = 0.0) -> None:
         """What is charged has so long to be measured; then the engine is closed."""
         await self.paid.finish(seconds)
+        if self.reuse is not None:
+            await self.reuse.close()
         await self.backend.close()
 
     def note(self, entry: Answered) -> None:

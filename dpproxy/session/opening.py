@@ -34,6 +34,7 @@ from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_
 from dpproxy.session.dataset import Dataset, words_of
 from dpproxy.session.epoch import epoch_of, epoch_query, max_age, state_of
 from dpproxy.session.planning import Planner, planner_for
+from dpproxy.session.refreshed import Refreshed
 from dpproxy.session.reuse import Reuse
 from dpproxy.session.seats import Seats, share
 
@@ -159,6 +160,8 @@ async def _reuse(
     if query is not None:
         _check_epoch(loaded, planner, query)
     epoch, age = epoch_of(policy, backend, state), max_age(policy)
+    if query is not None:
+        epoch = Refreshed(epoch)
     await epoch.current(now)  # a query that fails stops the start
     if age is not None:
         answers.forget(policy.dataset, before=now - age)

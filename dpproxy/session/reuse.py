@@ -26,6 +26,7 @@ from dpproxy.plan.calibration import draws
 from dpproxy.plan.loss import MICRO
 from dpproxy.plan.model import Accept, Dialect, Measurement, Names, Param, Template, Text
 from dpproxy.session.epoch import Epoch
+from dpproxy.session.refreshed import Refreshed
 from dpproxy.session.remembered import Remembered
 from dpproxy.sql.types import INTEGERS
 
@@ -101,6 +102,10 @@ class Reuse:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flights", Flights(self.store.claims))
+
+    async def close(self) -> None:
+        if isinstance(self.epoch, Refreshed):
+            await self.epoch.close()
 
 
 @dataclass(frozen=True)

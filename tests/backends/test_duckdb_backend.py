@@ -232,3 +232,18 @@ async def test_self_joins_are_not_taken_for_one_another(path: str) -> None:
     )
     assert found == (100,)
     await backend.close()
+
+
+async def test_no_measurement_is_in_the_way_of_a_question(path: str) -> None:
+    """Every place is taken, by statements without an end; the data's epoch, a probe and public rows are told all the same."""
+    backend = DuckDB(DuckDBBackend(path, threads=2), places=2)
+    running = [asyncio.create_task(backend.run([SLOW])) for _ in range(backend.places + 1)]
+    try:
+        assert await asyncio.wait_for(backend.violations(['SELECT max(x) FROM "S2".zed']), 20) == (3,)
+        assert await asyncio.wait_for(backend.introspect(), 20)
+        assert not any(task.done() for task in running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await backend.close()

@@ -351,6 +351,33 @@ async def test_cancelling_the_task_interrupts_the_engine(server: Scratch) -> Non
     await backend.close()
 
 
+async def test_no_measurement_is_in_the_way_of_a_question(server: Scratch) -> None:
+    """Every place is taken, by statements without an end; the data's epoch, a probe and public rows are told all the same."""
+    backend = Postgres(PostgresBackend(server.dsn()), places=2)
+    running = [asyncio.create_task(backend.run([SLOW])) for _ in range(2)]
+    try:
+        assert await asyncio.wait_for(backend.violations(["SELECT count(*) FROM public.zed"]), 20) == (2,)
+        assert await asyncio.wait_for(backend.introspect(), 20)
+        assert not any(task.done() for task in running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await backend.close()
+
+
+async def test_a_place_is_connected_before_anything_is_read(server: Scratch, backend: Postgres) -> None:
+    """A server that is away is met when the place is taken; one that restarts while it is held is not noticed."""
+    async with backend.snapshot() as runner:
+        await asyncio.to_thread(server.restart)
+        assert (await runner.run([COUNT]))._open()[0].to_pydict() == {"n": [2]}
+    nowhere = Postgres(PostgresBackend("postgresql://nobody@127.0.0.1:1/none"), places=1)
+    with pytest.raises(BackendError):
+        async with nowhere.snapshot():
+            raise AssertionError("there is no such place")
+    await nowhere.close()
+
+
 async def test_closing_interrupts(server: Scratch) -> None:
     backend = Postgres(PostgresBackend(server.dsn()))
     task = asyncio.create_task(backend.run([SLOW]))

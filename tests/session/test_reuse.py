@@ -20,6 +20,7 @@ import pytest_asyncio
 from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
+from dpproxy.session.refreshed import Refreshed
 from dpproxy.session.remembered import Remembered
 
 from .reuse_world import Town, town
@@ -518,7 +519,12 @@ class TestTimes:
             world.backend.violations = later  # type: ignore[assignment]
             reuse = world.datasets["town"].reuse
             assert reuse is not None
-            object.__setattr__(reuse.epoch, "backend", world.backend)
+            now, epoch = dt.datetime.now(dt.UTC), reuse.epoch
+            assert isinstance(epoch, Refreshed)
+            before_it = await epoch.current(now)
+            object.__setattr__(epoch._epoch, "backend", world.backend)
+            while await epoch.current(now) == before_it:
+                await asyncio.sleep(0.05)
             assert await ada.ask(sql) != first
             assert inner is world.backend.inner
         assert world.spent() - before == 2
