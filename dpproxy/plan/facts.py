@@ -52,7 +52,7 @@ class Facts:
     span: Interval = OPEN
     grid: Fraction | None = None
     taint: Taint = Taint.NONE
-    constant: bool = True
+    constant: bool = False  # the same in all rows of a unit: it decides privacy, so what is not known is taken to vary
     nullable: bool = True
 
 
@@ -64,7 +64,9 @@ def facts(expr: Expr) -> Facts:
         case Lit(text=text):
             return _literal(expr.type, text)
         case Hole(bound=bound) if bound.closed:
-            return Facts(bound, SPANS.get(expr.type, OPEN), ONE if expr.type in INTEGERS else None)
+            return Facts(bound, SPANS.get(expr.type, OPEN), ONE if expr.type in INTEGERS else None, constant=True)
+        case Hole():
+            return Facts(span=SPANS.get(expr.type, OPEN), grid=ONE if expr.type in INTEGERS else None, constant=True)
         case Cast(arg=arg):
             return _cast(expr, facts(arg))
         case Case():
@@ -111,13 +113,13 @@ def column_span(column: Column) -> Interval:
 
 def _literal(type_: str, text: str | None) -> Facts:
     if text is None:
-        return Facts(bound=Interval(Fraction(0), Fraction(0)), span=Interval(Fraction(0), Fraction(0)), grid=None)
+        return Facts(bound=Interval(Fraction(0), Fraction(0)), span=Interval(Fraction(0), Fraction(0)), grid=None, constant=True)
     value = literal_number(type_, text)
     if value is None:
-        return Facts(nullable=False)
+        return Facts(constant=True, nullable=False)
     point = Interval(value, value)
     grid = _decimal_grid(text) if type_ in (*INTEGERS, "numeric", "float8", "float4") else None
-    return Facts(point, point, grid, nullable=False)
+    return Facts(point, point, grid, constant=True, nullable=False)
 
 
 def literal_number(type_: str, text: str) -> Fraction | None:

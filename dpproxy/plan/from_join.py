@@ -132,11 +132,10 @@ class _Joining:
         return found.padding_of(replace(found.padding, padded=True, kept=found.kept | _ids(public)))
 
     def _adopt(self) -> None:
-        """Columns that the join of all sources so far says may be without a value."""
-        optional = {c.id for p in self.parts for c in p.node.columns if c.optional}
+        """Columns may be without a value unless the join of all sources so far vouches for them."""
+        certain = {c.id for p in self.parts for c in p.node.columns if not c.optional}
         self.sources = [
-            replace(s, columns=tuple(nulled(c) if c.id in optional and not c.optional else c for c in s.columns))
-            for s in self.sources
+            replace(s, columns=tuple(c if c.optional or c.id in certain else nulled(c) for c in s.columns)) for s in self.sources
         ]
 
     def _either(self, pair: _Pair, left: Rows, right: Rows) -> Column:
