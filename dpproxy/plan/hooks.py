@@ -191,15 +191,22 @@ class QueryHooks:
         left, right = list(args), [Ref(c.type, c) for c in result.columns]
         pairs = [fn.compare("=", a, b) for a, b in zip(left, right, strict=True)]
         left = [p.args[0] for p in pairs if isinstance(p, Call)]
-        if rows.unit is not None and not self._same_unit(left, right, rows):
+        fixing = self._same_unit(left, right, rows) if rows.unit is not None else None
+        alone = rows.unit is not None and not self._correlated(rows)
+        if alone and fixing is None:
             raise self._uncorrelated(query)
         own = rows.unit is not None and self._own(left, right, rows)
-        if rows.unit is not None and self.rows is not None and self.rows.unit is not None and not self._correlated(rows):
+        if alone and rows.unit is not None and self.rows is not None and self.rows.unit is not None:
             left.append(Ref(self.rows.unit.type, self.rows.unit))
             right.append(Ref(rows.unit.type, rows.unit))
         if len(left) > 1 and _looks_outside(rows):
             raise unsupported("(a, b) IN a subquery that refers to the query around it", "Use EXISTS.")
-        return InQuery("bool", tuple(left), rows.node, tuple(right), negated, own)
+        found = InQuery("bool", tuple(left), rows.node, tuple(right), negated, own)
+        if not alone or fixing is None or not fixing.optional:
+            return found
+        # NULL is neither in a list nor not in it; beside the unit's id it would be found missing
+        missing = Call("bool", "is_null", (Ref(fixing.type, fixing),))
+        return Case("bool", ((missing, Lit("bool", None)),), found)
 
     def _own(self, left: list[Expr], right: list[Ref], inner: Rows) -> bool:
         """Whether what identifies on the left is compared with ids and keys of tables alone: of the same unit, that is."""
@@ -208,21 +215,25 @@ class QueryHooks:
             facts(a).taint == Taint.NONE or (isinstance(a, Ref) and b.column.id in keys) for a, b in zip(left, right, strict=True)
         )
 
-    def _same_unit(self, left: list[Expr], right: list[Ref], inner: Rows) -> bool:
-        """The compared pair includes the unit ids, or a key that fixes the unit on both sides."""
-        if self._correlated(inner):
-            return True
+    def _same_unit(self, left: list[Expr], right: list[Ref], inner: Rows) -> Column | None:
+        """The column of the compared pairs that is a unit id, or a key that fixes the unit on both sides.
+
+        It decides whether the query means what it says, never whose rows are compared: the unit ids are compared as well, in the
+        generated SQL (`in_subquery`, `_correlated_key`). So it harms nobody where an outer join left the column NULL: such a
+        row has its unit all the same.
+        """
         outer = self.rows
         if outer is None or outer.unit is None:
-            return False
+            return None
+        found = []
         for a, b in zip(left, right, strict=True):
             if not isinstance(a, Ref):
                 continue
             outer_keys = outer.determinants | {outer.unit.id} | self._equal_ids(outer)
             inner_keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
             if a.column.id in outer_keys and b.column.id in inner_keys and self._same_key(a.column, b.column, outer, inner):
-                return True
-        return False
+                found.append(a.column)
+        return min(found, key=lambda column: column.optional, default=None)
 
     def _same_key(self, a: Column, b: Column, outer: Rows, inner: Rows) -> bool:
         from dpproxy.plan.tables import canonical_key
@@ -268,7 +279,7 @@ class QueryHooks:
             return None
         for a, b in equalities(inner.conditions):
             for x, y in ((a, b), (b, a)):
-                if self._same_unit([Ref(x.type, x)], [Ref(y.type, y)], inner):
+                if self._same_unit([Ref(x.type, x)], [Ref(y.type, y)], inner) is not None:
                     return Call("bool", "=", (Ref(inner.unit.type, inner.unit), Ref(outer.unit.type, outer.unit)))
         return None
 

@@ -132,8 +132,8 @@ class SetOperation:
         type_ = common([a.type, b.type])
         return Column(
             self.counter.column(), a.name, type_, iv.hull([as_type(type_, Ref(c.type, c)).bound for c in (a, b)]),
-            a.grid if a.grid == b.grid else None, max(a.taint, b.taint), False, True, True, domain,
-            exact=a.exact if a.exact == b.exact else "",
+            a.grid if a.grid == b.grid else None, max(a.taint, b.taint), constant=False, domain=domain,
+            optional=a.optional or b.optional, exact=a.exact if a.exact == b.exact else "",
         )  # fmt: skip
 
 
@@ -205,7 +205,6 @@ def _unit_ids(outputs: Sequence[Column], left: RowsResult, right: RowsResult) ->
     """Output columns that fix the unit on both sides."""
     found = set()
     for output, a, b in zip(outputs, left.columns, right.columns, strict=True):
-        sides = ((a, left.rows), (b, right.rows))
-        if same_kind(a, b) and all(c.id in r.determinants or (r.unit is not None and c.id == r.unit.id) for c, r in sides):
+        if same_kind(a, b) and _fixes(a, left.rows) and _fixes(b, right.rows):
             found.add(output.id)
     return frozenset(found)
