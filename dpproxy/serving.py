@@ -4,8 +4,10 @@ Knows: every part's constructor, signals. Must not know: the command line, how a
 it: no new connections, running statements get `drain` seconds; a second signal ends the patience.
 
 SIGHUP reads certificates and policies again. What cannot be read is reported, and what was there stays. A policy that
-did not change changes nothing. Where only its users did, those who are what they were stay connected. Otherwise every
-session of the dataset ends with 57P01 before the new policy holds: no session lives under two policies.
+did not change changes nothing. Otherwise the new one is made ready beside the old, and holds from one moment to the next:
+whoever comes in from then on comes in under it, and no session lives under two. Those under the old one end with 57P01: at
+once, in a transaction or not, or after the statement that runs, within `drain` seconds, and nothing is begun in them. Where
+only users changed, those who are what they were stay connected.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from dpproxy.budget.place import ledger_key, place_of, read_secret
 from dpproxy.budget.record import recent
 from dpproxy.budget.sealing import Sealer, SealError, derived
 from dpproxy.facade.binaries import FacadeError
-from dpproxy.facade.facade import Facade, RemoteFacade
+from dpproxy.facade.facade import Facade
+from dpproxy.facade.remote import RemoteFacade
 from dpproxy.facade.server import Bounds
 from dpproxy.facade.usage import visible
 from dpproxy.memory import give_back
@@ -161,7 +164,7 @@ class Running:
         self._names: dict[Path, str] = {}  # datasets by policy file
         self._server = Server(
             self._datasets,
-            lambda: self._facade.endpoint,
+            lambda dataset, role: dataset.endpoint(role),
             limits=options.limits,
             tls=tls,
             require_tls=options.require_tls,
@@ -172,6 +175,7 @@ class Running:
         )
         self._local = ExitStack()
         self._scraped: WSGIServer | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Event()
         self._reloader: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -187,7 +191,7 @@ class Running:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
         if isinstance(self._facade, Facade) and visible():
-            warden = Warden(self._quota, self._server.sessions, self._facade_data, self._facade.owners)
+            warden = Warden(self._quota, self._server.sessions, self._facade.clusters)
             self._watching = asyncio.ensure_future(warden.watch())
         with listening(f"{options.host}:{options.port}"):
             bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
@@ -198,9 +202,6 @@ class Running:
             await neighbours.joined(self)
         else:
             print(said(options.host, bound, options.local), file=sys.stderr, flush=True)
-
-    def _facade_data(self) -> Path | None:
-        return self._facade.data if isinstance(self._facade, Facade) else None
 
     async def _listen_locally(self, port: int) -> None:
         """Raises ServingError."""
@@ -235,6 +236,8 @@ class Running:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.drain
         await self._server.stop(self._options.drain)
+        if self._retiring:
+            await asyncio.wait(self._retiring)
         for dataset in self._datasets.values():
             await dataset.close(0.0 if self._server.hurried else max(0.0, deadline - loop.time()))
         await self._facade.stop()
@@ -256,29 +259,35 @@ class Running:
         if self._names.get(path) != name and name in self._datasets:
             raise ServingError(f"two policies are for dataset `{name}`")
         before = self._datasets.get(name)
-
-        async def ready() -> None:
-            await self._server.close(name, self._options.drain)
-
+        dataset = await open_dataset(loaded, self._facade, self._ledger, self._answers)
         try:
-            dataset = await open_dataset(loaded, self._facade, self._ledger, ready, self._answers)
-            await ready()
             dataset.remember(await asyncio.to_thread(recent, self._place.reader(name), name, REMEMBERED))
-            self._datasets[name] = dataset
-        finally:
-            self._server.reopen(name)
-        if before is not None:
-            await before.close(self._options.drain)
-        await self._forget(self._names.get(path), name)
+            await dataset.take_place()
+        except BaseException:
+            await dataset.close()
+            raise
+        self._datasets[name] = dataset  # from here on it holds
+        former = self._names.get(path)
         self._names[path] = name
+        if former is not None and former != name:  # the file was another dataset's
+            self._retire(self._datasets.pop(former), None)
+        if before is not None:
+            self._retire(before, dataset)
 
-    async def _forget(self, former: str | None, name: str) -> None:
-        """A file that was another dataset's."""
-        if former is None or former == name:
-            return
-        await self._server.close(former, self._options.drain)
-        await self._datasets.pop(former).close(self._options.drain)
-        self._server.reopen(former)
+    def _retire(self, before: Dataset, newer: Dataset | None) -> None:
+        """In the background: a later reload must not wait for it."""
+        retiring = asyncio.ensure_future(self._retired(before, newer))
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
+
+    async def _retired(self, before: Dataset, newer: Dataset | None) -> None:
+        leaving = asyncio.ensure_future(self._server.exchange(before, self._options.drain))
+        try:
+            if newer is not None:
+                await before.yield_to(newer)
+            await leaving
+        finally:
+            await before.close(0.0 if self._server.hurried else self._options.drain)
 
     # SIGHUP
 
@@ -318,17 +327,15 @@ class Running:
             LOG.error("policy not reloaded", file=str(path), incident=incident(error))
 
     async def _change_users(self, dataset: Dataset, policy: Policy) -> None:
-        name = policy.dataset
-        self._datasets[name] = replace(dataset, policy=policy)
+        newer = replace(dataset, policy=policy)
+        self._datasets[policy.dataset] = newer
 
         def unchanged(session: ClientSession) -> bool:
             user = session.asker.user
             return policy.users.get(user.name) == user
 
-        try:
-            await self._server.close(name, self._options.drain, unchanged)
-        finally:
-            self._server.reopen(name)
+        self._server.move(dataset, newer, unchanged)
+        await self._server.exchange(dataset, self._options.drain)
 
 
 def same_but_users(one: Policy, other: Policy) -> bool:

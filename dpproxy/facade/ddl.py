@@ -1,13 +1,16 @@
-"""The facade's databases as SQL: what a policy and a catalog show, and to whom.
+"""The facade's databases as SQL: what a policy and a catalog show to one role.
 
 Knows: policies, catalogs, PostgreSQL's DDL. Must not know: connections, rows. Pure functions; every text that comes
-from outside passes `quoted` or `literal`. What is not granted here does not exist for analysts: a column the policy
-hides is not created at all, and a role reads the tables of the policy, column by column, and can do nothing else.
+from outside passes `quoted` or `literal`. What a role may not see is not there: a column the policy hides and a table the
+role may not read are not created at all, or are gone before the role can connect. What is there it reads, column by
+column, and can do nothing else. A database is one role's, so what it may do is granted to everybody there: a role that
+drops what was granted to it (DROP OWNED) finds nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from dpproxy.facade import foreign
@@ -142,6 +145,40 @@ def readable(role: Role, table: TableName) -> bool:
     return role.tables is None or table in role.tables
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What one role of one dataset sees."""
+
+    policy: Policy
+    catalog: Catalog
+    role: Role
+
+    @property
+    def user(self) -> str:
+        """Its PostgreSQL role."""
+        return role_name(self.role.name, self.policy.dataset)
+
+    @property
+    def tables(self) -> tuple[tuple[TablePolicy, CatalogTable], ...]:
+        """Raises FacadeError for a table the backend does not have."""
+        return tuple((t, shape) for t, shape in tables_of(self.policy, self.catalog) if readable(self.role, t.name))
+
+    @property
+    def views(self) -> tuple[TableName, ...]:
+        return tuple(view for view in self.policy.views if readable(self.role, view))
+
+    @property
+    def behind(self) -> tuple[tuple[TablePolicy, CatalogTable], ...]:
+        """What views may be made of, and the role does not see: there until the views have become tables."""
+        if not self.views:
+            return ()
+        return tuple((t, shape) for t, shape in tables_of(self.policy, self.catalog) if not readable(self.role, t.name))
+
+    @property
+    def schemas(self) -> list[str]:
+        return sorted({t.name.schema for t, _ in self.tables} | {view.schema for view in self.views} | {"dpproxy"})
+
+
 def tables_of(policy: Policy, catalog: Catalog) -> Iterator[tuple[TablePolicy, CatalogTable]]:
     """The policy's tables with their shapes. Raises FacadeError for one the backend does not have."""
     for name, table in policy.tables.items():
@@ -160,27 +197,28 @@ SECRETIVE: Final = {
 """Only a superuser may change them."""
 
 
-def roles_script(policy: Policy, verifier: str | None = None) -> Iterator[str]:
-    """Roles of the policy, without attributes and without membership; settings of an earlier life are forgotten.
+def role_script(shown: Shown, verifier: str | None = None) -> Iterator[str]:
+    """The role, without attributes and without membership; settings of an earlier life are forgotten.
 
     What analysts ask is in no view of other sessions and in no log, whatever the server's own settings say.
     """
+    name = shown.user
     password = "NULL" if verifier is None else literal(verifier)
-    for role in policy.roles.values():
-        name = role_name(role.name, policy.dataset)
-        yield f"DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {literal(name)}) THEN "
-        yield f"CREATE ROLE {quoted(name)}; END IF; END $$;"
-        attributes = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
-        yield f"ALTER ROLE {quoted(name)} {attributes} PASSWORD {password};"
-        yield f"ALTER ROLE {quoted(name)} RESET ALL;"
-        yield from (f"ALTER ROLE {quoted(name)} SET {setting} = {value};" for setting, value in SECRETIVE.items())
+    yield f"DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {literal(name)}) THEN "
+    yield f"CREATE ROLE {quoted(name)}; END IF; END $$;"
+    attributes = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
+    yield f"ALTER ROLE {quoted(name)} {attributes} PASSWORD {password};"
+    yield f"ALTER ROLE {quoted(name)} RESET ALL;"
+    yield from (f"ALTER ROLE {quoted(name)} SET {setting} = {value};" for setting, value in SECRETIVE.items())
 
 
-def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
-    """Schemas, tables, the virtual schema: everything but keys and grants."""
-    for schema in sorted({t.schema for t in policy.tables} | {v.schema for v in policy.views} | {"dpproxy"}):
+def tables_script(shown: Shown) -> Iterator[str]:
+    """Schemas, tables, views, the virtual schema: everything but keys and grants."""
+    made = (*shown.tables, *shown.behind)
+    views = shown.policy.views if shown.views else {}
+    for schema in sorted({t.name.schema for t, _ in made} | {v.schema for v in views} | {"dpproxy"}):
         yield f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)};"
-    for table, shape in tables_of(policy, catalog):
+    for table, shape in made:
         columns = visible_columns(table, shape)
         yield f"CREATE TABLE {qualified(table.name)} ({', '.join(map(_column, columns))});"
         yield from _comments(table, shape, columns)
@@ -190,8 +228,42 @@ def tables_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
     yield ROUNDING
     yield foreign.DATES
     yield ACCURACY
-    for view, sql in policy.views.items():
+    for view, sql in views.items():
         yield f"CREATE VIEW {qualified(view)} AS {sql};"
+
+
+STANDING_ON = """
+WITH RECURSIVE uses(view, base) AS (
+  SELECT r.ev_class, d.refobjid FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+  WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid <> r.ev_class),
+deeply(view, base) AS (SELECT * FROM uses UNION SELECT d.view, u.base FROM deeply d JOIN uses u ON u.view = d.base)
+SELECT EXISTS (SELECT FROM deeply WHERE view = $1::regclass AND base = ANY ($2::regclass[]))
+"""
+"""Whether a view ($1) is made of one of some tables and views ($2)."""
+
+
+def hidden(shown: Shown) -> list[str]:
+    """Tables and views that are there only for the sake of others, as SQL names."""
+    views = (view for view in shown.policy.views if not readable(shown.role, view))
+    return [qualified(name) for name in (*(t.name for t, _ in shown.behind), *views)] if shown.views else []
+
+
+def as_table(view: TableName) -> str:
+    """A view turned into a table of what it shows now: nothing, or public rows. What it was made of can go."""
+    parked = f"{quoted(view.schema)}.dpproxy_parked"
+    return (
+        f"CREATE TABLE {parked} AS TABLE {qualified(view)}; DROP VIEW {qualified(view)} CASCADE; "
+        f"ALTER TABLE {parked} RENAME TO {quoted(view.name)};"
+    )
+
+
+def hiding_script(shown: Shown) -> Iterator[str]:
+    """The end of what `hidden` names, and of schemas that hold nothing else."""
+    for name in hidden(shown):
+        kind = "TABLE" if name in {qualified(t.name) for t, _ in shown.behind} else "VIEW"
+        yield f"DROP {kind} IF EXISTS {name} CASCADE;"
+    gone = {t.name.schema for t, _ in shown.behind} | {view.schema for view in shown.policy.views}
+    yield from (f"DROP SCHEMA IF EXISTS {quoted(schema)};" for schema in sorted(gone - {*shown.schemas, "public"}))
 
 
 def _column(column: CatalogColumn) -> str:
@@ -207,18 +279,17 @@ def _comments(table: TablePolicy, shape: CatalogTable, columns: Sequence[Catalog
             yield f"COMMENT ON COLUMN {target} IS {literal(column.comment)};"
 
 
-def keys_script(policy: Policy, catalog: Catalog) -> Iterator[str]:
+def keys_script(shown: Shown) -> Iterator[str]:
     """Primary, unique and foreign keys whose columns are all visible. Each may fail alone without harm.
 
     Foreign keys are NOT VALID: tools draw their diagrams from them, and no row is ever checked against empty tables.
     """
-    seen = {t.name: {c.name for c in visible_columns(t, s)} for t, s in tables_of(policy, catalog)}
-    pairs = list(tables_of(policy, catalog))
-    for table, shape in pairs:
+    seen = {t.name: {c.name for c in visible_columns(t, s)} for t, s in shown.tables}
+    for table, shape in shown.tables:
         for kind, columns in (("PRIMARY KEY", shape.primary_key), *(("UNIQUE", u) for u in shape.unique)):
             if columns and seen[table.name].issuperset(columns):
                 yield f"ALTER TABLE {qualified(table.name)} ADD {kind} ({_names(columns)});"
-    for table, shape in pairs:
+    for table, shape in shown.tables:
         for key in shape.foreign_keys:
             if seen[table.name].issuperset(key.columns) and seen.get(key.target, set()).issuperset(key.target_columns):
                 yield _foreign(table.name, key)
@@ -233,38 +304,51 @@ def _names(columns: Iterable[str]) -> str:
     return ", ".join(map(quoted, columns))
 
 
-def grants_script(policy: Policy, catalog: Catalog, database: str, withheld: frozenset[TableName]) -> Iterator[str]:
+def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -> Iterator[str]:
     """CONNECT, USAGE and SELECT, and session defaults. `withheld`: public tables too large to be here.
 
     Tables hold visible columns only, and are granted by column, but for public ones: tools read these in slices of `ctid`,
     which wants the whole table's privilege. A withheld table says `permission denied` when it is read; empty it would be silently
     wrong.
     """
-    schemas = sorted({t.schema for t in policy.tables} | {v.schema for v in policy.views} | {"dpproxy", "public"})
+    schemas = sorted({*shown.schemas, "public"})
     path = ", ".join(['"$user"', "public", *(quoted(s) for s in schemas if s not in ("public", "dpproxy"))])
+    temp = ", TEMPORARY" if shown.role.temp_tables else ""
     yield f"REVOKE ALL ON DATABASE {quoted(database)} FROM PUBLIC;"
-    for role in policy.roles.values():
-        to = quoted(role_name(role.name, policy.dataset))
-        temp = ", TEMPORARY" if role.temp_tables else ""
-        yield f"GRANT CONNECT{temp} ON DATABASE {quoted(database)} TO {to};"
-        yield f"GRANT USAGE ON SCHEMA {_names(schemas)} TO {to};"
-        yield f"GRANT SELECT ON ALL TABLES IN SCHEMA dpproxy TO {to};"
-        for table, shape in tables_of(policy, catalog):
-            columns = visible_columns(table, shape)
-            if readable(role, table.name) and table.name not in withheld and columns:
-                some = "" if table.public else f" ({_names(c.name for c in columns)})"
-                yield f"GRANT SELECT{some} ON {qualified(table.name)} TO {to};"
-        for view in policy.views:
-            if readable(role, view):
-                yield f"GRANT SELECT ON {qualified(view)} TO {to};"
-        yield from _defaults(to, quoted(database), role, path)
+    yield f"GRANT CONNECT{temp} ON DATABASE {quoted(database)} TO PUBLIC;"
+    yield f"GRANT USAGE ON SCHEMA {_names(schemas)} TO PUBLIC;"
+    yield "GRANT SELECT ON ALL TABLES IN SCHEMA dpproxy TO PUBLIC;"
+    for table, shape in shown.tables:
+        columns = visible_columns(table, shape)
+        if table.name not in withheld and columns:
+            some = "" if table.public else f" ({_names(c.name for c in columns)})"
+            yield f"GRANT SELECT{some} ON {qualified(table.name)} TO PUBLIC;"
+    yield from (f"GRANT SELECT ON {qualified(view)} TO PUBLIC;" for view in shown.views)
+    yield from _defaults(shown, quoted(database), path)
 
 
-def _defaults(to: str, database: str, role: Role, path: str) -> Iterator[str]:
-    epsilon = f"{role.query.epsilon / MICRO:f}".rstrip("0").rstrip(".")
+def _defaults(shown: Shown, database: str, path: str) -> Iterator[str]:
+    epsilon = f"{shown.role.query.epsilon / MICRO:f}".rstrip("0").rstrip(".")
     for name, value in (
         ("search_path", path),
         ("statement_timeout", literal(STATEMENT_TIMEOUT)),
         ("dpproxy.epsilon", literal(epsilon)),
     ):
-        yield f"ALTER ROLE {to} IN DATABASE {database} SET {name} = {value};"
+        yield f"ALTER ROLE {quoted(shown.user)} IN DATABASE {database} SET {name} = {value};"
+
+
+def withdrawal_script(before: Shown, now: Shown | None) -> Iterator[str]:
+    """Takes from a database what it shows and a newer one does not. `now`: None where the role is no more."""
+    kept = {t.name: {c.name for c in visible_columns(t, shape)} for t, shape in now.tables} if now is not None else {}
+    for table, shape in before.tables:
+        columns = {c.name for c in visible_columns(table, shape)}
+        remaining = sorted(columns & kept.get(table.name, set()))
+        if len(remaining) < len(columns):
+            yield f"REVOKE SELECT ON {qualified(table.name)} FROM PUBLIC;"
+            yield f"REVOKE SELECT ({_names(sorted(columns))}) ON {qualified(table.name)} FROM PUBLIC;"
+            if remaining:
+                yield f"GRANT SELECT ({_names(remaining)}) ON {qualified(table.name)} TO PUBLIC;"
+    same = now.policy.views if now is not None else {}
+    for view in before.views:
+        if now is None or view not in now.views or same[view] != before.policy.views[view]:
+            yield f"REVOKE SELECT ON {qualified(view)} FROM PUBLIC;"

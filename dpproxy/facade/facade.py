@@ -1,7 +1,9 @@
-"""The facade as the rest of the proxy sees it: start, apply a policy, say where to connect, stop.
+"""The facade as the rest of the proxy sees it: a server of its own for each role of each dataset.
 
-Knows: the embedded server or the address of another, when to build databases. Must not know: clients, budgets, private
-rows; it has no way to reach one. The embedded server is supervised: one that dies is started again.
+Knows: where servers are, how one is made and filled. Must not know: clients, budgets, private rows; it has no way to reach
+one. Roles share no server, since whatever belongs to a whole server is seen by all of its roles: numbers of transactions,
+objects and sessions, statistics, names of roles and databases, locks, notifications. No list of what to hide can be
+complete, and each PostgreSQL adds to it; two servers have nothing in common.
 """
 
 from __future__ import annotations
@@ -9,72 +11,96 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
-import secrets
 import shutil
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import asyncpg
+import pyarrow as pa
 
-from dpproxy.facade.account import choose_account, choose_place
-from dpproxy.facade.binaries import OLDEST, FacadeError, find_binaries
-from dpproxy.facade.building import Applied, Builder, PublicRows, Ready, digest
-from dpproxy.facade.server import SUPERUSER, Bounds, EmbeddedServer, kill_strays
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.facade import ddl
+from dpproxy.facade.account import Account, Place, choose_account, choose_place
+from dpproxy.facade.binaries import FacadeError, find_binaries
+from dpproxy.facade.building import PublicRows, fill
+from dpproxy.facade.cluster import Cluster, Endpoint
+from dpproxy.facade.server import Bounds, kill_strays, make_pattern
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy
-from dpproxy.policy.password import make_verifier
-
-LOG = logging.getLogger(__name__)
 
 PUBLIC_CAP = 1_000_000  # rows of a public table kept here: tens of megabytes and a second or two to fill
-RESTARTS = 5  # attempts, doubling from 0.1 s, before the facade is declared dead
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """Where sessions connect, as which role they like: a unix socket (`path`), or a host with the roles' password."""
+class RoleServer(Protocol):
+    """What one role of a dataset connects to."""
 
-    path: str | None = None
-    host: str = ""
-    port: int = 0
-    password: str | None = field(default=None, repr=False)
+    @property
+    def endpoint(self) -> Endpoint:
+        """Raises ConnectionRefusedError while it is being started again."""
+        ...
+
+    async def take_place(self) -> None:
+        """From now on whoever connects comes here, and not where the one before it led."""
+        ...
+
+    async def execute(self, script: str) -> None:
+        """In its database, as its owner."""
+        ...
+
+    async def stop(self) -> None:
+        """Sessions that are there end. Idempotent."""
+        ...
 
 
-class _Applying:
-    """What both kinds of facade share: databases made from policies."""
+class Rooms:
+    """What the roles of one dataset connect to, under one policy. Rooms of an earlier one may be in use beside it."""
 
-    def __init__(self, builder: Builder) -> None:
-        self._builder = builder
-        self._applied: dict[str, Applied] = {}
-        self._lock = asyncio.Lock()
+    def __init__(
+        self, policy: Policy, catalog: Catalog, servers: Mapping[str, RoleServer], withheld: frozenset[TableName]
+    ) -> None:
+        """`withheld`: public tables with too many rows to be kept here, which are joined below a measurement only."""
+        self._policy = policy
+        self._catalog = catalog
+        self._servers = servers
+        self.withheld = withheld
+        self.closed = False
 
-    def withheld(self, dataset: str) -> frozenset[TableName]:
-        """Public tables of the dataset with too many rows to be kept here: joined below a measurement only."""
-        return self._applied[dataset].withheld
+    def server(self, role: str) -> RoleServer:
+        return self._servers[role]
 
-    async def apply(self, policy: Policy, catalog: Catalog, public_rows: PublicRows, ready: Ready | None = None) -> None:
-        """Build the dataset's database, or build it anew when policy or catalog changed. Raises FacadeError.
+    def endpoint(self, role: str) -> Endpoint:
+        """Raises ConnectionRefusedError."""
+        return self._servers[role].endpoint
 
-        `ready` is awaited before the old one is replaced; not when nothing has to be.
-        """
-        async with self._lock:
-            current = self._applied.get(policy.dataset)
-            if current is not None and current.digest == digest(policy, catalog):
-                return
-            applied = Applied(policy, catalog, public_rows, digest(policy, catalog))
+    async def take_place(self) -> None:
+        """Of those before. Raises FacadeError."""
+        with _told(self._policy.dataset):
+            await asyncio.gather(*(server.take_place() for server in self._servers.values()))
+
+    async def withdraw(self, policy: Policy, catalog: Catalog) -> None:
+        """What a newer policy does not show is not read here any more, even by what has begun; what it shows, is."""
+        for name, server in self._servers.items():
+            now = ddl.Shown(policy, catalog, policy.roles[name]) if name in policy.roles else None
+            script = "".join(ddl.withdrawal_script(ddl.Shown(self._policy, self._catalog, self._policy.roles[name]), now))
             try:
-                await self._builder.build(applied, ready)
-            except (asyncpg.PostgresError, OSError) as error:
-                raise FacadeError(f"dataset {policy.dataset}: {error}") from error
-            self._applied[policy.dataset] = applied
+                if script:
+                    await server.execute(script)
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await server.stop()
+
+    @property
+    def servers(self) -> Collection[RoleServer]:
+        return self._servers.values()
+
+    async def close(self) -> None:
+        """Idempotent."""
+        self.closed = True
+        await asyncio.gather(*(server.stop() for server in self._servers.values()))
 
 
-class Facade(_Applying):
-    """One embedded PostgreSQL with a database per dataset. `await start(state)`, `apply(...)`, `stop()`."""
+class Facade:
+    """Embedded servers, one for each role of each dataset. `await start(state)`, `open(...)`, `stop()`."""
 
     def __init__(
         self,
@@ -84,167 +110,115 @@ class Facade(_Applying):
         public_cap: int = PUBLIC_CAP,
         bounds: Bounds | None = None,
     ) -> None:
-        """`folder`: the bin folder of an installed PostgreSQL instead of the wheel's. `bounds`: of each session."""
-        super().__init__(Builder(self._connected, public_cap))
-        self._folder = folder
+        """`folder`: the bin folder of an installed PostgreSQL instead of the wheel's. `connections`: of each server. `bounds`:
+        of each session."""
         self._bounds = bounds
+        self._folder = folder
         self._connections = connections
-        self._server: EmbeddedServer | None = None
-        self._restarting: asyncio.Task[None] | None = None
+        self._public_cap = public_cap
+        self._place: Place | None = None
+        self._account: Account | None = None
+        self._count = 0
+        self._open: list[Rooms] = []
         self._state_lock: int | None = None
 
-    @property
-    def socket(self) -> str:
-        """Path of the server's unix socket."""
-        if self._server is None:
-            raise FacadeError("the facade is not started")
-        return str(self._server.place.socket)
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Raises ConnectionRefusedError while the server is being started again, perhaps without its databases yet."""
-        if self._restarting is not None and not self._restarting.done():
-            raise ConnectionRefusedError("the facade is being started again")
-        return Endpoint(self.socket)
-
-    @property
-    def pid(self) -> int | None:
-        return self._server.pid if self._server else None
-
-    @property
-    def data(self) -> Path | None:
-        """The folder of the cluster, while there is one."""
-        return self._server.place.data if self._server else None
-
-    async def owners(self) -> dict[int, int]:
-        """Server processes by the number of their temporary schema."""
-        async with self._connected() as connection:
-            found = await connection.fetch("SELECT n, pg_stat_get_backend_pid(n) FROM pg_stat_get_backend_idset() n")
-        return {number: pid for number, pid in found if pid is not None}
-
     async def start(self, state: Path) -> None:
-        """Make a cluster under `state` and start it. Raises FacadeError, also when another proxy uses `state`."""
+        """Make a place under `state`. Raises FacadeError, also when another proxy uses `state`."""
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._state_lock = _locked(state / "facade.lock")
         _forget_earlier(state)
-        binaries, account = find_binaries(self._folder), choose_account()
-        place = await asyncio.to_thread(choose_place, state, account, binaries)
-        (state / "facade.path").write_bytes(os.fsencode(place.home))
-        self._server = EmbeddedServer(place, account, self._connections, self._died, self._bounds)
-        await self._server.create()
-        await self._server.start()
-        async with self._connected() as connection:
-            await connection.execute(
-                "REVOKE ALL ON DATABASE postgres, template1 FROM PUBLIC; REVOKE ALL ON DATABASE template0 FROM PUBLIC"
-            )
+        binaries, self._account = find_binaries(self._folder), choose_account()
+        self._place = await asyncio.to_thread(choose_place, state, self._account, binaries)
+        (state / "facade.path").write_bytes(os.fsencode(self._place.home))
+        await asyncio.to_thread(make_pattern, self._place, self._account)
+
+    async def open(self, policy: Policy, catalog: Catalog, public_rows: PublicRows) -> Rooms:
+        """Servers for all roles of a policy. Raises FacadeError; then nothing was made."""
+        rows, withheld, clusters = _once(public_rows), set[TableName](), dict[str, Cluster]()
+
+        async def made(name: str) -> None:
+            shown = ddl.Shown(policy, catalog, policy.roles[name])
+
+            async def filled(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+                await _name(connection, policy.dataset)
+                await connection.execute("".join(ddl.role_script(shown)))
+                withheld.update(await fill(connection, shown, policy.dataset, rows, self._public_cap))
+                await connection.execute("CHECKPOINT")  # commits are asynchronous: from here a killed postmaster loses nothing
+
+            cluster = clusters[name] = self._cluster(policy.dataset, filled)
+            await cluster.start()
+
+        outcomes = await asyncio.gather(*map(made, policy.roles), return_exceptions=True)
+        rooms = Rooms(policy, catalog, clusters, frozenset(withheld))
+        failures = [outcome for outcome in outcomes if outcome is not None]
+        if failures:
+            await rooms.close()
+            with _told(policy.dataset):
+                raise failures[0]
+        self._open.append(rooms)
+        return rooms
+
+    def _cluster(self, database: str, filled: Callable[[asyncpg.Connection[asyncpg.Record]], Awaitable[None]]) -> Cluster:
+        if self._place is None or self._account is None:
+            raise FacadeError("the facade is not started")
+        self._count += 1
+        home = self._place.home / str(self._count)
+        home.mkdir(exist_ok=True)
+        self._account.own(home)
+        place = Place(home, self._place.binaries, temporary=False)
+        return Cluster(place, self._account, self._connections, database, self._place.data, filled, self._bounds)
+
+    def clusters(self) -> list[Cluster]:
+        """All that run, also of policies that are being left."""
+        self._open = [rooms for rooms in self._open if not rooms.closed]
+        return [server for rooms in self._open for server in rooms.servers if isinstance(server, Cluster)]
 
     async def stop(self) -> None:
-        """Stop the server and remove what it kept. Idempotent."""
-        if self._restarting:
-            self._restarting.cancel()
-            with contextlib.suppress(asyncio.CancelledError, FacadeError):
-                await self._restarting
-        if self._server is not None:
-            await self._server.stop()
-            place = self._server.place
-            shutil.rmtree(place.home if place.temporary else place.data, ignore_errors=True)
-            self._server = None
+        """Stop all servers and remove what they kept. Idempotent."""
+        await asyncio.gather(*(rooms.close() for rooms in self._open))
+        self._open.clear()
+        if self._place is not None:
+            shutil.rmtree(self._place.home if self._place.temporary else self._place.data, ignore_errors=True)
+            self._place = None
         if self._state_lock is not None:
             os.close(self._state_lock)
             self._state_lock = None
 
-    @contextlib.asynccontextmanager
-    async def _connected(self, database: str | None = None) -> AsyncIterator[Any]:
-        assert self._server is not None
-        connection = await asyncpg.connect(
-            host=str(self._server.place.home),
-            user=SUPERUSER,
-            database=database or SUPERUSER,
-            statement_cache_size=0,
-            timeout=30,
-        )
-        try:
-            yield connection
-        finally:
-            await connection.close()
 
-    def _died(self) -> None:
-        LOG.error("facade: the postmaster died; starting it again")
-        self._restarting = asyncio.ensure_future(self._revive())
-
-    async def _revive(self) -> None:
-        """Start again on the same files; when they are unusable, make new ones and apply every policy again."""
-        assert self._server is not None
-        async with self._lock:
-            for attempt in range(RESTARTS):
-                try:
-                    if attempt == 0:
-                        await self._server.restart()
-                    else:
-                        await asyncio.sleep(0.1 * 2**attempt)
-                        await self._rebuild()
-                    LOG.info("facade: running again")
-                    return
-                except (FacadeError, OSError, asyncpg.PostgresError):
-                    LOG.exception("facade: restart failed")
-        LOG.critical("facade: given up")
-
-    async def _rebuild(self) -> None:
-        assert self._server is not None
-        await self._server.stop()
-        await self._server.create()
-        await self._server.start()
-        for applied in self._applied.values():
-            await self._builder.build(applied)
+async def _name(connection: asyncpg.Connection[asyncpg.Record], database: str) -> None:
+    """The only database there is gets the dataset's name; nobody is asked for another to rename it from."""
+    ddl.quoted(database)
+    await connection.execute("UPDATE pg_database SET datname = $1 WHERE datname = current_database()", database)
+    await connection.execute("DELETE FROM pg_shdescription WHERE classoid = 'pg_database'::regclass")
 
 
-class RemoteFacade(_Applying):
-    """The same on a PostgreSQL that somebody else runs, given as a DSN of a superuser there.
+def _once(public_rows: PublicRows) -> PublicRows:
+    """Each table is read once for all roles."""
+    found: dict[TableName, asyncio.Task[pa.Table]] = {}
 
-    Its roles log in with one random password, new at each start. The server must be for this proxy alone: what an
-    analyst may do in other databases of it is not looked at.
-    """
+    async def rows(table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
+        if table.name not in found:
+            found[table.name] = asyncio.ensure_future(_awaited(public_rows(table, columns, cap)))
+        return await found[table.name]
 
-    def __init__(self, dsn: str, *, public_cap: int = PUBLIC_CAP) -> None:
-        self._dsn = dsn
-        self._password = secrets.token_urlsafe(24)
-        self._address: tuple[str, int] = ("", 0)
-        super().__init__(Builder(self._connected, public_cap, make_verifier(self._password)))
+    return rows
 
-    @property
-    def endpoint(self) -> Endpoint:
-        host, port = self._address
-        return Endpoint(host=host, port=port, password=self._password)
 
-    async def start(self, state: Path) -> None:
-        """Raises FacadeError when the server cannot be reached, is too old, or the user is no superuser."""
-        try:
-            async with self._connected() as connection:
-                self._address = connection._addr  # host and port as asyncpg has read them from the DSN
-                if not isinstance(self._address, tuple):
-                    raise FacadeError("the facade's DSN must name a host, not a socket")
-                if connection.get_server_version().major < OLDEST:
-                    raise FacadeError(f"the facade's server is older than PostgreSQL {OLDEST}")
-                if connection.get_settings().is_superuser != "on":
-                    raise FacadeError("the facade's DSN must be of a superuser")
-        except (asyncpg.PostgresError, OSError, ValueError) as error:
-            raise FacadeError(f"the facade's server cannot be used: {error}") from error
+async def _awaited(work: Awaitable[pa.Table]) -> pa.Table:
+    return await work
 
-    async def stop(self) -> None:
-        """Nothing of ours is running there."""
 
-    @contextlib.asynccontextmanager
-    async def _connected(self, database: str | None = None) -> AsyncIterator[Any]:
-        more = {"database": database} if database else {}
-        connection = await asyncpg.connect(self._dsn, statement_cache_size=0, timeout=30, **more)
-        try:
-            yield connection
-        finally:
-            await connection.close()
+@contextlib.contextmanager
+def _told(dataset: str) -> Iterator[None]:
+    """Raises as FacadeError what is PostgreSQL's or the system's."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise FacadeError(f"dataset {dataset}: {error}") from error
 
 
 def _locked(path: Path) -> int:
-    """An exclusive lock held until `stop`: two proxies must not share a cluster. Raises FacadeError."""
+    """An exclusive lock held until `stop`: two proxies must not share a place. Raises FacadeError."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -255,9 +229,9 @@ def _locked(path: Path) -> int:
 
 
 def _forget_earlier(state: Path) -> None:
-    """Clear what a proxy that was killed left behind: its server, and its temporary folder."""
+    """Clear what a proxy that was killed left behind: its servers, and its temporary folder."""
     with contextlib.suppress(OSError):
         home = Path(os.fsdecode((state / "facade.path").read_bytes()))
-        kill_strays(home / "data")
-        if home.name.startswith("dpproxy-"):
+        kill_strays(home)
+        if home.name.startswith("dpproxy-") or home == state.resolve() / "facade":
             shutil.rmtree(home, ignore_errors=True)

@@ -1,9 +1,9 @@
 """One embedded PostgreSQL process: made, started, watched, stopped.
 
 Knows: `initdb`, `postgres`, signals, settings. Must not know: policies, clients, what the databases hold.
-The data directory is made anew at every start: nothing in it is worth keeping, a fresh one takes a third of a second,
-and so no trust is ever put in files of an earlier run. Therefore `fsync` is off. A postmaster that dies is started
-again on the same files, after what is left of its children is gone.
+The data directory is made anew at every start: nothing in it is worth keeping, and so no trust is ever put in files of an
+earlier run. What initdb makes, in a third of a second, is a pattern from which each server's files are copied. Therefore
+`fsync` is off. A postmaster that dies is started again on the same files, after what is left of its children is gone.
 """
 
 from __future__ import annotations
@@ -114,12 +114,15 @@ class EmbeddedServer:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    async def create(self) -> None:
-        """A new, empty cluster. Raises FacadeError with what initdb said."""
+    async def create(self, pattern: Path | None = None) -> None:
+        """New, empty files: a copy of a pattern, else initdb's. Raises FacadeError, OSError."""
         kill_strays(self.place.data)
         shutil.rmtree(self.place.data, ignore_errors=True)
         self.place.socket.unlink(missing_ok=True)
-        await asyncio.to_thread(self._initdb)
+        if pattern is not None:
+            await asyncio.to_thread(_copy, pattern, self.place.data, self._account)
+        else:
+            await asyncio.to_thread(initdb, self.place, self._account)
         self._configure()
 
     async def start(self) -> None:
@@ -135,7 +138,7 @@ class EmbeddedServer:
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=partial(_bounded, self._bounds.memory + OVERHEAD),
-                **self._identity(),
+                **_identity(self.place, self._account),
             )
         self._watch(self._process)
         await self._ready()
@@ -161,28 +164,6 @@ class EmbeddedServer:
             await asyncio.sleep(0.02)
         self.place.socket.unlink(missing_ok=True)
         await self.start()
-
-    def _identity(self) -> dict[str, Any]:
-        """How the child becomes the account, and the little it inherits."""
-        environment = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(self.place.home), **FIRST_TO_GO}
-        shared: dict[str, Any] = {"cwd": str(self.place.home), "env": environment}
-        return shared | self._account.identity()
-
-    def _initdb(self) -> None:
-        locale = ["--locale-provider=builtin", "--locale=C.UTF-8", "--lc-collate=C", "--lc-ctype=C"]
-        arguments = locale if self.place.binaries.major >= 17 else ["--locale=C"]
-        arguments += ["--no-data-checksums"] if self.place.binaries.major >= 18 else []
-        arguments += ["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions", "--wal-segsize=1"]
-        done = subprocess.run(
-            [self.place.binaries.program("initdb"), "-D", str(self.place.data), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            **self._identity(),
-        )
-        if done.returncode:
-            raise FacadeError(f"initdb failed: {done.stderr.strip()[-2000:]}")
 
     def _configure(self) -> None:
         chosen = settings(self.place.home, self._connections, self.place.binaries.major, self._bounds)
@@ -232,6 +213,55 @@ class EmbeddedServer:
                 self._process.send_signal(number)
 
 
+def _identity(place: Place, account: Account) -> dict[str, Any]:
+    """How a child becomes the account, and the little it inherits."""
+    environment = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(place.home), **FIRST_TO_GO}
+    shared: dict[str, Any] = {"cwd": str(place.home), "env": environment}
+    return shared | account.identity()
+
+
+def initdb(place: Place, account: Account) -> None:
+    """Raises FacadeError with what it said."""
+    locale = ["--locale-provider=builtin", "--locale=C.UTF-8", "--lc-collate=C", "--lc-ctype=C"]
+    arguments = locale if place.binaries.major >= 17 else ["--locale=C"]
+    arguments += ["--no-data-checksums"] if place.binaries.major >= 18 else []
+    arguments += ["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions", "--wal-segsize=1"]
+    _ran(place, account, [place.binaries.program("initdb"), "-D", str(place.data), *arguments])
+
+
+ONE_DATABASE = """
+UPDATE pg_database SET datistemplate = false
+DROP DATABASE template0
+DROP DATABASE postgres
+"""
+"""A server's only database is a dataset's: no other is there to be seen. In single-user mode a line is a statement."""
+
+
+def make_pattern(place: Place, account: Account) -> None:
+    """What servers' files are copied from. Raises FacadeError."""
+    shutil.rmtree(place.data, ignore_errors=True)
+    initdb(place, account)
+    program = [place.binaries.program("postgres"), "--single", "-D", str(place.data), "-c", "fsync=off", "template1"]
+    said = _ran(place, account, program, ONE_DATABASE)
+    if "ERROR" in said:
+        raise FacadeError(f"postgres --single failed: {said.strip()[-2000:]}")
+
+
+def _ran(place: Place, account: Account, program: list[str], given: str = "") -> str:
+    """Raises FacadeError."""
+    done = subprocess.run(program, input=given, capture_output=True, text=True, check=False, **_identity(place, account))
+    if done.returncode:
+        raise FacadeError(f"{Path(program[0]).name} failed: {done.stderr.strip()[-2000:]}")
+    return str(done.stderr)
+
+
+def _copy(pattern: Path, data: Path, account: Account) -> None:
+    """Raises OSError."""
+    shutil.copytree(pattern, data, symlinks=True)
+    for made in (data, *data.rglob("*")) if account.switch else ():
+        os.chown(made, account.uid, account.gid, follow_symlinks=False)
+
+
 def _quoted(value: str) -> str:
     """As postgresql.conf wants it: a folder's name may hold any of these."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'"
@@ -256,15 +286,15 @@ def _bounded(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def kill_strays(data: Path) -> int:
-    """Kill server processes that still live in `data`: their working directory is there. How many there were.
+def kill_strays(folder: Path) -> int:
+    """Kill server processes that still live in `folder` or below: their working directory is there. How many there were.
 
     Only Linux tells working directories; elsewhere PostgreSQL's own interlock makes the restart fail instead.
     """
     found = 0
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (entry / "cwd").readlink() == data:
+            if (entry / "cwd").readlink().is_relative_to(folder):
                 os.kill(int(entry.name), signal.SIGKILL)
                 found += 1
     return found

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
-from dpproxy.facade.facade import Endpoint
 from dpproxy.session.by_name import WORDS
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.dataset import Asker, Dataset
@@ -53,8 +53,7 @@ _HARMLESS: Final = frozenset((b"S", b"E", b"D", b"H", b"d", b"c", b"f"))
 class Site(Protocol):
     """What a session needs of the server."""
 
-    @property
-    def facade(self) -> Endpoint:
+    def facade(self, dataset: Dataset, role: str) -> Endpoint:
         """Raises OSError while it is being started again."""
         ...
 
@@ -86,6 +85,7 @@ class ClientSession(asyncio.Protocol):
         self.private: dict[str, Prepared] = {}
         self.queue: deque[tuple[bytes, bytes]] = deque()
         self.key = (0, b"")
+        self.leaving: str | None = None  # why it begins nothing any more
         self.write: Callable[[bytes], None] = transport.write
         self._site = site
         self._transport = transport
@@ -132,11 +132,15 @@ class ClientSession(asyncio.Protocol):
             self.flush()
             self._ready()
 
+    def _endpoint(self) -> Endpoint:
+        """Raises OSError while it is being started again."""
+        return self._site.facade(self.dataset, self.asker.role.name)
+
     async def _connect(self) -> None:
         """Again and again while the facade is being restarted. Raises LinkLost."""
         while True:
             try:
-                facade = self._site.facade
+                facade = self._endpoint()
                 await open_link(facade, self.link)
                 await self._greet(facade.password)
                 return
@@ -184,7 +188,7 @@ class ClientSession(asyncio.Protocol):
     def _ready(self) -> None:
         """Nothing is in the making any more."""
         self._busy = False
-        self._plain = not self._framer.pending and not self.private
+        self._plain = not self._framer.pending and not self.private and self.leaving is None
 
     def _glance(self, data: bytes) -> Counts | None:
         """Whole messages of the usual kinds that concern nobody, told as fast as Python can; None: not such."""
@@ -224,7 +228,7 @@ class ClientSession(asyncio.Protocol):
         buffer, spans, error = self._framer.batch(data)
         tracker = self.link.tracker
         for i, (tag, start, end) in enumerate(spans):
-            if tag not in _HARMLESS and self._concerns(tag, buffer, start, end):
+            if tag not in _HARMLESS and (self.leaving is not None or self._concerns(tag, buffer, start, end)):
                 if start:
                     self.link.write(buffer[:start])
                 self._take_over(buffer, spans[i:], error)
@@ -366,7 +370,7 @@ class ClientSession(asyncio.Protocol):
     def cancel(self, reason: str = "user request") -> asyncio.Future[None] | None:
         """Cancel what runs: a measurement here, or whatever runs on the facade; then the result is done once it has heard."""
         if not self._conductor.cancel(reason):
-            told = cancel_at(lambda: self._site.facade, self._facade_key, CONNECT_TIMEOUT)
+            told = cancel_at(self._endpoint, self._facade_key, CONNECT_TIMEOUT)
             self._cancelling = asyncio.ensure_future(told)
             return self._cancelling
         return None
@@ -379,7 +383,7 @@ class ClientSession(asyncio.Protocol):
     def overdrawn(self, error: bytes) -> None:
         """Cancel what runs on the facade; the client is told `error`."""
         self.link.excuse = error
-        self._cancelling = asyncio.ensure_future(cancel_at(lambda: self._site.facade, self._facade_key, CONNECT_TIMEOUT))
+        self._cancelling = asyncio.ensure_future(cancel_at(self._endpoint, self._facade_key, CONNECT_TIMEOUT))
 
     def fatal(self, sqlstate: str, text: str) -> None:
         """The last message of a connection; left out where it would be read as a part of the one before."""
@@ -388,6 +392,12 @@ class ClientSession(asyncio.Protocol):
             if self.link.between:
                 self.write(back.error_response("FATAL", sqlstate, text))
             self.close()
+
+    def leave(self, reason: str) -> None:
+        """Begin nothing any more, and go once nothing runs: a transaction that waits for its client is nothing."""
+        self.leaving, self._plain = reason, False
+        if self.progress[0] is not State.STATEMENT:
+            self.fatal("57P01", reason)
 
     def close(self) -> None:
         self._closing = True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.explain import amount
 from dpproxy.plan.loss import ZERO
 from dpproxy.session import aiming, as_written
@@ -48,6 +47,7 @@ from dpproxy.session.talk import Talk
 from dpproxy.session.telling import Answer
 from dpproxy.session.tracker import STATUSES
 from dpproxy.session.valued import Prepared, current, prepared
+from dpproxy.sql.beyond import check_allowed
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.sql.steady import IMMUTABLE
 from dpproxy.wire import backend as back
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 
 LOG = structlog.get_logger()
 
-_LASTING = re.compile(r"\balter\s+(role|user|group)\b")
-_COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _SILENT = frozenset((b"1", b"2", b"3", b"n", b"t"))
 """Replies to messages a client of the simple protocol did not send."""
 
@@ -79,6 +77,8 @@ class Conductor:
         """Until the queue is empty. Raises LinkLost."""
         while self._session.queue:
             tag, raw = self._session.next()
+            if await self._left(tag):
+                return
             try:
                 await self._handle(tag, raw)
             except ProtocolError as error:
@@ -86,6 +86,15 @@ class Conductor:
                     self._session.fatal(error.sqlstate, error.message)
                     return
                 await self._refuse(tag, Refusal(error.sqlstate, error.message))
+
+    async def _left(self, tag: bytes) -> bool:
+        """Whether the session is to leave, and this would begin something: it goes, when all before it is answered."""
+        reason = self._session.leaving
+        if reason is None or tag not in (b"Q", b"P", b"B", b"F"):
+            return False
+        await self._session.link.capture()
+        self._session.fatal("57P01", reason)
+        return True
 
     def cancel(self, reason: str) -> bool:
         """End the statement in the making; False when the facade may be at work for it, or for the client itself."""
@@ -149,11 +158,9 @@ class Conductor:
 
     def _statements(self, text: str) -> tuple[Statement, ...]:
         """Raises Refusal."""
-        lower = text.lower()
-        if "alter" in lower and _LASTING.search(_COMMENT.sub(" ", lower)):
-            raise Refusal(INSUFFICIENT_PRIVILEGE, "permission denied to alter role", hint="Use SET in your session.")
-        statements = self._session.dataset.planner.split(text)
+        statements = self._session.dataset.planner.split(text, self._session.asker.role)
         for statement in statements:
+            check_allowed(statement)
             check_name(statement)
         return statements
 
@@ -176,6 +183,8 @@ class Conductor:
             if self._skipping:
                 return
             for statement in statements:
+                if await self._left(b"Q"):
+                    return
                 if not await self._run(statement, talk):
                     break
             self._session.tell(back.ready_for_query(self._session.link.tracker.status))

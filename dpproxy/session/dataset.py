@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from dpproxy.backends.base import Backend
 from dpproxy.budget.ledger import Charge, Ledger, Limits
+from dpproxy.facade.cluster import Endpoint
+from dpproxy.facade.facade import Rooms
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
@@ -24,6 +26,7 @@ from dpproxy.session.reuse import Literal_, Reuse
 from dpproxy.session.seats import Seats
 from dpproxy.session.standings import Held, Lately, Warned, limit
 from dpproxy.sql.aliases import FOREIGN
+from dpproxy.sql.beyond import BEYOND_WORDS
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
@@ -55,7 +58,7 @@ class Asker:
 class Dataset:
     """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely;
     `unconcerned` remembers texts that do not. `withheld`: public tables too large for the facade. `reuse`: None where no
-    answers are stored."""
+    answers are stored. `rooms`: what its sessions connect to; None where somebody else says."""
 
     policy: Policy
     catalog: Catalog
@@ -67,6 +70,7 @@ class Dataset:
     words: tuple[bytes, ...]
     withheld: frozenset[TableName] = frozenset()
     reuse: Reuse | None = None
+    rooms: Rooms | None = None
     unconcerned: set[bytes] = field(default_factory=set)
     outers: Outers = field(default_factory=Outers)
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -79,11 +83,29 @@ class Dataset:
     seats: Seats = field(default_factory=Seats)
 
     async def close(self, seconds: float = 0.0) -> None:
-        """What is charged has so long to be measured; then the engine is closed."""
+        """No session is in it any more. What is charged has so long to be measured; then the engine is closed."""
+        if self.rooms is not None:
+            await self.rooms.close()
         await self.paid.finish(seconds)
         if self.reuse is not None:
             await self.reuse.close()
         await self.backend.close()
+
+    def endpoint(self, role: str) -> Endpoint:
+        """Where a role's sessions connect. Raises ConnectionRefusedError while that is being started again."""
+        if self.rooms is None:
+            raise ConnectionRefusedError
+        return self.rooms.endpoint(role)
+
+    async def take_place(self) -> None:
+        """Of an earlier one of the same name. Raises FacadeError."""
+        if self.rooms is not None:
+            await self.rooms.take_place()
+
+    async def yield_to(self, newer: Dataset) -> None:
+        """Sessions that are still in it see nothing there that the newer one does not show."""
+        if self.rooms is not None:
+            await self.rooms.withdraw(newer.policy, newer.catalog)
 
     def note(self, entry: Answered) -> None:
         """An answer just given."""
@@ -111,4 +133,4 @@ def words_of(names: frozenset[str]) -> tuple[bytes, ...]:
     """What to look for in a text: private tables' names, the virtual schema, statements that outlive a session, and what other
     engines would understand."""
     named = sorted(n.replace('"', '""').encode().lower() for n in names)
-    return (*named, b"dpproxy", b"alter", *(w.encode() for w in FOREIGN))
+    return (*named, b"dpproxy", *BEYOND_WORDS, *(w.encode() for w in FOREIGN))

@@ -12,11 +12,13 @@ from typing import Protocol, cast
 
 import structlog
 
+from dpproxy.errors import UNDEFINED_OBJECT
 from dpproxy.policy.model import User
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.limits import Throttle
 from dpproxy.session.login import Greeting, Login, Nobody, greet
+from dpproxy.session.settings import misnamed
 from dpproxy.session.sockets import address_of, keep_alive
 from dpproxy.session.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.wire import backend as back
@@ -59,10 +61,6 @@ class Host(Site, Protocol):
 
     def dataset(self, name: str) -> Dataset | None: ...
 
-    def serves(self, dataset: Dataset) -> bool:
-        """Whether it is what `dataset` says still, and not being exchanged."""
-        ...
-
     def room(self) -> bool:
         """Whether there is a place for one more connection."""
         ...
@@ -88,7 +86,6 @@ class Door(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._greeting: Greeting | None = None
-        self._dataset: Dataset | None = None
         self._login: Login | None = None
         self._tls: Tls | None = None  # of this connection
         self._handshake: asyncio.Task[None] | None = None
@@ -220,8 +217,8 @@ class Door(asyncio.Protocol):
             self._refuse("53300", "sorry, too many clients already")
             return
         self._greeting = greeting
-        self._dataset = self._host.dataset(greeting.database)
-        policy = self._dataset.policy if self._dataset else None
+        dataset = self._host.dataset(greeting.database)
+        policy = dataset.policy if dataset else None
         binding = self._tls.binding if self._tls else None
         self._login = Login(greeting, policy, self._host.nobody, binding)
         self._framer.startup_done()
@@ -270,18 +267,20 @@ class Door(asyncio.Protocol):
         self._enter(self._login.user, answer)
 
     def _enter(self, user: User, answer: bytes) -> None:
-        assert self._dataset is not None
+        """Into the dataset as it is now, which the policy may have changed since this began."""
         assert self._greeting is not None
-        foreign = self._greeting.foreign
-        if foreign is not None and not all(word.isascii() for word in self._dataset.words):
+        foreign, dataset = self._greeting.foreign, self._host.dataset(self._greeting.database)
+        if dataset is None or dataset.policy.users.get(user.name) != user:
+            self._refuse("57P03", "the policy has been read again, try again")
+        elif foreign is not None and not all(word.isascii() for word in dataset.words):
             self._refuse(INVALID_PARAMETER_VALUE, f"client_encoding {foreign} is not supported: use UTF8")
-        elif not self._host.serves(self._dataset):
-            self._refuse("57P03", "the policy is being read again, try again")
+        elif (wrong := misnamed(self._greeting.settings)) is not None:
+            self._refuse(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{wrong}"')
         elif not self._host.admit(user.name):
             self._refuse("53300", f'too many connections for user "{user.name}"')
         else:
             self._write(answer)
-            self._open(Asker(user, self._dataset.policy.roles[user.role]), self._dataset)
+            self._open(Asker(user, dataset.policy.roles[user.role]), dataset)
 
     def _open(self, asker: Asker, dataset: Dataset) -> None:
         """Hand everything over: the transport, and the framer with what the client sent early."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import scramp
 
-from dpproxy.facade.facade import Endpoint
+from dpproxy.facade.cluster import Endpoint
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_authentication
 from dpproxy.wire.protocol import PROTOCOL_VIOLATION, ProtocolError

@@ -20,8 +20,8 @@ from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.ledger import Ledger
 from dpproxy.budget.sealing import derived
 from dpproxy.errors import Refusal
-from dpproxy.facade.building import Ready
-from dpproxy.facade.facade import Facade, RemoteFacade
+from dpproxy.facade.facade import Facade
+from dpproxy.facade.remote import RemoteFacade
 from dpproxy.mechanisms.noise import DefaultNoise
 from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog
@@ -120,10 +120,9 @@ async def open_dataset(
     loaded: Loaded,
     facade: Facade | RemoteFacade,
     ledger: Ledger,
-    ready: Ready | None = None,
     answers: AnswerStore | None = None,
 ) -> Dataset:
-    """One policy, served. `ready`: see `Facade.apply`. Raises PolicyError, BackendError, FacadeError, LedgerError."""
+    """One policy, ready to be served, beside whatever is. Raises PolicyError, BackendError, FacadeError, LedgerError."""
     state = state_of(loaded.policy)
     backend = open_backend(loaded)
     try:
@@ -133,14 +132,15 @@ async def open_dataset(
         record = await asyncio.to_thread(ledger.identity, loaded.policy.dataset)
         planner = planner_for(loaded.policy, catalog, backend.dialect, pick_key(record))
         reuse = await _reuse(loaded, backend, planner, state, record, answers)
-        await facade.apply(loaded.policy, catalog, backend.public_rows, ready)
+        rooms = await facade.open(loaded.policy, catalog, backend.public_rows)
     except BaseException:
         await backend.close()
         raise
     noise, words = DefaultNoise(), words_of(planner.names)
-    withheld = facade.withheld(loaded.policy.dataset)
     seats = Seats(backend.places // max(len(loaded.policy.roles), 1))
-    return Dataset(loaded.policy, catalog, backend, ledger, planner, noise, literal, words, withheld, reuse, seats=seats)
+    return Dataset(
+        loaded.policy, catalog, backend, ledger, planner, noise, literal, words, rooms.withheld, reuse, rooms, seats=seats
+    )
 
 
 def pick_key(record: str) -> int:

@@ -7,12 +7,14 @@ the room that calls the planner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from dpproxy.errors import Refusal
+from dpproxy.facade.ddl import Shown, visible_columns
 from dpproxy.plan.model import Dialect, Plan
 from dpproxy.plan.planner import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
@@ -35,9 +37,32 @@ class Planner(Protocol):
         """Bare names of the private tables, folded."""
         ...
 
-    def split(self, text: str) -> tuple[Statement, ...]: ...
+    def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
+        """As the role sees it: a table it may not read is none."""
+        ...
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """Names that mean something to a role: of private tables and views, of columns, of all tables. What a text is taken for
+    must not depend on any other name, or it would tell that there is such a one."""
+
+    private: frozenset[str]
+    columns: frozenset[str]
+    tables: frozenset[str]
+
+
+def _spelled_out(statement: Statement, known: Known) -> Statement:
+    """With output names where only other engines know them (`sql.aliases`)."""
+    try:
+        query = spelled_out(statement.query, known.columns, None if statement.private else known.tables)
+    except Refusal:
+        return statement  # whoever plans it says why
+    if query == statement.query:
+        return statement
+    return replace(statement, query=query, text=f"{statement.prefix}{statement.into}{query}{statement.suffix}")
 
 
 class CachedPlanner:
@@ -49,32 +74,25 @@ class CachedPlanner:
         plan: PlanFunction,
         columns: frozenset[str] = frozenset(),
         tables: frozenset[str] = frozenset(),
+        roles: Mapping[str, Known] = MappingProxyType({}),
     ) -> None:
-        self.names, self._columns, self._tables = names, columns, tables
+        """`roles`: what they know, where that is not everything."""
+        self.names = names
+        self._all, self._roles = Known(names, columns, tables), roles
         self._plan = plan
         self._split = lru_cache(TEXTS)(_caught(self._statements))
         self._plans = lru_cache(PLANS)(_caught(self._fresh))
 
-    def split(self, text: str) -> tuple[Statement, ...]:
-        return _unpacked(self._split(text))
+    def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
+        return _unpacked(self._split(text, self._all if role is None else self._roles.get(role.name, self._all)))
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
 
-    def _statements(self, text: str) -> tuple[Statement, ...]:
+    def _statements(self, text: str, known: Known) -> tuple[Statement, ...]:
         return tuple(
-            self._spelled_out(s) if s.query and (s.private or s.kind == "select") else s for s in split(text, self.names)
+            _spelled_out(s, known) if s.query and (s.private or s.kind == "select") else s for s in split(text, known.private)
         )
-
-    def _spelled_out(self, statement: Statement) -> Statement:
-        """With output names where only other engines know them (`sql.aliases`)."""
-        try:
-            query = spelled_out(statement.query, self._columns, None if statement.private else self._tables)
-        except Refusal:
-            return statement  # whoever plans it says why
-        if query == statement.query:
-            return statement
-        return replace(statement, query=query, text=f"{statement.prefix}{statement.into}{query}{statement.suffix}")
 
     def forget(self) -> None:
         self._split.cache_clear()
@@ -123,6 +141,15 @@ def private_names(policy: Policy) -> frozenset[str]:
 
 def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> CachedPlanner:
     """The planner of one dataset; `pick_key` of 63 bits, the same for all that share stored answers."""
-    columns = frozenset(c.name for table in catalog.tables.values() for c in table.columns)
-    tables = frozenset(t.name for t in catalog.tables)
-    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect, pick_key), columns, tables)
+    roles = {role.name: known_to(Shown(policy, catalog, role)) for role in policy.roles.values()}
+    columns = frozenset[str]().union(*(known.columns for known in roles.values()))
+    tables = frozenset[str]().union(*(known.tables for known in roles.values()))
+    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect, pick_key), columns, tables, roles)
+
+
+def known_to(shown: Shown) -> Known:
+    """Exactly what the role's facade shows."""
+    columns = frozenset(c.name for table, shape in shown.tables for c in visible_columns(table, shape))
+    views = frozenset(view.name for view in shown.views)
+    private = frozenset(table.name.name for table, _ in shown.tables if not table.public)
+    return Known(private | views, columns, frozenset(table.name.name for table, _ in shown.tables))

@@ -161,6 +161,8 @@ async def fitted(talk: Talk, dataset: Dataset, asker: Asker, statement: Statemen
     What a SELECT had for an outer query the last time is sent along as a guess. Raises Refusal, StatementFailed, LinkLost.
     """
     query = inner_text(statement)
+    if statement.kind == "other":  # what PostgreSQL cannot read either, it says itself, as it does where Parse is the client's
+        await talk.ask(front.parse("", " " * statement.offset + statement.text), 1)
     usual = idle and statement.kind == "select"
     guess = dataset.outers.guess(asker.role.name, query) if usual else None
     parsed, found = None, None

@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable, Collection, Iterable
 
-from dpproxy.facade.facade import Endpoint
+from dpproxy.facade.cluster import Endpoint
 from dpproxy.policy.model import Policy
 from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
@@ -24,16 +24,17 @@ from dpproxy.session.sockets import BACKLOG
 from dpproxy.session.tls import Tls
 
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
+LEAVE = "terminating connection due to administrator command"
 DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
 
 
 class Server:
-    """`facade` is asked at each connection: a facade that was rebuilt may have moved."""
+    """`facade` is asked at each connection, for a dataset's role: it may be being started again."""
 
     def __init__(
         self,
         datasets: dict[str, Dataset],
-        facade: Callable[[], Endpoint],
+        facade: Callable[[Dataset, str], Endpoint],
         *,
         limits: Limits | None = None,
         tls: Tls | None = None,
@@ -61,7 +62,6 @@ class Server:
         self._number = number
         self._elsewhere = elsewhere
         self._nobody: tuple[list[Policy], Nobody] = ([], Nobody(self._secret, ()))
-        self._closing: set[str] = set()  # datasets that let nobody in at the moment
         self._listeners: list[asyncio.Server] = []
         self._watching: asyncio.Task[None] | None = None
         self._impatient = asyncio.Event()
@@ -97,7 +97,7 @@ class Server:
         await asyncio.sleep(0)
 
     def hurry(self) -> None:
-        """Who waits for `stop` or `close` has lost patience."""
+        """Who waits for `stop` or `exchange` has lost patience."""
         self._impatient.set()
 
     @property
@@ -112,22 +112,37 @@ class Server:
             over = self._impatient.is_set() or loop.time() >= deadline
             for session in sessions:
                 if over or session.progress[0] is State.IDLE:
-                    session.fatal("57P01", "terminating connection due to administrator command")
+                    session.fatal("57P01", LEAVE)
             if over:
                 return
             await asyncio.sleep(0.02)
 
     # datasets while the server runs
 
-    async def close(self, name: str, drain: float, stay: Callable[[ClientSession], bool] = lambda _: False) -> None:
-        """Nobody comes in to this dataset, and who is in goes, but for those that may stay; until `reopen`."""
-        self._closing.add(name)
-        await self._send_away(
-            lambda: [s for s in self._sessions.values() if s.dataset.policy.dataset == name and not stay(s)], drain
-        )
+    async def exchange(self, former: Dataset, drain: float) -> None:
+        """Whoever is in a dataset that is not served any more goes: at once, in a transaction or not; a statement that runs may
+        end within `drain` seconds, and nothing is begun after it."""
 
-    def reopen(self, name: str) -> None:
-        self._closing.discard(name)
+        def leaving() -> list[ClientSession]:
+            return [s for s in self._sessions.values() if s.dataset is former]
+
+        for session in leaving():
+            session.leave(LEAVE)
+        deadline = asyncio.get_running_loop().time() + drain
+        while sessions := leaving():
+            if self._impatient.is_set() or asyncio.get_running_loop().time() >= deadline:
+                for session in sessions:
+                    session.fatal("57P01", LEAVE)
+                return
+            await asyncio.sleep(0.02)
+            for session in sessions:
+                session.leave(LEAVE)
+
+    def move(self, former: Dataset, newer: Dataset, stay: Callable[[ClientSession], bool]) -> None:
+        """Those that may stay belong to the newer one, which differs in its users only."""
+        for session in self._sessions.values():
+            if session.dataset is former and stay(session):
+                session.dataset = newer
 
     def sessions(self) -> Collection[ClientSession]:
         """Those that are logged in."""
@@ -139,9 +154,8 @@ class Server:
 
     # for doors and sessions
 
-    @property
-    def facade(self) -> Endpoint:
-        return self._facade()
+    def facade(self, dataset: Dataset, role: str) -> Endpoint:
+        return self._facade(dataset, role)
 
     @property
     def nobody(self) -> Nobody:
@@ -155,10 +169,6 @@ class Server:
 
     def dataset(self, name: str) -> Dataset | None:
         return self._datasets.get(name)
-
-    def serves(self, dataset: Dataset) -> bool:
-        name = dataset.policy.dataset
-        return self._datasets.get(name) is dataset and name not in self._closing
 
     def room(self) -> bool:
         return self._places.room() and len(self._doors) <= 2 * self.limits.connections

@@ -64,6 +64,16 @@ def check_name(statement: Statement) -> None:
         raise Refusal(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"', at, hint=f"There are {known}.")
 
 
+_OPTION = re.compile(r"(?:-c\s*|--)((?:[^\s=\\]|\\.)+)=")
+
+
+def misnamed(given: Mapping[str, str]) -> str | None:
+    """Of a start-up packet, what SET would refuse: as a parameter, or in `options`."""
+    names = [*given, *(name.replace("-", "_") for name in _OPTION.findall(given.get("options", "")))]
+    plain = (name.replace("\\", "").lower() for name in names)
+    return next((name for name in plain if name.startswith("dpproxy.") and name not in NAMES), None)
+
+
 def has_temporary(values: Sequence[bytes | None]) -> bool:
     """Whether the session has, or had, anything temporary: then `HIDING` is to be asked."""
     return values[-1] != b"0"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -35,23 +35,31 @@ HINTS: Final = {
     Resource.SPACE: "sort and join fewer rows, close cursors that are held, drop temporary tables",
 }
 
-Owners = Callable[[], Awaitable[dict[int, int]]]
-"""Server processes by the number of their temporary schema."""
+
+class Cluster(Protocol):
+    """A server of the facade."""
+
+    @property
+    def data(self) -> Path:
+        """The folder of its files."""
+        ...
+
+    async def owners(self) -> dict[int, int]:
+        """Server processes by the number of their temporary schema."""
+        ...
 
 
 class Warden:
-    """`data`: the folder of the facade's cluster, None while there is none."""
+    """`clusters`: the servers of the facade, one for each role."""
 
     def __init__(
         self,
         quota: Quota,
         sessions: Callable[[], Collection[ClientSession]],
-        data: Callable[[], Path | None],
-        owners: Owners,
+        clusters: Callable[[], Collection[Cluster]],
     ) -> None:
         self._sessions = sessions
-        self._data = data
-        self._owners = owners
+        self._clusters = clusters
         self._ration = Ration[ClientSession](quota, os.cpu_count() or 1)
         self._queue = usage.Queue()
         self._seen: dict[ClientSession, tuple[Progress, usage.Usage]] = {}  # of those that do nothing since
@@ -70,26 +78,31 @@ class Warden:
 
     async def _look(self) -> bool:
         """Whether any statement runs."""
-        data = self._data()
-        if data is None or not self._sessions():
+        clusters = self._clusters()
+        if not clusters or not self._sessions():
             return False
         now = asyncio.get_running_loop().time()
         if now - self._tables_at >= TABLES_PAUSE:
-            self._tables_at, self._tables = now, await self._temporary_tables(data)
-        spilled = usage.spilled(data)
+            self._tables_at, self._tables = now, await self._temporary_tables(clusters)
+        spilled = Counter[int]()
+        for cluster in clusters:
+            spilled.update(usage.spilled(cluster.data))
         taken = {session: self._taken(session, spilled) for session in self._sessions() if session.server_process}
         self._seen = {session: seen for session, seen in self._seen.items() if session in taken}
-        for stop in self._ration.over(taken, usage.free(data), now):
-            self._carry_out(stop, data)
+        for stop in self._ration.over(taken, min(usage.free(cluster.data) for cluster in clusters), now):
+            self._carry_out(stop, clusters)
         self._queue.put(session.server_process for session in self._ration.last(taken, now))
         return any(each.busy for each in taken.values())
 
-    async def _temporary_tables(self, data: Path) -> Counter[int]:
-        sizes = usage.temporary_tables(data)
-        if sizes.total() < 1 << 20:  # nobody's policy allows them, or they are small
-            return Counter()
-        owners = await self._owners()
-        return Counter({owners[number]: size for number, size in sizes.items() if number in owners})
+    async def _temporary_tables(self, clusters: Collection[Cluster]) -> Counter[int]:
+        found = Counter[int]()
+        for cluster in clusters:
+            sizes = usage.temporary_tables(cluster.data)
+            if sizes.total() < 1 << 20:  # the policy does not allow them, or they are small
+                continue
+            owners = await cluster.owners()
+            found.update({owners[number]: size for number, size in sizes.items() if number in owners})
+        return found
 
     def _taken(self, session: ClientSession, spilled: Counter[int]) -> Taken:
         """Who does nothing since the last look takes what was seen then."""
@@ -104,7 +117,7 @@ class Warden:
         disk = spilled[pid] + self._tables[pid]
         return Taken(role, progress, progress[0] is State.STATEMENT, found.memory, found.seconds, disk)
 
-    def _carry_out(self, stop: Stop[ClientSession], data: Path) -> None:
+    def _carry_out(self, stop: Stop[ClientSession], clusters: Collection[Cluster]) -> None:
         session, resource = stop.session, stop.resource
         asker = session.asker
         LOG.warning(
@@ -117,6 +130,7 @@ class Warden:
         )
         if stop.end:
             session.fatal(resource.sqlstate, f"{resource.message}: {stop.detail}")
-            usage.terminate(session.server_process, data)
+            for cluster in clusters:  # in which of them is told by the process itself
+                usage.terminate(session.server_process, cluster.data)
         else:
             session.overdrawn(back.error_response("ERROR", resource.sqlstate, resource.message, stop.detail, HINTS[resource]))

@@ -89,14 +89,14 @@ def _statement(text: str, tokens: list[Token], names: frozenset[str]) -> Stateme
 _QUOTED = {TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER}
 
 
-def _words(tokens: list[Token]) -> list[str]:
+def words_of(tokens: list[Token]) -> list[str]:
     """Key words and signs in capitals; what is quoted is neither."""
     return ["''" if t.token_type in _QUOTED else t.text.upper() for t in tokens]
 
 
 def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
     """The kind, the index of the query's first and last token, and options."""
-    words = _words(tokens)
+    words = words_of(tokens)
     last = len(tokens) - 1
     head = words[0]
     if head in _QUERY_WORDS:
@@ -118,7 +118,7 @@ def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
 
 def _into(tokens: list[Token]) -> tuple[int, int] | None:
     """The first and last token of `INTO TEMP [TABLE] name` in a SELECT; None for another statement."""
-    words = _words(tokens)
+    words = words_of(tokens)
     if words[0] not in ("SELECT", "WITH") or any(w in ("INSERT", "UPDATE", "DELETE", "MERGE") for w in words):
         return None
     depth = 0
@@ -154,7 +154,7 @@ def made(statement: Statement) -> Made | None:
         return None
     text = statement.prefix + statement.into
     tokens = tokenize(text)
-    words = _words(tokens)
+    words = words_of(tokens)
     at = 1 if statement.kind == "cursor" else words.index("TABLE") + 1
     unless = words[at : at + 3] == ["IF", "NOT", "EXISTS"]
     at += 3 if unless else 0
@@ -177,7 +177,7 @@ class Named:
 def named(text: str) -> Named | None:
     """What a statement does with a prepared one by name; None when it does nothing of the kind. DISCARD ALL deallocates."""
     tokens = tokenize(text)
-    words = _words(tokens)
+    words = words_of(tokens)
     if words[:1] == ["DISCARD"] and words[1:2] == ["ALL"]:
         return Named("DEALLOCATE", "")
     if not words or words[0] not in ("PREPARE", "EXECUTE", "DEALLOCATE"):

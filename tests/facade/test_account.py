@@ -28,9 +28,12 @@ from dpproxy.facade.facade import Facade
 async def main():
     facade = Facade()
     await facade.start(Path(sys.argv[1]))
-    async with facade._connected() as connection:
+    place = facade._place
+    cluster = facade._cluster("template1", lambda _: asyncio.sleep(0))
+    await cluster.start()
+    async with cluster.connected() as connection:
         assert await connection.fetchval("SELECT 1") == 1
-    place = facade._server.place
+    await cluster.stop()
     print(place.home, place.binaries.folder, sep="\\0", end="")
     await facade.stop()
 asyncio.run(main())

@@ -22,7 +22,7 @@ import psycopg
 import pyarrow as pa
 import shop_world
 
-from dpproxy.facade.facade import Facade
+from dpproxy.facade.cluster import plain
 from dpproxy.mechanisms import sampler
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.noise import OwnNoise
@@ -74,8 +74,8 @@ class Stage:
         self._data = duckdb.connect()
         self._data.execute(shop_world.DDL + PEOPLE + ";" + ORDERS)
         self._loop = asyncio.new_event_loop()
-        self._facade = Facade(connections=5)
-        self._loop.run_until_complete(self._facade.start(folder))
+        self._facade = plain(folder)
+        self._loop.run_until_complete(self._facade.start())
         place = {"host": str(Path(self._facade.socket).parent), "user": "postgres", "dbname": "postgres"}
         self._postgres = psycopg.connect(**place, autocommit=True)
 

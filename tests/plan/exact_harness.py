@@ -28,8 +28,9 @@ from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
 from dpproxy.facade import ddl
+from dpproxy.facade.building import fill
+from dpproxy.facade.cluster import plain
 from dpproxy.facade.copytext import copy_chunks
-from dpproxy.facade.facade import Facade
 from dpproxy.mechanisms import select
 from dpproxy.mechanisms.exact import Exact, Int64, Released
 from dpproxy.mechanisms.noise import exact_loss
@@ -91,9 +92,9 @@ class Pair:
         self._data.execute(f"SET TimeZone = 'UTC'; {changes}")
         self._data.close()
         self._loop = asyncio.new_event_loop()
-        self._facade = Facade(connections=20)
+        self._facade = plain(state / "facade")
         self._backend: Backend = DuckDB(DuckDBBackend(str(path)))
-        self.catalog: Catalog = self._loop.run_until_complete(self._start(state / "facade", policy))
+        self.catalog: Catalog = self._loop.run_until_complete(self._start(policy))
         place = {"host": str(Path(self._facade.socket).parent), "user": "postgres", "autocommit": True}
         with psycopg.connect(**place, dbname="postgres") as admin:
             (self._user,) = admin.execute("SELECT current_user").fetchone() or ("",)
@@ -112,11 +113,15 @@ class Pair:
         public = frozenset(t.name for t in policy.tables.values() if t.public)
         self.catalog = await self._backend.with_public_ranges(await self._backend.introspect(), public)
 
-    async def _start(self, state: Path, policy: Policy) -> Catalog:
-        await self._facade.start(state)
+    async def _start(self, policy: Policy) -> Catalog:
+        await self._facade.start()
         public = frozenset(t.name for t in policy.tables.values() if t.public)
         catalog = await self._backend.with_public_ranges(await self._backend.introspect(), public)
-        await self._facade.apply(policy, catalog, self._backend.public_rows)
+        await self._facade.execute(f"CREATE DATABASE {ddl.quoted(policy.dataset)} TEMPLATE template0")
+        shown = ddl.Shown(policy, catalog, next(iter(policy.roles.values())))
+        await self._facade.execute("".join(ddl.role_script(shown)))
+        async with self._facade.connected(policy.dataset) as connection:
+            await fill(connection, shown, policy.dataset, self._backend.public_rows, 10**6)
         return catalog
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ import scramp
 from dpproxy.backends.base import BackendError, Runner
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import Refusal
+from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade
 from dpproxy.mechanisms.exact import Exact, Int64
 from dpproxy.plan.loss import Loss
@@ -166,7 +167,7 @@ class Stage:
     """The running proxy, and what stands behind it."""
 
     server: Server
-    facade: Facade
+    facade: Cluster
     dataset: Dataset
     engine: ScriptedEngine
     port: int
@@ -191,14 +192,16 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     facade = Facade(connections=100)
     await facade.start(state)
     engine, rules = ScriptedEngine(), policy()
-    await facade.apply(rules, catalog(), engine.public_rows)
+    rooms = await facade.open(rules, catalog(), engine.public_rows)
+    cluster = rooms.server("analyst")
+    assert isinstance(cluster, Cluster)
     ledger = SqliteLedger(state / "ledger.sqlite")
     planner = CachedPlanner(private_names(rules), scripted_plan, frozenset({"id", "region"}), frozenset({"people", "shops"}))
     noise, words = NoNoise(), words_of(planner.names)
     dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
-    server = Server({"shop": dataset}, lambda: facade.endpoint, limits=Limits(connections=60, connections_per_user=50))
+    server = Server({"shop": dataset}, lambda *_: cluster.endpoint, limits=Limits(connections=60, connections_per_user=50))
     port = await server.listen("127.0.0.1", 0)
-    yield Stage(server, facade, dataset, engine, port)
+    yield Stage(server, cluster, dataset, engine, port)
     await server.stop(drain=0)
     await facade.stop()
     ledger.close()

@@ -192,7 +192,7 @@ async def _open(
 ) -> CountingBackend:
     loaded = load_file(folder / "town.yaml")
     loaded = replace(loaded, policy=replace(loaded.policy, **policy))
-    dataset = await open_dataset(loaded, facade, ledger, None, answers)
+    dataset = await open_dataset(loaded, facade, ledger, answers)
     backend = CountingBackend(dataset.backend)
     datasets["town"] = replace(dataset, backend=backend)
     return backend
@@ -208,7 +208,7 @@ async def town(folder: Path, data: str = DATA, policy: str = POLICY) -> AsyncIte
     ledger, answers = SqliteLedger(folder / "ledger.sqlite"), AnswerStore(folder / "answers.sqlite")
     datasets: dict[str, Dataset] = {}
     backend = await _open(folder, facade, ledger, answers, datasets)
-    server = Server(datasets, lambda: facade.endpoint)
+    server = Server(datasets, lambda dataset, role: dataset.endpoint(role))
     port = await server.listen("127.0.0.1", 0)
     made = Town(folder, facade, ledger, answers, datasets, server, port, backend)
     try:

@@ -13,12 +13,14 @@ import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.place import place_of
 from dpproxy.errors import Refusal
+from dpproxy.facade.facade import Rooms
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
+from dpproxy.policy.model import Policy
 from dpproxy.session.answer import Answering
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.opening import open_dataset
@@ -30,10 +32,8 @@ USERS = ("ada", "bob", "cy", "dee")
 class NoFacade:
     """These statements have nothing that a facade evaluates."""
 
-    async def apply(self, *_: object) -> None: ...
-
-    def withheld(self, _: str) -> frozenset[Any]:
-        return frozenset()
+    async def open(self, policy: Policy, catalog: Catalog, _: object) -> Rooms:
+        return Rooms(policy, catalog, {}, frozenset())
 
 
 async def nothing(_: Sequence[int], __: object) -> list[str | None]:
@@ -71,7 +71,7 @@ async def work(dataset: Dataset, rng: random.Random, first: int) -> None:
 async def main(folder: Path, ledger: str, askers: int, seed: int) -> None:
     journal = place_of(ledger, folder).open(None)
     answers = AnswerStore(folder / "answers.sqlite")
-    dataset = await open_dataset(load_file(folder / "town.yaml"), NoFacade(), journal, None, answers)  # type: ignore[arg-type]
+    dataset = await open_dataset(load_file(folder / "town.yaml"), NoFacade(), journal, answers)  # type: ignore[arg-type]
     os.write(1, b"ready\n")
     await asyncio.gather(*(work(dataset, random.Random(100 * seed + i), 40 * (seed // 4)) for i in range(askers)))
 

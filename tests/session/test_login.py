@@ -257,7 +257,7 @@ async def test_what_a_stranger_is_told_is_the_same_after_a_restart(stage: Stage)
     """Two servers with one secret are two processes, or one before and after."""
     seen = []
     for secret in (b"one" * 11, b"one" * 11, b"two" * 11):
-        server = Server({"shop": stage.dataset}, lambda: stage.facade.endpoint, secret=secret)
+        server = Server({"shop": stage.dataset}, lambda *_: stage.facade.endpoint, secret=secret)
         port = await server.listen("127.0.0.1", 0)
         told = []
         for user, database in (("eve", "shop"), ("eve", "nowhere"), ("ada", "shop")):

@@ -127,6 +127,34 @@ def test_a_reload_waits_for_statements(proxy: Proxy, policy: Path) -> None:
     assert not alive(running)
 
 
+def test_nobody_keeps_what_a_reload_hides(proxy: Proxy, policy: Path) -> None:
+    """Neither in a transaction nor behind a statement that runs; and meanwhile others come in under the new policy."""
+    waiting, running = connect(proxy), connect(proxy)
+    waiting.execute("BEGIN")
+    waiting.execute("DECLARE c CURSOR FOR SELECT 1")
+    waiting.execute("SELECT region, count(*) FROM people GROUP BY region")
+    found: list[str | None] = []
+
+    def run() -> None:
+        try:
+            running.execute("SELECT pg_sleep(60)")
+        except psycopg.OperationalError as error:
+            found.append(error.sqlstate)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    time.sleep(0.3)
+    write(policy, POLICY, AGE)
+    hang_up(proxy, "policy reloaded")
+    with connect(proxy) as newcomer:
+        assert alive(newcomer)
+        assert newcomer.execute("SELECT count(*) > 0 FROM people WHERE age < 50").fetchone() == (True,)
+    with pytest.raises(psycopg.OperationalError):
+        waiting.execute("SELECT region, count(*) FROM people GROUP BY region")
+    thread.join()
+    assert found == ["57P01"]
+
+
 def stop_during(proxy: Proxy, sql: str, *times: float) -> tuple[list[object], float]:
     """What a statement said while SIGTERM arrived (again after each of `times` seconds), and how long the end took."""
     running = connect(proxy)

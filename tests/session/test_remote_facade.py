@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from dpproxy.facade.binaries import FacadeError
-from dpproxy.facade.facade import Facade, RemoteFacade
+from dpproxy.facade.cluster import plain
+from dpproxy.facade.facade import Rooms
+from dpproxy.facade.remote import RemoteFacade
 from dpproxy.session.facade_login import FacadeLogin
 from dpproxy.session.server import Server
 from dpproxy.wire.protocol import ProtocolError
 
-from .conftest import ScriptedEngine, Stage, Wire, catalog, policy, report, rows
+from .conftest import PEOPLE, ScriptedEngine, Stage, Wire, catalog, policy, report, rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,11 +29,9 @@ async def dsn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    owner = Facade()
-    await owner.start(tmp_path_factory.mktemp("elsewhere"))
-    async with owner._connected() as connection:
-        await connection.execute("ALTER ROLE postgres PASSWORD 'root'")
-    assert owner._server is not None
+    owner = plain(tmp_path_factory.mktemp("elsewhere"))
+    await owner.start()
+    await owner.execute("ALTER ROLE postgres PASSWORD 'root'")
     data: Path = owner._server.place.data
     await owner._server.stop()
     with (data / "postgresql.conf").open("a") as conf:
@@ -44,17 +45,44 @@ async def dsn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
 async def test_sessions_on_a_remote_facade(stage: Stage, dsn: str, tmp_path: Path) -> None:
     facade = RemoteFacade(dsn)
     await facade.start(tmp_path)
-    await facade.apply(policy(), catalog(), ScriptedEngine().public_rows)
-    server = Server({"shop": stage.dataset}, lambda: facade.endpoint)
+    rooms = await facade.open(policy(), catalog(), ScriptedEngine().public_rows)
+    await rooms.take_place()
+    server = Server({"shop": stage.dataset}, lambda _, role: rooms.endpoint(role))
     wire = await Wire.open(await server.listen("127.0.0.1", 0))
     await wire.login()
     assert rows(await wire.query("SELECT region, count(*) AS n FROM people GROUP BY 1"))[0] == ("e", "1")
     assert rows(await wire.query("SELECT current_user, count(*) FROM shops")) == [("analyst@shop", "2")]
     assert report(await wire.query("CREATE TABLE t (x int)"))["C"] == "42501"
     await nobody_else_reads(server, wire)
+    await exchanged(facade, rooms, server, wire)
     await wire.close()
     await server.stop(drain=0)
     await facade.stop()
+
+
+async def exchanged(facade: RemoteFacade, rooms: Rooms, server: Server, old: Wire) -> None:
+    """The new database takes the name, while sessions are in the old one."""
+    newer = await facade.open(
+        replace(policy(), tables={PEOPLE: policy().tables[PEOPLE]}), catalog(), ScriptedEngine().public_rows
+    )
+    await newer.take_place()
+    assert rows(await old.query("SELECT count(*) FROM shops")) == [("2",)]
+    new = await Wire.open(server._listeners[0].sockets[0].getsockname()[1])
+    await new.login()
+    assert rows(await new.query("SELECT current_database()")) == [("shop",)]
+    assert report(await new.query("SELECT count(*) FROM shops"))["C"] == "42P01"
+    await rooms.close()
+    assert report(await old.until(b"E"))["C"] == "57P01"
+    assert rows(await new.query("SELECT count(*) FROM pg_database WHERE datname LIKE 'shop%'")) == [("1",)]
+    await new.close()
+
+
+async def test_a_server_is_one_roles(dsn: str, tmp_path: Path) -> None:
+    facade, roles = RemoteFacade(dsn), {name: replace(policy().roles["analyst"], name=name) for name in ("analyst", "intern")}
+    await facade.start(tmp_path)
+    with pytest.raises(FacadeError, match="would share the facade's server"):
+        await facade.open(replace(policy(), roles=roles), catalog(), ScriptedEngine().public_rows)
+    await RemoteFacade(dsn.replace("127.0.0.1", "{role}.invalid")).start(tmp_path)
 
 
 async def nobody_else_reads(server: Server, asker: Wire) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.facade.facade import Endpoint
+from dpproxy.facade.cluster import Endpoint
 from dpproxy.session.server import Server
 from dpproxy.wire import frontend_build as front
 
@@ -50,7 +50,7 @@ async def test_a_facade_that_is_ending_is_asked_again(stage: Stage, tmp_path: Pa
     dying = await asyncio.start_unix_server(leave, tmp_path / "dying")
     asked = 0
 
-    def facade() -> Endpoint:
+    def facade(*_: object) -> Endpoint:
         nonlocal asked
         asked += 1
         if asked == 3:

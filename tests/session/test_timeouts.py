@@ -25,7 +25,7 @@ PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"
 async def hurried(stage: Stage) -> AsyncIterator[Stage]:
     """The same stage behind a server in a hurry."""
     limits = Limits(20, 3, login=0.4, idle=1.2, transaction=0.4, statement=0.8)
-    server = Server({"shop": stage.dataset}, lambda: stage.facade.endpoint, limits=limits)
+    server = Server({"shop": stage.dataset}, lambda *_: stage.facade.endpoint, limits=limits)
     port = await server.listen("127.0.0.1", 0)
     yield Stage(server, stage.facade, stage.dataset, stage.engine, port)
     await server.stop(drain=0)

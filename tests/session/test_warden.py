@@ -35,7 +35,7 @@ SORTS = f"{SMALL}; BEGIN; DECLARE c CURSOR FOR SELECT * FROM ({FILES_50_MB}) t(x
 @asynccontextmanager
 async def limited(stage: Stage, **quota: Any) -> AsyncIterator[None]:
     given = {"memory": 1 << 40, "disk": 1 << 40, **quota}
-    warden = Warden(Quota(**given), stage.server.sessions, lambda: stage.facade.data, stage.facade.owners)
+    warden = Warden(Quota(**given), stage.server.sessions, lambda: [stage.facade])
     watching = asyncio.ensure_future(warden.watch())
     try:
         yield

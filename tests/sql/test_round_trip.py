@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.facade.facade import Facade
+from dpproxy.facade.cluster import plain
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.statements import parse
 
@@ -22,8 +22,8 @@ HAZARDS = [f"SELECT {line[1:]}" for line in LINES if line[0] == "!"]
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection[Any]]:
-    loop, facade = asyncio.new_event_loop(), Facade(connections=5)
-    loop.run_until_complete(facade.start(tmp_path_factory.mktemp("postgres")))
+    loop, facade = asyncio.new_event_loop(), plain(tmp_path_factory.mktemp("postgres"))
+    loop.run_until_complete(facade.start())
     place = str(Path(facade.socket).parent)
     with psycopg.connect(host=place, user="postgres", dbname="postgres", autocommit=True) as connection:
         yield connection
