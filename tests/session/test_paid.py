@@ -246,7 +246,7 @@ async def test_accuracy_is_one_timeout(world: Town, gate: Gate) -> None:
 
 async def test_an_engine_that_fails_has_nothing_to_keep(world: Town, gate: Gate) -> None:
     """The charge stands, and it is not tried again under it: whether something fails is an answer too."""
-    sql, before = question(), world.spent()
+    sql, before, untold = question(), world.spent(), world.datasets["town"].paid.untold.copy()
     gate.failure = BackendError("row 4711 is bad")
     gate.open.set()
     async with world.client() as ada:
@@ -255,6 +255,7 @@ async def test_an_engine_that_fails_has_nothing_to_keep(world: Town, gate: Gate)
                 await ada.ask(sql)
             assert world.spent() - before == charges
             assert newest(world).outcome == "lost"
+    assert world.datasets["town"].paid.untold - untold == {("analyst", "failed", "lost"): 2}
 
 
 async def test_the_operators_limit_ends_it(world: Town, gate: Gate) -> None:

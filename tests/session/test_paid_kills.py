@@ -1,13 +1,16 @@
 """Kills, cancel requests, timeouts, lost clients and lost engines at random moments: each charge is an answer told or kept.
 
-After a run every role asks again for whatever it was charged for. What is then free was kept; what is not must have been lost by the
-engine, which the process said, or have died with the process when it was killed: of each asker one statement at most. So nothing is charged
-twice, nothing told unpaid. Figures are printed: `scripts/test -m long tests/session/test_paid_kills.py`.
+After a run every role asks again for whatever it was charged for. What is then free was kept; what is not must have been lost
+by the engine, which the process said, or have died with the process when it was killed: of each asker one statement at most. So
+nothing is charged twice, nothing told unpaid. Figures are printed: `scripts/test -m long -s tests/session/test_paid_kills.py`;
+DPPROXY_TEST_ROUNDS and DPPROXY_TEST_KILLS say how many processes run to their end, and how many are killed, in each of the four
+worlds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import subprocess
@@ -36,6 +39,7 @@ from scratch_postgres import scratch_server
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKERS, STATEMENTS = 8, 12
+ROUNDS, KILLS = int(os.environ.get("DPPROXY_TEST_ROUNDS", "10")), int(os.environ.get("DPPROXY_TEST_KILLS", "250"))
 ROLES = {"ada": "analyst", "cy": "other", "dee": "frugal"}
 
 PEOPLE = """
@@ -194,7 +198,7 @@ def test_each_charge_is_an_answer(tmp_path: Path, tmp_path_factory: pytest.TempP
 def test_each_charge_is_an_answer_long(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, engine: str, ledger: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run(tmp_path, tmp_path_factory.mktemp("server"), engine, ledger, 10, 40)
+    told = run(tmp_path, tmp_path_factory.mktemp("server"), engine, ledger, ROUNDS, KILLS)
     with capsys.disabled():
         print(f"\n{engine}, ledger in {ledger}: {told}")
 
