@@ -77,10 +77,13 @@ class Statement:
 
 
 def asked(seed: int) -> Statement:
-    """Three of four are about what units reach, the others about values."""
+    """Most are about what units reach, the others about values; most often the policy bounds no groups."""
     rng = random.Random(seed)
-    made = reach_grammar.Asked(grammar.statement(rng.choice)) if seed % 4 == 3 else reach_grammar.statement(rng.choice)
-    return Statement(made, rng.randrange(len(BOUNDS)), rng.choice(("analyst",) * 5 + ("careful",)))
+    aims = (*reach_grammar.AIMS, "")
+    aim = aims[seed % len(aims)]
+    made = reach_grammar.statement(rng.choice, aim) if aim else reach_grammar.Asked(grammar.statement(rng.choice))
+    bounds = (2, 2, 3, 3, 4) if aim == "beside" else (0, 1, 2, 2, 3, 3, 4, 5, 6)
+    return Statement(made, rng.choice(bounds), rng.choice(("analyst",) * 5 + ("careful",)))
 
 
 def judged(seeds: Iterable[int], shop: AnyShop, catalog: Catalog) -> tuple[int, list[str]]:
