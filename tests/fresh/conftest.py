@@ -22,7 +22,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 1800  # seconds: the trials are of what works, not of how fast
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "*_cache", "__pycache__", "*.duckdb", "*.egg-info", "build")
-RUNNER = ("pytest", "pytest-asyncio", "psutil")
+RUNNER = ("pytest", "pytest-asyncio", "hypothesis")
+"""What the facade's tests need."""
 
 
 @dataclass(frozen=True)

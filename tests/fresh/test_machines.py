@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.launch import launched
-from tests.fresh.conftest import PATIENCE, Machine, reachable
+from tests.fresh.conftest import PATIENCE, RUNNER, Machine, reachable
 
 pytestmark = pytest.mark.fresh
 AS_ROOT = os.geteuid() == 0
@@ -40,14 +40,14 @@ def test_the_first_command_in_a_closed_folder(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("name", "env"),
     [
-        pytest.param("blank, 'quote' \"ü漢\" $x", {}, id="odd-name"),
+        pytest.param("blank, 'quote' \"ü漢\"", {}, id="odd-name"),  # with a dollar setuptools itself installs nothing
         pytest.param("ohne Umgebung ü", {"LC_ALL": "C", "LANG": "C"}, id="odd-name-C-locale"),
         pytest.param(LONG, {}, id="long-path"),
     ],
 )
 def test_a_folder_of_any_name(name: str, env: dict[str, str], machine: Machine, folder: Path) -> None:
     clone = machine.clone(folder / name)
-    venv = machine.environment(clone / "venv", "pytest", "pytest-asyncio", "-e", str(clone))
+    venv = machine.environment(clone / "venv", *RUNNER, "-e", str(clone))
     env = {**env, "DPPROXY_VENV": str(venv)}
     shown(machine.run(DEMO, clone, **env))
     machine.run((venv / "bin" / "python", *FACADE, PART), clone, **env)
@@ -76,7 +76,7 @@ def test_an_ordinary_user_with_a_home_that_cannot_be_written(machine: Machine, f
     home.chmod(0o555)
     clone = machine.clone(folder / "dpproxy")
     (clone / "policies").chmod(0o777)  # where the demo makes its data
-    venv = machine.environment(folder / "venv", "pytest", "pytest-asyncio", "-e", str(clone))
+    venv = machine.environment(folder / "venv", *RUNNER, "-e", str(clone))
     env = {"HOME": str(home), "DPPROXY_VENV": str(venv), "PYTHONDONTWRITEBYTECODE": "1"}
     shown(machine.run(DEMO, clone, **env))
     part = f"({PART}) and not unprivileged" if not AS_ROOT else PART
