@@ -23,6 +23,11 @@ ONE_ROW, KEY, BOUND = "dpproxy_one_row", "dpproxy_key", "dpproxy_bound"
 of an aggregate carries: what its value is held within."""
 
 
+MAX_GIVEN_ROWS = 100_000
+"""Rows the facade may hand to a measurement: they become constants of its text."""
+TOO_MANY = "too many rows are to be joined with private ones"
+
+
 def note_measured(select: exp.Select, keys: int, outputs: Sequence[int | None]) -> None:
     """`outputs[i]` is the key that output i is, None for other expressions."""
     if keys == 0:
@@ -34,6 +39,13 @@ def note_measured(select: exp.Select, keys: int, outputs: Sequence[int | None]) 
 def note_bound(formula: exp.Expr, bound: Interval) -> None:
     if bound.closed:
         formula.meta[BOUND] = bound
+
+
+def as_json(query: str, names: Sequence[str], cells: str, most: int) -> str:
+    """The rows of a query as one value, an array of arrays of `cells`; the text TOO_MANY when there are more than `most`."""
+    rows = f"(SELECT * FROM ({query}) AS dpproxy_all LIMIT {most + 1}) AS dpproxy_rows({', '.join(names)})"
+    whole = f"coalesce(json_agg(json_build_array({cells})), '[]')"
+    return f"(SELECT CASE WHEN count(*) <= {most} THEN {whole} ELSE to_json('{TOO_MANY}'::text) END FROM {rows})"
 
 
 def bounds_of(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> list[Interval]:

@@ -8,22 +8,44 @@ measurements, and in each over its basis columns, so that a price is known befor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, UNDEFINED_TABLE, NoRoom, Refusal
-from dpproxy.plan import canonical, cuts, fanout, joins, laterals, lookups, naming, parentheses, taken_apart, unmatched
+from dpproxy.errors import (
+    FEATURE_NOT_SUPPORTED,
+    PROGRAM_LIMIT_EXCEEDED,
+    STATEMENT_TOO_COMPLEX,
+    SYNTAX_ERROR,
+    UNDEFINED_TABLE,
+    NoRoom,
+    Refusal,
+)
+from dpproxy.plan import (
+    amplification,
+    canonical,
+    cuts,
+    expansion,
+    fanout,
+    joins,
+    laterals,
+    lookups,
+    naming,
+    parentheses,
+    taken_apart,
+    unmatched,
+)
 from dpproxy.plan.accuracy import settled, settled_text
 from dpproxy.plan.engines import engine
+from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.explain import account, spelled
 from dpproxy.plan.expr import Agg, Call, Column, Expr, Hole, conjunction
 from dpproxy.plan.finish import finish
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.given import bounds_of, known_of
+from dpproxy.plan.given import as_json, bounds_of, known_of
 from dpproxy.plan.grids import STEPS
 from dpproxy.plan.hooks import QueryHooks
 from dpproxy.plan.interval import OPEN
@@ -36,12 +58,13 @@ from dpproxy.plan.outer_types import TreeTypes
 from dpproxy.plan.probes import returns_nothing
 from dpproxy.plan.query import Analyser
 from dpproxy.plan.ranked import percentiles
-from dpproxy.plan.relation import Contribution, Given, Rows, Values
+from dpproxy.plan.relation import Beside, Contribution, Given, Rows, Values
 from dpproxy.plan.released import local, source, wire
 from dpproxy.plan.results import Item, ReleasedResult, Result, RowsResult, alias_columns, renamed, row_level
 from dpproxy.plan.scope import Context, Counter, Env
 from dpproxy.plan.select import finish_select
 from dpproxy.plan.settings import session_settings
+from dpproxy.plan.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.tables import Shape
 from dpproxy.plan.trees import mentions
 from dpproxy.plan.typical import aimable, typical
@@ -70,6 +93,7 @@ class Planner:
     released_ctes: dict[int, ReleasedResult] = field(default_factory=dict)
     first_array: list[int] = field(default_factory=list)
     scalars: dict[str, list[tuple[Env, Expr]]] = field(default_factory=dict)
+    given: dict[int, Beside] = field(default_factory=dict)  # by hole: what is known of rows that the facade hands over
     _aliases: int = 0
     _virtual: dict[str, int] = field(default_factory=dict)
 
@@ -135,15 +159,13 @@ class Planner:
             raise unsupported("joining these released rows with private rows", "Cast their columns: x::text, n::numeric.")
         names = [f"c{i}" for i in range(len(types))]
         cells = ", ".join(f"{local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
-        sql = (
-            f"(SELECT coalesce(json_agg(json_build_array({cells})), '[]') FROM ({_with_ctes(query, ctes)}) "
-            f"AS dpproxy_rows({', '.join(names)}))"
-        )
-        hole = self.input(sql, f"rows({','.join(types.values())})")
         bounds = bounds_of(query, ctes)
         bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
         columns = tuple(Column(self.counter.column(), n, t, b) for (n, t), b in zip(types.items(), bounds, strict=True))
         beside = known_of(query, columns, ctes)
+        sql = as_json(_with_ctes(query, ctes), names, cells, amplification.handed(beside))
+        hole = self.input(sql, f"rows({','.join(types.values())})")
+        self.given[hole.index] = beside
         given = Item(
             item.alias, Rows(node=Given(columns, hole.index), contribution=Contribution(beside=(beside,))), columns, item.node
         )
@@ -195,17 +217,31 @@ class Planner:
         return ReleasedResult(tree, True)
 
     def compile(self, measured: MeasuredSelect, rows: Rows, members: tuple[int, ...]) -> Compiled:
-        spelled, context = engine(self.context.dialect), self.context
+        context = self.context
         chosen = [measured.keys[i] for i in members]
         fanout.check(rows, [key for _, key in chosen])
         rows, keys, specs, selections = canonical.normal(rows, chosen, measured.specs, measured.selections)
-        compiler = Compiler(rows, context, spelled)
+        compiler = Compiler(rows, context, self._spelled(rows, keys, specs, selections))
         compiled = compiler.compiled(keys, specs, selections, measured.top)
         beyond = cuts.condition(compiled) if context.role.query.measure_bounds else ""
         cut = compiler.cut(keys, beyond) if beyond else ""
         names, more = naming.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
         told = replace(compiled.shape, notes=(*compiled.shape.notes, *more))
         return replace(compiled, shape=told, outputs=tuple(measured.outputs), names=names, cut=cut)
+
+    def _spelled(
+        self,
+        rows: Rows,
+        keys: Sequence[tuple[str, Expr]],
+        specs: Sequence[BasisSpec] = (),
+        selections: Sequence[SelectionSpec] = (),
+    ) -> Engine:
+        """The engine with texts cut as the measurement's cost demands. Raises Refusal when nothing bounds the cost."""
+        items = [key for _, key in keys]
+        items += [e for s in specs for e in (s.value, s.where) if e is not None]
+        items += [e for c in selections for e in (c.value, c.where) if e is not None]
+        cut, _ = amplification.chosen(rows.node, items, self.context, self.given)
+        return engine(self.context.dialect, cut)
 
     def shared_values(self, measured: MeasuredSelect, agg: Agg) -> tuple[str, exp.Expr] | None:
         """The values that enough units share in each group of a measured SELECT, as a source of its own; its columns are the
@@ -215,7 +251,7 @@ class Planner:
         rows = joins.filtered(measured.rows, conjunction((*([agg.where] if agg.where is not None else []), present)))
         keys = [*(measured.keys[i] for i in measured.sets[0]), (f"values of {agg.name}()", value)]
         rows, keys, _, _ = canonical.normal(rows, keys, [], [])
-        compiler = Compiler(rows, self.context, engine(self.context.dialect))
+        compiler = Compiler(rows, self.context, self._spelled(rows, keys))
         compiled = compiler.compiled(keys, [], [])
         if compiled.shape.dense is not None:
             return None
@@ -345,7 +381,9 @@ def _analysed(statement: Statement, context: Context) -> tuple[Planner, Released
     `laterals`, `lookups`, `taken_apart`, `ranked`, `mixed`, `unmatched`)."""
     try:
         return _measured(parse(statement.query), context)
-    except Refusal:
+    except Refusal as refusal:
+        if refusal.sqlstate in (STATEMENT_TOO_COMPLEX, PROGRAM_LIMIT_EXCEEDED):
+            raise  # written another way it is no smaller
         tree = parse(statement.query)
         reader = Analyser(Planner(context))
         reads = reader.reads_private(tree)
@@ -357,6 +395,7 @@ def _analysed(statement: Statement, context: Context) -> tuple[Planner, Released
 
 
 def _measured(tree: exp.Expr, context: Context) -> tuple[Planner, ReleasedResult]:
+    expansion.check(tree)
     locate(tree)
     for column in tree.find_all(exp.Column):
         column.set("db", None)  # `schema.table.column`: which table is meant PostgreSQL has checked

@@ -97,11 +97,16 @@ class Analyser:
         """Whether a query of a tree reads private rows, its CTEs included, before any is analysed."""
         bodies = {ident(cte.args["alias"].this): cte.this for cte in tree.find_all(exp.CTE)}
 
-        def reads(node: exp.Expr, seen: frozenset[str] = frozenset()) -> bool:
+        known: dict[str, bool] = {}  # each is looked through once; one that is being looked through adds nothing
+
+        def reads(node: exp.Expr) -> bool:
             for table in node.find_all(exp.Table):
                 name = ident(table.this)
                 if name in bodies and not table.args.get("db"):
-                    if name not in seen and reads(bodies[name], seen | {name}):
+                    if name not in known:
+                        known[name] = False
+                        known[name] = reads(bodies[name])
+                    if known[name]:
                         return True
                 elif self.private_table(table, {}):
                     return True

@@ -20,6 +20,21 @@ MAX_ARRAY_DEPTH = 4  # nested ARRAY[...] is exponential in sqlglot 30
 MAX_JOINS = 40
 MAX_BARE_JOINS = 6  # JOIN before its ON/USING: exponential in sqlglot 30
 MAX_CHAIN = 1_000  # operands of one AND/OR/NOT/|| chain: each is a level of recursion for visitors
+MAX_AGGREGATES = 256  # a BI tool's widest has 84; each is planned in a few milliseconds, measured, and given noise
+MAX_BRANCHES = 128  # SELECTs: of UNIONs, CTEs and subqueries together
+_AGGREGATES = {"count", "sum", "avg", "min", "max", "mode", "median", "corr", "covar_pop", "covar_samp", "percentile_cont"}
+_AGGREGATES |= {"percentile_disc", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "count_if"}
+_AGGREGATES |= {
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+}
 SHORTER = "Pass a long list as one array: x = ANY ($1), or x = ANY ('{1,2,3}')."
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
@@ -44,13 +59,14 @@ def tokenize(text: str) -> list[Token]:
 
 def check(tokens: list[Token], text: str) -> None:
     """Raise Refusal for nesting the parser should not be given."""
-    depth = arrays = joins = bare = 0
+    depth = arrays = joins = bare = aggregates = branches = 0
     not_run = chain = 0
     array_at: list[bool] = []
     for i, token in enumerate(tokens):
         kind = token.token_type
         if kind in _OPEN:
             is_array = kind == TokenType.L_BRACKET
+            aggregates += kind == TokenType.L_PAREN and i > 0 and tokens[i - 1].text.lower() in _AGGREGATES
             array_at.append(is_array)
             arrays += is_array
             depth += 1
@@ -63,12 +79,18 @@ def check(tokens: list[Token], text: str) -> None:
             bare += not natural_or_cross
         elif kind in (TokenType.ON, TokenType.USING):
             bare = max(0, bare - 1)
+        elif kind == TokenType.SELECT:
+            branches += 1
         not_run = not_run + 1 if kind == TokenType.NOT else 0
         chain += kind in _CHAIN
         if depth > MAX_DEPTH or not_run > MAX_DEPTH or arrays > MAX_ARRAY_DEPTH:
             raise _too_complex("is nested too deeply", token)
         if joins > MAX_JOINS or bare > MAX_BARE_JOINS:
             raise _too_complex("has too many joins", token)
+        if aggregates > MAX_AGGREGATES:
+            raise _too_complex(f"has more than {MAX_AGGREGATES} aggregates", token)
+        if branches > MAX_BRANCHES:
+            raise _too_complex(f"has more than {MAX_BRANCHES} SELECTs", token)
         if chain > MAX_CHAIN:
             raise _too_complex("has too many operators", token)
         _hazard(token, text)

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan import engines
+from dpproxy.plan.given import as_json
 
 TYPES = ("int8", "text", "numeric", "float8", "bool", "date", "varchar")
 ROWS: list[list[str | None]] = [
@@ -40,3 +41,18 @@ def test_each_of_many_is_checked() -> None:
         given(rows)
     with pytest.raises(ValueError, match="too many rows"):
         given([ROWS[1]] * (engines.MAX_GIVEN_ROWS + 1))
+
+
+@pytest.mark.parametrize(("rows", "most", "handed"), [(3, 3, True), (4, 3, False), (0, 3, True)])
+def test_the_facade_hands_over_no_more_than_was_counted_on(rows: int, most: int, handed: bool) -> None:
+    """The query that makes such rows, in DuckDB's words, which has no function of that name for JSON."""
+    sql = as_json(f"SELECT n FROM range({rows}) AS r(n)", ["c0"], "c0::text", most)
+    with duckdb.connect() as data:
+        data.execute("CREATE MACRO json_build_array(x) AS json_array(x); CREATE MACRO json_agg(x) AS json_group_array(x)")
+        (said,) = data.execute(f"SELECT {sql}".replace("'[]'", "'[]'::json")).fetchone() or ("",)
+    if handed:
+        assert engines.literal("duckdb", "rows(int8)", said)
+        assert len(json.loads(said)) == rows
+        return
+    with pytest.raises(ValueError, match="too many rows"):
+        engines.literal("duckdb", "rows(int8)", said)

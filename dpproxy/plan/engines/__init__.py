@@ -11,16 +11,18 @@ from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
 from dpproxy.plan.expr import Lit
 from dpproxy.plan.functions import NotPlain, typed_literal
+from dpproxy.plan.given import MAX_GIVEN_ROWS, TOO_MANY
+from dpproxy.plan.growth import CUTS, PARAMETER
 from dpproxy.plan.model import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 
-def engine(dialect: Dialect) -> Engine:
-    """The spelling of a dialect. Raises ValueError for one we do not have."""
+def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
+    """The spelling of a dialect; `cut`: see `engines.growing`. Raises ValueError for one we do not have."""
     if dialect == "duckdb":
-        return DuckDB()
+        return DuckDB(cut)
     if dialect == "postgres":
-        return Postgres()
+        return Postgres(cut)
     raise ValueError(f"no engine for dialect {dialect}")
 
 
@@ -35,6 +37,8 @@ def literal(dialect: Dialect, type_: str, text: str | None) -> str:
         return ", ".join(literal(dialect, element, item) for item in items) or spelled.literal(element, None)
     if text is None or (type_ in FLOATS and text in _NOT_FINITE):
         return spelled.literal(type_, text)
+    if type_ in TEXTS and len(text) > PARAMETER:
+        raise ValueError(f"a text of more than {PARAMETER:,} characters cannot be given")
     if type_ == "timestamptz":
         text = re.sub(r"[+-]\d\d(:?\d\d)*$", "", text)  # the session's local time, as all timestamptz are below
     return spelled.literal(type_, _canonical(type_, text))
@@ -42,8 +46,6 @@ def literal(dialect: Dialect, type_: str, text: str | None) -> str:
 
 _NOT_FINITE = {"NaN", "Infinity", "-Infinity"}
 """Columns may hold them, so expressions are total on them. Infinite dates are another matter: they cannot be subtracted."""
-MAX_GIVEN_ROWS = 100_000
-"""Rows the facade may hand to a measurement: they become constants of its text."""
 MANY_ROWS = 1_000
 """From here on DuckDB is given one text that it takes apart: it reads 20,000 rows of VALUES in seconds."""
 
@@ -51,8 +53,8 @@ MANY_ROWS = 1_000
 def _rows(spelled: Engine, types: list[str], text: str | None) -> str:
     """A JSON array of arrays of texts as a FROM item without alias. Raises ValueError when there are too many rows."""
     rows = json.loads(text) if text is not None else []
-    if len(rows) > MAX_GIVEN_ROWS:
-        raise ValueError("too many rows are to be joined with private ones")
+    if rows == TOO_MANY or len(rows) > MAX_GIVEN_ROWS:
+        raise ValueError(TOO_MANY)
     if not rows:
         nulls = ", ".join(spelled.literal(t, None) for t in types)
         return f"(SELECT {nulls} WHERE FALSE)"

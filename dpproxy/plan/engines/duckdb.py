@@ -17,9 +17,10 @@ from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import Engine, Names, check_number, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation, snapped
-from dpproxy.plan.engines.growing import GROWING, Growth
+from dpproxy.plan.engines.growing import Growth
 from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
 from dpproxy.plan.facts import facts
+from dpproxy.plan.growth import CUTS, GROWING
 from dpproxy.plan.interval import Interval
 from dpproxy.plan.model import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
@@ -71,8 +72,8 @@ def _width(span: Interval) -> str:
 class DuckDB(Engine):
     dialect: Dialect = "duckdb"
 
-    def __init__(self) -> None:
-        self._texts = Growth(self)
+    def __init__(self, cut: int = CUTS[0]) -> None:
+        self._texts = Growth(self, cut)
 
     def literal(self, type_: str, text: str | None) -> str:
         if text is None:

@@ -1,29 +1,26 @@
-"""Texts that grow: concatenation and replacement held below PostgreSQL's limit of one gigabyte a value, and any memory.
+"""Texts that grow: concatenation, replacement and repetition of columns that are cut to a length.
 
 Knows: the planner's expressions, lengths in characters. Must not know: tables. `x || x` nested thirty deep makes a
 billion characters of one; a value of a hostile row would then raise where others do not, which says that the row is there.
-Leaves are cut to a length with which the whole expression stays small; the first that suffices is taken, so ordinary texts
-are never cut. Functions that need several bytes for one are not computed of texts beyond a length.
+Leaves are cut to the length with which `plan.amplification` found the whole measurement to stay within its limits; what is
+cut is decided by `plan.growth` alone, for that estimate and for the text written here. Functions that need several bytes for
+one are not computed of texts beyond a length.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.plan import growth
 from dpproxy.plan.engines.base import Names
 from dpproxy.plan.expr import Call, Cast, Expr, Hole, Lit
+from dpproxy.plan.growth import GROWING
 from dpproxy.sql.types import TEXTS
 
-LONGEST = 25_000_000  # characters: 100 MB in UTF-8
 LONG = 100_000_000  # bytes of a text that functions of `WIDENING` are given: they may take eight for one, and raise beyond 1 GB
 WIDENING = {"lower", "upper", "initcap", "trim", "ltrim", "rtrim", "regex", "iregex", "ilike", "translate", "regexp_extract"}
 WIDENING |= {"regexp_count"}
 _SHORTENING = {"left", "right", "substring", "substring_from", "split_part", "reverse"}
-CUTS = (1_000_000, 10_000, 500)  # characters at which leaves are cut
-
-
-GROWING = frozenset({"concat", "concat_ws", "replace", "repeat", "regexp_replace"})
 
 
 class Speller(Protocol):
@@ -36,51 +33,28 @@ class Speller(Protocol):
         ...
 
 
-class _TooLong(Exception):
-    pass
-
-
 class Growth:
     """Renders what makes longer texts of shorter ones, for one engine."""
 
-    def __init__(self, speller: Speller) -> None:
-        self._speller = speller
+    def __init__(self, speller: Speller, cut: int) -> None:
+        self._speller, self._cut = speller, cut
 
     def text(self, expr: Call, names: Names) -> str:
-        """Raises Refusal when no cut keeps the text short enough."""
-        for cut in CUTS:
-            try:
-                return self._tree(expr, names, cut)[0]
-            except _TooLong:
-                continue
-        raise Refusal(STATEMENT_TOO_COMPLEX, "this expression makes texts of unlimited length")
+        return self._tree(expr, names)
 
-    def _tree(self, expr: Expr, names: Names, cut: int) -> tuple[str, int]:
-        """Text and greatest length of its value."""
+    def _tree(self, expr: Expr, names: Names) -> str:
         if isinstance(expr, Lit):
-            return self._speller.as_type(expr, "text", names), len(expr.text or "")
-        if isinstance(expr, Call) and expr.op in ("repeat", "regexp_replace"):
-            return self._multiplied(expr, names, cut)
-        if isinstance(expr, Call) and expr.op in ("concat", "concat_ws", "replace", "coalesce"):
-            parts = [self._tree(a, names, cut) for a in expr.args]
-            texts, sizes = [p[0] for p in parts], [p[1] for p in parts]
-            if expr.op == "coalesce":
-                return f"coalesce({', '.join(texts)})", max(sizes)
-            if expr.op == "concat":
-                return f"({' || '.join(texts)})", _short(sum(sizes))
-            if expr.op == "concat_ws":
-                return f"concat_ws({', '.join(texts)})", _short(sum(sizes[1:]) + sizes[0] * len(sizes))
-            return f"replace({', '.join(texts)})", _short(sizes[0] * max(sizes[2], 1))
-        return f"left({self._speller.as_type(expr, 'text', names)}, {cut})", cut
-
-    def _multiplied(self, expr: Call, names: Names, cut: int) -> tuple[str, int]:
-        """repeat(text, n), and regexp_replace, of which every character may become the replacement."""
-        text, size = self._tree(expr.args[0], names, cut)
-        rest = [a.text or "" for a in expr.args[1:] if isinstance(a, Lit)]
+            return self._speller.as_type(expr, "text", names)
+        if growth.leaf(expr):
+            return f"left({self._speller.as_type(expr, 'text', names)}, {self._cut})"
+        assert isinstance(expr, Call)
+        first = self._tree(expr.args[0], names)
         if expr.op == "repeat":
-            return f"repeat({text}, {int(rest[0])})", _short(size * int(rest[0]))
-        spelled = [self._speller.as_type(a, "text", names) for a in expr.args[1:]]
-        return self._speller.replaced(text, spelled), _short(size * (len(rest[1]) + 1))
+            return f"repeat({first}, {int(growth.constant(expr.args[1]))})"
+        if expr.op == "regexp_replace":
+            return self._speller.replaced(first, [self._speller.as_type(a, "text", names) for a in expr.args[1:]])
+        texts = [first, *(self._tree(a, names) for a in expr.args[1:])]
+        return f"({' || '.join(texts)})" if expr.op == "concat" else f"{expr.op}({', '.join(texts)})"
 
 
 def guarded(op: str, body: str, args: tuple[Expr, ...], texts: list[str]) -> str:
@@ -103,9 +77,3 @@ def _known_short(arg: Expr) -> bool:
                 return _known_short(args[0])
             return op in WIDENING or op in GROWING or op in ("md5", "strftime", "lpad", "rpad")
     return False
-
-
-def _short(length: int) -> int:
-    if length > LONGEST:
-        raise _TooLong
-    return length

@@ -19,11 +19,12 @@ from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import Engine, Names, quote
-from dpproxy.plan.engines.growing import GROWING, Growth, guarded
+from dpproxy.plan.engines.growing import Growth, guarded
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, kind, literal
 from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, Hole, Lit, Win
 from dpproxy.plan.facts import facts
+from dpproxy.plan.growth import CUTS, GROWING
 from dpproxy.plan.model import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
 
@@ -61,9 +62,9 @@ class Postgres(Engine):
     dialect: Dialect = "postgres"
     fence = ("WITH fence AS (SELECT) ", "")  # derived tables that begin so are not merged with the query around them
 
-    def __init__(self) -> None:
+    def __init__(self, cut: int = CUTS[0]) -> None:
         self._numbers = Arithmetic(self)
-        self._texts = Growth(self)
+        self._texts = Growth(self, cut)
 
     def number(self, expr: Expr, names: Names, wanted: str) -> str:
         assert wanted in ("bigint", "numeric", "float8")

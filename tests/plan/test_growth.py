@@ -1,0 +1,97 @@
+"""Texts that grow: no value is longer than its form says, whatever the data."""
+
+from __future__ import annotations
+
+import random
+
+import duckdb
+import pytest
+
+from dpproxy.plan import growth
+from dpproxy.plan.engines import engine, literal
+from dpproxy.plan.expr import Call, Case, Column, Expr, Hole, Lit, Ref
+
+A, B = (Ref("text", Column(i, name, "text")) for i, name in enumerate("ab"))
+LONG = {"a": "x" * 5000, "b": "yx" * 4000}  # longer than any cut of the test
+CUT = 100
+
+
+def text(value: str) -> Expr:
+    return Lit("text", value)
+
+
+def whole(value: int) -> Expr:
+    return Lit("int4", str(value))
+
+
+def grown(r: random.Random, depth: int) -> Expr:
+    if depth == 0:
+        return r.choice([A, B, text("x"), text("xyx")])
+    inner = grown(r, depth - 1)
+    other = grown(r, r.randrange(depth))
+    match r.randrange(10):
+        case 0:
+            return Call("text", "concat", (inner, other, inner))
+        case 1:
+            return Call("text", "concat_ws", (text("--"), inner, other))
+        case 2:
+            return Call("text", "replace", (inner, text("x"), text("12345")))
+        case 3:
+            return Call("text", "repeat", (inner, whole(r.randrange(1, 20))))
+        case 4:
+            return Call("text", "regexp_replace", (inner, text("x"), text("abc"), text("g")))
+        case 5:
+            return Call("text", "coalesce", (inner, other))
+        case 6:
+            return Call("text", r.choice(["lower", "upper", "reverse", "md5"]), (inner,))
+        case 7:
+            return Call("text", "left", (inner, whole(r.randrange(1, 300))))
+        case 8:
+            return Call("text", r.choice(["lpad", "rpad"]), (inner, whole(1000), text("-")))
+    return Case("text", ((Call("bool", "is_not_null", (A,)), inner),), other)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_value_is_longer(seed: int) -> None:
+    """With the lengths that the columns really have; where they are cut it is by the text that is run."""
+    expr = grown(random.Random(seed), 3)
+    columns = ", ".join(f"'{value}' AS {name}" for name, value in LONG.items())
+    spelled = engine("duckdb", CUT).expr(expr, {0: "t.a", 1: "t.b"})
+    with duckdb.connect() as data:
+        (found,) = data.execute(f"SELECT length({spelled}) FROM (SELECT {columns}) AS t").fetchone() or (0,)
+    lengths = {0: len(LONG["a"]), 1: len(LONG["b"])}
+    assert (found or 0) <= growth.length(expr, lengths, CUT) <= growth.made(expr, lengths, CUT) + max(lengths.values())
+
+
+def test_what_is_made_grows_with_each_use() -> None:
+    once = Call("text", "concat", (A, A))
+    twice = Call("text", "concat", (once, once))
+    assert growth.made(twice, {}, CUT) > 2 * growth.made(once, {}, CUT)
+    assert growth.made(A, {}, CUT) == growth.made(text("x" * 9999), {}, CUT) == 1  # they are there anyway
+
+
+def test_what_is_made_of_parts_adds_up() -> None:
+    one, other = (Call("text", "repeat", (A, whole(n))) for n in (7, 9))
+    both = Case("text", ((Call("bool", "is_null", (A,)), one),), other)
+    assert growth.made(both, {}, CUT) > growth.made(one, {}, CUT) + growth.made(other, {}, CUT) >= growth.BYTES * 16 * CUT
+
+
+def test_shared_parts_are_looked_at_once() -> None:
+    """Doubled sixty times: as long as a text may be said to be, and said at once."""
+    expr: Expr = A
+    for _ in range(60):
+        expr = Call("text", "concat", (expr, expr))
+    assert growth.length(expr, {}, CUT) == growth.MOST
+    assert growth.made(expr, {}, CUT) == growth.MOST
+
+
+def test_a_parameter_is_as_long_as_it_may_be() -> None:
+    assert growth.length(Hole("text", 0), {}, CUT) == growth.PARAMETER
+    assert literal("duckdb", "text", "x" * growth.PARAMETER)
+    with pytest.raises(ValueError, match="more than 10,000 characters"):
+        literal("duckdb", "text", "x" * (growth.PARAMETER + 1))
+
+
+def test_looking_for_a_long_pattern_costs_more() -> None:
+    short, long = (Call("bool", "regex", (A, text("x" * n))) for n in (4, 800))
+    assert growth.made(long, {}, CUT) > 50 * growth.made(short, {}, CUT)
