@@ -28,7 +28,7 @@ async def test_idle_sessions_and_transactions_go_at_once(stage: Stage) -> None:
     wires = [await stage.connect() for _ in range(3)]
     await wires[1].query("BEGIN")
     await wires[2].query("BEGIN; SELECT nonsense")
-    await stage.server.exchange(stage.dataset, 60)
+    await asyncio.wait_for(stage.server.exchange(stage.dataset, 6000), 60)
     for wire in wires:
         assert report(await rest(wire))["C"] == "57P01"
 
