@@ -92,6 +92,7 @@ class Pair:
         self._data.execute(f"SET TimeZone = 'UTC'; {changes}")
         self._data.close()
         self._loop = asyncio.new_event_loop()
+        (state / "facade").mkdir()
         self._facade = plain(state / "facade")
         self._backend: Backend = DuckDB(DuckDBBackend(str(path)))
         self.catalog: Catalog = self._loop.run_until_complete(self._start(policy))
