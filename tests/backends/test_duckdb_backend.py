@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import duckdb
@@ -192,14 +191,12 @@ async def test_cancelling_the_task_interrupts_the_engine(backend: DuckDB) -> Non
     """All workers are busy with endless queries; once cancelled, each must serve again."""
     tasks = [asyncio.create_task(backend.run([SLOW])) for _ in range(6)]  # two wait for a worker
     await asyncio.sleep(0.3)
-    started = time.monotonic()
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(r, asyncio.CancelledError) for r in results)
     answers = await asyncio.wait_for(asyncio.gather(*(backend.run(["SELECT 1::BIGINT AS b0"]) for _ in range(6))), 20)
     assert len(answers) == 6
-    assert time.monotonic() - started < 20
 
 
 async def test_closing_interrupts(path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -338,15 +337,14 @@ async def test_cancelling_the_task_interrupts_the_engine(server: Scratch) -> Non
     """All places of the pool are busy with endless queries; once cancelled, each must serve again."""
     backend = Postgres(PostgresBackend(server.dsn()), places=3)
     tasks = [asyncio.create_task(backend.run([SLOW])) for _ in range(5)]  # two wait for a place
-    await asyncio.sleep(0.5)
-    assert at_work(server) == 3
-    started = time.monotonic()
+    async with asyncio.timeout(300):
+        while at_work(server) != 3:
+            await asyncio.sleep(0.05)
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(r, asyncio.CancelledError) for r in results)
-    await asyncio.wait_for(asyncio.gather(*(backend.run(["SELECT 1::int8 AS b0"]) for _ in range(6))), 20)
-    assert time.monotonic() - started < 20
+    await asyncio.wait_for(asyncio.gather(*(backend.run(["SELECT 1::int8 AS b0"]) for _ in range(6))), 300)
     assert at_work(server) == 0
     await backend.close()
 

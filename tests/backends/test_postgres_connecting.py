@@ -117,7 +117,7 @@ async def test_what_does_not_hold_is_no_connection(address: str, folder: Path, h
     began = time.monotonic()
     with pytest.raises(BackendError) as caught:
         await answer(f"{address.replace('HOST', host)}?{options.replace('sslrootcert=', f'sslrootcert={folder}/')}", password)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 60
     assert password not in str(caught.value)
 
 
