@@ -7,6 +7,7 @@ The outer query is executed in its place, with the same columns.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from dpproxy.wire.backend import Field
 from dpproxy.wire.protocol import PROTOCOL_VIOLATION
 
 UNDEFINED_PARAMETER = "42P02"
+SHORT = 1_500  # characters of a statement that is planned in some milliseconds; a longer one shall not hold others up
 INNER = "dpproxy_inner"
 """The SELECT inside a DECLARE, COPY or CREATE TABLE AS, which PostgreSQL does not describe by itself."""
 
@@ -131,7 +133,10 @@ async def fit(
     """Plan, and parse the outer query under `internal_name` with the original's columns, unless that has been `parsed`, with
     these columns. Raises Refusal."""
     told = explained(statement)
-    plan = planned(dataset, asker, statement, look)
+    if len(statement.text) > SHORT:
+        plan = await asyncio.to_thread(planned, dataset, asker, statement, look)
+    else:
+        plan = planned(dataset, asker, statement, look)
     check_withheld(plan, dataset)
     arrays = len(look.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer

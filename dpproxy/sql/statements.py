@@ -265,8 +265,8 @@ _kept: dict[str, exp.Expr] = {}
 def keep(query: str, tree: exp.Expr) -> None:
     """A tree for the next `parse` of its text; not used by the giver any more."""
     _kept[query] = tree
-    if len(_kept) > MAX_KEPT:
-        _kept.pop(next(iter(_kept)), None)
+    for oldest in list(_kept)[:-MAX_KEPT]:  # a list at once: others may plan beside
+        _kept.pop(oldest, None)
 
 
 def parse(query: str) -> exp.Expr:
