@@ -11,7 +11,11 @@ own was heard there, and its end means that the watcher is gone. On standard out
 requests are another's (a key holds the number of its process), and which of another's it has heard. Both are pipes nobody
 else has.
 
-SIGTERM, SIGINT and SIGHUP go to every process. One that dies is started again; its sessions are lost, as with any server.
+SIGTERM and SIGINT go to every process. One that dies is started again; its sessions are lost, as with any server.
+
+All serve the same data. The first process that is ready says which it has opened, and every other opens these or none: one
+that is started again when the file is another ends, and is tried again, until a reload. By SIGHUP one process reads what is
+there now, and says what it has; then the others are told to. One that finds others again has all of them begin anew.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import pickle
 import signal
@@ -26,7 +31,7 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,6 +51,8 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 10.0
 """Seconds before a process that died is started again, doubled each time until one has lived for a while."""
 LIVED: Final = 60.0
+ROUNDS: Final = 5
+"""Reloads in a row in which processes find different data, before one that differs is ended."""
 _LENGTH: Final = struct.Struct("!I")
 BACKLOG: Final = 64 * 1024
 """Bytes a process may leave unread before cancel requests for it are dropped."""
@@ -62,6 +69,11 @@ class _Worker:
     process: asyncio.subprocess.Process
     ready: asyncio.Event
     outdated: bool = False  # what it reads now may be what was before a reload
+    gone: bool = False
+
+    @property
+    def serves(self) -> bool:
+        return self.ready.is_set() and not self.gone
 
     def send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -120,6 +132,10 @@ class _Watcher:
         self._places = SharedPlaces(places, options.limits.connections, options.limits.connections_per_user)
         self._workers: dict[int, _Worker] = {}
         self._stopping = asyncio.Event()
+        self._states = b""  # the data all serve, as the first process said it
+        self._leading: int | None = None  # who is reading what is there now
+        self._again = False  # told to reload meanwhile
+        self._rounds = 0
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -150,11 +166,55 @@ class _Watcher:
             worker.send(signal.SIGTERM)
 
     def _reload(self) -> None:
-        """Who is only beginning is told when it is ready: before, SIGHUP would end it."""
+        """One reads first. Who is only beginning is told when it is ready: before, it would not hear."""
+        if self._leading is not None:
+            self._again = True
+            return
         for worker in self._workers.values():
-            worker.outdated = not worker.ready.is_set()
-            if not worker.outdated:
-                worker.send(signal.SIGHUP)
+            worker.outdated = not worker.serves
+        first = next((w for _, w in sorted(self._workers.items()) if w.serves), None)
+        if first is not None:
+            self._leading = first.number
+            first.tell(b"reload -\n")
+
+    def _reloaded(self, worker: _Worker, states: bytes) -> None:
+        if worker.number == self._leading:
+            self._states, self._leading = states, None
+            for other in self._workers.values():
+                if other.serves and other is not worker:
+                    other.tell(b"reload %b\n" % states)
+            if self._again:
+                self._again, self._rounds = False, 0
+                self._reload()
+        elif self._leading is None and states != self._states:
+            self._differs(worker)
+        else:
+            self._rounds = 0
+
+    def _differs(self, worker: _Worker) -> None:
+        """It could not open what the first did: that is another by now, or only this process cannot."""
+        self._rounds += 1
+        if self._rounds <= ROUNDS:
+            self._reload()
+        else:
+            LOG.error("a process does not get the data the others have, and is ended", process=worker.number)
+            worker.send(signal.SIGTERM)
+
+    def _joined(self, worker: _Worker, states: bytes) -> None:
+        alone = not any(other.serves for other in self._workers.values())
+        worker.ready.set()
+        if alone:
+            self._states = states
+            if worker.outdated:
+                self._reload()
+        elif worker.outdated or states != self._states:
+            worker.tell(b"reload %b\n" % self._states)
+
+    def _left(self, worker: _Worker) -> None:
+        worker.gone = True
+        if worker.number == self._leading:
+            self._leading = None
+            self._reload()
 
     async def _start(self, number: int) -> asyncio.Task[None]:
         """A process that is ready, or has ended; the task ends with it."""
@@ -170,7 +230,8 @@ class _Watcher:
         self._workers[number] = worker
         if self._stopping.is_set():
             worker.send(signal.SIGTERM)
-        told = pickle.dumps(Membership(number, self._file, local, self._options))
+        states = self._states if any(other.serves for other in self._workers.values()) else NOTHING
+        told = pickle.dumps(Membership(number, self._file, local, self._options, _decoded(states)))
         worker.tell(_LENGTH.pack(len(told)) + told)
         reading = asyncio.ensure_future(self._read(worker))
         waiting = asyncio.ensure_future(worker.ready.wait())
@@ -183,10 +244,12 @@ class _Watcher:
         assert worker.process.stdout is not None
         async for line in worker.process.stdout:
             match line.split():
-                case [b"ready"]:
-                    worker.ready.set()
-                    if worker.outdated:
-                        worker.send(signal.SIGHUP)
+                case [b"ready", states]:
+                    self._joined(worker, states)
+                case [b"reloaded", states]:
+                    self._reloaded(worker, states)
+                case [b"outdated"]:
+                    self._reload()
                 case [b"cancel", number, ticket, *key]:
                     other = self._workers.get(int(number))
                     if other is not None:
@@ -197,6 +260,7 @@ class _Watcher:
                     self._workers[int(number)].tell(b"heard %b\n" % ticket)
         await worker.process.wait()
         self._places.clear(worker.number)
+        self._left(worker)
 
     async def _watch(self, number: int, reading: asyncio.Task[None]) -> None:
         """Start it again whenever it dies."""
@@ -219,12 +283,27 @@ class _Watcher:
 
 @dataclass(frozen=True)
 class Membership:
-    """What a process is told when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket."""
+    """What a process is told when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket.
+    `states`: names of the data that are to be opened, by dataset."""
 
     number: int
     places: int
     local: int | None
     options: Options
+    states: Mapping[str, str]
+
+
+NOTHING: Final = b"-"
+"""In place of names of data: whatever is there is opened."""
+
+
+def _encoded(states: Mapping[str, str]) -> str:
+    return json.dumps(states, sort_keys=True).encode().hex()
+
+
+def _decoded(states: bytes) -> Mapping[str, str]:
+    found: dict[str, str] = {} if states == NOTHING else json.loads(bytes.fromhex(states.decode()))
+    return found
 
 
 class Post:
@@ -233,6 +312,7 @@ class Post:
     def __init__(self, member: Membership) -> None:
         limits = member.options.limits
         self.number = member.number
+        self.expected = member.states
         self.places = SharedPlaces(member.places, limits.connections, limits.connections_per_user, member.number)
         self.local = None if member.local is None else socket.socket(fileno=member.local)
         self._listening: asyncio.Task[None] | None = None
@@ -269,7 +349,14 @@ class Post:
 
     async def joined(self, running: Running) -> None:
         self._listening = asyncio.ensure_future(self._listen(running))
-        self._say("ready\n")
+        self._say(f"ready {_encoded(running.states())}\n")
+
+    def reloaded(self, running: Running) -> None:
+        self.expected = running.states()
+        self._say(f"reloaded {_encoded(self.expected)}\n")
+
+    def outdated(self) -> None:
+        self._say("outdated\n")
 
     async def _listen(self, running: Running) -> None:
         reader = asyncio.StreamReader()
@@ -280,6 +367,9 @@ class Post:
                     self._cancel(running, sender, ticket, int(pid), bytes.fromhex(secret.decode()))
                 case [b"heard", ticket]:
                     self._heard(int(ticket))
+                case [b"reload", states]:
+                    self.expected = _decoded(states)
+                    running.reload()
         running.told_to_stop()
 
 

@@ -3,8 +3,8 @@
 Knows: every part's constructor, signals. Must not know: the command line, how any part works. SIGTERM and SIGINT stop
 it: no new connections, running statements get `drain` seconds; a second signal ends the patience.
 
-SIGHUP reads certificates and policies again. What cannot be read is reported, and what was there stays. A policy that
-did not change changes nothing. Otherwise the new one is made ready beside the old, and holds from one moment to the next:
+SIGHUP reads certificates, policies and data again. What cannot be read is reported, and what was there stays. Where neither
+policy nor data changed, nothing does. Otherwise the new one is made ready beside the old, and holds from one moment to the next:
 whoever comes in from then on comes in under it, and no session lives under two. Those under the old one end with 57P01: at
 once, in a transaction or not, or after the statement that runs, within `drain` seconds, and nothing is begun in them. Where
 only users changed, those who are what they were stay connected.
@@ -16,7 +16,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,7 +44,7 @@ from dpproxy.session.client import ClientSession
 from dpproxy.session.dataset import Dataset
 from dpproxy.session.incidents import incident
 from dpproxy.session.limits import Limits
-from dpproxy.session.opening import open_dataset
+from dpproxy.session.opening import open_dataset, outdated
 from dpproxy.session.places import Places
 from dpproxy.session.quota import Quota
 from dpproxy.session.rations import Rations
@@ -106,6 +106,19 @@ class Neighbours(Protocol):
     @property
     def local(self) -> socket.socket | None:
         """The unix socket they share, which listens."""
+        ...
+
+    @property
+    def expected(self) -> Mapping[str, str]:
+        """The data that are to be opened, by dataset (`Backend.state`); of others what is there."""
+        ...
+
+    def reloaded(self, running: Running) -> None:
+        """This process has read policies and data again."""
+        ...
+
+    def outdated(self) -> None:
+        """All processes are to read policies and data again."""
         ...
 
     def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
@@ -259,7 +272,9 @@ class Running:
         if self._names.get(path) != name and name in self._datasets:
             raise ServingError(f"two policies are for dataset `{name}`")
         before = self._datasets.get(name)
-        dataset = await open_dataset(loaded, self._facade, self._ledger, self._answers)
+        expected = self._neighbours.expected.get(name) if self._neighbours else None
+        opened = await open_dataset(loaded, self._facade, self._ledger, self._answers, expected)
+        dataset = replace(opened, outdated=self._outdated)
         try:
             dataset.remember(await asyncio.to_thread(recent, self._place.reader(name), name, REMEMBERED))
             await dataset.take_place()
@@ -298,6 +313,23 @@ class Running:
             self._reload_tls()
             for path in self._options.policies:
                 await self._reload_policy(path)
+            if self._neighbours is not None:
+                self._neighbours.reloaded(self)
+
+    def reload(self) -> None:
+        """As by SIGHUP."""
+        self._reloading.set()
+
+    def _outdated(self) -> None:
+        """Data are not what was opened: read again, by all processes."""
+        if self._neighbours is not None:
+            self._neighbours.outdated()
+        else:
+            self._reloading.set()
+
+    def states(self) -> dict[str, str]:
+        """What names the data that are open, by dataset."""
+        return {name: dataset.backend.state for name, dataset in self._datasets.items()}
 
     def _reload_tls(self) -> None:
         """Certificates are for handshakes to come; those made stay as they are."""
@@ -313,13 +345,13 @@ class Running:
         try:
             loaded = load_file(path)
             current = self._datasets.get(self._names.get(path, ""))
-            if current is not None and current.policy == loaded.policy:
+            if current is None or not same_but_users(current.policy, loaded.policy) or await outdated(current):
+                await self._open(path, loaded)
+            elif current.policy == loaded.policy:
                 LOG.info("policy unchanged", file=str(path))
                 return
-            if current is not None and same_but_users(current.policy, loaded.policy):
-                await self._change_users(current, loaded.policy)
             else:
-                await self._open(path, loaded)
+                await self._change_users(current, loaded.policy)
             LOG.info("policy reloaded", file=str(path))
         except (PolicyError, BackendError, FacadeError, ServingError) as error:
             LOG.error("policy not reloaded", file=str(path), reason=str(error))

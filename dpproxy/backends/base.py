@@ -7,7 +7,7 @@ from a checked plan (`Template.render`), read-only, and in one snapshot a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
@@ -49,6 +49,19 @@ class Backend(Runner, Protocol):
 
     @property
     def dialect(self) -> Dialect: ...
+
+    @property
+    def state(self) -> str:
+        """Names the data that are open; empty where they may change while they are."""
+        ...
+
+    def outdated(self) -> bool:
+        """Whether opening the data anew would open others, as far as that can be told without asking the engine."""
+        ...
+
+    async def public_states(self, tables: Sequence[CatalogTable]) -> Mapping[TableName, str]:
+        """Names what is in these PUBLIC tables now. Raises BackendError, also where the data are not what was opened."""
+        ...
 
     async def introspect(self) -> Catalog:
         """Names, types and keys of every table; no statistics. Raises BackendError."""

@@ -4,6 +4,10 @@ Knows: DuckDB's catalog, types, settings, threads. Must not know: plans, noise, 
 from a checked plan, nothing else; the lock-down is the second wall, for the day the first has a hole: no files, no
 network, no extensions, no writes, no Python variables as tables, no way to change a setting.
 
+Of a path DuckDB hands out the database it has open already, though the file is another by now; a path is resolved first, so
+that no other name helps. So each `DuckDB` is a database in memory of its own, with nothing in it but the file it has attached
+(`datafile`), and reads nothing once that file is written over.
+
 A measurement runs on a connection of its own in a worker thread, in one transaction. Errors may quote data
 ("Could not convert string 'victim'"), so of those that could, only the kind is passed on, even to the operator's log.
 """
@@ -22,6 +26,7 @@ import duckdb
 import pyarrow as pa
 
 from dpproxy.backends.base import COUNTED, BackendError, Runner
+from dpproxy.backends.datafile import DataFile, FileChanged
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.plan.model import Dialect
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
@@ -42,6 +47,9 @@ LOCKED_DOWN: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "preserve_insertion_order": False,  # every query that needs an order says so; without, memory is bounded
 }
+
+ASIDE = "dpproxy~"
+"""A database in memory, until the file is there."""
 
 UNSOUND = ("common_subplan",)
 """Optimizers that are switched off where DuckDB has them. In 2.0.0 `common_subplan` takes one self join for another whose sides
@@ -160,24 +168,41 @@ class DuckDB:
     dialect: Dialect = "duckdb"
 
     def __init__(self, config: DuckDBBackend, places: int = PLACES) -> None:
-        options = dict(LOCKED_DOWN)
-        if config.memory_limit is not None:
-            options["memory_limit"] = config.memory_limit
-        if config.threads is not None:
-            options["threads"] = config.threads
         try:
-            self._root = duckdb.connect(config.path, read_only=True, config=options)
-            if _rows(self._root, "SELECT current_setting('lock_configuration')") == [(False,)]:  # else open already
-                self._root.execute("SET GLOBAL TimeZone = 'UTC'")
-                known = {name for (name,) in _rows(self._root, "SELECT name FROM duckdb_optimizers()")}
-                self._root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
-                self._root.execute("SET lock_configuration = true")
+            self._file = DataFile(config.path)
+        except OSError as error:
+            raise BackendError(f"{config.path}: {error.strerror}") from None
+        except FileChanged as error:
+            raise BackendError(f"{config.path}: {error}") from None
+        try:
+            self._root, self._name = _attached(config)
+            self._file.opened()
         except duckdb.Error as error:
+            self._file.close()
             raise _backend_error(error) from None
+        except FileChanged as error:
+            self._root.close()
+            self._file.close()
+            raise BackendError(f"{config.path}: {error}") from None
         self.places = places
         self._measuring = ThreadPoolExecutor(places, thread_name_prefix="measuring")
         self._own = ThreadPoolExecutor(1, thread_name_prefix="duckdb")
         self._stopping: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> str:
+        return self._file.state
+
+    def outdated(self) -> bool:
+        return not self._file.still()
+
+    async def public_states(self, tables: Sequence[CatalogTable]) -> dict[TableName, str]:
+        """The file's, for each: what is in it cannot change by itself."""
+        try:
+            self._file.check()
+        except FileChanged as error:
+            raise BackendError(str(error)) from None
+        return {table.name: self._file.state for table in tables}
 
     async def introspect(self) -> Catalog:
         return await self._run(_introspect)
@@ -213,10 +238,11 @@ class DuckDB:
         for pool in (self._measuring, self._own):
             pool.shutdown(wait=False, cancel_futures=True)
         self._root.close()
+        self._file.close()
 
     async def _run(self, work: Work[T], pool: ThreadPoolExecutor | None = None) -> T:
         """`work` in a worker thread, on a connection of its own, in one read-only transaction."""
-        job = _Job(self._root.cursor(), work)
+        job = _Job(self._root.cursor(), self._name, self._file, work)
         future = asyncio.get_running_loop().run_in_executor(pool or self._own, job)
         try:
             return await asyncio.shield(future)
@@ -230,19 +256,24 @@ class DuckDB:
 class _Job(Generic[T]):
     """Work on one connection, which may be told to stop from another thread."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, work: Work[T]) -> None:
-        self._connection, self._work, self._stopped = connection, work, False
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, file: DataFile, work: Work[T]) -> None:
+        self._connection, self._name, self._file, self._work, self._stopped = connection, name, file, work, False
 
     def __call__(self) -> T:
         try:
             if self._stopped:
                 raise BackendError("interrupted before it began")
+            self._file.check()
+            self._connection.execute(f"USE {quote(self._name)}")
             self._connection.execute("BEGIN TRANSACTION READ ONLY")
             result = self._work(self._connection)
             self._connection.execute("COMMIT")
+            self._file.check()
             return result
         except duckdb.Error as error:
             raise _backend_error(error) from None
+        except FileChanged as error:
+            raise BackendError(str(error)) from None
         finally:
             self._connection.close()
 
@@ -254,6 +285,33 @@ class _Job(Generic[T]):
             await asyncio.wait([future], timeout=INTERRUPT_EVERY)
         if not future.cancelled():
             future.exception()  # nobody waits for it any more
+
+
+def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """A database in memory that is locked down and has nothing but the file in it; the name the file has there."""
+    options: dict[str, str | bool | int | float | list[str]] = dict(LOCKED_DOWN) | {"temp_directory": f"{config.path}.tmp"}
+    del options["enable_external_access"]  # as soon as the file is attached
+    if config.memory_limit is not None:
+        options["memory_limit"] = config.memory_limit
+    if config.threads is not None:
+        options["threads"] = config.threads
+    root = duckdb.connect(":memory:", config=options)
+    try:
+        path = config.path.replace("'", "''")
+        # the file keeps the name it has by itself, which its views may say, be it that of the database in memory
+        root.execute(f"ATTACH ':memory:' AS {quote(ASIDE)}; USE {quote(ASIDE)}; DETACH memory")
+        root.execute(f"ATTACH '{path}' (READ_ONLY, TYPE duckdb)")
+        ((name,),) = _rows(root, "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL")
+        root.execute(f"USE {quote(name)}; DETACH {quote(ASIDE)}")
+        root.execute("SET GLOBAL TimeZone = 'UTC'")
+        known = {name for (name,) in _rows(root, "SELECT name FROM duckdb_optimizers()")}
+        root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
+        root.execute("SET GLOBAL enable_external_access = false")
+        root.execute("SET lock_configuration = true")
+    except duckdb.Error:
+        root.close()
+        raise
+    return root, str(name)
 
 
 def _backend_error(error: duckdb.Error) -> BackendError:

@@ -81,6 +81,19 @@ class Postgres:
         self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
 
+    @property
+    def state(self) -> str:
+        return ""
+
+    def outdated(self) -> bool:
+        return False
+
+    async def public_states(self, tables: Sequence[CatalogTable]) -> dict[TableName, str]:
+        async def states(connection: asyncpg.Connection) -> dict[TableName, str]:
+            return {table.name: await catalogs.state(connection, table) for table in tables}
+
+        return await self._run(states)
+
     async def introspect(self) -> Catalog:
         return await self._run(catalogs.introspect)
 

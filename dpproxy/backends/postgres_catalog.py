@@ -154,6 +154,17 @@ async def with_ranges(connection: asyncpg.Connection, table: CatalogTable) -> Ca
     return replace(table, columns=tuple(replace(c, public_range=ranges.get(c.name)) for c in table.columns))
 
 
+async def state(connection: asyncpg.Connection, table: CatalogTable) -> str:
+    """A name of what is in a public table: of its rows, whatever their order; of very many, of what plans know of them."""
+    rows = int(await connection.fetchval(f"SELECT count(*) FROM {source(table)}"))
+    if rows > COUNTED:
+        known = await with_ranges(connection, table)
+        return f"{rows} {[c.public_range for c in known.columns]}"
+    row = f"ROW({', '.join(quote(c.source) for c in table.columns)})::text"
+    digests = f"SELECT coalesce(sum(hashtextextended({row}, 0)::numeric), 0) FROM {source(table)}"
+    return f"{rows} {await connection.fetchval(digests)}"
+
+
 async def _with_sizes(connection: asyncpg.Connection, table: CatalogTable) -> CatalogTable:
     rows = int(await connection.fetchval(f"SELECT count(*) FROM {source(table)}"))
     comparable = [c for c in table.columns if c.bounded and c.type not in SHOWN]  # json and its like have no equality

@@ -40,6 +40,7 @@ from dpproxy.mechanisms.exact import Int64, Released
 from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.plan.model import Measurement, Param, Plan
 from dpproxy.plan.typical import errors, worst
+from dpproxy.session import publics
 from dpproxy.session.arrays import array_literal, text_literal
 from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.ending import Ending
@@ -239,6 +240,7 @@ class Answering:
         """Once. Raises what the facade would raise; or Refusal where the whole statement, of all rounds, is not admitted."""
         if self._rehearse is None:
             return
+        await publics.check(self._dataset, (self._plan.measurements[i] for i in self._open()))
         await self._rehearse()
         self._rehearse = None
         if any(self._needs(i) - self._known for i in self._open()):

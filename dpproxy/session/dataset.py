@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpproxy.backends.base import Backend
@@ -58,7 +58,8 @@ class Asker:
 class Dataset:
     """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely;
     `unconcerned` remembers texts that do not. `withheld`: public tables too large for the facade. `reuse`: None where no
-    answers are stored. `rooms`: what its sessions connect to; None where somebody else says."""
+    answers are stored. `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables
+    held when they were read (`session.publics`); `outdated` asks for the dataset to be opened anew."""
 
     policy: Policy
     catalog: Catalog
@@ -81,6 +82,8 @@ class Dataset:
     said: Said = field(default_factory=Said)
     paid: Paid = field(default_factory=Paid)
     seats: Seats = field(default_factory=Seats)
+    publics: Mapping[TableName, str] = field(default_factory=dict)
+    outdated: Callable[[], None] = lambda: None
 
     async def close(self, seconds: float = 0.0) -> None:
         """No session is in it any more. What is charged has so long to be measured; then the engine is closed."""

@@ -1,19 +1,23 @@
 """Which state of the data an answer is of: stored answers are of one state, and a new one is measured, and paid for, anew.
 
-Knows: policies, clocks, file times, one integer a backend may be asked for. Must not know: private data. What an epoch is
-made of is public: whoever asks sees by the charge that it changed. So a file's time counts, its size does not; a query
-may read public tables only (checked when a dataset is opened, as far as tables are listed in the policy).
+Knows: policies, clocks, what a backend says of the data it has open, one integer it may be asked for. Must not know: private
+data. What an epoch is made of is public: whoever asks sees by the charge that it changed. A file that was replaced is another
+whatever is in it, so that the charge does not tell whether anything in it is; a query may read public tables only (checked
+when a dataset is opened, as far as tables are listed in the policy).
+
+Whatever a policy says of epochs, data of other tables, columns or types are other data (`shape_of`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import os
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import Protocol
 
 from dpproxy.backends.base import Backend
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.policy.scalars import reload_time
 
@@ -39,15 +43,18 @@ class Named:
         return self.name
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reloaded:
-    """A new epoch every day at a time (UTC)."""
+    """A new epoch every day at a time (UTC), of the data that are open. No epoch comes again when a clock is set back."""
 
     at: dt.time
+    opened: str = ""
+    _latest: dt.date = dt.date.min
 
     async def current(self, now: dt.datetime) -> str:
         since = dt.timedelta(hours=self.at.hour, minutes=self.at.minute)
-        return f"reload {(now.astimezone(dt.UTC) - since).date().isoformat()}"
+        self._latest = max(self._latest, (now.astimezone(dt.UTC) - since).date())
+        return f"reload {self._latest.isoformat()} {self.opened}"
 
 
 @dataclass(frozen=True)
@@ -56,10 +63,11 @@ class Queried:
 
     query: str
     backend: Backend
+    shape: str = ""
 
     async def current(self, now: dt.datetime) -> str:
         (version,) = await self.backend.violations([self.query])
-        return f"version {version}"
+        return f"version {version} {self.shape}"
 
 
 def epoch_query(policy: Policy) -> str | None:
@@ -67,23 +75,26 @@ def epoch_query(policy: Policy) -> str | None:
     return policy.epoch if policy.epoch is not None and _QUERY.match(policy.epoch) else None
 
 
-def epoch_of(policy: Policy, backend: Backend, opened: str) -> Epoch:
-    """As the policy says, else `opened` (`state_of`)."""
+def epoch_of(policy: Policy, backend: Backend, opened: str, shape: str = "") -> Epoch:
+    """As the policy says, else the data that are open (`Backend.state`). A policy's own name, or number, says what it names:
+    that the data of a file put in place of another are the same, too."""
     query = epoch_query(policy)
     if query is not None:
-        return Queried(query, backend)
+        return Queried(query, backend, shape)
     at = reload_time(policy.epoch) if policy.epoch is not None else None
-    return Reloaded(at) if at is not None else Named(opened if policy.epoch is None else f"named {policy.epoch}")
+    if at is not None:
+        return Reloaded(at, f"{opened} {shape}")
+    return Named(f"opened {opened} {shape}" if policy.epoch is None else f"named {policy.epoch} {shape}")
 
 
-def state_of(policy: Policy) -> str:
-    """The state of a file about to be opened: a DuckDB file cannot change while the proxy has it open."""
-    if not isinstance(policy.backend, DuckDBBackend):
-        return ""
-    try:
-        return f"{policy.backend.path} {os.stat(policy.backend.path).st_mtime_ns}"
-    except OSError:
-        return policy.backend.path  # opening it will say why
+def shape_of(policy: Policy, catalog: Catalog) -> str:
+    """A digest of the policy's tables as they are in the data: columns, types, keys."""
+    found = []
+    for name in sorted(policy.tables, key=str):
+        table = catalog.tables[name]
+        columns = [(c.name, c.source, c.type, c.nullable, c.bounded, c.exact, c.collated) for c in table.columns]
+        found.append((str(name), table.source, sorted(columns), table.primary_key, sorted(table.unique)))
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 def max_age(policy: Policy) -> dt.timedelta | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from collections.abc import Mapping
 
 import structlog
 
@@ -24,15 +25,16 @@ from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote import RemoteFacade
 from dpproxy.mechanisms.noise import DefaultNoise
 from dpproxy.plan.engines import literal
-from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.problems import START, PolicyError, Problem
 from dpproxy.policy.readable import probes
 from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables, uniqueness_checks
+from dpproxy.session import publics
 from dpproxy.session.dataset import Dataset, words_of
-from dpproxy.session.epoch import epoch_of, epoch_query, max_age, state_of
+from dpproxy.session.epoch import epoch_of, epoch_query, max_age, shape_of
 from dpproxy.session.planning import Planner, planner_for
 from dpproxy.session.refreshed import Refreshed
 from dpproxy.session.reuse import Reuse
@@ -42,6 +44,7 @@ LOG = structlog.get_logger()
 
 OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
 OWN_SERVER = "see that the server runs, and that address, database, role and password are right"
+OTHERS = "the data are others than those the other processes serve: SIGHUP has all of them read what is there now"
 STANDS_ON = {
     "duckdb": "copy what it reads into a table of the database: views over other files are not read",
     "postgres": "see that what it stands on is there, and grant that to the backend's role too",
@@ -65,7 +68,11 @@ def _beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str) -> Prob
 
 
 async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
-    """The data's shape, once the policy fits it. Raises PolicyError, BackendError."""
+    """The data's shape, and what is known of public tables, once the policy fits it. Raises PolicyError, BackendError."""
+    return (await _known(loaded, backend))[0]
+
+
+async def _known(loaded: Loaded, backend: Backend) -> tuple[Catalog, Mapping[TableName, str]]:
     policy = loaded.policy
     try:
         catalog = await backend.introspect()
@@ -76,8 +83,7 @@ async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
         raise PolicyError(problems)
     await _check_readable(loaded, catalog, backend)
     await _check_promises(loaded, catalog, backend)
-    public = frozenset(name for name, table in policy.tables.items() if table.public)
-    return await backend.with_public_ranges(catalog, public)
+    return await publics.read(policy, catalog, backend)
 
 
 async def _check_readable(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
@@ -121,26 +127,44 @@ async def open_dataset(
     facade: Facade | RemoteFacade,
     ledger: Ledger,
     answers: AnswerStore | None = None,
+    expected: str | None = None,
 ) -> Dataset:
-    """One policy, ready to be served, beside whatever is. Raises PolicyError, BackendError, FacadeError, LedgerError."""
-    state = state_of(loaded.policy)
+    """One policy, ready to be served, beside whatever is. `expected`: the data that are to be opened, no others. Raises
+    PolicyError, BackendError, FacadeError, LedgerError."""
     backend = open_backend(loaded)
     try:
-        catalog = await checked_catalog(loaded, backend)
+        if expected is not None and backend.state != expected:
+            raise BackendError(OTHERS)
+        catalog, known = await _known(loaded, backend)
         for doubt in await doubts(loaded, catalog, backend):
             LOG.warning("policy", problem=str(doubt))
         record = await asyncio.to_thread(ledger.identity, loaded.policy.dataset)
         planner = planner_for(loaded.policy, catalog, backend.dialect, pick_key(record))
-        reuse = await _reuse(loaded, backend, planner, state, record, answers)
+        reuse = await _reuse(loaded, backend, planner, shape_of(loaded.policy, catalog), record, answers)
+        if backend.outdated():
+            raise BackendError("the data file was replaced while it was opened")
         rooms = await facade.open(loaded.policy, catalog, backend.public_rows)
     except BaseException:
         await backend.close()
         raise
     noise, words = DefaultNoise(), words_of(planner.names)
     seats = Seats(backend.places // max(len(loaded.policy.roles), 1))
-    return Dataset(
-        loaded.policy, catalog, backend, ledger, planner, noise, literal, words, rooms.withheld, reuse, rooms, seats=seats
-    )
+    parts = (loaded.policy, catalog, backend, ledger, planner, noise, literal, words, rooms.withheld, reuse, rooms)
+    return Dataset(*parts, seats=seats, publics=known)
+
+
+async def outdated(dataset: Dataset) -> bool:
+    """Whether the data are not what they were when the dataset was opened: another file, other tables, other public rows."""
+    backend, policy = dataset.backend, dataset.policy
+    if backend.outdated():
+        return True
+    try:
+        catalog = await backend.introspect()
+        if shape_of(policy, catalog) != shape_of(policy, dataset.catalog):
+            return True
+        return await backend.public_states(publics.publics_of(policy, catalog)) != dataset.publics
+    except (BackendError, KeyError):  # opening it will say why
+        return True
 
 
 def pick_key(record: str) -> int:
@@ -150,7 +174,7 @@ def pick_key(record: str) -> int:
 
 
 async def _reuse(
-    loaded: Loaded, backend: Backend, planner: Planner, state: str, record: str, answers: AnswerStore | None
+    loaded: Loaded, backend: Backend, planner: Planner, shape: str, record: str, answers: AnswerStore | None
 ) -> Reuse | None:
     """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError."""
     policy, now = loaded.policy, dt.datetime.now(dt.UTC)
@@ -159,7 +183,7 @@ async def _reuse(
     query = epoch_query(policy)
     if query is not None:
         _check_epoch(loaded, planner, query)
-    epoch, age = epoch_of(policy, backend, state), max_age(policy)
+    epoch, age = epoch_of(policy, backend, backend.state, shape), max_age(policy)
     if query is not None:
         epoch = Refreshed(epoch)
     await epoch.current(now)  # a query that fails stops the start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -100,6 +100,16 @@ class CountingBackend:
     @property
     def dialect(self) -> Dialect:
         return self.inner.dialect
+
+    @property
+    def state(self) -> str:
+        return self.inner.state
+
+    def outdated(self) -> bool:
+        return self.inner.outdated()
+
+    async def public_states(self, tables: Sequence[CatalogTable]) -> Mapping[TableName, str]:
+        return await self.inner.public_states(tables)
 
     async def introspect(self) -> Catalog:
         return await self.inner.introspect()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
-from dpproxy.session.epoch import epoch_of, epoch_query, max_age, state_of
+from dpproxy.session.epoch import epoch_of, epoch_query, max_age, shape_of
 
 POLICY = """
 version: 1
@@ -119,17 +119,43 @@ async def test_names_of_different_kinds_are_different(policy_of: PolicyOf) -> No
     assert len(set(found)) == len(texts)
 
 
-def test_a_file_is_of_its_time_not_of_its_size(policy_of: PolicyOf, tmp_path: Path) -> None:
-    """Its size would say how many rows there are."""
-    policy, file = policy_of(""), tmp_path / "town.duckdb"
-    os.utime(file, ns=(1, 1))
-    before = state_of(policy)
-    with file.open("ab") as stream:
-        stream.write(bytes(4096))
-    os.utime(file, ns=(1, 1))
-    assert state_of(policy) == before
-    os.utime(file, ns=(1, 2))
-    assert state_of(policy) != before
+async def test_a_clock_set_back_brings_no_epoch_again(policy_of: PolicyOf) -> None:
+    epoch = epoch_of(policy_of("reuse_answers: { epoch: reload at 03:00 }"), Told(), "file 1")  # type: ignore[arg-type]
+    today = await epoch.current(NOON)
+    assert await epoch.current(NOON - dt.timedelta(days=3)) == today
+    assert await epoch.current(NOON + dt.timedelta(days=1)) != today
+
+
+async def test_what_is_open_and_its_shape_are_part_of_it(policy_of: PolicyOf) -> None:
+    """A file replaced at noon is other data though the next reload is at night. A policy's own name says which are the same."""
+
+    async def name(reuse: str, opened: str, shape: str) -> str:
+        return await epoch_of(policy_of(reuse), Told(), opened, shape).current(NOON)  # type: ignore[arg-type]
+
+    reload, named, query = (
+        f"reuse_answers: {{ epoch: {e} }}" for e in ("reload at 03:00", "never changes", "SELECT max(n) FROM loads")
+    )
+    for reuse in ("", reload):
+        assert await name(reuse, "file 1", "a") != await name(reuse, "file 2", "a")
+    for reuse in (named, query):
+        assert await name(reuse, "file 1", "a") == await name(reuse, "file 2", "a")
+    for reuse in ("", reload, named, query):
+        assert await name(reuse, "file 1", "a") != await name(reuse, "file 1", "b")
+
+
+def test_the_shape_of_tables(policy_of: PolicyOf) -> None:
+    policy, name = policy_of(""), TableName("public", "people")
+    columns = (CatalogColumn("id", "id", "int4"), CatalogColumn("region", "region", "text"))
+
+    def shape(*columns: CatalogColumn, **more: object) -> str:
+        table = CatalogTable(name, ("main", "people"), columns)
+        return shape_of(policy, Catalog({name: replace(table, **more)}))  # type: ignore[arg-type]
+
+    known = shape(*columns)
+    assert shape(*columns[::-1]) == known
+    assert shape(*columns, rows=7) == known, "how many there are is not its shape"
+    others = [shape(columns[0]), shape(columns[0], replace(columns[1], type="int4")), shape(*columns, primary_key=("id",))]
+    assert len({known, shape(replace(columns[0], nullable=False), columns[1]), *others}) == 5
 
 
 def test_how_long_answers_are_reused(policy_of: PolicyOf) -> None:
