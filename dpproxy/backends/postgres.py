@@ -92,7 +92,7 @@ class Postgres:
         async def states(connection: asyncpg.Connection) -> dict[TableName, str]:
             return {table.name: await catalogs.state(connection, table) for table in tables}
 
-        return await self._run(states)
+        return await self._run(states) if tables else {}
 
     async def introspect(self) -> Catalog:
         return await self._run(catalogs.introspect)

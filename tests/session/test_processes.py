@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -68,27 +69,27 @@ def proxy(policy: Path, shared_ledger: Scratch) -> Iterator[Proxy]:
     assert not policy.parent.joinpath(f".s.PGSQL.{running.port}").exists()
 
 
-def connect(proxy: Proxy, user: str = "ada") -> Connection:
-    return psycopg.connect(f"host={proxy.host} port={proxy.port} user={user} password=x dbname=town", autocommit=True)
+def connect(proxy: Proxy, user: str = "ada", dbname: str = "town") -> Connection:
+    return psycopg.connect(f"host={proxy.host} port={proxy.port} user={user} password=x dbname={dbname}", autocommit=True)
 
 
 def process_of(connection: Connection) -> int:
     return connection.info.backend_pid >> (31 - NUMBER_BITS)
 
 
-def one_of_each(proxy: Proxy, stack: ExitStack) -> list[Connection]:
+def one_of_each(proxy: Proxy, stack: ExitStack, dbname: str = "town") -> list[Connection]:
     """A connection to each process: the system chooses where one goes, so that some are tried."""
     found: dict[int, Connection] = {}
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        connection = connect(proxy)
+        connection = connect(proxy, dbname=dbname)
         if process_of(connection) in found:
             connection.close()
         else:
             found[process_of(connection)] = stack.enter_context(connection)
         if len(found) == 2:
             return [found[1], found[2]]
-    raise AssertionError(f"only processes {set(found)} were reached")
+    raise AssertionError(f"only processes {set(found)} were reached\n" + "\n".join(proxy.said))
 
 
 def workers(proxy: Proxy) -> list[psutil.Process]:
@@ -211,6 +212,46 @@ def test_a_process_that_dies_is_started_again(proxy: Proxy) -> None:
         assert spent(again) == paid + 1
         again.execute("SELECT count(*) AS again FROM people")
         assert spent(again) == paid + 1, "the answer was kept"
+
+
+def replaced(path: Path, people: int) -> None:
+    new = path.with_name("new.duckdb")
+    with duckdb.connect(str(new)) as connection:
+        connection.execute(f"CREATE TABLE people AS SELECT i AS id, 'east' AS region FROM range({people}) AS t(i)")
+    os.replace(new, path)
+
+
+def test_all_serve_the_same_data(policy: Path, tmp_path: Path, shared_ledger: Scratch) -> None:
+    """The file is replaced, and a process dies: it does not come back with other data than the others', until a reload."""
+    text = policy.read_text().replace("dataset: town", "dataset: village").replace("1000,", "100000,").replace("100,", "10000,")
+    (tmp_path / "village.yaml").write_text(text.replace("epsilon: 1, max_epsilon: 1", "epsilon: 50, max_epsilon: 50"))
+    replaced(tmp_path / "town.duckdb", 100)
+    options = ("--processes", "2", "--ledger", shared_ledger.dsn(), "--drain", "2")
+
+    def counted(connection: Connection, text: str) -> object:
+        row = connection.execute(f"SELECT count(*) FROM people WHERE region <> '{text}'").fetchone()
+        return None if row is None else row[0]
+
+    with launched([tmp_path / "village.yaml"], tmp_path / "state", options=options) as proxy:
+        with ExitStack() as stack:
+            assert [counted(c, f"x{i}") for i, c in enumerate(one_of_each(proxy, stack, "village"))] == [100, 100]
+        replaced(tmp_path / "town.duckdb", 40)
+        next(p for p in workers(proxy) if p.cmdline()[-1] == "2").kill()
+        wait_for(lambda: any("others than those" in line for line in list(proxy.said)))
+        for i in range(8):
+            with connect(proxy, dbname="village") as connection:
+                assert (process_of(connection), counted(connection, f"y{i}")) == (1, 100)
+        before = sum("policy reloaded" in line for line in list(proxy.said))
+        proxy.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: sum("policy reloaded" in line for line in list(proxy.said)) > before)
+        with ExitStack() as stack:
+            assert [counted(c, f"z{i}") for i, c in enumerate(one_of_each(proxy, stack, "village"))] == [40, 40]
+        replaced(tmp_path / "town.duckdb", 60)
+        before = sum("policy reloaded" in line for line in list(proxy.said))
+        proxy.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: sum("policy reloaded" in line for line in list(proxy.said)) == before + 2)
+        with ExitStack() as stack:
+            assert [counted(c, f"w{i}") for i, c in enumerate(one_of_each(proxy, stack, "village"))] == [60, 60]
 
 
 def test_sigterm_ends_all(policy: Path, shared_ledger: Scratch) -> None:
