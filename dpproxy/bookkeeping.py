@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -18,6 +19,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from dpproxy.budget.book import Book
 from dpproxy.budget.entries import encode
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import Grant, LedgerError, Scope, Standing, decimal
@@ -25,6 +27,7 @@ from dpproxy.budget.place import Place, begin_anchor, ledger_key, place_of, read
 from dpproxy.budget.record import Verified, current, export, show, verify, verify_export, witnessed
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Policy
+from dpproxy.session.identity import data_of
 from dpproxy.session.standings import limit
 
 STATE = Path("dpproxy-state")
@@ -67,11 +70,29 @@ budget_app = typer.Typer(no_args_is_help=True, cls=_ShowByDefault, help="What is
 def budget_show(policy: PolicyFile, state: State = STATE, ledger: Ledger = None) -> None:
     """What each role, each user with a budget, and all together, have spent and have left; also while the proxy runs."""
     rules = load_file(policy).policy
-    book = current(place_of(ledger, state).reader(rules.dataset))
+    place = place_of(ledger, state)
+    account, others = place.names().named(rules.dataset, data_of(rules))
+    account = account or rules.dataset
+    book = current(place.reader(account))
+    _warn(book, rules, account, others)
     at = dt.datetime.now(dt.UTC)
     print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets", "lifetime")))
     for scope, name, budget in _accounts(rules):
-        print("\t".join(_standing(book.standing((rules.dataset, scope, name), limit(budget), at))))
+        key = (account, scope, account if scope == "dataset" else name)
+        print("\t".join(_standing(replace(book.standing(key, limit(budget), at), name=name))))
+
+
+def _warn(book: Book, rules: Policy, account: str, others: Iterable[str]) -> None:
+    """On standard error: what has been spent of these data under names that the policy does not have."""
+    if account != rules.dataset:
+        print(f"dataset `{rules.dataset}` charges the accounts of `{account}`", file=sys.stderr)
+    for other in sorted(others):
+        print(f"warning: these data were charged as dataset `{other}`, too: see `dpproxy ledger name`", file=sys.stderr)
+    known: dict[str, Collection[str]] = {"role": rules.roles, "user": rules.users}
+    for scope, name, total in book.spenders(account):
+        if total and name not in known.get(scope, (name,)):
+            spent = f"has spent epsilon {decimal(total.epsilon, MICRO)} and is not in the policy"
+            print(f"warning: {scope} `{name}` {spent}: under a new name its budget begins anew", file=sys.stderr)
 
 
 def _accounts(rules: Policy) -> Iterator[tuple[Scope, str, Any]]:
@@ -115,6 +136,7 @@ def grant(
     if not any(amounts):
         raise LedgerError("nothing is granted: say --epsilon or --delta")
     with _opened(place_of(ledger, state, anchor), key_file) as journal:
+        journal.name(rules.dataset, data_of(rules), dt.datetime.now(dt.UTC))
         journal.grant(Grant(rules.dataset, scope, name, *amounts, reason, dt.datetime.now(dt.UTC)))
 
 
@@ -251,6 +273,22 @@ def ledger_repair(
         print("the ledger is whole: nothing was done")
     else:
         _tell(repaired)
+
+
+@ledger_app.command("name")
+def ledger_name(
+    policy: PolicyFile,
+    reason: Reason,
+    account: Annotated[str | None, typer.Option("--as", help="the dataset whose accounts are charged; default: its own")] = None,
+    state: State = STATE,
+    ledger: Ledger = None,
+    anchor: Anchor = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Say whose accounts a renamed dataset, or a second policy over the same data, charges. The reason stays in the record."""
+    rules = load_file(policy).policy
+    with _opened(place_of(ledger, state, anchor), key_file) as journal:
+        journal.share(rules.dataset, data_of(rules), account or rules.dataset, dt.datetime.now(dt.UTC), reason)
 
 
 @ledger_app.command("anchor")

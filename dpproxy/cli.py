@@ -70,7 +70,11 @@ def serve(
     postgres: Annotated[Path | None, typer.Option(help="bin folder of an installed PostgreSQL for the facade")] = None,
     facade_dsn: Annotated[
         str | None,
-        typer.Option(envvar="DPPROXY_FACADE_DSN", show_envvar=True, help="a superuser's DSN of a server for the facade alone"),
+        typer.Option(
+            envvar="DPPROXY_FACADE_DSN",
+            show_envvar=True,
+            help="a superuser's DSN of a server for the facade alone; with `{role}` in it for several roles",
+        ),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="PEM file: the server's certificate, then its chain")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key, readable by its owner alone")] = None,

@@ -353,7 +353,7 @@ class Running:
             else:
                 await self._change_users(current, loaded.policy)
             LOG.info("policy reloaded", file=str(path))
-        except (PolicyError, BackendError, FacadeError, ServingError) as error:
+        except (PolicyError, BackendError, FacadeError, LedgerError, ServingError) as error:
             LOG.error("policy not reloaded", file=str(path), reason=str(error))
         except Exception as error:  # the proxy goes on with what it has
             LOG.error("policy not reloaded", file=str(path), incident=incident(error))

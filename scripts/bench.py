@@ -1,8 +1,8 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
-usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [postgres] [--seconds N] [--rounds N]
-       [--idle N] [--cycles N] [--scale X] [--answers N] [--corpus FILE.jsonl]
-       default: everything but accuracy and postgres, which need the shared workload
+usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [postgres] [neighbours]
+       [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N] [--corpus FILE.jsonl]
+       default: everything but accuracy and postgres, which need the shared workload, and neighbours
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
@@ -27,6 +27,7 @@ import tempfile
 from pathlib import Path
 
 import bench_accuracy
+import bench_neighbours
 import bench_plans
 import bench_postgres
 import bench_wire
@@ -55,7 +56,7 @@ def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
 THROUGH = {"memory": memory, "relay": bench_wire.relay, "reused": bench_wire.reused, "load": bench_wire.load}
 """Parts that need a running proxy, in the order in which they run: memory first, while it is still idle."""
 DEFAULT = (*THROUGH, "planning", "aggregate")
-PARTS = (*DEFAULT, "accuracy", "postgres")
+PARTS = (*DEFAULT, "accuracy", "postgres", "neighbours")
 
 
 def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
@@ -82,11 +83,13 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         folder = work / "postgres"
         folder.mkdir()
         bench_postgres.performance(folder, options.rounds)
+    if "neighbours" in parts:
+        bench_neighbours.neighbours(policy, options.seconds)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last two")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last three")
     parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle", type=int, default=500, help="idle connections, for load")

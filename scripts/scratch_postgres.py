@@ -22,7 +22,7 @@ import psycopg
 
 from dpproxy.facade.account import choose_account, choose_place
 from dpproxy.facade.binaries import find_binaries, wheel_folder
-from dpproxy.facade.server import EmbeddedServer
+from dpproxy.facade.server import Bounds, EmbeddedServer
 
 
 @dataclass
@@ -79,7 +79,7 @@ def scratch_server(
     account = choose_account()
     state.mkdir(parents=True, exist_ok=True)
     place = choose_place(state, account, find_binaries(folder))
-    server = EmbeddedServer(place, account, connections=40, on_exit=lambda: None)
+    server = EmbeddedServer(place, account, connections=40, on_exit=lambda: None, bounds=Bounds(memory=4 << 30, disk=4 << 30))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="scratch-postgres", daemon=True)
     thread.start()

@@ -181,6 +181,19 @@ class Book:
         if self._exhausted is not None:
             self._exhausted = min(self._exhausted, entry.at)
 
+    def named(self, dataset: str, data: str) -> tuple[str | None, frozenset[str]]:
+        """Whose accounts a dataset over these data charges, None when it was never said; the others that charge these data."""
+        own = {account for (name, _), account in self._names.items() if name == dataset}
+        known = self._names.get((dataset, data), max(own, default=None))
+        return known, frozenset(account for (_, of), account in self._names.items() if of == data) - {known}
+
+    def knows(self, dataset: str, data: str) -> bool:
+        return (dataset, data) in self._names
+
+    def spenders(self, dataset: str) -> list[tuple[Scope, str, Loss]]:
+        """Every account of a dataset, with what it has spent in all time."""
+        return [(scope, name, a.total) for (of, scope, name), a in sorted(self._accounts.items()) if of == dataset]
+
     def checkpoint(self) -> Checkpoint:
         """All of this, but for the sequence."""
         known = (self.ledger, self.schema, self.clock, self._exhausted, self._accounts, self.closures, self._names)

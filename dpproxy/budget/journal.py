@@ -26,7 +26,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpproxy.budget.accountant import Limit
@@ -40,6 +40,7 @@ from dpproxy.budget.entries import (
     Exhausted,
     Head,
     Migrated,
+    Named,
     Opened,
     Row,
     check_seal,
@@ -70,6 +71,9 @@ MAX_BATCH = 256
 MAX_JUMP = dt.timedelta(days=35)
 """A month may pass unused while no proxy runs; a clock further ahead than this is more likely wrong. While one runs,
 what counts is the time since this machine started (`since_boot`)."""
+
+NAMES = ""
+"""The record of names, where each dataset has a record of its own: no dataset is called so."""
 
 BEHIND = dt.timedelta(hours=1)
 """A record this far ahead of our clock: one of the two is wrong, and the log is told."""
@@ -158,6 +162,7 @@ class Journal:
         self._seconds: dict[str, tuple[dt.datetime, float]] = {}  # the last time that moved a record's clock, by both clocks
         self._ahead: set[str] = set()  # records of which the log was told so
         self._key, self._max_jump, self._shared, self._chain_of = key, max_jump, shared, chain_of
+        self._shared_accounts: dict[str, str] = {}  # datasets that charge the accounts of another
         self._books: dict[str, Book] = {}
         self._digests: dict[str, bytes] = {}
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -168,7 +173,37 @@ class Journal:
         self._thread.start()
         opened.result()
 
+    def name(self, dataset: str, data: str, at: dt.datetime) -> str:
+        def work(tx: Transaction) -> str:
+            account, others = tx.book.named(dataset, data)
+            if tx.book.knows(dataset, data):
+                return account or dataset
+            if others - {dataset}:
+                others_named = ", ".join(f"`{other}`" for other in sorted(others))
+                raise LedgerError(
+                    f"the data of dataset `{dataset}` were charged as {others_named}: under a new name they would begin with a "
+                    f"new budget. `dpproxy ledger name` lets it charge the same accounts (--as {min(others)}), or its own"
+                )
+            tx.append(Named(max(at, tx.book.clock or at), dataset, account or dataset, data))
+            return account or dataset
+
+        account: str = self._enqueue(self._chain_of(NAMES), work).result()
+        self._shared_accounts[dataset] = account
+        return account
+
+    def share(self, dataset: str, data: str, account: str, at: dt.datetime, reason: str) -> None:
+        """The operator's word whose accounts a dataset over these data charges: its own, or another's."""
+
+        def work(tx: Transaction) -> None:
+            tx.append(Named(max(at, tx.book.clock or at), dataset, account, data, reason))
+
+        self._enqueue(self._chain_of(NAMES), work).result()
+
+    def _account(self, dataset: str) -> str:
+        return self._shared_accounts.get(dataset, dataset)
+
     def submit(self, request: ChargeRequest) -> Future[Charge]:
+        request = replace(request, dataset=self._account(request.dataset))
         chain = self._chain_of(request.dataset)
 
         def work(tx: Transaction) -> Charge:
@@ -192,15 +227,19 @@ class Journal:
     def grant(self, grant: Grant) -> None:
         if not grant.reason.strip() or grant.epsilon < 0 or grant.delta < 0:
             raise LedgerError("a grant has a reason, and is not negative")
+        account = self._account(grant.dataset)
 
         def work(tx: Transaction) -> None:
             at = tx.book.now(grant.at)
-            names = (grant.dataset, grant.scope, grant.name)
+            whole = grant.scope == "dataset"
+            names = (account, grant.scope, account if whole else grant.name)
             tx.append(Grant(*names, grant.epsilon, grant.delta, grant.reason, at))
 
-        self._enqueue(self._chain_of(grant.dataset), work).result()
+        self._enqueue(self._chain_of(account), work).result()
 
     def accept_clock(self, dataset: str, at: dt.datetime, reason: str) -> None:
+        dataset = self._account(dataset)
+
         def work(tx: Transaction) -> None:
             if tx.book.clock is None or at > tx.book.clock:
                 tx.append(ClockWord(at, reason))
@@ -226,14 +265,17 @@ class Journal:
         self._enqueue(self._chain_of(dataset), work).result()
 
     def at_hand(self, dataset: str) -> bool:
-        return not self._shared and self._chain_of(dataset) in self._books
+        return not self._shared and self._chain_of(self._account(dataset)) in self._books
 
     def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
         return self.standings(dataset, [(scope, name, limit)], at)[0]
 
     def standings(self, dataset: str, accounts: Sequence[tuple[Scope, str, Limit]], at: dt.datetime) -> list[Standing]:
-        book = self._book(dataset)
-        return [book.standing((dataset, scope, name), limit, at) for scope, name, limit in accounts]
+        book, account = self._book(dataset), self._account(dataset)
+        return [
+            replace(book.standing((account, scope, account if scope == "dataset" else name), limit, at), name=name)
+            for scope, name, limit in accounts
+        ]
 
     def identity(self, dataset: str) -> str:
         return self._book(dataset).ledger
@@ -241,15 +283,15 @@ class Journal:
     def verdict(self, request: ChargeRequest) -> BudgetExhausted | None:
         try:
             book = self._book(request.dataset).copy()
-            book.steady = self._steady(self._chain_of(request.dataset))
-            book.check_own(request)
+            book.steady = self._steady(self._chain_of(self._account(request.dataset)))
+            book.check_own(replace(request, dataset=self._account(request.dataset)))
         except BudgetExhausted as refused:
             return refused
         return None
 
     def _book(self, dataset: str) -> Book:
         """As it is now; a published book is never changed again."""
-        chain = self._chain_of(dataset)
+        chain = self._chain_of(self._account(dataset))
         if not self.at_hand(dataset):
             self._enqueue(chain, lambda tx: None).result()
         return self._books[chain]

@@ -179,6 +179,12 @@ class Ledger(Protocol):
         """The same of several accounts, in one look at a record that is shared."""
         ...
 
+    def name(self, dataset: str, data: str, at: dt.datetime) -> str:
+        """Whose accounts a dataset of this name over these data charges: its own, or those of the one it was made to share
+        (`dpproxy ledger name`). From now on the record knows the data by that name. Raises LedgerError when it knows them by
+        another one: whoever renames a dataset, or lays a second policy over the same data, would begin with a new budget."""
+        ...
+
     def identity(self, dataset: str) -> str:
         """Which record this is. A stored answer was paid for in one record: another has nothing of it."""
         ...

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from dpproxy.budget import files, postgres
+from dpproxy.budget.book import Book
 from dpproxy.budget.files import SqliteReader
-from dpproxy.budget.journal import Journal, since_boot
+from dpproxy.budget.journal import NAMES, Journal, since_boot
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.budget.record import Reader, Verified, current, verify, witnessed
@@ -47,6 +48,10 @@ class Place(Protocol):
 
     def backup(self, target: Path) -> None: ...
 
+    def names(self) -> Book:
+        """The record that says which data each dataset has been charged for."""
+        ...
+
 
 @dataclass(frozen=True)
 class SqlitePlace:
@@ -72,6 +77,9 @@ class SqlitePlace:
 
     def backup(self, target: Path) -> None:
         files.backup(self.path, target)
+
+    def names(self) -> Book:
+        return current(self.reader(None))
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,9 @@ class PostgresPlace:
 
     def backup(self, target: Path) -> None:
         raise LedgerError("a ledger in PostgreSQL is backed up with PostgreSQL's own tools")
+
+    def names(self) -> Book:
+        return current(PostgresReader(self.dsn, NAMES))
 
 
 def _accept(ledger: Journal, dataset: str, reason: str) -> None:

@@ -70,6 +70,7 @@ class Writer:
     specs: tuple[BasisSpec, ...]
     pick_key: int
     types: dict[str, str] = field(default_factory=dict)  # of the keys, by name
+    order: list[str] = field(default_factory=list)  # the keys' names by their texts: any order of keys picks the same groups
 
     @property
     def engine(self) -> Engine:
@@ -80,6 +81,7 @@ class Writer:
         key_names = [f"k{i}" for i in range(len(keys))]
         key_items = [f"{self.renderer.key(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
         self.types = {f"k{i}": "text" if k.type == "interval" else k.type for i, k in enumerate(keys)}
+        self.order = self._order(keys)
         if self.shape.per_unit:
             ctes, sums, source = self._bounded(block, unit, key_items, key_names)
         else:
@@ -97,6 +99,7 @@ class Writer:
         block = self.block
         key_names = [f"k{i}" for i in range(len(keys))]
         self.types = {f"k{i}": "text" if k.type == "interval" else k.type for i, k in enumerate(keys)}
+        self.order = self._order(keys)
         plain = [f"{self.unit} AS u"]
         plain += [f"{self.renderer.key(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
         inner = _Inner(self.renderer, block)
@@ -105,7 +108,7 @@ class Writer:
         if self.shape.per_unit:
             group = ["u", *key_names]
             if self.shape.pick:
-                order = f"{self._pick_hash(group)}, {', '.join(key_names)}"
+                order = f"{self._pick_hash(['u', *self.order])}, {', '.join(self.order)}"
                 ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
                 ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
                 ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
@@ -195,7 +198,7 @@ class Writer:
         ctes.append(f"p AS (SELECT {', '.join([group, *partials])} FROM g)")
         source = "p"
         if self.shape.pick:
-            ctes.append(self._picked(source, key_names))
+            ctes.append(self._picked(source))
             source = "q"
         return self._across(ctes, source, key_names)
 
@@ -203,7 +206,7 @@ class Writer:
         """The rest for `Shape.norm`: groups are picked first, then each unit's vector over them is scaled down."""
         source = "g"
         if self.shape.pick:
-            ctes.append(self._picked(source, key_names))
+            ctes.append(self._picked(source))
             source = "q"
         own = [(i, spec) for i, spec in enumerate(self.specs) if self._counter(i) == i]
         norms = [f"{text} AS s{i}" for i, spec in own if (text := scaling.norm(spec, i, self.shape))]
@@ -215,11 +218,15 @@ class Writer:
         ctes.append(f"p AS (SELECT {', '.join([*columns, *partials])} FROM {source} JOIN w ON {source}.u = w.u)")
         return self._across(ctes, "p", key_names)
 
+    def _order(self, keys: Sequence[Expr]) -> list[str]:
+        texts = [self.renderer.key(key, self.block.names) for key in keys]
+        return [f"k{i}" for i in sorted(range(len(keys)), key=texts.__getitem__)]
+
     def _pick_hash(self, columns: list[str]) -> str:
         return self.engine.pick_hash(columns, self.pick_key)
 
-    def _picked(self, source: str, key_names: list[str]) -> str:
-        order = f"{self._pick_hash(['u', *key_names])}, {', '.join(key_names)}"
+    def _picked(self, source: str) -> str:
+        order = f"{self._pick_hash(['u', *self.order])}, {', '.join(self.order)}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM {source}"
         return f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})"
 

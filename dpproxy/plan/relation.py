@@ -7,9 +7,9 @@ privacy, and which only tune noise, is said in `Rows`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
-from dpproxy.plan.expr import Call, Column, Expr, Ref
+from dpproxy.plan.expr import Call, Column, Expr, Ref, Scalar
 from dpproxy.policy.catalog import TableName
 
 
@@ -101,6 +101,29 @@ class Union(Relation):
 
     children: tuple[Relation, ...]
     op: str = "union all"
+
+
+def outer_columns(value: object) -> frozenset[Column]:
+    """The columns that the subqueries of an expression read of the query around them."""
+    read: set[Column] = set()
+    own: set[Column] = set()
+
+    def visit(part: object, inside: bool) -> None:
+        if isinstance(part, tuple):
+            for each in part:
+                visit(each, inside)
+        elif isinstance(part, Ref):
+            read.update([part.column] if inside else [])
+        elif isinstance(part, Relation | Expr):
+            nested = inside or isinstance(part, Relation)
+            own.update(part.columns if isinstance(part, Relation) else ())
+            for field in fields(part):
+                if not (isinstance(part, Relation) and field.name == "columns"):
+                    # what a subquery compares with its rows is read where it stands; the rest of it is inside
+                    visit(getattr(part, field.name), nested or (isinstance(part, Scalar) and field.name == "value"))
+
+    visit(value, False)
+    return frozenset(read - own)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import GROUPING_ERROR, Refusal
 from dpproxy.plan import counted, few, joins
 from dpproxy.plan import interval as iv
 from dpproxy.plan.bind_calls import ordering, settled, total_order
@@ -43,7 +43,18 @@ from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
 from dpproxy.plan.placement import check_group_key
 from dpproxy.plan.query import Analyser
-from dpproxy.plan.relation import Aggregate, Contribution, Distinct, Identity, Limits, Origin, Padding, Project, Rows
+from dpproxy.plan.relation import (
+    Aggregate,
+    Contribution,
+    Distinct,
+    Identity,
+    Limits,
+    Origin,
+    Padding,
+    Project,
+    Rows,
+    outer_columns,
+)
 from dpproxy.plan.results import Result, RowsResult, limited, row_level
 from dpproxy.plan.scope import Context, Env, Scope
 from dpproxy.plan.trees import contains_aggregate
@@ -250,6 +261,7 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     aggs, lifted = lift_aggregates(exprs, rows, planner, mapping, one)
     node = Aggregate((*key_columns, *(c for c, _ in aggs)), rows.node, tuple(keys), tuple(a for _, a in aggs))
     known = {c.id for c in node.columns}
+    _check_grouped(rows, known, lifted, select)
     chosen = _chosen_keys(aggs, rows)
     ids = frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen)
     padded = frozenset(i for i in known if rows.padded and (unit is None or i != unit.id))
@@ -273,6 +285,13 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
     names = [n for n, _ in items]
     result = _project(planner, prepared, list(zip(names, lifted, strict=True)))
     return _distinct(planner, result) if select.args.get("distinct") is not None else result
+
+
+def _check_grouped(rows: Rows, known: set[int], lifted: Sequence[Expr], select: exp.Select) -> None:
+    """Raise Refusal 42803 where a subquery beside the groups reads a column of their rows that is not one of theirs."""
+    loose = {c for c in outer_columns(tuple(lifted)) if c in rows.node.columns and c.id not in known}
+    for column in sorted(loose, key=lambda c: c.id):
+        raise Refusal(GROUPING_ERROR, f'subquery uses ungrouped column "{column.name}" from outer query', position(select))
 
 
 def _chosen_keys(aggs: list[tuple[Column, Agg]], rows: Rows) -> dict[Column, Column]:

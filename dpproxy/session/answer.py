@@ -49,7 +49,7 @@ from dpproxy.session.incidents import incident, internal
 from dpproxy.session.paid import LOST
 from dpproxy.session.preview import Preview, Source
 from dpproxy.session.reuse import Mode, Shelf
-from dpproxy.session.round import Asking, Round, Work, remembered, total
+from dpproxy.session.round import FAILED, Asking, Round, Work, remembered, total
 from dpproxy.session.standings import standings
 from dpproxy.session.telling import FEW, Answer, of_values, told_of
 from dpproxy.session.virtual import virtual_columns
@@ -121,8 +121,8 @@ class Answering:
             return Answer(self._complete(), None)
         try:
             charged = await self._settle()
-        except BaseException:
-            self._not_told()
+        except BaseException as error:
+            self._not_told(self._ending.reason or (LOST if isinstance(error, asyncio.CancelledError) else FAILED))
             raise
         finally:
             await self._engine.aclose()
@@ -131,9 +131,8 @@ class Answering:
             await self._grid.reached()
         return Answer(self._complete(), await self._note(charged), charged, len(self._free))
 
-    def _not_told(self) -> None:
+    def _not_told(self, reason: str) -> None:
         """What is charged and not yet through goes on, with the place it has; what is through is kept."""
-        reason = self._ending.reason or LOST
         for made in self._rounds:
             if made.leave(reason, self._engine):
                 self._engine = AsyncExitStack()

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import structlog
+
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
 from dpproxy.session.by_name import WORDS
@@ -33,6 +35,8 @@ from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import FrontendFramer, Span
 from dpproxy.wire.frontend import peek_bind, peek_name
 from dpproxy.wire.protocol import ProtocolError
+
+LOG = structlog.get_logger()
 
 QUEUE_LIMIT = 1 << 20  # bytes a client may have waiting behind a private statement before it is not read any more
 CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
@@ -409,6 +413,10 @@ class ClientSession(asyncio.Protocol):
         if self.link.said_why:
             self.close()
             return
+        if not self._closing:
+            LOG.warning(
+                "the facade ended a session without a word", dataset=self.dataset.policy.dataset, role=self.asker.role.name
+            )
         self.fatal("57P01", "terminating connection due to administrator command")
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -35,6 +35,7 @@ from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_
 from dpproxy.session import publics
 from dpproxy.session.dataset import Dataset, words_of
 from dpproxy.session.epoch import epoch_of, epoch_query, max_age, shape_of
+from dpproxy.session.identity import data_of
 from dpproxy.session.planning import Planner, planner_for
 from dpproxy.session.refreshed import Refreshed
 from dpproxy.session.reuse import Reuse
@@ -119,7 +120,20 @@ async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Pr
         what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
         fix = "lead the path over a unique key, or make this one unique"
         found += [_beside(loaded, ("tables", str(table)), what, fix)] if count else []
-    return tuple(sorted(found))
+    return tuple(sorted([*found, *_greedy(loaded)]))
+
+
+def _greedy(loaded: Loaded) -> list[Problem]:
+    """Roles that can leave nothing of the dataset's budget to the others."""
+    policy = loaded.policy
+    if len(policy.roles) < 2:
+        return []
+    fix = "give roles less than all of them may spend together, or raise the dataset's `budget`"
+    whole = [name for name, role in policy.roles.items() if role.budget.epsilon >= policy.budget.epsilon]
+    return [
+        _beside(loaded, ("roles", name), f"role `{name}` alone may spend the whole budget of all roles together", fix)
+        for name in whole
+    ]
 
 
 async def open_dataset(
@@ -138,6 +152,7 @@ async def open_dataset(
         catalog, known = await _known(loaded, backend)
         for doubt in await doubts(loaded, catalog, backend):
             LOG.warning("policy", problem=str(doubt))
+        await asyncio.to_thread(ledger.name, loaded.policy.dataset, data_of(loaded.policy), dt.datetime.now(dt.UTC))
         record = await asyncio.to_thread(ledger.identity, loaded.policy.dataset)
         planner = planner_for(loaded.policy, catalog, backend.dialect, pick_key(record))
         reuse = await _reuse(loaded, backend, planner, shape_of(loaded.policy, catalog), record, answers)

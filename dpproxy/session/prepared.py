@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_OBJECT, Refusal
 from dpproxy.plan.explain import spelling
 from dpproxy.plan.model import Plan
 from dpproxy.session.answer import Literals, StatementFailed
@@ -102,6 +102,7 @@ async def _current(talk: Talk, row: Sequence[bytes | None]) -> Settings:
 async def _looked(talk: Talk, row: Sequence[bytes | None], replies: Replies) -> Look:
     oids = back.read_parameter_description(replies.payloads(b"t")[0])
     fields = replies.payloads(b"T")
+    await _check_types(talk, oids)
     return Look(oids, back.read_row_description(fields[0]) if fields else None, await _current(talk, row))
 
 
@@ -114,6 +115,16 @@ async def look_ahead(talk: Talk, parse: bytes, guess: Outer) -> tuple[Look, tupl
     row, replies = await talk.ask_row(_SETTINGS, before=parse + front.describe("S", ""), completions=2, behind=behind)
     fields = replies.payloads(b"T")
     return await _looked(talk, row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
+
+
+async def _check_types(talk: Talk, oids: Sequence[int]) -> None:
+    """Raises Refusal for a parameter of a type that does not exist: PostgreSQL believes a Parse until it needs the type."""
+    strange = ", ".join(str(oid) for oid in sorted(set(oids)) if type_name(oid) == "unknown")
+    if strange:
+        sql = f"SELECT pg_catalog.min(given) FROM pg_catalog.unnest('{{{strange}}}'::oid[]) AS _(given)"
+        (missing,), _ = await talk.ask_row(f"{sql} WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_type WHERE oid = given)")
+        if missing is not None:
+            raise Refusal(UNDEFINED_OBJECT, f"type with OID {missing.decode()} does not exist")
 
 
 def inner_text(statement: Statement) -> str:

@@ -23,6 +23,8 @@ LONG: Final = 0.25
 """Seconds of processor after which a statement waits for others: a thousand times what an answer costs the facade."""
 MEMORY_OF_WINDOW: Final = 2.0
 """Seconds in which a role's use of processors is forgotten to a third."""
+LONGEST_MEMORY: Final = 10.0
+"""Seconds, at most, for which a session whose statement was long goes on waiting: as long as the statement took."""
 NEGLIGIBLE: Final = 4 << 20
 """Bytes below which ending a session helps nobody."""
 
@@ -95,6 +97,7 @@ class Ration(Generic[S]):
         self._processors = processors
         self._told: dict[S, tuple[Hashable, float]] = {}  # what it was doing, when it was told
         self._began: dict[S, tuple[Hashable, float]] = {}  # what it does, and its processor time when that began
+        self._until: dict[S, float] = {}  # when a session that took long has waited as long itself
         self._before: dict[S, float] = {}  # processor time at the last look
         self._used: defaultdict[Hashable, float] = defaultdict(float)  # seconds by role, fading
         self._then: float | None = None
@@ -132,7 +135,12 @@ class Ration(Generic[S]):
         self._then = now
         for role in list(self._used):
             self._used[role] *= 0.37 ** (elapsed / MEMORY_OF_WINDOW)
-        long = {s for s, taken in sessions.items() if taken.busy and self._statement(s, taken) > LONG}
+        self._until = {s: until for s, until in self._until.items() if s in sessions and until > now}
+        for session, taken in sessions.items():
+            statement = self._statement(session, taken)
+            if taken.busy and statement > LONG:
+                self._until[session] = now + min(statement, LONGEST_MEMORY)
+        long = {s for s in self._until if sessions[s].busy}
         for session, taken in sessions.items():
             self._used[taken.role] += max(0.0, taken.seconds - self._before.get(session, taken.seconds))
         self._before = {s: taken.seconds for s, taken in sessions.items()}

@@ -107,6 +107,7 @@ class Round:
             raise
         finally:
             self._ended = True
+            self._left = self._left or (None if self._kept else FAILED)
             self._tell_end()
             await self._engine.aclose()
 
@@ -127,7 +128,7 @@ class Round:
 
     def _tell_end(self) -> None:
         """To the log, the metrics, `dpproxy.answers`; and to who waits for what has no name."""
-        asking, reason = self._asking, self._left or (None if self._kept else FAILED)
+        asking, reason = self._asking, self._left
         role = asking.asker.role.name
         if self.entry is not None:
             self.entry.outcome = "told" if reason is None else "kept" if self._kept else "lost"

@@ -262,20 +262,20 @@ def peek_bind(buffer: bytes, start: int) -> tuple[str, str]:
     For the relay's fast path: the facade reads the rest. Raises ProtocolError.
     """
     reader = Reader(buffer, start + 5)
-    return reader.text(), reader.text()
+    return reader.name(), reader.name()
 
 
 def peek_name(buffer: bytes, start: int) -> str:
     """The first string of the message at `start`: Parse's statement, Execute's portal. Raises ProtocolError."""
-    return Reader(buffer, start + 5).text()
+    return Reader(buffer, start + 5).name()
 
 
 def _parse(reader: Reader) -> Parse:
-    return Parse(reader.text(), reader.text(), reader.uint32s(reader.int16()))
+    return Parse(reader.name(), reader.text(), reader.uint32s(reader.int16()))
 
 
 def _bind(reader: Reader) -> Bind:
-    portal, statement = reader.text(), reader.text()
+    portal, statement = reader.name(), reader.name()
     formats = _formats(reader)
     values = tuple([reader.value() for _ in range(reader.int16())])
     if len(formats) > 1 and len(formats) != len(values):
@@ -293,11 +293,11 @@ def _formats(reader: Reader) -> tuple[int, ...]:
 
 
 def _describe(reader: Reader) -> Describe:
-    return Describe(_kind(reader, "DESCRIBE"), reader.text())
+    return Describe(_kind(reader, "DESCRIBE"), reader.name())
 
 
 def _close(reader: Reader) -> Close:
-    return Close(_kind(reader, "CLOSE"), reader.text())
+    return Close(_kind(reader, "CLOSE"), reader.name())
 
 
 def _kind(reader: Reader, message: str) -> Literal["S", "P"]:
@@ -324,7 +324,7 @@ _DECODERS: Final[dict[bytes, Callable[[Reader], FrontendMessage]]] = {
     b"P": _parse,
     b"B": _bind,
     b"D": _describe,
-    b"E": lambda reader: Execute(reader.text(), reader.int32()),
+    b"E": lambda reader: Execute(reader.name(), reader.int32()),
     b"C": _close,
     b"H": lambda reader: Flush(),
     b"S": lambda reader: Sync(),

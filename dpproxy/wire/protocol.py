@@ -75,6 +75,22 @@ def decode_text(data: bytes) -> str:
         raise ProtocolError(CHARACTER_NOT_IN_REPERTOIRE, text) from None
 
 
+NAME_BYTES: Final = 63
+"""PostgreSQL keeps as many of the name of a prepared statement or portal (NAMEDATALEN - 1): longer names that begin alike are
+one."""
+
+
+def _cut(raw: bytes) -> str:
+    """Names that are the same to PostgreSQL are the same here. It cuts within a character, which it would not take from us: then
+    the first that begins so stands for all."""
+    for rest in (b"", *(first + b"\x80" * more for first in (b"\x80", b"\x90", b"\xa0") for more in range(3))):
+        try:
+            return (raw + rest).decode()
+        except UnicodeDecodeError:
+            continue
+    raise AssertionError("valid UTF-8, cut anywhere, has a completion")
+
+
 class Reader:
     """A cursor over one payload. Each method raises ProtocolError when the payload is shorter than it claims."""
 
@@ -100,6 +116,11 @@ class Reader:
         taken = self._data[self._position : end]
         self._position = end + 1
         return decode_text(taken)
+
+    def name(self) -> str:
+        """Of a prepared statement or portal, as far as PostgreSQL keeps it."""
+        raw = self.text().encode()
+        return raw.decode() if len(raw) <= NAME_BYTES else _cut(raw[:NAME_BYTES])
 
     def int16(self) -> int:
         """Unsigned: the protocol's counts go to 65535."""

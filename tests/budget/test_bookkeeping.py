@@ -123,7 +123,7 @@ def test_export_and_verify(policy: Path, run: Run, tmp_path: Path) -> None:
     key, out = str(tmp_path / "key"), str(tmp_path / "ledger.jsonl")
     ask(policy, 2)
     said = run("ledger", "verify").stdout
-    assert said.startswith("3 entries, the last of 20")
+    assert said.startswith("4 entries, the last of 20")
     assert "seal" in run("ledger", "export", "--key-file", key, fails=True).stderr
     run("ledger", "export", "--out", out)
     assert run("ledger", "verify", out).stdout == said
@@ -157,8 +157,9 @@ def test_show(policy: Path, run: Run) -> None:
     assert len(run("ledger", "show", "--role", "analyst").stdout.splitlines()) == 2
     assert run("ledger", "show", "--role", "nobody").stdout == ""
     assert run("ledger", "show", "--since", "2999-01-01").stdout == ""
-    assert len(run("ledger", "show", "--since", "2020-01-01").stdout.splitlines()) == 2
-    entry = json.loads(run("ledger", "show").stdout.splitlines()[0])
+    assert len(run("ledger", "show", "--since", "2020-01-01").stdout.splitlines()) == 3
+    named, entry = map(json.loads, run("ledger", "show").stdout.splitlines()[:2])
+    assert (named["kind"], named["dataset"], named["account"], named["reason"]) == ("named", "town", "town", "")
     assert (entry["role"], entry["user"], entry["loss"]) == ("analyst", "ada", {"epsilon": 500_000, "delta": 0})
 
 
@@ -215,3 +216,25 @@ def test_a_ledger_in_postgresql(policy: Path, run: Run, postgres: Any) -> None:
     assert run("ledger", "verify", "--dataset", "town", *words).stdout.startswith("5 entries")
     assert "say which one" in run("ledger", "verify", *words, fails=True).stderr
     assert "own tools" in run("ledger", "backup", str(state / "copy"), *words, fails=True).stderr
+
+
+def test_a_renamed_dataset_needs_a_word(policy: Path, run: Run) -> None:
+    """The finding: under another name over the same state, `dpproxy budget` showed nothing spent, and the proxy charged anew."""
+    ask(policy, 1)
+    renamed = policy.with_name("city.yaml")
+    renamed.write_text(policy.read_text().replace("dataset: town", "dataset: city").replace("  analyst: {", "  clerk: {"))
+    renamed.write_text(renamed.read_text().replace("role: analyst", "role: clerk"))
+    shown = run("budget", str(renamed))
+    assert "these data were charged as dataset `town`" in shown.stderr
+    with pytest.raises(LaunchError, match=r"charged as `town`"), launched([renamed], policy.parent / "state"):
+        pass
+    assert (
+        "charged as `town`" in run("budget", "grant", str(renamed), "--all", "--epsilon", "1", "--reason", "r", fails=True).stderr
+    )
+    run("ledger", "name", str(renamed), "--as", "town", "--reason", "renamed in May")
+    with launched([renamed], policy.parent / "state"):
+        pass
+    shown = run("budget", str(renamed))
+    assert "charges the accounts of `town`" in shown.stderr
+    assert "role `analyst` has spent epsilon 0.5 and is not in the policy" in shown.stderr
+    assert shown.stdout.splitlines()[-1].split("\t")[1:4] == ["city", "never", "0.5"]

@@ -21,6 +21,7 @@ from dpproxy.budget.ledger import (
     charge,
     charge_async,
 )
+from dpproxy.budget.postgres import PostgresLedger
 from dpproxy.plan.loss import MICRO, ZERO, Loss
 
 OpenLedger = Callable[..., Journal]
@@ -318,3 +319,58 @@ def test_a_ledger_says_which_it_is(open_ledger: OpenLedger, request_of: MakeRequ
     name = ledger.identity("shop")
     ledger.close()
     assert open_ledger().identity("shop") == name != ""
+
+
+class TestNamesOfData:
+    """Budgets hang on names: a new name over the same data begins with a new budget only by an operator's word."""
+
+    def test_a_renamed_dataset_is_refused(self, open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+        ledger = open_ledger()
+        assert ledger.name("shop", "data", NOON) == "shop"
+        charge(ledger, request_of())
+        for again in (ledger, open_ledger() if isinstance(ledger, PostgresLedger) else ledger):
+            with pytest.raises(LedgerError, match=r"charged as `shop`.*--as shop"):
+                again.name("store", "data", NOON)
+            assert again.name("shop", "data", NOON) == "shop"
+            assert again.name("clinic", "other data", NOON) == "clinic"
+
+    def test_a_name_that_shares_accounts(self, open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+        """Also after a restart: what one has spent the other has not."""
+        ledger = open_ledger()
+        ledger.name("shop", "data", NOON)
+        charge(ledger, request_of(4))
+        ledger.share("store", "data", "shop", NOON, "renamed")
+        for _ in range(2):
+            assert ledger.name("store", "data", NOON) == "shop"
+            limits = Limits(Limit(10), Limit(10))
+            for scope, name in (("role", "analyst"), ("dataset", "store")):
+                standing = ledger.standing("store", scope, name, limits.role, NOON)  # type: ignore[arg-type]
+                assert (standing.name, standing.spent_epsilon) == (name, 4)
+            assert ledger.verdict(request_of(7, dataset="store", limits=limits)) is not None
+            with pytest.raises(BudgetExhausted):
+                charge(ledger, request_of(7, dataset="store", limits=limits))
+            ledger.close()
+            ledger = open_ledger()
+        ledger.name("store", "data", NOON)
+        assert charge(ledger, request_of(6, dataset="store", limits=limits)).dataset == "shop"
+        ledger.grant(Grant("store", "dataset", "store", 5, 0, "why", NOON))
+        assert ledger.standing("shop", "dataset", "shop", limits.dataset, NOON).limit_epsilon == 15
+
+    def test_accounts_apart_are_an_operators_word(self, open_ledger: OpenLedger, request_of: MakeRequest) -> None:
+        ledger = open_ledger()
+        ledger.name("shop", "data", NOON)
+        charge(ledger, request_of(4))
+        ledger.share("store", "data", "store", NOON, "for the auditors")
+        assert ledger.name("store", "data", NOON) == "store"
+        assert ledger.name("shop", "data", NOON) == "shop"
+        assert ledger.standing("store", "role", "analyst", Limit(10), NOON).spent_epsilon == 0
+        with pytest.raises(LedgerError, match="`shop`, `store`"):
+            ledger.name("third", "data", NOON)
+
+    def test_data_that_moved_stay_with_their_name(self, open_ledger: OpenLedger) -> None:
+        ledger = open_ledger()
+        ledger.name("shop", "data", NOON)
+        assert ledger.name("shop", "moved", NOON) == "shop"
+        for data in ("data", "moved"):
+            with pytest.raises(LedgerError):
+                ledger.name("store", data, NOON)

@@ -318,7 +318,7 @@ def test_budget_of_a_poor_role(town: Town) -> None:
         poor.execute("SELECT count(*) FROM people")
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
             poor.execute("SELECT count(*) FROM people WHERE member")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        with pytest.raises(psycopg.errors.UndefinedTable):
             poor.execute("SELECT * FROM shops")
         with pytest.raises(psycopg.Error):
             poor.execute("SELECT count(*) FROM visits")

@@ -108,6 +108,6 @@ def test_nothing_to_run_is_said(file: Path) -> None:
     assert "nothing to run" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["demo", "test", "accept", "bench", "venv.sh"])
+@pytest.mark.parametrize("name", ["demo", "test", "fresh", "accept", "bench", "venv.sh", "../.ci/run"])
 def test_scripts_are_valid_bash(name: str) -> None:
     assert subprocess.run(["bash", "-n", ROOT / "scripts" / name], check=False).returncode == 0

@@ -184,7 +184,7 @@ class _Joining:
         else:
             clear = [(text, c) for text, c in before.columns if text not in item.columns]
             both = Scope((*clear, *((f"{alias}.{c}", c) for c in item.columns)))
-            extra = f" AND {condition(self.choose, both)}" if self.choose((True, False)) else ""
+            extra = f" AND {condition(self.choose, both)}" if self.choose((True, True, False)) else ""
             self.text += f" {side} {known} ON {self._one(key, item)} = {alias}.{key}{extra}"
         self.items.append((alias, item))
 
@@ -201,13 +201,13 @@ def condition(choose: Choose, scope: Scope) -> str:
     return str(choose(TESTS[kind])).format(c=choose(scope.of(kind)))
 
 
-def joined(choose: Choose) -> From:
-    """A chain of up to three joins."""
-    first = _item(choose, True)
+def joined(choose: Choose, aim: str) -> From:
+    """A chain of up to three joins; of people and what they did, where keys are of both."""
+    first = _item(choose, True) if aim == "free" else TABLES[0]
     made = _Joining(choose, f"{first.text} {_alias(0, first)}", [("t0", first)])
     many = first.text in ("orders", "order_items")
-    for i in range(1, 1 + choose((0, 1, 1, 2, 2, 3))):
-        item = _item(choose, False)
+    for i in range(1, 1 + choose((0, 1, 1, 2, 2, 3) if aim == "free" else (1, 1, 1, 2, 3))):
+        item = _item(choose, False) if aim != "beside" or i > 1 else TABLES[choose((1, 2))]
         if many and item.text in ("orders", "order_items"):
             item = TABLES[0]  # a whale's orders times themselves are enough of them once
         if item.private and not {"customer_id", "order_id"} & set(item.columns) & {c for _, it in made.items for c in it.columns}:
@@ -257,6 +257,32 @@ def wrapped(choose: Choose, given: From) -> tuple[str, Scope]:
     return f"SELECT {distinct}{', '.join(items)} FROM {given.text}{where}", Scope(tuple(names))
 
 
+PERSONAL = {"name": 4, "phone": 2, "income": 2, "region": 1, "sex": 1, "score": 1, "vip": 1, "signup": 1}
+"""Columns of which a person has one value, and how often each is asked for; the first three are not declared."""
+VARYING = {
+    "status": ("{c}", "{c}", "upper({c})"), "page": ("{c}", "{c}", "CASE WHEN {c} = 'home' THEN 1 WHEN {c} = 'cart' THEN 2 END"),
+    "secs": ("floor({c} / 100)", "({c} > 100)"), "day": ("date_trunc('month', {c})",), "qty": ("floor({c} / 7)::int", "{c}"),
+}  # fmt: skip
+"""Keys of few declared values, of which the rows of a unit have several, and others."""
+
+
+AIMS = ("free", "free", "personal", "beside")
+
+
+def keys(choose: Choose, scope: Scope, form: str) -> list[str]:
+    """Up to three, or one that a person has one value of, by itself or beside one with few values that are declared."""
+    own = [text for text, name in scope.columns for _ in range(PERSONAL.get(name, 0))]
+    other = [(text, name) for text, name in scope.columns if name in VARYING]
+    if form == "free" or not own or (form == "beside" and not other):
+        found = [key(choose, scope) for _ in range(choose((0, 1, 1, 2, 2, 2, 3)))]
+    elif form == "personal":
+        found = [choose(own)]
+    else:
+        text, name = choose(other)
+        found = [choose(own), choose(VARYING[name]).format(c=text)]
+    return list(dict.fromkeys(found))
+
+
 def key(choose: Choose, scope: Scope) -> str:
     kinds = [k for k in ("text", "text", "text", "num", "num", "date", "ts", "bool", "bool") if scope.of(k)]
     if not kinds or choose((False,) * 30 + (True,)):
@@ -273,11 +299,13 @@ def aggregate(choose: Choose, scope: Scope) -> str:
     return f"{text} FILTER (WHERE {condition(choose, scope)})" if choose((False,) * 5 + (True,)) else text
 
 
-def statement(choose: Choose) -> Asked:
-    """One aggregate query."""
-    given = joined(choose)
+def statement(choose: Choose, aim: str = "free") -> Asked:
+    """One aggregate query, whose keys are one of `AIMS`."""
+    given = joined(choose, aim)
     where, scope, source, before = _where(choose, given), given.scope, given.text, ""
-    form = choose(("flat", "flat", "flat", "subquery", "cte", "view"))
+    form = choose(
+        ("flat", "flat", "flat", "subquery", "cte", "view") if aim != "beside" else ("flat", "flat", "flat", "flat", "cte")
+    )
     views: tuple[tuple[str, str], ...] = ()
     if form != "flat":
         text, scope = wrapped(choose, given)
@@ -285,19 +313,19 @@ def statement(choose: Choose) -> Asked:
         before = f"WITH q AS ({text}) " if form == "cte" else ""
         views = (("seen", text),) if form == "view" else ()
         where = _where(choose, From(source, scope))
-    keys = list(dict.fromkeys(key(choose, scope) for _ in range(choose((0, 1, 1, 2, 2, 2, 3)))))
+    by_keys = keys(choose, scope, aim)
     other = (("dpproxy.other", "on"),) if choose((False,) * 9 + (True,)) else ()
-    if keys and choose((False,) * 9 + (True,)):
-        return Asked(f"{before}SELECT DISTINCT {', '.join(keys)} FROM {source}{where}", views, other)
+    if by_keys and choose((False,) * 9 + (True,)):
+        return Asked(f"{before}SELECT DISTINCT {', '.join(by_keys)} FROM {source}{where}", views, other)
     aggregates = [aggregate(choose, scope) for _ in range(choose((1, 1, 2, 3)))]
-    by = ", ".join(str(i + 1) for i in range(len(keys)))
-    tail = choose(("", "", "", "", "", "ROLLUP", "CUBE", "sets", "having", "top", "union")) if keys else ""
+    by = ", ".join(str(i + 1) for i in range(len(by_keys)))
+    tail = choose(("", "", "", "", "", "ROLLUP", "CUBE", "sets", "having", "top", "union")) if by_keys else ""
     grouping = {"ROLLUP": f"ROLLUP ({by})", "CUBE": f"CUBE ({by})", "sets": f"GROUPING SETS ((1), ({by}), ())"}.get(tail, by)
-    sql = f"SELECT {', '.join([*keys, *aggregates])} FROM {source}{where}{f' GROUP BY {grouping}' if keys else ''}"
+    sql = f"SELECT {', '.join([*by_keys, *aggregates])} FROM {source}{where}{f' GROUP BY {grouping}' if by_keys else ''}"
     if tail == "having":
         sql += " HAVING count(*) > 2"
     if tail == "top":
-        sql += f" ORDER BY {len(keys) + 1} DESC LIMIT {choose((1, 3, 10))}"
+        sql += f" ORDER BY {len(by_keys) + 1} DESC LIMIT {choose((1, 3, 10))}"
     if tail == "union":
         sql += f" UNION ALL {sql}" if not before else ""
     return Asked(before + sql, views, other)

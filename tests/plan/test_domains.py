@@ -7,12 +7,18 @@ against data: all values that columns can hold, declared or not, in one unit's r
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Callable
+from math import prod
 
 import key_grammar
 import pytest
 from each_engine import Engine
 from key_harness import Cover
 
+from dpproxy.plan import cardinality, domains
+from dpproxy.plan.engines.postgres_times import _FORMATS
+from dpproxy.plan.expr import Call, Cast, Column, Expr, Lit, Ref, SeriesDomain, children
 from dpproxy.policy.catalog import Catalog
 
 
@@ -51,3 +57,64 @@ def test_random_keys(cover: Cover, shop_catalog: Catalog) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_random_keys_by_the_thousand(seed: int, cover: Cover, shop_catalog: Catalog) -> None:
     judged(cover, shop_catalog, _random(100 + seed, 1000))
+
+
+def test_codes_without_a_count() -> None:
+    """What prints more than is known here has no count, whatever else is printed beside it."""
+    column = Column(1, "ts", "timestamp")
+    known = [f"%{c}" for c in "YymdHMSbBaA"]
+    assert set(known) == set(_FORMATS), "a code is printed that nothing is known of"
+    for code in ("%j", "%f", "%U", "%s", "%Y-%j", "%m-%j"):
+        printed = Call("text", "strftime", (Ref("timestamp", column), Lit("text", code)))
+        assert cardinality.most(printed, [(column, SeriesDomain(0, 999, "day"))], []) is None
+
+
+# --- planted bugs: what was wrong once, or nearly so, put back
+
+Replaced = tuple[object, str, Callable[..., object]]
+
+
+def _old_printed(key: Call) -> int | None:
+    """Without NULL."""
+    codes = set(re.findall("%.", str(getattr(key.args[1], "text", ""))))
+    known = {**cardinality._CLOCK, **cardinality._CALENDAR}
+    return prod(known.get(c, 60) for c in codes) if "%Y" not in codes else None
+
+
+def _one_step_is_enough(expr: Expr, column: Column) -> str | None:
+    """One step unknown among several did not matter."""
+    found = GRANULARITY(expr, column)
+    if found is None and isinstance(expr, Call) and expr.op == "concat":
+        steps = [GRANULARITY(child, column) for child in children(expr)]
+        return next((s for s in steps if s is not None), None)
+    return found
+
+
+def _casts_have_few(key: Expr) -> int | None:
+    return 10 if isinstance(key, Cast) else FORM(key)
+
+
+def _outer(change: int, of: Callable[..., int]) -> Callable[..., int]:
+    return lambda *given: of(*given) + change
+
+
+GRANULARITY, FORM = domains._granularity, cardinality._form_outputs
+PLANTED: dict[str, tuple[Replaced, Asked]] = {
+    "NULL is not counted among what is printed": (
+        (cardinality, "_printed_outputs", _old_printed), (("to_char(ts, 'DD')",), "", True)),
+    "a bin less": ((cardinality, "_steps", _outer(-1, cardinality._steps)), (("date_bin('10 days', due::timestamp, '2024-01-03')",), "", True)),
+    "a whole number less": ((cardinality, "_whole", _outer(-1, cardinality._whole)), (("(qty + 1)",), "", True)),
+    "a cast has few values": ((cardinality, "_form_outputs", _casts_have_few), (("qty::text",), "", False)),
+    "one step is enough": ((domains, "_granularity", _one_step_is_enough), (("concat(to_char(ts, 'Mon'), to_char(ts, 'MI'))",), "", False)),
+    "minutes are hours": ((domains, "_printed_step", lambda _: "hour"), (("to_char(ts, 'HH24:MI')",), "", False)),
+    "bins of hours hold them, wherever they begin": ((domains, "_bin_step", lambda *_: "hour"), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
+    "NULL is no test's result": ((domains, "_may_be_null", lambda _: False), (("(ts < TIMESTAMP '2024-03-05 10:30')",), "", True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str, cover: Cover, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    (where, attribute, planted), asked = PLANTED[name]
+    assert cover.problems(*asked, shop_catalog) == []
+    monkeypatch.setattr(where, attribute, planted)
+    assert cover.problems(*asked, shop_catalog)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -24,6 +24,12 @@ from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact import Exact
 from dpproxy.mechanisms.noise import DefaultNoise
 from dpproxy.mechanisms.release import release
+from dpproxy.plan import columns, domains, from_join, joins, measure
+from dpproxy.plan.domains import Dense
+from dpproxy.plan.expr import Column, Expr
+from dpproxy.plan.facts import facts
+from dpproxy.plan.relation import Rows
+from dpproxy.plan.scope import Context, Counter
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Bounds, Mechanism, Policy
 
@@ -71,10 +77,13 @@ class Statement:
 
 
 def asked(seed: int) -> Statement:
-    """Three of four are about what units reach, the others about values."""
+    """Most are about what units reach, the others about values; most often the policy bounds no groups."""
     rng = random.Random(seed)
-    made = reach_grammar.Asked(grammar.statement(rng.choice)) if seed % 4 == 3 else reach_grammar.statement(rng.choice)
-    return Statement(made, rng.randrange(len(BOUNDS)), rng.choice(("analyst",) * 5 + ("careful",)))
+    aims = (*reach_grammar.AIMS, "")
+    aim = aims[seed % len(aims)]
+    made = reach_grammar.statement(rng.choice, aim) if aim else reach_grammar.Asked(grammar.statement(rng.choice))
+    bounds = (2, 2, 3, 3, 4) if aim == "beside" else (0, 1, 2, 2, 3, 3, 4, 5, 6)
+    return Statement(made, rng.choice(bounds), rng.choice(("analyst",) * 5 + ("careful",)))
 
 
 def judged(seeds: Iterable[int], shop: AnyShop, catalog: Catalog) -> tuple[int, list[str]]:
@@ -105,3 +114,72 @@ def test_random_statements_by_the_thousand(thousand: int, engine: Engine, shop_c
     accepted, wrong = judged(range(first, first + 1000), engine.quick_shop(first // 1000, 5), shop_catalog)
     assert wrong == []
     assert accepted > 500
+
+
+# --- planted bugs: what was wrong once, put back
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _declared_values_bound_all(patch: pytest.MonkeyPatch) -> None:
+    """The declared groups of the keys that vary were taken for all there are, beside undeclared ones as well."""
+    reach = measure._reach
+
+    def planted(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None, scaled: bool) -> tuple[int, bool, str]:
+        own = domains.dense_domain([k for k in keys if not facts(k).constant], rows) if keys else None
+        size = own.size if own is not None else None
+        l0, pick, note = reach(rows, keys, dense, bound, scaled)
+        return l0, pick and not (size is not None and l0 >= size), note
+
+    patch.setattr(measure, "_reach", planted)
+
+
+def _outer_joins_keep_constants(patch: pytest.MonkeyPatch) -> None:
+    """A column stayed the same in all rows of a unit where an outer join leaves some of them without a value."""
+
+    def planted(column: Column) -> Column:
+        return replace(columns.nulled(column), constant=column.constant)
+
+    for module in (joins, from_join):
+        patch.setattr(module, "nulled", planted)
+
+
+def _outer_joins_keep_one(patch: pytest.MonkeyPatch) -> None:
+    """A row a unit stayed one where another table's rows are kept whole."""
+    left = joins.join_left
+
+    def planted(a: Rows, b: Rows, on: list[Expr], context: Context, counter: Counter) -> Rows:
+        found = left(a, b, on, context, counter)
+        return replace(found, one=found.one or (a.one and found.unit is not None))
+
+    patch.setattr(joins, "join_left", planted)
+
+
+PEOPLE, BOUGHT = "SELECT customer_id, name FROM customers", "SELECT customer_id, coalesce(note, 'x') AS name FROM orders"
+PLANTED: dict[str, tuple[Plant, tuple[str, ...]]] = {
+    "declared values bound all": (_declared_values_bound_all, (
+        "SELECT c.name, o.status, count(*) FROM orders o JOIN customers c USING (customer_id) GROUP BY 1, 2",
+        "SELECT c.name, v.secs > 100, percentile_cont(0.5) WITHIN GROUP (ORDER BY v.secs) FROM visits v JOIN customers c USING"
+        " (customer_id) GROUP BY 1, 2",
+        "SELECT c.phone, extract(month FROM v.day), max(v.secs) FROM visits v JOIN customers c USING (customer_id) GROUP BY 1, 2",
+    )),
+    "outer joins keep constants": (_outer_joins_keep_constants, (
+        f"SELECT name, count(*) FROM ({PEOPLE}) a FULL JOIN ({BOUGHT}) b USING (customer_id, name) GROUP BY a.name, name",
+        f"SELECT a.name, count(*) FROM ({PEOPLE}) a NATURAL RIGHT JOIN ({BOUGHT}) b GROUP BY 1",
+        "SELECT c.name, count(*) FROM orders o LEFT JOIN customers c ON c.customer_id = o.customer_id AND o.qty > 5 GROUP BY 1",
+    )),
+    "outer joins keep one": (_outer_joins_keep_one, (
+        "SELECT count(*) FROM customers c LEFT JOIN orders o ON o.customer_id = c.customer_id",
+    )),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str, engine: Engine, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, statements = PLANTED[name]
+    made = [Statement(reach_grammar.Asked(sql), BOUNDS.index((Bounds(2, None), "auto")), "analyst") for sql in statements]
+    shop = engine.quick_shop(2, 4)
+    assert [s.problems(shop, shop_catalog) for s in made] == [[]] * len(made)
+    plant(monkeypatch)
+    assert any(s.problems(shop, shop_catalog) for s in made)

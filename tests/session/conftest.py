@@ -255,7 +255,7 @@ class Wire:
     async def read(self) -> Message:
         """Raises EOFError when the proxy has closed."""
         while not self._inbox:
-            data = await asyncio.wait_for(self.reader.read(65536), 20)
+            data = await asyncio.wait_for(self.reader.read(65536), 300)
             if not data:
                 raise EOFError
             buffer, spans, error = self._framer.batch(data)

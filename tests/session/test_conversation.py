@@ -389,7 +389,7 @@ async def test_cancel_is_heard_and_what_is_charged_goes_on(stage: Stage) -> None
     wire, before, cancelled = await stage.connect(), stage.spent(), stage.engine.cancelled
     stage.engine.gate.clear()
     wire.send(front.query(PRIVATE))
-    await asyncio.wait_for(stage.engine.started.wait(), 5)
+    await asyncio.wait_for(stage.engine.started.wait(), 300)
     await cancel(stage, wire, wrong=True)
     await asyncio.sleep(0.05)
     assert not wire.reader._buffer, "a wrong key does nothing"  # type: ignore[attr-defined]
@@ -425,7 +425,7 @@ async def test_a_client_that_leaves_is_finished_for(stage: Stage) -> None:
     wire, cancelled, before = await stage.connect(), stage.engine.cancelled, stage.spent()
     stage.engine.gate.clear()
     wire.send(front.query(PRIVATE))
-    await asyncio.wait_for(stage.engine.started.wait(), 5)
+    await asyncio.wait_for(stage.engine.started.wait(), 300)
     wire.writer.transport.abort()
     while stage.server.occupancy():
         await asyncio.sleep(0.01)
@@ -440,7 +440,7 @@ async def test_messages_wait_behind_a_private_statement(stage: Stage) -> None:
     wire = await stage.connect()
     stage.engine.gate.clear()
     wire.send(front.query(PRIVATE), front.query("SELECT 1"))
-    await asyncio.wait_for(stage.engine.started.wait(), 5)
+    await asyncio.wait_for(stage.engine.started.wait(), 300)
     wire.send(front.query("SELECT 2"))
     await asyncio.sleep(0.05)
     stage.engine.gate.set()

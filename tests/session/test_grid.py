@@ -1,141 +1,225 @@
-"""`timing.quantum`: what ends between two points of the grid looks the same whenever it ended, whatever a client does."""
+"""`timing.quantum`: what ends between two points of the grid looks the same whenever it ended, whatever a client does.
+
+The points come when the test says so, and what is to lie before them is awaited: nothing here depends on how fast a machine is.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import ClassVar
 
 import psycopg
 import pytest
 import pytest_asyncio
 
 from dpproxy.backends.base import BackendError
+from dpproxy.session import answer, grid
+from dpproxy.session.grid import Grid
 
 from .reuse_world import Client, Town, town
 
-QUANTUM = 1.0
-EARLY, LATE = 0.1, 0.7
-"""Moments of one stretch of the grid, before and after a client's question."""
-ASKS_AT = 0.4
 SQL = "SELECT region, count(*) FROM people WHERE income < {} GROUP BY region"
+SAFETY = 300.0  # seconds, on a machine that does a hundred other things
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+CANCELLING: list[asyncio.Future[None]] = []
+"""So that they are not forgotten before they end."""
+
+
+class Steps(Grid):
+    """A grid whose next point is `point()`. `waiting`: how many wait for it; `asked`: what is to be done on it."""
+
+    made: ClassVar[list[Steps]] = []
+
+    def __init__(self, quantum_ms: int | None) -> None:
+        super().__init__(quantum_ms)
+        self.waiting = 0
+        self.asked: list[Callable[[], object]] = []
+        self._next = asyncio.Event()
+        self.made.append(self)
+
+    async def reached(self) -> None:
+        if self:
+            self.waiting += 1
+            await self._next.wait()
+
+    def then(self, work: Callable[[], object]) -> None:
+        self.asked.append(work)
+
+    def point(self, asked_first: bool = True) -> None:
+        """What happens on one point has no order: either may come first."""
+        reached, self._next = self._next, asyncio.Event()
+        asked, self.asked, self.waiting = self.asked, [], 0
+        if asked_first:
+            for work in asked:
+                work()
+        reached.set()
+        if not asked_first:
+            for work in asked:
+                work()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def slow(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
-    async with town(tmp_path_factory.mktemp("town")) as made:
-        await made.reopen(timing_quantum_ms=round(QUANTUM * 1000))
-        yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "Grid", Steps)
+        async with town(tmp_path_factory.mktemp("town")) as made:
+            await made.reopen(timing_quantum_ms=1000)
+            yield made
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+class Engine:
+    """Begins when it is asked (`begun`), and ends when it may (`ends`)."""
 
+    def __init__(self, world: Town, failing: bool = False) -> None:
+        self.begun, self.ends, self._failing = asyncio.Event(), asyncio.Event(), failing
+        world.backend.before = self._before
 
-def engine_takes(world: Town, seconds: float, failing: bool = False) -> None:
-    async def before() -> None:
-        await asyncio.sleep(seconds)
-        if failing:
+    async def _before(self) -> None:
+        self.begun.set()
+        await self.ends.wait()
+        if self._failing:
             raise BackendError("row 4711 is bad")
 
-    world.backend.before = before
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(SAFETY):
+        while not true():
+            await asyncio.sleep(0.01)
 
 
-async def timed(work: Awaitable[object]) -> tuple[float, object]:
-    """How long it takes, in points of the grid, and what becomes of it."""
-    began = time.monotonic()
+async def begun(client: Client, engine: Engine, sql: str) -> tuple[asyncio.Task[object], Steps]:
+    """A statement whose measurement runs, and its grid."""
+    Steps.made.clear()
+    asking = asyncio.ensure_future(outcome(client, sql))
+    async with asyncio.timeout(SAFETY):
+        await engine.begun.wait()
+    return asking, Steps.made[-1]
+
+
+async def outcome(client: Client, sql: str) -> object:
     try:
-        found = await work
+        return await client.ask(sql)
     except psycopg.Error as error:
-        found = error.sqlstate
-    return (time.monotonic() - began) / QUANTUM, found
+        return error.sqlstate
 
 
-def on_a_point(points: float) -> bool:
-    return points % 1 < 0.45  # the grid begins a little later than the question, and what follows it takes a while
-
-
-@pytest.mark.parametrize("seconds", [EARLY, LATE])
-async def test_failures_leave_on_the_grid(slow: Town, seconds: float) -> None:
-    engine_takes(slow, seconds, failing=True)
-    async with slow.client() as ada:
-        points, found = await timed(ada.ask(SQL.format(100 + seconds)))
-        assert found == "58000"
-        assert on_a_point(points)
-        assert 1 <= points < 2
-
-
-async def interrupted(client: Client, how: str, sql: str) -> object:
-    """The statement, with a client that wants it ended at ASKS_AT."""
-    asking = asyncio.ensure_future(client.ask(sql))
+async def wants_it_ended(client: Client, how: str, steps: Steps) -> None:
+    """A cancel request ends when it is heeded, which is on the next point. A timeout comes by itself."""
     if how == "cancel":
-        await asyncio.sleep(ASKS_AT)
-        await client.connection.cancel_safe()
-    return await asking
+        CANCELLING.append(asyncio.ensure_future(client.connection.cancel_safe(timeout=SAFETY)))
+    await until(lambda: steps.asked)
 
 
 async def prepared(client: Client, how: str) -> None:
-    await client.ask(f"SET statement_timeout = {round(ASKS_AT * 1000) if how == 'timeout' else 0}")
+    await client.ask(f"SET statement_timeout = {100 if how == 'timeout' else 0}")
 
 
+async def is_free(world: Town, sql: str) -> None:
+    """Asked again, the answer is a stored one. It waits for a point as well."""
+    world.backend.before = None
+    async with world.client() as ada:
+        Steps.made.clear()
+        asking = asyncio.ensure_future(ada.ask(sql))
+        while not asking.done():
+            for steps in Steps.made:
+                steps.point()
+            await asyncio.sleep(0.01)
+        assert len(asking.result()) == 4
+        assert any("reused, epsilon 0" in notice for notice in ada.notices)
+
+
+async def test_failures_leave_on_the_grid(slow: Town) -> None:
+    engine = Engine(slow, failing=True)
+    async with slow.client() as ada:
+        asking, steps = await begun(ada, engine, SQL.format(100))
+        engine.ends.set()
+        await until(lambda: steps.waiting)
+        assert not asking.done()
+        steps.point()
+        assert await asking == "58000"
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
-async def test_a_question_at_a_moment_of_the_clients_choice(slow: Town, how: str) -> None:
+@pytest.mark.parametrize("early", [True, False])
+async def test_a_question_at_a_moment_of_the_clients_choice(slow: Town, how: str, early: bool, asked_first: bool) -> None:
     """The engine is through before it or after it, on the same stretch of the grid: the same answer, at the same time."""
-    for i, seconds in enumerate((EARLY, LATE)):
-        engine_takes(slow, seconds)
-        async with slow.client() as ada:
-            sql = SQL.format(200 + 10 * i + len(how))
-            await prepared(ada, how)
-            points, found = await timed(interrupted(ada, how, sql))
-            assert isinstance(found, list)
-            assert len(found) == 4
-            assert on_a_point(points)
-            assert 1 <= points < 2
-            await ada.ask("RESET statement_timeout")
-            await ada.ask(sql)
-            assert any("reused, epsilon 0" in notice for notice in ada.notices)
+    engine = Engine(slow)
+    async with slow.client() as ada:
+        sql = SQL.format(200 + 10 * early + 2 * asked_first + len(how))
+        await prepared(ada, how)
+        asking, steps = await begun(ada, engine, sql)
+        if early:
+            engine.ends.set()
+            await until(lambda: steps.waiting)
+        await wants_it_ended(ada, how, steps)
+        if not early:
+            engine.ends.set()
+            await until(lambda: steps.waiting)
+        assert not asking.done()
+        steps.point(asked_first)
+        found = await asking
+        assert isinstance(found, list)
+        assert len(found) == 4
+    await is_free(slow, sql)
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 async def test_it_is_heeded_on_the_next_point(slow: Town, how: str) -> None:
-    engine_takes(slow, 20)
+    engine = Engine(slow)
     async with slow.client() as ada:
         await prepared(ada, how)
-        points, found = await timed(interrupted(ada, how, SQL.format(300 + len(how))))
-        assert found == "57014"
-        assert on_a_point(points)
-        assert points < 3
+        asking, steps = await begun(ada, engine, SQL.format(300 + len(how)))
+        await wants_it_ended(ada, how, steps)
+        assert not asking.done()
+        steps.point()
+        assert await asking == "57014"
     await slow.datasets["town"].paid.stop()
 
 
-async def test_a_client_that_leaves_learns_nothing_from_what_is_stored(slow: Town) -> None:
+@pytest.mark.parametrize("early", [True, False])
+async def test_a_client_that_leaves_learns_nothing_from_what_is_stored(slow: Town, early: bool) -> None:
     """It is stored on the same point, whenever it ended before."""
-    for i, seconds in enumerate((EARLY, LATE)):
-        engine_takes(slow, seconds)
-        sql = SQL.format(400 + i)
-        async with slow.client() as ada:
-            began, lines = time.monotonic(), len(slow.datasets["town"].answered)
-            asking = asyncio.ensure_future(ada.ask(sql))
-            await asyncio.sleep(ASKS_AT)
-            await ada.connection.close()
-            with pytest.raises(psycopg.Error):
-                await asking
-        assert len(slow.datasets["town"].answered) == lines + 1
-        while (kept := slow.datasets["town"].answered[-1]).outcome != "kept":
-            assert kept.outcome == "running"
-            await asyncio.sleep(0.01)
-        points = (time.monotonic() - began) / QUANTUM
-        assert on_a_point(points)
-        assert 1 <= points < 2
-        async with slow.client() as ada:
-            await ada.ask(sql)
-            assert any("reused, epsilon 0" in notice for notice in ada.notices)
+    engine, sql = Engine(slow), SQL.format(400 + early)
+    lines = slow.datasets["town"].answered
+    before = len(lines)
+    async with slow.client() as ada:
+        asking, steps = await begun(ada, engine, sql)
+        if early:
+            engine.ends.set()
+            await until(lambda: steps.waiting)
+        await ada.connection.close()
+        assert not isinstance(await asking, list)
+    engine.ends.set()
+    await until(lambda: steps.waiting)
+    assert len(lines) == before + 1
+    assert lines[-1].outcome == "running"
+    steps.point()
+    await until(lambda: lines[-1].outcome == "kept")
+    await is_free(slow, sql)
 
 
 async def test_without_a_grid_all_is_as_soon_as_may_be(tmp_path: Path) -> None:
     async with town(tmp_path) as world, world.client() as ada:
-        engine_takes(world, 20)
-        began = time.monotonic()
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            await interrupted(ada, "cancel", SQL.format(1))
-        assert time.monotonic() - began < 5
+        engine = Engine(world)
+        asking = asyncio.ensure_future(outcome(ada, SQL.format(1)))
+        async with asyncio.timeout(SAFETY):
+            await engine.begun.wait()
+        await ada.connection.cancel_safe()
+        assert await asking == "57014", "while the engine goes on"
+        await world.datasets["town"].paid.stop()
+
+
+@pytest.mark.parametrize(("now", "wait"), [(100.25, 0.75), (101.0, 0.0), (107.5, 0.5)])
+async def test_points_are_multiples_from_the_beginning(monkeypatch: pytest.MonkeyPatch, now: float, wait: float) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(grid.time, "monotonic", lambda: clock[0])
+    steps = Grid(1000)
+    clock[0] = now
+    assert (bool(steps), steps.wait) == (True, wait)
+    assert not Grid(None)
+    assert Grid(None).wait == 0.0

@@ -57,7 +57,7 @@ async def test_half_a_message_is_waited_for_before_the_relay_goes_on(late: bytes
     releasing = asyncio.ensure_future(link.release())
     await asyncio.sleep(0)
     link.data_received(late[7:])
-    await asyncio.wait_for(releasing, 5)
+    await asyncio.wait_for(releasing, 300)
     assert client.sent == late
     link.data_received(NOTICE)
     assert client.sent == late + NOTICE

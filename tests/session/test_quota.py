@@ -95,13 +95,16 @@ def test_any_sessions_end_within_the_limits() -> None:
 # processors
 
 
-def test_a_long_statement_waits_and_the_next_does_not() -> None:
+def test_a_long_statement_waits_and_what_follows_as_long() -> None:
+    """Else it would be cut into pieces, each of them first for a while."""
     limited, one = ration(), took("r", seconds=5.0)
     assert limited.last({"a": one}, 0.0) == set()
     assert limited.last({"a": replace(one, seconds=5.0 + LONG / 2)}, 0.1) == set()
-    assert limited.last({"a": replace(one, seconds=5.1 + LONG)}, 0.2) == {"a"}
-    assert limited.last({"a": replace(one, seconds=5.1 + LONG, doing=2)}, 0.3) == set()
-    assert limited.last({"a": replace(one, seconds=5.2 + LONG, doing=2, busy=False)}, 0.4) == set()
+    assert limited.last({"a": replace(one, seconds=5.5)}, 0.5) == {"a"}
+    following = replace(one, seconds=5.5, doing=2)
+    assert limited.last({"a": replace(following, busy=False)}, 0.6) == set(), "nothing runs"
+    assert limited.last({"a": following}, 0.9) == {"a"}
+    assert limited.last({"a": following}, 1.1) == set(), "half a second later than what took half a second"
 
 
 def test_many_short_statements_of_a_role_wait_too() -> None:

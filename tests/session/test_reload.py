@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
@@ -107,6 +108,13 @@ def test_policies_are_read_again(proxy: Proxy, policy: Path) -> None:
         assert spent == (0.1,), "the ledger goes on"
 
     write(policy, POLICY, AGE, name="village")
+    hang_up(proxy, "policy not reloaded")
+    assert "charged as `town`" in "".join(proxy.said), "the same data begin with no new budget"
+    with connect(proxy) as former:
+        assert alive(former)
+
+    shutil.copy(policy.parent / "data.duckdb", policy.parent / "other.duckdb")
+    write(policy, POLICY.replace("data.duckdb", "other.duckdb"), AGE, name="village")
     hang_up(proxy, "policy reloaded")
     with connect(proxy, dbname="village") as renamed:
         assert alive(renamed)

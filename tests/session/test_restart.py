@@ -24,7 +24,7 @@ async def test_kill_9_of_the_facade_under_sessions(stage: Stage) -> None:
     busy.send(front.query("SELECT pg_sleep(60)"))
     stage.engine.gate.clear()
     private.send(front.query(PRIVATE))
-    await asyncio.wait_for(stage.engine.started.wait(), 5)
+    await asyncio.wait_for(stage.engine.started.wait(), 300)
     assert stage.facade.pid is not None
     os.kill(stage.facade.pid, signal.SIGKILL)
     stage.engine.gate.set()

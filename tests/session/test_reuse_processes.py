@@ -71,7 +71,7 @@ def charges_of(ledger: Scratch) -> list[Charge]:
 @pytest.mark.slow
 async def test_a_hundred_at_once(proxy: Proxy, ledger: Scratch, capsys: pytest.CaptureFixture[str]) -> None:
     gates = [asyncio.Barrier(CLIENTS) for _ in range(CHARTS)]
-    answers = await asyncio.wait_for(asyncio.gather(*(ask_all(proxy, n, gates) for n in range(CLIENTS))), 120)
+    answers = await asyncio.wait_for(asyncio.gather(*(ask_all(proxy, n, gates) for n in range(CLIENTS))), 300)
     charges = await asyncio.to_thread(charges_of, ledger)
     for role in ("analyst", "other"):
         mine = [c for c in charges if c.role == role]

@@ -58,7 +58,7 @@ def test_the_password_is_asked_for(folder: Path, proxy: Proxy) -> None:
 def test_encryption_is_not_offered(folder: Path, proxy: Proxy, first: bytes) -> None:
     """To an SSLRequest `N`; the beginning of a handshake is a packet of a wrong length."""
     with socket.socket(socket.AF_UNIX) as wire:
-        wire.settimeout(10)
+        wire.settimeout(300)
         wire.connect(str(path_of(folder, proxy.port)))
         wire.sendall(first)
         assert wire.recv(1) == (b"N" if first[0] == 0 else b"E")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -51,13 +50,12 @@ async def test_silence_before_the_login(hurried: Stage) -> None:
 async def test_slow_loris(hurried: Stage) -> None:
     """A byte now and then does not prolong the time for the login."""
     wire = await Wire.open(hurried.port)
-    began = time.monotonic()
     for byte in front.startup("ada", "shop", {}) * 10:
         wire.send(bytes([byte]))
         await asyncio.sleep(0.02)
         if wire.reader.at_eof() or wire.reader.exception():
-            break
-    assert time.monotonic() - began < 2
+            return
+    pytest.fail("it was listened to for eight seconds, twenty times as long as a login may take")
 
 
 async def test_idle(hurried: Stage) -> None:
@@ -79,10 +77,10 @@ async def test_idle_in_a_transaction(hurried: Stage) -> None:
 async def test_statements_of_the_facade(hurried: Stage) -> None:
     """PostgreSQL's own timeout as long as the client leaves it alone, the proxy's when it does not."""
     wire = await hurried.connect()
-    error = report(await wire.query("SELECT pg_sleep(20)"))
-    assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+    assert rows(await wire.query("SHOW statement_timeout")) == [("800ms",)]
+    assert report(await wire.query("SELECT pg_sleep(600)"))["C"] == "57014"
     await wire.query("SET statement_timeout = 0")
-    error = report(await wire.query("SELECT pg_sleep(20)"))
+    error = report(await wire.query("SELECT pg_sleep(600)"))
     assert (error["C"], error["M"]) == ("57014", "canceling statement due to user request")
     assert rows(await wire.query("SELECT 1")) == [("1",)]
     await wire.close()
@@ -141,8 +139,7 @@ async def test_prodding_does_not_prolong(hurried: Stage) -> None:
     """What a client sends is no progress; only what is answered is."""
     wire = await hurried.connect()
     await wire.query("SET statement_timeout = 0")
-    wire.send(front.query("SELECT pg_sleep(20)"))
-    began = time.monotonic()
+    wire.send(front.query("SELECT pg_sleep(200)"))
 
     async def prod() -> None:
         while True:
@@ -150,8 +147,7 @@ async def test_prodding_does_not_prolong(hurried: Stage) -> None:
             wire.send(front.FLUSH)
 
     prodding = asyncio.ensure_future(prod())
-    assert report(await wire.until(b"Z"))["C"] == "57014"
-    assert time.monotonic() - began < 3
+    assert report(await wire.until(b"Z"))["C"] == "57014", "long before it would have ended"
     prodding.cancel()
     await wire.close()
 

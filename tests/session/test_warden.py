@@ -92,11 +92,11 @@ async def test_files_of_sorts(stage: Stage) -> None:
 
 async def test_files_of_an_idle_session(stage: Stage) -> None:
     """A held cursor keeps its rows on disk while nothing runs: the session is ended."""
-    async with connections(stage, 1) as (one,), limited(stage, disk=80 * MB):
+    async with connections(stage, 1) as (one,):
         ended = asyncio.Event()
         one.add_termination_listener(lambda _: ended.set())
         await one.execute(f"{SMALL}; DECLARE c CURSOR WITH HOLD FOR {FILES_50_MB}")
-        async with asyncio.timeout(SAFETY):
+        async with asyncio.timeout(SAFETY), limited(stage, disk=80 * MB):
             await ended.wait()
         data = stage.facade.data
         assert data is not None

@@ -181,7 +181,7 @@ class Player:
         completions, failed = 0, False
         try:
             while readies or (completions < len(behind) and not failed):
-                short = said(await asyncio.wait_for(self._wires[name].read(), 20))
+                short = said(await asyncio.wait_for(self._wires[name].read(), 300))
                 if short is None:
                     continue
                 exchange.got.append(short)

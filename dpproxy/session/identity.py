@@ -1,0 +1,36 @@
+"""Which data a policy speaks of, as a name that is the same for every policy over them.
+
+Knows: a policy's backend and unit. Must not know: ledgers, rows, passwords. Budgets hang on the name of the dataset; so that a
+new name over the same data does not begin with a new budget, the ledger keeps what data each name has been charged for
+(`budget.entries.Named`). It is a digest: where the data are is nothing that a ledger has to tell. Data that were copied or
+moved are others by this name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from dpproxy.policy.model import DuckDBBackend, Policy
+
+PORT = 5432
+
+
+def data_of(policy: Policy) -> str:
+    """Backend, whoever connects to it, and the column that names the units."""
+    backend = policy.backend
+    place = ("duckdb", os.path.realpath(backend.path)) if isinstance(backend, DuckDBBackend) else _server(backend.dsn)
+    unit = (str(policy.unit_table), policy.unit_column)
+    return hashlib.sha256(json.dumps([*place, *unit]).encode()).hexdigest()
+
+
+def _server(dsn: str) -> tuple[str, ...]:
+    """Host, port and database of a URI, without user and password."""
+    parts = urlsplit(dsn)
+    asked = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    host = asked.get("host") or parts.hostname or os.environ.get("PGHOST", "localhost")
+    port = asked.get("port") or str(parts.port or PORT)
+    user = unquote(parts.username or "") or asked.get("user", "")
+    return ("postgres", host.lower(), port, unquote(parts.path.lstrip("/")) or asked.get("dbname") or user)
