@@ -78,6 +78,8 @@ class Trial:
 def differs(question: Question, derived: Cells, measured: Cells, told: bool) -> str:
     width, step = len(question.keys), 3 if told else 1
     values = [(*row[:width], *row[width::step]) for row in derived]
+    drawn = [width + i for i, agg in enumerate(question.aggs) if agg.startswith("max")]  # of an empty group any value is drawn
+    values, measured = ([tuple(v for i, v in enumerate(row) if i not in drawn) for row in rows] for rows in (values, measured))
     if question.most is not None:  # of groups of one size any may be shown
         values, measured = [row[width:] for row in values], [row[width:] for row in measured]
     if not same(sorted(values, key=str), sorted(measured, key=str)):
