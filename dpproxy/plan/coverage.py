@@ -14,13 +14,16 @@ The last is not decided here, since parameters may be among these values: column
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dpproxy.plan.domains import Dense, Part, part_text
-from dpproxy.plan.expr import Case, Column, Domain, Expr, ValuesDomain
+from dpproxy.plan.expr import Call, Case, Column, Domain, Expr, InList, Lit, Ref, SeriesDomain, ValuesDomain, references
 from dpproxy.plan.facts import facts
+from dpproxy.plan.interval import OPEN, meet
+from dpproxy.plan.narrowing import narrowed
 from dpproxy.plan.render import Renderer
+from dpproxy.sql.types import INTEGERS
 
 BOTH = {"false", "true"}
 
@@ -42,6 +45,43 @@ def _closed(column: Column, domain: Domain, computed: Mapping[int, Expr]) -> boo
     if column.type != "bool" or not set(domain.values) >= BOTH:
         return False
     return None in domain.values or not (column.nullable if expr is None else facts(expr).nullable)
+
+
+def holds_all(dense: Dense, conditions: Sequence[Expr]) -> bool:
+    """Whether every row that satisfies the conditions is in one of the groups: then finer groups add up to coarser ones."""
+    return all(_limited(column, domain, conditions) for part in dense.parts for column, domain in _open(dense, part))
+
+
+def _open(dense: Dense, part: Part) -> list[tuple[Column, Domain]]:
+    columns = open_columns(dense, part)
+    return [(column, domain) for column, domain in part.columns if column in columns]
+
+
+def _limited(column: Column, domain: Domain, conditions: Sequence[Expr]) -> bool:
+    """Whether WHERE keeps a column to values that have groups. No comparison is true of NULL."""
+    if column.id < 0:
+        return False
+    seen = [Ref(c.type, c) for e in conditions for c in references(e) if c.id == column.id]  # bounds differ from place to place
+    if isinstance(domain, ValuesDomain):
+        return any(chosen <= set(domain.values) for ref in seen for e in conditions if (chosen := _chosen(ref, e)))
+    if not isinstance(domain, SeriesDomain) or column.type not in (*INTEGERS, "date", "timestamp"):
+        return False
+    said, declared = OPEN, column.bound
+    for ref in seen:
+        said = meet(said, narrowed(ref, conditions))
+    return said.closed and declared.closed and declared.ends[0] <= said.ends[0] and said.ends[1] <= declared.ends[1]
+
+
+def _chosen(ref: Ref, condition: Expr) -> set[str | None]:
+    """The constants a condition keeps a column to; empty for other conditions."""
+    match condition:
+        case InList(arg=arg, items=items, negated=False) if arg == ref:
+            found = list(items)
+        case Call(op="=", args=(left, right)) if ref in (left, right):
+            found = [right if left == ref else left]
+        case _:
+            return set()
+    return {e.text for e in found if isinstance(e, Lit)} if all(isinstance(e, Lit) for e in found) else set()
 
 
 def source(part: Part, key: Expr, renderer: Renderer) -> str:

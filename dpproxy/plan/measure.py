@@ -48,6 +48,7 @@ class Compiled:
     names: Names | None = None
     cut: str = ""  # the query that says how many units the bounds cut, where that is to be measured
     cutting: bool = False  # this is such a query
+    holds_all: bool = False  # every row is in one of the declared groups (`plan.coverage`)
 
 
 @dataclass

@@ -27,6 +27,7 @@ from dpproxy.errors import (
 from dpproxy.plan import (
     amplification,
     canonical,
+    coverage,
     cuts,
     expansion,
     fanout,
@@ -227,7 +228,9 @@ class Planner:
         cut = compiler.cut(keys, beyond) if beyond else ""
         names, more = naming.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
         told = replace(compiled.shape, notes=(*compiled.shape.notes, *more))
-        return replace(compiled, shape=told, outputs=tuple(measured.outputs), names=names, cut=cut)
+        dense = compiled.shape.dense
+        whole = dense is not None and coverage.holds_all(dense, rows.conditions)
+        return replace(compiled, shape=told, outputs=tuple(measured.outputs), names=names, cut=cut, holds_all=whole)
 
     def _spelled(
         self,

@@ -117,14 +117,15 @@ def _size(compiled: Compiled) -> int:
 def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
     """The grouping set whose released cells shall be added up to all others, None to measure each set by itself.
 
-    Adding up needs a set of all keys with declared groups, and additive bases. With S sets measured apart each has 1/S
+    Adding up needs a set of all keys whose declared groups hold every row (else the rows of no group would be missing in
+    totals), and additive bases. With S sets measured apart each has 1/S
     of the epsilon: noise S * L0 a cell. Added up, a cell of set s is a sum of n_f / n_s cells of noise L0 of the finest. The
     sum of variances over the sets decides; both roads cost the same charge.
     """
     everything = set(range(len(measured.keys)))
     finest = next((i for i, s in enumerate(measured.sets) if set(s) == everything), None)
     additive = all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
-    if finest is None or not additive:
+    if finest is None or not additive or not compiled[finest].holds_all:
         return None
     sizes = [1 if not s else (c.shape.dense.size if c.shape.dense is not None else None)
              for s, c in zip(measured.sets, compiled, strict=True)]  # fmt: skip
@@ -137,9 +138,11 @@ def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
 
 
 def _exact_levels(measured: MeasuredSelect, compiled: list[Compiled]) -> bool:
-    """Whether the true cells of all sets add up: additive columns of declared groups, of units with one row each."""
+    """Whether the true cells of all sets add up: additive columns of declared groups that hold every row, of units with one row
+    each."""
     additive = bool(measured.specs) and all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
     declared = all(c.shape.dense is not None and c.shape.dense.size is not None for c in compiled if c.keys)
+    declared = declared and all(c.holds_all for c in compiled if c.keys)
     return additive and declared and not any(c.shape.per_unit for c in compiled)
 
 

@@ -105,9 +105,14 @@ def test_explain_says_which_road_was_taken(shop_catalog: Catalog) -> None:
         text = "\n".join(plan_harness.plan("EXPLAIN " + sql, shop_catalog).explain)
         return {found for found in re.findall(r"Bound: (.*)", text) if "grouping set" in found}
 
-    few = "SELECT region, sex, count(*) FROM customers GROUP BY ROLLUP (region, sex)"
-    many = "SELECT region, sex, birth_year, count(*) FROM customers GROUP BY ROLLUP (region, sex, birth_year)"
-    cube = "SELECT region, birth_year, count(*) FROM customers GROUP BY CUBE (region, birth_year)"
+    within = "customers WHERE region IN ('north', 'south') AND sex IN ('F', 'M') AND birth_year BETWEEN 1920 AND 2010"
+    few = f"SELECT region, sex, count(*) FROM {within} GROUP BY ROLLUP (region, sex)"
+    many = f"SELECT region, sex, birth_year, count(*) FROM {within} GROUP BY ROLLUP (region, sex, birth_year)"
+    cube = f"SELECT region, birth_year, count(*) FROM {within} GROUP BY CUBE (region, birth_year)"
+    everyone = "SELECT region, sex, count(*) FROM customers GROUP BY ROLLUP (region, sex)"
     assert bounds(few) == {"the other grouping sets are added up from the finest"}
     assert bounds(many) == {"each grouping set is measured by itself, then all are adjusted to add up (least squares)"}
+    late = many.replace("BETWEEN 1920 AND 2010", "> 1920")
+    assert bounds(late) == {"each grouping set is measured by itself"}, "years beyond the declared ones have no group"
+    assert bounds(everyone) == {"each grouping set is measured by itself"}, "rows in no group are in the totals"
     assert bounds(cube) <= {"each grouping set is measured by itself", "the other grouping sets are added up from the finest"}
