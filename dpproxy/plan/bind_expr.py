@@ -18,6 +18,7 @@ from dpproxy.plan import functions as fn
 from dpproxy.plan import functions_time as times
 from dpproxy.plan import patterns
 from dpproxy.plan.allowlist import FUNCTIONS
+from dpproxy.plan.effort import step
 from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, InList, Lit, Ref
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
@@ -77,6 +78,7 @@ class ExprBinder:
         return self._boolean(node, scope)
 
     def _bind(self, node: exp.Expr, scope: Scope) -> Expr:
+        step()
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise self._unknown(node)

@@ -310,7 +310,7 @@ class Writer:
     def _fill(self, ctes: list[str], body: str, key_names: list[str]) -> str:
         """Every declared group in a fixed order, empty ones as zeros."""
         assert self.shape.dense is not None
-        domain = self.shape.dense.render(Renderer(self.engine))
+        domain = self.renderer.whole(self.shape.dense, self.shape.dense.render)
         on = self._same("d", "a", key_names)
         bases = [f"coalesce(a.{b}, 0) AS {b}" for i, spec in enumerate(self.specs) for b in columns(i, spec.steps(self.shape))]
         items = ", ".join([*(f"d.{k} AS {k}" for k in key_names), *bases])

@@ -44,6 +44,7 @@ SPANS = {
     "bool": Interval(Fraction(0), Fraction(1)),
 }
 ONE = Fraction(1)
+_KNOWN = "_facts"  # beside the fields: neither compared nor copied
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,14 @@ class Facts:
 
 
 def facts(expr: Expr) -> Facts:
-    """Facts of an expression; unknown ones are open."""
+    """Facts of an expression; unknown ones are open. An expression never changes: what was found of it is kept with it."""
+    known: Facts | None = expr.__dict__.get(_KNOWN)
+    if known is None:
+        known = expr.__dict__[_KNOWN] = _found(expr)
+    return known
+
+
+def _found(expr: Expr) -> Facts:
     match expr:
         case Ref(column=column):
             return _column(column)

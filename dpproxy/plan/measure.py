@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.bounding import Writer
 from dpproxy.plan.domains import Dense, dense_domain
+from dpproxy.plan.effort import step
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Expr
 from dpproxy.plan.facts import facts
@@ -98,6 +99,7 @@ class Compiler:
         least = self.context.role.min_units
         undeclared = threshold is not None or (top is not None and shape.dense is None)
         sql = self._writer(shape, specs).write(plain, least if undeclared else 1)
+        step(20 + len(sql) // 200)
         side = tuple(self._writer(shape).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
         return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least, top)

@@ -8,7 +8,7 @@ AS m(...) WHERE h ORDER BY o LIMIT n`: FROM, WHERE and GROUP BY vanish, HAVING f
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
-from dpproxy.errors import GROUPING_ERROR, Refusal
+from dpproxy.errors import GROUPING_ERROR, PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.accuracy import Teller, asked
 from dpproxy.plan.aggregates import Counted, Measured, companions, output
 from dpproxy.plan.aggregates import measured as measured_aggregate
 from dpproxy.plan.bind_calls import bind_aggregate
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.correlated import outer
+from dpproxy.plan.effort import step
 from dpproxy.plan.ends import Ends
 from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
 from dpproxy.plan.facts import facts
@@ -48,8 +49,13 @@ if TYPE_CHECKING:
     from dpproxy.plan.planner import Planner
 
 
+MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
+MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
+
+
 def parse_expression(sql: str) -> exp.Expr:
     """Our own generated SQL as a tree, the caller's own."""
+    step(1 + len(sql) // 4)
     return copied(_parsed(sql))
 
 
@@ -78,7 +84,9 @@ class MeasuredSelect:
         self.binder = ExprBinder(self.hooks)
         self.alias = planner.next_alias()
         self.keys: list[tuple[str, Expr]] = []
+        self._key_places: dict[Expr, int] = {}
         self.specs: list[BasisSpec] = []
+        self._places: dict[Hashable, int] = {}
         self.selections: list[SelectionSpec] = []
         self.outputs: list[Output] = []
         self.shared: frozenset[Counted] = frozenset()
@@ -171,12 +179,15 @@ class MeasuredSelect:
 
     def _key(self, expr: Expr, node: exp.Expr) -> int:
         expr = coerce(expr, "text")
-        for i, (_, key) in enumerate(self.keys):
-            if key == expr:
-                return i
+        if expr in self._key_places:
+            return self._key_places[expr]
         known = facts(expr)
         if known.taint != Taint.NONE:
             raise self._identifying(expr, node)
+        if len(self.keys) == MAX_KEYS:
+            told = f"this query groups by more than {MAX_KEYS} keys"
+            raise Refusal(PROGRAM_LIMIT_EXCEEDED, told, position(node), hint="Group by fewer.")
+        self._key_places[expr] = len(self.keys)
         self.keys.append((to_sql(node), expr))
         return len(self.keys) - 1
 
@@ -267,10 +278,8 @@ class MeasuredSelect:
             bound = coerce(self.binder.bind(node, self.scope), "text")
         except Refusal:
             return None
-        for i, (_, key) in enumerate(self.keys):
-            if key == bound:
-                return self._key_column(i)
-        return None
+        at = self._key_places.get(bound)
+        return None if at is None else self._key_column(at)
 
     def _same_text(self, node: exp.Expr) -> exp.Expr | None:
         text = to_sql(node)
@@ -400,13 +409,17 @@ class MeasuredSelect:
     def _basis(self, spec: BasisSpec) -> int:
         if spec.kind == "count" and not self.stepped:
             spec = replace(spec, mean=False)  # one count serves all
-        for i, known in enumerate(self.specs):
-            if (known.kind, known.value, known.where, known.lo, known.hi, known.grid, known.center, known.mean) == (
-                spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean,
-            ):  # fmt: skip
-                return i
-        self.specs.append(spec)
-        return len(self.specs) - 1
+        told = (spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean)
+        if told not in self._places:
+            if len(self.specs) == MAX_COLUMNS:
+                raise Refusal(
+                    PROGRAM_LIMIT_EXCEEDED,
+                    f"this query needs more than {MAX_COLUMNS} noisy columns",
+                    hint="Ask for fewer aggregates at a time: an average needs two columns, a correlation six.",
+                )
+            self._places[told] = len(self.specs)
+            self.specs.append(spec)
+        return self._places[told]
 
     def selection(self, spec: SelectionSpec) -> list[str]:
         """The names of a selection's columns: s{selection}_{fraction}."""

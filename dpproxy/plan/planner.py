@@ -40,6 +40,7 @@ from dpproxy.plan import (
     unmatched,
 )
 from dpproxy.plan.accuracy import settled, settled_text
+from dpproxy.plan.effort import counted
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.explain import account, spelled
@@ -347,7 +348,7 @@ def plan(statement: Statement, context: Context) -> Plan:
             hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors, PREPARE, EXPLAIN and CREATE TEMP TABLE AS of one work too.",
         )
     try:
-        return _roomy(statement, context)
+        return counted(lambda: _roomy(statement, context))[0]
     except RecursionError as error:
         raise Refusal("54001", "statement is nested too deeply") from error
     except SqlglotError as error:

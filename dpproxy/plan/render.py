@@ -8,7 +8,7 @@ Aliases are numbered in order of appearance: equal plans render to equal text, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.plan.engines.base import Engine, hole, quote_name
@@ -54,13 +54,16 @@ class Renderer:
     engine: Engine
     outer: dict[int, str] = field(default_factory=dict)
     _aliases: int = 0
+    _texts: dict[tuple[str, int, int], tuple[str, Expr, dict[int, str]]] = field(default_factory=dict)
+    """Of expressions that stand in many statements of one measurement; they and the names are kept so that ids stay theirs."""
+    _wholes: dict[int, tuple[str, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.engine.subquery = self._subquery
 
     def resumed(self) -> Renderer:
         """A renderer that goes on from here, as often as wanted."""
-        return Renderer(self.engine, dict(self.outer), self._aliases)
+        return Renderer(self.engine, dict(self.outer), self._aliases, self._texts, self._wholes)
 
     def alias(self) -> str:
         self._aliases += 1
@@ -71,11 +74,30 @@ class Renderer:
 
     def output(self, expr: Expr, names: dict[int, str]) -> str:
         """An expression that becomes a column."""
-        return self.engine.output(expr, {**self.outer, **names})
+        return self._once("output", self.engine.output, expr, names)
 
     def key(self, expr: Expr, names: dict[int, str]) -> str:
         """An expression that rows are grouped by, and groups are shown by."""
-        return self.engine.key(expr, {**self.outer, **names})
+        return self._once("key", self.engine.key, expr, names)
+
+    def whole(self, of: object, spell: Callable[[Renderer], str]) -> str:
+        """A query that stands by itself, spelled once for all statements of one measurement."""
+        if id(of) not in self._wholes:
+            self._wholes[id(of)] = spell(Renderer(self.engine)), of
+        return self._wholes[id(of)][0]
+
+    def _once(self, what: str, spell: Callable[[Expr, dict[int, str]], str], expr: Expr, names: dict[int, str]) -> str:
+        """Spelled once, where the text depends on nothing else: not on names around it, nor on aliases given so far."""
+        if self.outer:
+            return spell(expr, {**self.outer, **names})
+        known = self._texts.get((what, id(expr), id(names)))
+        if known is not None:
+            return known[0]
+        before = self._aliases
+        text = spell(expr, names)
+        if self._aliases == before:
+            self._texts[what, id(expr), id(names)] = text, expr, names
+        return text
 
     def select(self, block: Block, items: list[str]) -> str:
         return f"SELECT {', '.join(items)} FROM {block.source}{block.where_text}"

@@ -156,9 +156,9 @@ class Conductor:
         self._session.tell(back.error_response("ERROR", r.sqlstate, r.message, r.detail, r.hint, r.position))
         await talk.fail()
 
-    def _statements(self, text: str) -> tuple[Statement, ...]:
+    async def _statements(self, text: str) -> tuple[Statement, ...]:
         """Raises Refusal."""
-        statements = self._session.dataset.planner.split(text, self._session.asker.role)
+        statements = await self._session.dataset.planner.splitting(text, self._session.asker.role)
         for statement in statements:
             check_allowed(statement)
             check_name(statement)
@@ -171,7 +171,7 @@ class Conductor:
             self._forward(b"Q", raw)
             return
         try:
-            statements = self._statements(sql)
+            statements = await self._statements(sql)
             by_name = any(by_names.concerned(s, self._session.private) for s in statements)
         except Refusal as refusal:
             await self._refuse(b"Q", refusal)
@@ -252,7 +252,7 @@ class Conductor:
         if steadiness.immutable is None and link.tracker.status == "I":
             row, _ = await talk.ask_row(IMMUTABLE)
             steadiness.immutable = frozenset((row[0] or b"").decode().split())
-        if private.statement.kind == "select" and steadiness.of(private):
+        if private.statement.kind == "select" and await steadiness.of(private):
             return True
         link.sent += 1
         return False
@@ -332,7 +332,7 @@ class Conductor:
 
     async def _parse(self, raw: bytes, message: Parse) -> None:
         try:
-            statements = self._statements(message.sql) if self._session.mentions(raw[5:]) else ()
+            statements = await self._statements(message.sql) if self._session.mentions(raw[5:]) else ()
             raw = as_written.parse(raw, message, statements)
         except Refusal as refusal:
             await self._refuse(b"P", refusal)

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from dpproxy.session.aside import Aside
 from dpproxy.sql.steady import steady
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ MOST: Final = 16
 """Statements a session remembers: a dashboard's."""
 ROWS: Final = 8192
 """Bytes of rows that are kept of one: with `MOST`, an eighth of a megabyte a session at most."""
+LONG: Final = 2000
+"""Characters of texts that are read in some milliseconds; longer ones shall not hold others up."""
 KNOWN: Final = 1024
 """Texts of which a dataset remembers whether they are steady."""
 
@@ -87,8 +91,9 @@ class Steadiness:
     def __init__(self) -> None:
         self.immutable: frozenset[str] | None = None
         self._known: dict[tuple[str, str], bool] = {}
+        self._aside = Aside(1)
 
-    def of(self, private: Private) -> bool:
+    async def of(self, private: Private) -> bool:
         """Neither the statement nor its outer query changes anything, or looks at anything that changes."""
         texts = private.statement.query, private.outer
         if self.immutable is None:
@@ -97,5 +102,12 @@ class Steadiness:
         if known is None:
             if len(self._known) >= KNOWN:
                 self._known.clear()
-            known = self._known[texts] = all(steady(text, self.immutable) for text in texts)
+            immutable = self.immutable
+            asked = partial(_all_steady, texts, immutable)
+            known = await self._aside.run(asked) if sum(map(len, texts)) > LONG else asked()
+            self._known[texts] = known
         return known
+
+
+def _all_steady(texts: tuple[str, ...], immutable: frozenset[str]) -> bool:
+    return all(steady(text, immutable) for text in texts)

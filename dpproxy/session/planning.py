@@ -7,11 +7,12 @@ the room that calls the planner.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from dpproxy.errors import Refusal
 from dpproxy.facade.ddl import Shown, visible_columns
@@ -19,12 +20,15 @@ from dpproxy.plan.model import Dialect, Plan
 from dpproxy.plan.planner import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
+from dpproxy.session.aside import Aside
 from dpproxy.session.settings import Settings
 from dpproxy.sql.aliases import spelled_out
 from dpproxy.sql.statements import Statement, split
 
 TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth, a few megabytes
 PLANS = 512  # plans remembered
+SHORT = 400  # characters of a text that is split and planned in some milliseconds; a longer one shall not hold others up
+ASIDE = 2  # long texts at a time
 
 T = TypeVar("T")
 
@@ -42,6 +46,44 @@ class Planner(Protocol):
         ...
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
+
+    async def splitting(self, text: str, role: Role) -> tuple[Statement, ...]:
+        """`split`, beside the loop where it may take long."""
+        ...
+
+    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+        """`plan`, beside the loop where it may take long."""
+        ...
+
+
+class Remembered(Generic[T]):
+    """A function that is asked again and again, also from threads: what it said the last times. It is asked without a lock, so
+    that nobody waits for another's question."""
+
+    def __init__(self, function: Callable[..., T], most: int) -> None:
+        self._function, self._most = function, most
+        self._said: OrderedDict[tuple[Hashable, ...], T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, *key: Hashable) -> T:
+        with self._lock:
+            if key in self._said:
+                self._said.move_to_end(key)
+                return self._said[key]
+        said = self._function(*key)
+        with self._lock:
+            self._said[key] = said
+            if len(self._said) > self._most:
+                self._said.popitem(last=False)
+        return said
+
+    def has(self, *key: Hashable) -> bool:
+        with self._lock:
+            return key in self._said
+
+    def clear(self) -> None:
+        with self._lock:
+            self._said.clear()
 
 
 @dataclass(frozen=True)
@@ -80,14 +122,30 @@ class CachedPlanner:
         self.names = names
         self._all, self._roles = Known(names, columns, tables), roles
         self._plan = plan
-        self._split = lru_cache(TEXTS)(_caught(self._statements))
-        self._plans = lru_cache(PLANS)(_caught(self._fresh))
+        self._split = Remembered(_caught(self._statements), TEXTS)
+        self._plans = Remembered(_caught(self._fresh), PLANS)
+        self._aside = Aside(ASIDE)
 
     def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
-        return _unpacked(self._split(text, self._all if role is None else self._roles.get(role.name, self._all)))
+        return _unpacked(self._split(text, self._known(role)))
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
+
+    async def splitting(self, text: str, role: Role) -> tuple[Statement, ...]:
+        return _unpacked(await self._beside(self._split, len(text), text, self._known(role)))
+
+    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+        key = (statement, _RoleKey(role), tuple(settings.items()), types)
+        return _unpacked(await self._beside(self._plans, len(statement.text), *key))
+
+    async def _beside(self, remembered: Remembered[T], length: int, *key: Hashable) -> T:
+        if length <= SHORT or remembered.has(*key):
+            return remembered(*key)
+        return await self._aside.run(lambda: remembered(*key))
+
+    def _known(self, role: Role | None) -> Known:
+        return self._all if role is None else self._roles.get(role.name, self._all)
 
     def _statements(self, text: str, known: Known) -> tuple[Statement, ...]:
         return tuple(
@@ -95,8 +153,8 @@ class CachedPlanner:
         )
 
     def forget(self) -> None:
-        self._split.cache_clear()
-        self._plans.cache_clear()
+        self._split.clear()
+        self._plans.clear()
 
     def _fresh(
         self, statement: Statement, role: _RoleKey, settings: tuple[tuple[str, str | None], ...], types: tuple[str, ...]

@@ -7,7 +7,6 @@ The outer query is executed in its place, with the same columns.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ from dpproxy.wire.backend import Field
 from dpproxy.wire.protocol import PROTOCOL_VIOLATION
 
 UNDEFINED_PARAMETER = "42P02"
-SHORT = 1_500  # characters of a statement that is planned in some milliseconds; a longer one shall not hold others up
 INNER = "dpproxy_inner"
 """The SELECT inside a DECLARE, COPY or CREATE TABLE AS, which PostgreSQL does not describe by itself."""
 
@@ -144,10 +142,7 @@ async def fit(
     """Plan, and parse the outer query under `internal_name` with the original's columns, unless that has been `parsed`, with
     these columns. Raises Refusal."""
     told = explained(statement)
-    if len(statement.text) > SHORT:
-        plan = await asyncio.to_thread(planned, dataset, asker, statement, look)
-    else:
-        plan = planned(dataset, asker, statement, look)
+    plan = await planned(dataset, asker, statement, look)
     check_withheld(plan, dataset)
     arrays = len(look.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer
@@ -204,10 +199,10 @@ def _as_guessed(private: Private, guess: Outer, fields: tuple[Field, ...] | None
     return same and look.fields is not None and fields is not None and same_columns(look.fields, fields)
 
 
-def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) -> Plan:
+async def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) -> Plan:
     """The plan; a refusal's position is moved to its place in the client's text."""
     try:
-        plan = dataset.planner.plan(statement, asker.role, look.settings, look.types)
+        plan = await dataset.planner.planning(statement, asker.role, look.settings, look.types)
         check_texts(look.settings["client_encoding"], (statement.text, plan.outer, *(given.sql for given in plan.inputs)))
         return plan
     except Refusal as r:

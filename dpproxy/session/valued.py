@@ -60,18 +60,18 @@ async def prepared(talk: Talk, dataset: Dataset, asker: Asker, statement: Statem
         if refusal.sqlstate != FEATURE_NOT_SUPPORTED or statement.kind not in ("select", "explain", "prepare"):
             raise
         unplanned = Unplanned(statement, look, internal, refusal)
-        if not _may_help(unplanned, dataset, asker):
+        if not await _may_help(unplanned, dataset, asker):
             raise
         return unplanned
 
 
-def _may_help(found: Unplanned, dataset: Dataset, asker: Asker) -> bool:
+async def _may_help(found: Unplanned, dataset: Dataset, asker: Asker) -> bool:
     """Whether values change what is said: a statement that is refused for another reason is refused at once."""
     examples = [_EXAMPLES.get(type_) for type_ in found.look.types]
     if not any(examples):
         return False
     try:
-        planned(dataset, asker, found.valued(examples), found.look)
+        await planned(dataset, asker, found.valued(examples), found.look)
     except Refusal as refusal:
         return refusal.message != found.refusal.message
     return True
@@ -88,7 +88,7 @@ async def current(
         except Refusal as refusal:
             same = refusal.message == found.refusal.message
             raise (replace(found.refusal) if same else replace(refusal, position=None)) from None
-    if planned(dataset, asker, found.statement, look) == found.plan and not found.inlined:
+    if await planned(dataset, asker, found.statement, look) == found.plan and not found.inlined:
         return replace(found, look=look)
     return await fit(talk, dataset, asker, found.statement, look, found.internal)
 

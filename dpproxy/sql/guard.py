@@ -7,6 +7,9 @@ caps are far above what BI tools send: the largest statement of the corpus has 2
 
 from __future__ import annotations
 
+import itertools
+import re
+
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -40,6 +43,20 @@ SHORTER = "Pass a long list as one array: x = ANY ($1), or x = ANY ('{1,2,3}')."
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _CHAIN = {TokenType.AND, TokenType.OR, TokenType.DPIPE, TokenType.PLUS, TokenType.DASH, TokenType.STAR}
+
+
+_CALL = re.compile(rf"(?i)\b(?:{'|'.join(sorted(_AGGREGATES))})\s*\(")
+_QUOTING = re.compile(r"""['"$]|--|/\*""")
+
+
+def refuse_wide(text: str) -> None:
+    """Raise Refusal for a text with more aggregates than a statement may have, before it is taken apart into tokens, which takes
+    several times as long. A text that quotes or comments is left to `check`: names in there are none of calls."""
+    if len(text) > MAX_LENGTH or _QUOTING.search(text):
+        return
+    calls = list(itertools.islice(_CALL.finditer(text), MAX_AGGREGATES + 1))
+    if len(calls) > MAX_AGGREGATES and ";" not in text.rstrip().removesuffix(";"):
+        raise _too_complex(f"has more than {MAX_AGGREGATES} aggregates", calls[-1].end())
 
 
 def tokenize(text: str) -> list[Token]:
@@ -84,23 +101,23 @@ def check(tokens: list[Token], text: str) -> None:
         not_run = not_run + 1 if kind == TokenType.NOT else 0
         chain += kind in _CHAIN
         if depth > MAX_DEPTH or not_run > MAX_DEPTH or arrays > MAX_ARRAY_DEPTH:
-            raise _too_complex("is nested too deeply", token)
+            raise _too_complex("is nested too deeply", token.start + 1)
         if joins > MAX_JOINS or bare > MAX_BARE_JOINS:
-            raise _too_complex("has too many joins", token)
+            raise _too_complex("has too many joins", token.start + 1)
         if aggregates > MAX_AGGREGATES:
-            raise _too_complex(f"has more than {MAX_AGGREGATES} aggregates", token)
+            raise _too_complex(f"has more than {MAX_AGGREGATES} aggregates", token.start + 1)
         if branches > MAX_BRANCHES:
-            raise _too_complex(f"has more than {MAX_BRANCHES} SELECTs", token)
+            raise _too_complex(f"has more than {MAX_BRANCHES} SELECTs", token.start + 1)
         if chain > MAX_CHAIN:
-            raise _too_complex("has too many operators", token)
+            raise _too_complex("has too many operators", token.start + 1)
         _hazard(token, text)
 
 
-def _too_complex(what: str, token: Token) -> Refusal:
+def _too_complex(what: str, at: int) -> Refusal:
     return Refusal(
         STATEMENT_TOO_COMPLEX,
         f"statement {what}",
-        position=token.start + 1,
+        position=at,
         hint="Split it, or use CTEs.",
     )
 

@@ -7,6 +7,7 @@ are empty. When the text can't be parsed but mentions a private name, `private` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from dpproxy.errors import SYNTAX_ERROR, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, ident
-from dpproxy.sql.guard import check, tokenize
+from dpproxy.sql.guard import check, refuse_wide, tokenize
 
 Kind = Literal["select", "explain", "copy", "cursor", "create_table_as", "prepare", "other"]
 
@@ -47,11 +48,16 @@ class Statement:
     into: str = ""
 
 
+_WORD = re.compile(r"\w+")
+
+
 def split(text: str, private_names: frozenset[str]) -> tuple[Statement, ...]:
     """The statements of `text` (empty ones left out). `private_names`: bare table names, folded.
 
     Raises Refusal (42601, 54001) when the text can't be read at all.
     """
+    if not private_names.isdisjoint(_WORD.findall(text.lower())):
+        refuse_wide(text)
     tokens = tokenize(text)
     statements: list[Statement] = []
     start = 0

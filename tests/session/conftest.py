@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -102,6 +102,12 @@ class ScriptedEngine:
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
         return pa.table({"id": pa.array([1, 2], pa.int32())}).select(list(columns))
+
+    async def public_states(self, tables: Sequence[CatalogTable]) -> Mapping[TableName, str]:
+        return {t.name: "" for t in tables}
+
+    def outdated(self) -> bool:
+        return False
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
         return ()

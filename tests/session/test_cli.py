@@ -74,6 +74,22 @@ def test_a_life(policy: Path) -> None:
     assert answers == [(Decimal("0.5"), None)], "remembered from the ledger"
 
 
+def test_sigterm_is_heard_while_statements_are_planned(policy: Path) -> None:
+    """Sixteen sessions ask for as much as may be planned; the second signal ends the patience with them."""
+    pairs = ", ".join(f"corr(id + {i}, id * {i + 2})" for i in range(80))
+    with launched([policy], policy.parent / "state") as proxy:
+        dsn = f"host={proxy.host} port={proxy.port} user=ada password=sesame dbname=town"
+        connections = [psycopg.connect(dsn, autocommit=True) for _ in range(16)]
+        for i, connection in enumerate(connections):
+            connection.pgconn.send_query(f"EXPLAIN SELECT {pairs}, sum(id - {i}) FROM people".encode())
+        assert proxy.process.poll() is None
+        for _ in range(2):
+            proxy.process.send_signal(signal.SIGTERM)
+        assert proxy.process.wait(120) in (0, -signal.SIGTERM)
+        for connection in connections:
+            connection.close()
+
+
 def test_policy_check(policy: Path) -> None:
     done = dpproxy("policy", "check", str(policy))
     assert (done.returncode, done.stdout) == (0, f"{policy}: ok\n")

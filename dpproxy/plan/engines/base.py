@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.plan.effort import step
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -104,6 +105,7 @@ class Engine(ABC):
         return text
 
     def _spelled(self, expr: Expr, names: Names) -> str:
+        step()
         match expr:
             case Ref(column=column):
                 return names[column.id]

@@ -1,0 +1,54 @@
+"""Work of the processor beside the loop, so that other sessions go on, and so that the proxy can end while it lasts.
+
+Knows: threads, the loop. Must not know: statements. The threads are no executor's: those are waited for when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Aside:
+    """Some pieces of work at a time; others wait for their turn. Who waits may be cancelled: what has begun goes on unheard, in
+    its place."""
+
+    def __init__(self, places: int) -> None:
+        self._free = asyncio.Semaphore(places)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What `work` gives or raises."""
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            self._free.release()
+            if done.cancelled():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        def whole() -> None:
+            result, error = None, None
+            try:
+                result = context.run(work)
+            except BaseException as caught:
+                error = caught
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, result, error)
+
+        try:
+            threading.Thread(target=whole, name="dpproxy-aside", daemon=True).start()
+        except BaseException:
+            self._free.release()
+            raise
+        return await done

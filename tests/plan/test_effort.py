@@ -1,0 +1,171 @@
+"""Planning takes work in proportion to what is asked, and no more than a statement may take: counted, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import plan_harness
+import pytest
+from fixture_cases import load
+
+from dpproxy.errors import Refusal
+from dpproxy.plan import effort, facts, planner
+from dpproxy.plan.engines.base import Engine
+from dpproxy.policy.catalog import Catalog
+from dpproxy.sql import guard
+from dpproxy.sql.statements import split
+
+
+def averages(n: int) -> str:
+    return f"SELECT {', '.join(f'avg(qty + {i})' for i in range(n))} FROM orders"
+
+
+def correlations(n: int) -> str:
+    return f"SELECT {', '.join(f'corr(qty + {i}, qty * {i + 2})' for i in range(n))} FROM orders"
+
+
+def grouped(n: int) -> str:
+    return f"SELECT count(*) FROM orders GROUP BY {', '.join(f'qty + {i}' for i in range(n))}"
+
+
+def filtered(n: int) -> str:
+    return f"SELECT {', '.join(f'sum(qty) FILTER (WHERE qty > {i})' for i in range(n))} FROM orders"
+
+
+def cases(n: int) -> str:
+    return f"SELECT sum(CASE {' '.join(f'WHEN qty = {i} THEN {i}' for i in range(n))} END) FROM orders"
+
+
+def nested(n: int) -> str:
+    return f"SELECT sum({'abs(' * n}qty{')' * n}) FROM orders"
+
+
+@pytest.fixture
+def taken(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
+    """The steps that planning a statement takes."""
+    found = [0]
+
+    def counted(work: Callable[[], Any]) -> tuple[Any, int]:
+        result, found[0] = effort.counted(work)
+        return result, found[0]
+
+    monkeypatch.setattr(planner, "counted", counted)
+
+    def of(sql: str) -> int:
+        found[0] = 0
+        plan_harness.plan(sql, shop_catalog)
+        return found[0]
+
+    return of
+
+
+@pytest.mark.parametrize(("form", "n"), [(averages, 60), (correlations, 20), (filtered, 60), (cases, 200), (nested, 8)])
+def test_twice_as_much_takes_twice_the_steps(form: Callable[[int], str], n: int, taken: Callable[[str], int]) -> None:
+    once, twice = taken(form(n)), taken(form(2 * n))
+    assert 0 < once < twice < 2.3 * once
+
+
+def test_keys_are_spelled_once_for_all_columns(taken: Callable[[str], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each column's name holds all keys: what they look like is found once."""
+    spelled = 0
+    plain = Engine.key
+
+    def counted(self: Engine, *arguments: Any) -> str:
+        nonlocal spelled
+        spelled += 1
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(Engine, "key", counted)
+
+    def count(sums: int) -> int:
+        nonlocal spelled
+        spelled = 0
+        values = ", ".join(f"sum(qty * {i + 2})" for i in range(sums))
+        taken(f"SELECT {values} FROM orders GROUP BY {', '.join(f'qty + {i}' for i in range(12))}")
+        return spelled
+
+    few, many = count(5), count(40)
+    assert few > 0
+    assert few == many
+
+
+def test_facts_are_found_once(taken: Callable[[str], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call asks for the facts of its arguments, and so does whoever spells it, at each level."""
+    looks = 0
+    plain = facts._found
+
+    def counted(expr: Any) -> facts.Facts:
+        nonlocal looks
+        looks += 1
+        return plain(expr)
+
+    monkeypatch.setattr(facts, "_found", counted)
+
+    def count(depth: int) -> int:
+        nonlocal looks
+        looks = 0
+        taken(nested(depth))
+        return looks
+
+    assert 0 < count(20) < 2.5 * count(10)
+
+
+def test_there_is_an_end(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MOST", 1_000)
+    assert plan_harness.plan(averages(2), shop_catalog).measurements
+    with pytest.raises(Refusal, match="too complex") as caught:
+        plan_harness.plan(averages(60), shop_catalog)
+    assert (caught.value.sqlstate, caught.value.hint) == ("54001", "Ask for less at a time.")
+    assert plan_harness.plan(averages(2), shop_catalog).measurements, "each statement has steps of its own"
+    effort.step(10**9)  # nobody plans
+
+
+def test_much_of_everything(shop_catalog: Catalog) -> None:
+    """Within each cap, and still too much."""
+    keys = ", ".join(f"qty + {i}" for i in range(40))
+    values = ", ".join(f"avg(qty + {i})" for i in range(60))
+    with pytest.raises(Refusal, match="too complex"):
+        plan_harness.plan(f"SELECT {values} FROM orders GROUP BY ROLLUP ({keys})", shop_catalog)
+
+
+def test_what_is_known_to_be_asked_is_far_below(taken: Callable[[str], int]) -> None:
+    steps = [
+        taken(case.sql)
+        for case in load()
+        if case.accept and case.policy == "shop" and not case.types and not case.settings and case.role == "analyst"
+    ]
+    assert len(steps) > 50
+    assert max(steps) < effort.MOST // 8
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused", "why"),
+    [(averages(250), averages(257), "256 aggregates"), (grouped(64), grouped(65), "64 keys"), (correlations(60), correlations(90), "512 noisy")],
+)  # fmt: skip
+def test_caps(allowed: str, refused: str, why: str, shop_catalog: Catalog) -> None:
+    assert plan_harness.plan(allowed, shop_catalog).measurements
+    with pytest.raises(Refusal, match=why) as caught:
+        plan_harness.plan(refused, shop_catalog)
+    assert caught.value.sqlstate in ("54000", "54001")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("around", ["{}", "EXPLAIN {};", "  COPY ({}) TO STDOUT"])
+def test_a_wide_text_is_refused_as_it_stands(around: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = around.format(averages(600))
+    with pytest.raises(Refusal) as by_tokens:
+        guard.check(guard.tokenize(text), text)
+    monkeypatch.setattr(guard, "FaithfulPostgres", None)  # nothing is taken apart
+    with pytest.raises(Refusal, match="256 aggregates") as caught:
+        split(text, frozenset({"orders"}))
+    assert (caught.value.sqlstate, caught.value.position) == (by_tokens.value.sqlstate, by_tokens.value.position)
+
+
+def test_what_only_looks_wide() -> None:
+    words = "count(" * 300
+    assert split(f"SELECT '{words}' FROM orders", frozenset({"orders"}))
+    assert split(f"SELECT 1 FROM orders -- {words}", frozenset({"orders"}))
+    both = f"SELECT {', '.join(['count(*)'] * 200)} FROM orders"
+    assert len(split(f"{both}; {both}", frozenset({"orders"}))) == 2
+    assert split(averages(600), frozenset({"people"})), "what reads no private table is PostgreSQL's business"
