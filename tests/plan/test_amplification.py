@@ -103,6 +103,15 @@ def test_rows_that_nobody_counted_are_at_most_a_number() -> None:
     assert amplification.UNKNOWN < amplification.ROWS < MAX_GIVEN_ROWS
 
 
+def test_tables_that_nobody_counted_are_large(shop_catalog: Catalog) -> None:
+    tables = {name: replace(table, rows=None) for name, table in shop_catalog.tables.items()}
+    uncounted = replace(shop_catalog, tables=tables)
+    sql = "SELECT count(*) FROM customers CROSS JOIN (SELECT count(*) AS n FROM regions, products WHERE region <> kind) x"
+    assert plan_harness.plan(sql, shop_catalog).measurements
+    with pytest.raises(Refusal, match="joins of public tables would make 104,000,001 rows"):
+        plan_harness.plan(sql, uncounted)
+
+
 def test_longer_texts_are_cut_shorter(shop_catalog: Catalog) -> None:
     """One text may be long; where there are many, or each is made often, columns are cut so that all stay within the limit."""
 
@@ -136,6 +145,7 @@ COUNTED = [
     "SELECT count(*) FROM customers LEFT JOIN regions ON regions.region <> customers.region",
     "SELECT count(*) FROM customers c JOIN (VALUES (1), (1), (2)) v(x) ON x = c.score - c.score + 1",
     "SELECT count(*) FROM customers FULL JOIN visits USING (customer_id)",
+    "SELECT count(*) FROM orders o FULL JOIN customers c ON o.customer_id = c.customer_id AND o.qty < -1000",
     "SELECT count(*) FROM (SELECT customer_id, status FROM orders UNION ALL SELECT customer_id, page FROM visits) t, regions",
     "SELECT count(*) FROM (SELECT DISTINCT customer_id, status FROM orders) t JOIN (SELECT customer_id, count(*) AS n "
     "FROM visits GROUP BY 1) v USING (customer_id)",

@@ -73,7 +73,9 @@ def test_what_is_made_grows_with_each_use() -> None:
 def test_what_is_made_of_parts_adds_up() -> None:
     one, other = (Call("text", "repeat", (A, whole(n))) for n in (7, 9))
     both = Case("text", ((Call("bool", "is_null", (A,)), one),), other)
-    assert growth.made(both, {}, CUT) > growth.made(one, {}, CUT) + growth.made(other, {}, CUT) >= growth.BYTES * 16 * CUT
+    parts = growth.made(one, {}, CUT) + growth.made(other, {}, CUT)
+    assert parts >= growth.BYTES * 16 * CUT
+    assert growth.made(both, {}, CUT) > parts + growth.BYTES * growth.length(both, {}, CUT), "and what is chosen is copied"
 
 
 def test_shared_parts_are_looked_at_once() -> None:
