@@ -528,7 +528,8 @@ class Conductor:
             return await evaluate(talk, private, bind.values, bind.formats, inputs, literals)
 
         async def tried() -> None:
-            await rehearse(talk, private, bind, alone)
+            if self._kept(private.statement) is None:  # what was answered in this very state needs no trial
+                await rehearse(talk, private, bind, alone)
 
         return Answering(
             session.dataset,
