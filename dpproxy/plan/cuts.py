@@ -57,10 +57,13 @@ def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
     follow those of the others."""
     found: dict[str, tuple[Compiled, Cut]] = {}
     for one in made:
-        if one.cut and one.cut not in found:
+        if one.cut and one.cut not in found and (one.specs or one.selections):  # declared groups alone are there in any case
             specs = tuple(BasisSpec("units", None, None, label) for label in (f"{unit}s", f"{unit}s that bounds cut"))
             name = parts(f"cut: {one.cut}")
-            names = Names(name, (), (parts(UNITS), parts(BEYOND)), name, (None, None), (), (), False, 0, (False, False))
+            names = Names(
+                rows=name, keys=(), columns=(parts(UNITS), parts(BEYOND)), base=name, totals=(None, None), accepts=(), groups=(),
+                complete=False, bound=0, additive=(False, False), mixes=((), ()),
+            )  # fmt: skip
             compiled = Compiled(one.cut, (), specs, (), (), _SHAPE, None, 1, names=names, cutting=True)
             found[one.cut] = compiled, Cut(len(made) + len(found), f"{unit}s", bounds_of(one, unit))
     return list(found.values())

@@ -187,7 +187,7 @@ class Names:
     complete: bool
     bound: int
     additive: tuple[bool, ...]
-    mixes: tuple[tuple[tuple[Text, int], ...], ...] = ()
+    mixes: tuple[tuple[tuple[Text, int], ...], ...]
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ async def work(dataset: Dataset, rng: random.Random, first: int, count: int) -> 
 async def opened(folder: Path, ledger: str) -> tuple[Dataset, AnswerStore, Any]:
     journal = place_of(ledger, folder).open(None)
     answers = AnswerStore(folder / "answers.sqlite")
-    dataset = await open_dataset(load_file(folder / "town.yaml"), NoFacade(), journal, None, answers)  # type: ignore[arg-type]
+    dataset = await open_dataset(load_file(folder / "town.yaml"), NoFacade(), journal, answers)  # type: ignore[arg-type]
     return dataset, answers, journal
 
 

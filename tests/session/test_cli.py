@@ -132,7 +132,7 @@ def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
 @pytest.mark.parametrize(
     ("backend", "column", "says"),
     [
-        ("duckdb: nowhere.duckdb", 20, "the data cannot be opened: IOException: "),
+        ("duckdb: nowhere.duckdb", 20, "nowhere.duckdb: No such file or directory"),
         ("duckdb: town.csv", 20, "CREATE TABLE visits AS FROM 'visits.parquet'"),
         ('postgres: "postgresql://reader@127.0.0.1:1/town"', 22, "the data cannot be read: ConnectionRefusedError: "),
     ],
