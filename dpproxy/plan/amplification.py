@@ -291,7 +291,7 @@ class Estimate:
         match node:
             case Filter(child=child, condition=condition):
                 below = self.region(child)
-                return replace(below, conditions=(*below.conditions, *conjuncts(condition)))
+                return Region(below.leaves, (*below.conditions, *conjuncts(condition)))
             case Join(kind="inner" | "cross", left=left, right=right, on=on):
                 one, other = self.region(left), self.region(right)
                 return Region((*one.leaves, *other.leaves), (*one.conditions, *other.conditions, *conjuncts(on)))
