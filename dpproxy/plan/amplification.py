@@ -13,12 +13,12 @@ R times that. Joins of public tables alone, which an engine may leave out where 
 `PUBLIC` rows, or four times those of the largest of these tables.
 
 How it is counted. A relation joined in repeats a row once where equalities fix a key of it, else as often as a value comes at
-most (public tables, whose numbers are known), else as often as it has rows. A person's rows joined with other rows of the
-same person count as `AGAIN` for each, and may be joined so once (`JOINED`): a person of R rows may then have R rows for each of
-R, and not R for each of these again. Rows that the facade hands over, and whose number is not known beforehand, are at most `UNKNOWN`, which their
-query sees to. A text is as long as its form tells; a column's without a declared length counts as `growth.USUAL`, since what
-the data hold they hold with or without the statement; where longer texts are made of columns, these are cut
-(`engines.growing`), and count as the cut. The longest cut that keeps within `SIZE` is taken.
+most (public tables, whose numbers are known), else as often as it has rows. A person's rows joined with other rows of the same
+person count as `AGAIN` for each, and may be joined so once (`JOINED`): a person of R rows may then have R rows for each of R,
+and not R for each of these again. Rows that the facade hands over, and whose number is not known beforehand, are at most
+`UNKNOWN`, which their query sees to. A text is as long as its form tells; a column's without a declared length counts as
+`growth.USUAL`, since what the data hold they hold with or without the statement; where longer texts are made of columns, these
+are cut (`engines.growing`), and count as the cut. The longest cut that keeps within `SIZE` is taken.
 
 What is not promised. That time and memory do not depend on a person at all: they do, by what is promised above, by how many
 rows and how long texts a person has, by how an engine finds rows (one that has no index may look through a table for each row),
