@@ -81,7 +81,7 @@ def launched(
     `env` is added to this process's environment, `options` to the command line. `program`: what to start instead of the
     installed command. Raises LaunchError.
     """
-    command = [*(program or [str(Path(sys.executable).with_name("dpproxy"))]), "serve", *map(str, policies)]
+    command = [*(program or [sys.executable, "-m", "dpproxy"]), "serve", *map(str, policies)]
     process = subprocess.Popen(
         [*command, "--listen", listen, "--state", str(state), *options],
         stdin=subprocess.DEVNULL,
