@@ -26,12 +26,12 @@ Write = Callable[[str], None]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes the `dpproxy` that lies beside the interpreter."""
+    """Writes an interpreter that runs this source, whatever module it is asked for."""
     real = sys.executable
     monkeypatch.setattr(launch.sys, "executable", str(tmp_path / "python"))
 
     def to(source: str) -> None:
-        program = tmp_path / "dpproxy"
+        program = tmp_path / "python"
         program.write_text(f"#!{real}\n{source}")
         program.chmod(0o755)
 
@@ -52,7 +52,7 @@ def test_it_is_awaited_and_stopped(write: Write, tmp_path: Path) -> None:
         assert (proxy.host, proxy.port) == ("127.0.0.1", 4711)
         assert alive(proxy.pid)
     assert not alive(proxy.pid)
-    assert f"['serve', 'a.yaml', '--listen', '127.0.0.1:0', '--state', '{tmp_path}']" in proxy.said
+    assert f"['-m', 'dpproxy', 'serve', 'a.yaml', '--listen', '127.0.0.1:0', '--state', '{tmp_path}']" in proxy.said
 
 
 def test_it_is_stopped_when_the_body_fails(write: Write, tmp_path: Path) -> None:
