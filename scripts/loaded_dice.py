@@ -26,7 +26,7 @@ from dpproxy.plan import measure
 from dpproxy.plan.calibration import MechanismName
 from dpproxy.plan.measure import Compiled
 from dpproxy.plan.model import Measurement
-from dpproxy.session import answer
+from dpproxy.session import round as rounds
 
 
 class NoNoise:
@@ -77,7 +77,7 @@ def _joined(sql: str) -> str:
 if __name__ == "__main__":
     from dpproxy.plan import planner
 
-    answer.release = release  # type: ignore[assignment]
+    rounds.release = release  # type: ignore[assignment]
     select.choose = choose
     select.extreme_rank = lambda *_: 1  # type: ignore[assignment]
     planner.Compiler = Compiler  # type: ignore[misc]
