@@ -164,6 +164,8 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         raise unsupported(
             f"ORDER BY inside {name}()", "Number the rows by row_number() OVER (...) and aggregate those of a number."
         )
+    if per_unit and order:
+        raise _not_within_one(name)
     fractions: tuple[Fraction, ...] = ()
     if name in ("percentile_cont", "percentile_disc") and order:
         fractions, is_array = _fractions(arguments)
@@ -176,13 +178,17 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
     args = tuple(fn.coerce(binder.bind(a, scope), "text") for a in arguments)
     count_arguments(name, args, _ARGUMENTS, node)
     if per_unit and name not in _PER_UNIT_AGGREGATES:
-        known = ", ".join(sorted(_PER_UNIT_AGGREGATES - {"every", "stddev_samp", "var_samp"}))
-        raise unsupported(f"{name}() within one unit", f"Of the rows of one these can be taken: {known}.")
+        raise _not_within_one(name)
     if per_unit:
         check_summed(name, args)
         name = _ENGINE_NAMES.get(name, name)
     type_ = per_unit_type(name, args) if name != "mode" else "text"
     return Agg(type_, name, args, distinct, where, order)
+
+
+def _not_within_one(name: str) -> Refusal:
+    known = ", ".join(sorted(_PER_UNIT_AGGREGATES - {"every", "stddev_samp", "var_samp"}))
+    return unsupported(f"{name}() within one unit", f"Of the rows of one these can be taken: {known}.")
 
 
 def count_arguments(name: str, args: tuple[Expr, ...], allowed: dict[str, tuple[int, int]], node: exp.Expr) -> None:
