@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, PROGRAM_LIMIT_EXCEEDED, Refusal
@@ -42,7 +40,8 @@ from dpproxy.plan.select import resolve_group_item, unit_ids
 from dpproxy.plan.shortcuts import divided_sums, top_request
 from dpproxy.plan.specs import TopSpec
 from dpproxy.plan.trees import aggregate_calls, function_name, is_aggregate
-from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
+from dpproxy.sql import skeleton
+from dpproxy.sql.dialect import ident, position, to_sql
 from dpproxy.sql.types import TEXTS, TIMES
 
 if TYPE_CHECKING:
@@ -56,15 +55,7 @@ MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 value
 def parse_expression(sql: str) -> exp.Expr:
     """Our own generated SQL as a tree, the caller's own."""
     step(1 + len(sql) // 4)
-    return copied(_parsed(sql))
-
-
-@lru_cache(maxsize=4096)  # formulas repeat from statement to statement; parsing them was a third of planning
-def _parsed(sql: str) -> exp.Expr:
-    tree = sqlglot.parse_one(sql, read=FaithfulPostgres)
-    for node in tree.walk():
-        node.meta.clear()  # places in our own text are none of the client's
-    return tree
+    return skeleton.tree(sql)
 
 
 class _MeasureHooks(QueryHooks):
@@ -170,7 +161,7 @@ class MeasuredSelect:
 
     @staticmethod
     def _named(node: exp.Expr, name: str) -> exp.Expr:
-        return exp.alias_(node, exp.to_identifier(name, quoted=True))
+        return exp.alias_(node, exp.to_identifier(name, quoted=True), copy=False)
 
     def _add_group_key(self, node: exp.Expr) -> int | None:
         if isinstance(node, exp.Literal) and node.is_string:

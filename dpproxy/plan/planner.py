@@ -73,7 +73,7 @@ from dpproxy.plan.typical import aimable, typical
 from dpproxy.plan.virtual import VIRTUAL_TABLES
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
-from dpproxy.sql.dialect import copied, locate, position, to_sql
+from dpproxy.sql.dialect import copied, locate, position, to_sql, to_sql_once
 from dpproxy.sql.statements import Statement, parse
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
@@ -419,7 +419,7 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
     if not planner.compiled and not planner.arrays:
         outer = statement.query  # it turned out to read nothing private: the facade's own business
     else:
-        outer = to_sql(settled(guarded(result.tree), measurements, confidence))
+        outer = to_sql_once(settled(guarded(result.tree), measurements, confidence))
     inputs = [replace(i, sql=settled_text(i.sql, measurements, confidence)) for i in planner.inputs]
     loss = sum((m.loss for m in measurements), ZERO)
     return Plan(

@@ -8,12 +8,14 @@ from typing import Any
 import plan_harness
 import pytest
 from fixture_cases import load
+from sqlglot import exp
 
 from dpproxy.errors import Refusal
 from dpproxy.plan import effort, facts, planner
 from dpproxy.plan.engines.base import Engine
 from dpproxy.policy.catalog import Catalog
-from dpproxy.sql import guard
+from dpproxy.sql import guard, skeleton
+from dpproxy.sql.dialect import copied
 from dpproxy.sql.statements import split
 
 
@@ -109,6 +111,38 @@ def test_facts_are_found_once(taken: Callable[[str], int], monkeypatch: pytest.M
         return looks
 
     assert 0 < count(20) < 2.5 * count(10)
+
+
+def test_formulas_are_parsed_once_a_form(taken: Callable[[str], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once an aggregate: that was a third of planning."""
+    asked: list[str] = []
+    plain = skeleton.parsed
+    monkeypatch.setattr(skeleton, "parsed", lambda text: (asked.append(text), plain(text))[1])
+
+    def count(n: int) -> int:
+        skeleton._parsed_form.cache_clear()
+        asked.clear()
+        taken(f"SELECT {', '.join(f'corr(qty + {i}, qty * {i + 3})' for i in range(1, n + 1))} FROM orders")
+        return sum("CASE" in text for text in asked)
+
+    assert 0 < count(40) <= count(10) + 1
+
+
+def test_formulas_are_as_the_parser_has_them(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, seen = skeleton.tree, 0
+
+    def compared(text: str) -> exp.Expr:
+        nonlocal seen
+        seen += 1
+        found = plain(text)
+        assert repr(found) == repr(copied(skeleton.parsed(text)))
+        return found
+
+    monkeypatch.setattr(skeleton, "tree", compared)
+    for case in load():
+        if case.accept and case.policy == "shop" and not case.types and not case.settings and case.role == "analyst":
+            plan_harness.plan(case.sql, shop_catalog)
+    assert seen > 500
 
 
 def test_there_is_an_end(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
