@@ -18,11 +18,11 @@ from dpproxy.plan import functions as fn
 from dpproxy.plan import functions_time as times
 from dpproxy.plan import patterns
 from dpproxy.plan.allowlist import FUNCTIONS
-from dpproxy.plan.effort import step
 from dpproxy.plan.expr import FALSE, NULL, TRUE, Call, Case, Cast, Expr, Hole, InList, Lit, Ref
 from dpproxy.plan.functions import NotPlain, coerce, unsupported
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
+from dpproxy.sql.effort import step
 from dpproxy.sql.types import INTEGERS, TEXTS, TIMES, type_length, type_name
 
 MAX_EXPRESSION = 4_000  # nodes of one expression

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -21,20 +20,20 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan import nominal
 from dpproxy.plan.aggregates import Measured
 from dpproxy.plan.nominal import Output
+from dpproxy.plan.request import MeasurementRequest
 from dpproxy.plan.specs import SelectionSpec
 from dpproxy.sql.dialect import position, to_sql
-
-if TYPE_CHECKING:
-    from dpproxy.plan.outer import MeasuredSelect
 
 SIDES = {"low": -1, "high": 1}
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Of the percentiles of one measured SELECT."""
+    """The ends of the percentiles of one measured SELECT, whose released columns are those of `alias`."""
 
-    select: MeasuredSelect
+    request: MeasurementRequest
+    alias: str
+    confidence: Fraction
 
     def text(self, found: Measured, node: exp.Expr, name: str, call: exp.Expr) -> str:
         """SQL of one end; never beyond the percentile itself. Raises Refusal."""
@@ -42,17 +41,15 @@ class Ends:
         if name not in SIDES or spec is None or not _quantile(spec) or found.type.endswith("[]"):
             raise _refused(spec, node, name, call)
         label = f"dpproxy.{name}({to_sql(node)})"
-        confidence = Fraction(self.select.planner.context.settings.confidence)
-        end = replace(spec, label=label, side=SIDES[name], confidence=confidence)
+        end = replace(spec, label=label, side=SIDES[name], confidence=self.confidence)
         values = [found.formula.format(*self._columns(one)) for one in (spec, end)]
         weight = nominal.END * (nominal.FILTERED if spec.where is not None else 1.0)
-        output = Output(label, "selected", (weight,), (), self.select.selections.index(end))
-        if output not in self.select.outputs:
-            self.select.outputs.append(output)
+        output = Output(label, "selected", (weight,), (), self.request.selections.index(end))
+        self.request.output(output)
         return f"{'LEAST' if name == 'low' else 'GREATEST'}({', '.join(values)})"
 
     def _columns(self, spec: SelectionSpec) -> list[str]:
-        return [f"{self.select.alias}.{column}" for column in self.select.selection(spec)]
+        return [f"{self.alias}.{column}" for column in self.request.selection(spec)]
 
 
 def _quantile(spec: SelectionSpec) -> bool:

@@ -7,7 +7,6 @@ outer one closes what was gathered.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -17,20 +16,18 @@ from dpproxy.plan import joins
 from dpproxy.plan.columns import computed, nulled
 from dpproxy.plan.expr import Column, Expr, Ref, conjuncts, references
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.protocols import Queries
 from dpproxy.plan.relation import Rows
 from dpproxy.plan.results import Item, located
 from dpproxy.plan.scope import Env, Merged, Scope, Source
 from dpproxy.plan.tables import reach_unit
 from dpproxy.sql.dialect import ident, position
 
-if TYPE_CHECKING:
-    from dpproxy.plan.query import Analyser
 
-
-def joined(analyser: Analyser, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:
+def joined(queries: Queries, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:
     """FROM and its joins. WHERE's conjuncts help to relate private tables of comma joins. `items` are rows, at least one."""
     join_nodes = [None, *(select.args.get("joins") or ())]
-    state = _Joining(analyser, env, outer, _where_equalities(analyser, select, items, env, outer))
+    state = _Joining(queries, env, outer, _where_equalities(queries, select, items, env, outer))
     last = items[0].node
     try:
         for item, join in zip(items, join_nodes, strict=True):
@@ -41,13 +38,13 @@ def joined(analyser: Analyser, select: exp.Select, items: list[Item], env: Env, 
         raise located(refusal, position(last)) from None
 
 
-def _where_equalities(analyser: Analyser, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> list[Expr]:
+def _where_equalities(queries: Queries, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> list[Expr]:
     """Top-level `a = b` conjuncts of WHERE between plain columns, bound early."""
     where = select.args.get("where")
     if where is None:
         return []
     scope = Scope(tuple(Source(i.alias, i.columns) for i in items), outer=outer)
-    binder = analyser.binder(env, None)
+    binder = queries.expressions(env, None)
     found = []
     parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
     for part in parts:
@@ -77,9 +74,9 @@ class _Joining:
     """Joins accumulated from left to right. What an outer join does to columns is read from its relation: which of them may
     be without a value is said there (`joins`), in one place, and holds for names made one as for all others."""
 
-    def __init__(self, analyser: Analyser, env: Env, outer: Scope | None, hints: list[Expr]) -> None:
-        self.analyser, self.env, self.outer, self.hints = analyser, env, outer, hints
-        self.context, self.counter = analyser.context, analyser.counter
+    def __init__(self, queries: Queries, env: Env, outer: Scope | None, hints: list[Expr]) -> None:
+        self.queries, self.env, self.outer, self.hints = queries, env, outer, hints
+        self.context, self.counter = queries.context, queries.counter
         self.parts: list[Rows] = []
         self.conditions: list[Expr] = []
         self.sources: list[Source] = []
@@ -177,7 +174,7 @@ class _Joining:
         on = join.args.get("on")
         if on is None:
             return []
-        return list(conjuncts(self.analyser.binder(self.env, None).condition(on, self.scope())))
+        return list(conjuncts(self.queries.expressions(self.env, None).condition(on, self.scope())))
 
     def finish(self) -> tuple[Rows, Scope]:
         return reach_unit(self._close(), self.context, self.counter), self.scope()

@@ -7,8 +7,6 @@ scalar subquery is one unit's own aggregate, a public one, or a released one (st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
@@ -26,7 +24,7 @@ from dpproxy.plan.bind_calls import (
     ordering,
 )
 from dpproxy.plan.bind_expr import ExprBinder
-from dpproxy.plan.classes import Classes, equal_to, equalities
+from dpproxy.plan.classes import Classes, equalities
 from dpproxy.plan.correlated import counts, lookup, mark_outer
 from dpproxy.plan.expr import (
     Agg,
@@ -48,18 +46,15 @@ from dpproxy.plan.expr import (
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import contribution
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.grouped import equal_ids, lift_aggregates
 from dpproxy.plan.lookups import LIMITED
-from dpproxy.plan.query import Analyser
+from dpproxy.plan.protocols import Queries
 from dpproxy.plan.relation import Aggregate, Rows, of_somebody
 from dpproxy.plan.results import Item, ReleasedResult, RowsResult
-from dpproxy.plan.scope import Env, Scope
-from dpproxy.plan.tables import reach_unit
+from dpproxy.plan.scope import Counter, Env, Scope
+from dpproxy.plan.tables import canonical_key, reach_unit
 from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import copied, position, to_sql
-
-if TYPE_CHECKING:
-    from dpproxy.plan.planner import Planner
-
 
 _RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
 _PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
@@ -68,22 +63,22 @@ _PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) 
 class QueryHooks:
     """`rows` are those the expression is evaluated over; None where no unit is in scope yet (ON conditions)."""
 
-    def __init__(self, planner: Planner, analyser: Analyser, env: Env, rows: Rows | None, aggregates: bool = False) -> None:
-        self.planner, self.analyser, self.env, self.rows = planner, analyser, env, rows
+    def __init__(self, queries: Queries, env: Env, rows: Rows | None, aggregates: bool = False) -> None:
+        self.queries, self.env, self.rows = queries, env, rows
         self._aggregates = aggregates
-        self._binder = ExprBinder(self)
+        self.binder = ExprBinder(self)
 
     # --- constants
 
     def parameter(self, index: int) -> Expr:
-        types = self.planner.context.parameters
+        types = self.queries.context.parameters
         return Hole(types[index] if index < len(types) else "unknown", index)
 
     def zone(self) -> str | None:
-        return zones.checked(self.planner.context.settings.zone)
+        return zones.checked(self.queries.context.settings.zone)
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
-        return self.planner.facade_constant(sql, type_)
+        return self.queries.measurer.constant(sql, type_)
 
     # --- subqueries
 
@@ -95,19 +90,19 @@ class QueryHooks:
         if self._refers(copy):
             return self._looked_up(query, copy, scope)
         text = to_sql(query)
-        for env, hole in self.planner.scalars.get(text, ()):  # an aggregate's argument is bound more than once
+        for env, hole in self.queries.scalars.get(text, ()):  # an aggregate's argument is bound more than once
             if env.keys() == self.env.keys() and all(cte is self.env[name] for name, cte in env.items()):
                 return hole
-        result = self.analyser.analyse(copied(query), self.env)
+        result = self.queries.bind(copied(query), self.env)
         if isinstance(result, RowsResult):
             raise self._not_aggregate(query)
-        found = self.planner.released_scalar(result, self.env)
-        self.planner.scalars.setdefault(text, []).append((self.env, found))
+        found = self.queries.measurer.scalar(result, self.env)
+        self.queries.scalars.setdefault(text, []).append((self.env, found))
         return found
 
     def _refers(self, query: exp.Expr) -> bool:
         """Whether it names columns of the queries around it, which are marked."""
-        return mark_outer(query, lambda table: self.analyser.columns_of(table, self.env))
+        return mark_outer(query, lambda table: self.queries.tables.columns_of(table, self.env))
 
     @staticmethod
     def _not_aggregate(query: exp.Expr) -> Refusal:
@@ -127,19 +122,19 @@ class QueryHooks:
         if found is None:
             raise self._uncorrelated(query)
         grouped, pairs = found
-        result = self.analyser.analyse(grouped, self.env)
+        result = self.queries.bind(grouped, self.env)
         if isinstance(result, RowsResult):
             raise self._uncorrelated(query)
         tree = exp.Subquery(this=result.tree)
-        item = self.planner.released_rows(self.analyser, Item("", None, (), tree), result.tree, self.env)
+        item = self.queries.measurer.rows(Item("", None, (), tree), result.tree, self.env)
         assert item.rows is not None
         value, *keys = item.columns
         tests = tuple(
-            fn.compare("=", Ref(key.type, key), self._binder.bind(other, scope))
+            fn.compare("=", Ref(key.type, key), self.binder.bind(other, scope))
             for key, (_, other) in zip(keys, pairs, strict=True)
         )
         rows = joins.filtered(item.rows, conjunction(tests))
-        only = _scalar(rows, Agg(value.type, "max", (Ref(value.type, value),), False, None), self.planner)
+        only = _scalar(rows, Agg(value.type, "max", (Ref(value.type, value),), False, None), self.queries.counter)
         return Call(value.type, "coalesce", (only, Lit(value.type, "0"))) if counts(query) else only
 
     def _single_aggregate(self, query: exp.Expr, scope: Scope) -> Expr | None:
@@ -151,24 +146,24 @@ class QueryHooks:
         projection = query.expressions[0].unalias()
         aggregated = contains_aggregate(projection)
         copy = copied(query)
-        if not aggregated and (self.analyser.names_private(query, self.env) or not self._refers(copy)):
+        if not aggregated and (self.queries.tables.names_private(query, self.env) or not self._refers(copy)):
             return None
-        items = self.analyser.from_items(copy, self.env, scope)
+        items = self.queries.from_items(copy, self.env, scope)
         private = any(i.private for i in items)
-        rows, inner = self.analyser.joined(copy, items, self.env, scope)
+        rows, inner = self.queries.joined(copy, items, self.env, scope)
         where = copy.args.get("where")
-        hooks = QueryHooks(self.planner, self.analyser, self.env, rows, aggregates=True)
+        binder = self.queries.expressions(self.env, rows, aggregates=True)
         if where is not None:
-            rows = joins.filtered(rows, hooks._binder.condition(where.this, inner))
+            rows = joins.filtered(rows, binder.condition(where.this, inner))
         if private and not self._correlated(rows):
             key = self._correlated_key(rows)
             if key is None:
                 return None
             rows = joins.filtered(rows, key)
-        value = hooks._binder.bind(copy.expressions[0].unalias(), inner)
+        value = binder.bind(copy.expressions[0].unalias(), inner)
         if not aggregated:  # one public row, or PostgreSQL would raise
             value = Agg(value.type, "max", (value,), False, None)
-        return _scalar(rows, value, self.planner)
+        return _scalar(rows, value, self.queries.counter)
 
     def _correlated(self, inner: Rows) -> bool:
         """Whether the inner rows' unit is made equal to the outer unit by a top-level conjunct."""
@@ -180,12 +175,12 @@ class QueryHooks:
 
     def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
         query = taken_apart.as_rows(query)
-        result = self.analyser.analyse(copied(query), self.env, scope, want_rows=True)
+        result = self.queries.bind(copied(query), self.env, scope, want_rows=True)
         if isinstance(result, ReleasedResult):
-            result = self.planner.released_in(self.analyser, query, self.env)
+            result = self._released_in(query)
         if len(result.columns) != len(args):
             raise Refusal("42601", "subquery has too many or too few columns", position(query))
-        rows = reach_unit(result.rows, self.planner.context, self.planner.counter)
+        rows = reach_unit(result.rows, self.queries.context, self.queries.counter)
         if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
             rows = rows.fewer(of_somebody(rows.node, rows.unit))
         left, right = list(args), [Ref(c.type, c) for c in result.columns]
@@ -208,6 +203,15 @@ class QueryHooks:
         missing = Call("bool", "is_null", (Ref(fixing.type, fixing),))
         return Case("bool", ((missing, Lit("bool", None)),), found)
 
+    def _released_in(self, query: exp.Expr) -> RowsResult:
+        """`x IN (released query)`: the facade computes its rows first."""
+        result = self.queries.bind(copied(query), self.env)
+        if isinstance(result, RowsResult):
+            raise unsupported("IN (subquery) of this form")
+        item = self.queries.measurer.rows(Item("", None, (), exp.Subquery(this=result.tree)), result.tree, self.env)
+        assert item.rows is not None
+        return RowsResult(item.rows, item.columns)
+
     def _own(self, left: list[Expr], right: list[Ref], inner: Rows) -> bool:
         """Whether what identifies on the left is compared with ids and keys of tables alone: of the same unit, that is."""
         keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
@@ -229,27 +233,20 @@ class QueryHooks:
         for a, b in zip(left, right, strict=True):
             if not isinstance(a, Ref):
                 continue
-            outer_keys = outer.determinants | {outer.unit.id} | self._equal_ids(outer)
+            outer_keys = outer.determinants | {outer.unit.id} | equal_ids(outer)
             inner_keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
             if a.column.id in outer_keys and b.column.id in inner_keys and self._same_key(a.column, b.column, outer, inner):
                 found.append(a.column)
         return min(found, key=lambda column: column.optional, default=None)
 
     def _same_key(self, a: Column, b: Column, outer: Rows, inner: Rows) -> bool:
-        from dpproxy.plan.tables import canonical_key
-
         if a.taint == b.taint and a.taint.name == "UNIT":
             return True
-        context = self.planner.context
+        context = self.queries.context
         origin = {c.id: (t, n) for r in (outer, inner) for t, c, n in (*r.identity.origins, *r.identity.tables)}
         if a.id not in origin or b.id not in origin:
             return a.name == b.name
         return canonical_key(*origin[a.id], context) == canonical_key(*origin[b.id], context)
-
-    @staticmethod
-    def _equal_ids(rows: Rows) -> set[int]:
-        assert rows.unit is not None
-        return set(equal_to({rows.unit.id}, rows.conditions))
 
     def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr:
         inner_query = query.unnest() if isinstance(query, exp.Subquery) else query
@@ -258,13 +255,13 @@ class QueryHooks:
         copy = copied(inner_query)
         if contains_aggregate(copy) or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):
             raise unsupported("EXISTS of a query with GROUP BY, HAVING or LIMIT", "Use plain rows in EXISTS.")
-        items = self.analyser.from_items(copy, self.env, scope)
-        rows, inner = self.analyser.joined(copy, items, self.env, scope)
+        items = self.queries.from_items(copy, self.env, scope)
+        rows, inner = self.queries.joined(copy, items, self.env, scope)
         where = copy.args.get("where")
         if where is not None:
-            hooks = QueryHooks(self.planner, self.analyser, self.env, rows)
-            rows = joins.filtered(rows, hooks._binder.condition(where.this, inner))
-        rows = reach_unit(rows, self.planner.context, self.planner.counter)
+            binder = self.queries.expressions(self.env, rows)
+            rows = joins.filtered(rows, binder.condition(where.this, inner))
+        rows = reach_unit(rows, self.queries.context, self.queries.counter)
         if rows.unit is not None and not self._correlated(rows):
             key = self._correlated_key(rows)
             if key is None:
@@ -284,7 +281,7 @@ class QueryHooks:
         return None
 
     def _uncorrelated(self, query: exp.Expr) -> Refusal:
-        policy = self.planner.context.policy
+        policy = self.queries.context.policy
         return Refusal(
             FEATURE_NOT_SUPPORTED,
             f"a subquery over private rows must concern the same {policy.unit_name} as the row it is tested for",
@@ -298,7 +295,7 @@ class QueryHooks:
     def aggregate(self, node: exp.Expr, scope: Scope) -> Expr:
         if not self._aggregates:
             raise Refusal(GROUPING_ERROR, "aggregate functions are not allowed here", position(node))
-        return bind_aggregate(self._binder, node, scope, per_unit=True)
+        return bind_aggregate(self.binder, node, scope, per_unit=True)
 
     def window(self, node: exp.Window, scope: Scope) -> Expr:
         rows = self.rows
@@ -308,24 +305,24 @@ class QueryHooks:
             aggregated = name in fn.AGGREGATES and name not in _RANKS
             instead = "Take it by the unit in a subquery, with GROUP BY, and join that." if aggregated else _PERCENTILES
             raise unsupported(f"window function {name or type(call).__name__}", instead)
-        args = tuple(self._binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
+        args = tuple(self.binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
         count_arguments(name, args, WINDOW_ARGUMENTS, node)
         if isinstance(node.this, exp.Filter) and name in WINDOW_AGGREGATES:  # of other rows there is nothing
             value = args[0] if args else Lit("int4", "1")
-            args = (Case(value.type, ((self._binder.condition(node.this.expression.this, scope), value),), None),)
+            args = (Case(value.type, ((self.binder.condition(node.this.expression.this, scope), value),), None),)
         check_summed(name, args)
         if name in ("min", "max") and args and args[0].type == "interval":
             raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
-        partition = tuple(self._binder.bind(p, scope) for p in node.args.get("partition_by") or ())
-        keys = rows.determinants | self._equal_ids(rows) | {rows.unit.id}
+        partition = tuple(self.binder.bind(p, scope) for p in node.args.get("partition_by") or ())
+        keys = rows.determinants | equal_ids(rows) | {rows.unit.id}
         if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
             if node.meta.get(LIMITED):
                 raise unsupported("LIMIT in LATERAL over rows of many", "Aggregate them there: count(*), avg(x), ...")
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
-                f"a window over private rows must be PARTITION BY the {self.planner.context.policy.unit_name} id",
+                f"a window over private rows must be PARTITION BY the {self.queries.context.policy.unit_name} id",
                 position(node),
-                hint=f"Add PARTITION BY {self.planner.context.policy.unit_column}, or aggregate first."
+                hint=f"Add PARTITION BY {self.queries.context.policy.unit_column}, or aggregate first."
                 + (f" {_PERCENTILES}" if name in _RANKS else ""),
             )
         unit = Ref(rows.unit.type, rows.unit)
@@ -336,7 +333,7 @@ class QueryHooks:
     def _order(self, order: exp.Expr | None, scope: Scope) -> tuple[tuple[Expr, bool, bool], ...]:
         if order is None:
             return ()
-        return tuple(ordering(self._binder, o, scope) for o in order.expressions)
+        return tuple(ordering(self.binder, o, scope) for o in order.expressions)
 
 
 def _looks_outside(inner: Rows) -> bool:
@@ -345,10 +342,8 @@ def _looks_outside(inner: Rows) -> bool:
     return any(c.id not in mine for e in inner.conditions for c in references(e))
 
 
-def _scalar(rows: Rows, value: Expr, planner: Planner) -> Expr:
+def _scalar(rows: Rows, value: Expr, counter: Counter) -> Expr:
     """A scalar subquery of one aggregate row: the aggregates become a relation of their own."""
-    from dpproxy.plan.select import lift_aggregates
-
-    aggs, lifted = lift_aggregates([value], rows, planner)
+    aggs, lifted = lift_aggregates([value], rows, counter)
     node = Aggregate(tuple(c for c, _ in aggs), rows.node, (), tuple(a for _, a in aggs))
     return Scalar(value.type, node, lifted[0])

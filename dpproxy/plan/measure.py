@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.bounding import Writer
 from dpproxy.plan.domains import Dense, dense_domain
-from dpproxy.plan.effort import step
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.expr import Expr
 from dpproxy.plan.facts import facts
@@ -26,6 +25,7 @@ from dpproxy.plan.relation import Rows, of_somebody
 from dpproxy.plan.render import Renderer
 from dpproxy.plan.scope import Context
 from dpproxy.plan.specs import STEPS, BasisSpec, SelectionSpec, Shape, TopSpec
+from dpproxy.sql.effort import step
 
 WORTH_CHOOSING = 20  # declared groups a unit may be in, for each of the k asked for: their counts are several times as exact
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate

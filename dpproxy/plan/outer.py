@@ -8,9 +8,7 @@ AS m(...) WHERE h ORDER BY o LIMIT n`: FROM, WHERE and GROUP BY vanish, HAVING f
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -19,43 +17,34 @@ from dpproxy.plan.accuracy import Teller, asked
 from dpproxy.plan.aggregates import Counted, Measured, companions, output
 from dpproxy.plan.aggregates import measured as measured_aggregate
 from dpproxy.plan.bind_calls import bind_aggregate
-from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.correlated import outer
-from dpproxy.plan.effort import step
 from dpproxy.plan.ends import Ends
-from dpproxy.plan.expr import Agg, Expr, Lit, Ref, Taint, references
+from dpproxy.plan.expr import Agg, Expr, Ref, Taint, references
 from dpproxy.plan.facts import facts
 from dpproxy.plan.functions import coerce, unsupported
 from dpproxy.plan.given import note_bound, note_measured
+from dpproxy.plan.grouped import unit_ids
 from dpproxy.plan.grouping import grouping_sets
 from dpproxy.plan.hooks import QueryHooks
-from dpproxy.plan.measure import BasisSpec, SelectionSpec
 from dpproxy.plan.names import output_name
-from dpproxy.plan.nominal import Output
 from dpproxy.plan.padding import ignores_padding
-from dpproxy.plan.query import Analyser
+from dpproxy.plan.protocols import Queries
+from dpproxy.plan.registry import Registry
 from dpproxy.plan.relation import Rows
+from dpproxy.plan.request import MeasurementRequest
 from dpproxy.plan.scope import Env, Scope
-from dpproxy.plan.select import resolve_group_item, unit_ids
+from dpproxy.plan.select import has_aggregates, resolve_group_item
 from dpproxy.plan.shortcuts import divided_sums, top_request
 from dpproxy.plan.specs import TopSpec
 from dpproxy.plan.trees import aggregate_calls, function_name, is_aggregate
-from dpproxy.sql import skeleton
 from dpproxy.sql.dialect import ident, position, to_sql
-from dpproxy.sql.types import TEXTS, TIMES
-
-if TYPE_CHECKING:
-    from dpproxy.plan.planner import Planner
-
+from dpproxy.sql.skeleton import parse_expression
+from dpproxy.sql.types import TEXTS
 
 MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
-MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
 
 
-def parse_expression(sql: str) -> exp.Expr:
-    """Our own generated SQL as a tree, the caller's own."""
-    step(1 + len(sql) // 4)
-    return skeleton.tree(sql)
+_NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
 
 
 class _MeasureHooks(QueryHooks):
@@ -65,26 +54,19 @@ class _MeasureHooks(QueryHooks):
         raise unsupported("a window function below an aggregate", "Put it in a subquery PARTITION BY the unit id.")
 
 
-class MeasuredSelect:
-    """Collects keys and bases of one SELECT while rewriting it."""
+class SelectRewriter:
+    """Rewrites one measured SELECT; `request` says what is to be measured for it."""
 
-    def __init__(self, planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> None:
-        self.planner, self.analyser, self.select = planner, analyser, select
+    def __init__(self, queries: Queries, registry: Registry, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> None:
+        self.queries, self.registry, self.select = queries, registry, select
         self.rows, self.scope, self.env = rows, scope, env
-        self.hooks = _MeasureHooks(planner, analyser, env, rows)
-        self.binder = ExprBinder(self.hooks)
-        self.alias = planner.next_alias()
-        self.keys: list[tuple[str, Expr]] = []
-        self._key_places: dict[Expr, int] = {}
-        self.specs: list[BasisSpec] = []
-        self._places: dict[Hashable, int] = {}
-        self.selections: list[SelectionSpec] = []
-        self.outputs: list[Output] = []
+        self.request = MeasurementRequest(rows)
+        self.binder = _MeasureHooks(queries, env, rows).binder
+        self.alias = registry.next_alias()
         self.shared: frozenset[Counted] = frozenset()
-        self.sets: list[tuple[int, ...]] = [()]
         self.grouped = False
-        self.top: TopSpec | None = None
-        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite, self._in_steps, Ends(self).text)
+        self._ends = Ends(self.request, self.alias, Fraction(queries.context.settings.confidence))
+        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends.text)
 
     # --- rewriting
 
@@ -98,10 +80,10 @@ class MeasuredSelect:
         if not aggregated:
             self._expand_stars()
             indexes = [[self._add_group_key(node.unalias()) for node in select.expressions]]
-        self.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
+        self.request.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
-        if not self.stepped:  # counts and sums of steps are more exact than those of a mean
+        if not self.request.stepped:  # counts and sums of steps are more exact than those of a mean
             self.shared = companions(self._bound_aggregates(), self.rows.one) | (
                 frozenset() if self.rows.one else divided_sums(select, self._bound)
             )
@@ -109,8 +91,8 @@ class MeasuredSelect:
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None
-        if top is not None and len(self.sets) == 1 and self.sets[0] and not self.planner.context.settings.other:
-            self.top = TopSpec(top.k, self._measured(top.score)[1][0])
+        if top is not None and len(self.request.sets) == 1 and self.request.sets[0] and not self.queries.context.settings.other:
+            self.request.top = TopSpec(top.k, self._measured(top.score)[1][0])
         order = self._order(select.args.get("order"), outputs)
         for window in select.args.get("windows") or ():
             self._rewrite_children(window)
@@ -127,15 +109,13 @@ class MeasuredSelect:
 
     def _note(self, select: exp.Select) -> None:
         """Which output is which key: for whoever joins the released rows."""
-        columns = {self._key_column(i): i for i in range(len(self.keys))}
+        columns = {self._key_column(i): i for i in range(len(self.request.keys))}
         plain = [columns.get(e.unalias()) for e in select.expressions]
-        if len(self.sets) == 1 and len(plain) == len(select.expressions):
-            note_measured(select, len(self.keys), plain)
+        if len(self.request.sets) == 1 and len(plain) == len(select.expressions):
+            note_measured(select, len(self.request.keys), plain)
 
     def _aggregates(self) -> bool:
-        from dpproxy.plan.select import _has_aggregates
-
-        return _has_aggregates(self.select)
+        return has_aggregates(self.select)
 
     def _bound_aggregates(self) -> list[Agg]:
         """All aggregates of this SELECT, before any is rewritten; what cannot be bound is refused later, in its place."""
@@ -170,21 +150,20 @@ class MeasuredSelect:
 
     def _key(self, expr: Expr, node: exp.Expr) -> int:
         expr = coerce(expr, "text")
-        if expr in self._key_places:
-            return self._key_places[expr]
+        asked_for = self.request.key(expr)
+        if asked_for is not None:
+            return asked_for
         known = facts(expr)
         if known.taint != Taint.NONE:
             raise self._identifying(expr, node)
-        if len(self.keys) == MAX_KEYS:
+        if len(self.request.keys) == MAX_KEYS:
             told = f"this query groups by more than {MAX_KEYS} keys"
             raise Refusal(PROGRAM_LIMIT_EXCEEDED, told, position(node), hint="Group by fewer.")
-        self._key_places[expr] = len(self.keys)
-        self.keys.append((to_sql(node), expr))
-        return len(self.keys) - 1
+        return self.request.add_key(to_sql(node), expr)
 
     def _identifying(self, expr: Expr, node: exp.Expr) -> Refusal:
         columns = ", ".join(c.name for c in references(expr) if c.taint != Taint.NONE)
-        unit = self.planner.context.policy.unit_name
+        unit = self.queries.context.policy.unit_name
         return Refusal(
             "42501",
             f"`{columns}` identifies a single {unit} or record and cannot be shown or grouped by",
@@ -220,7 +199,7 @@ class MeasuredSelect:
                 node.set(key, [self._rewrite(v) if isinstance(v, exp.Expr) else v for v in value])
 
     def _nested(self, node: exp.Expr) -> exp.Expr:
-        tree = self.analyser.nested(node, self.env).tree
+        tree = self.queries.nested(node, self.env).tree
         return self._keyed(tree)
 
     def _keyed(self, node: exp.Expr) -> exp.Expr:
@@ -259,7 +238,7 @@ class MeasuredSelect:
         return node
 
     def _matched_key(self, node: exp.Expr) -> exp.Expr | None:
-        if not self.keys or isinstance(node, exp.Literal | exp.Star | exp.Null | exp.Boolean | exp.DataType | exp.Identifier):
+        if not self.request.keys or isinstance(node, _NO_KEYS):
             return None
         if isinstance(node, exp.Subquery | exp.In | exp.Exists) or node.find(exp.Query) is not None:
             return self._same_text(node)  # two bindings of one subquery are not equal
@@ -269,16 +248,16 @@ class MeasuredSelect:
             bound = coerce(self.binder.bind(node, self.scope), "text")
         except Refusal:
             return None
-        at = self._key_places.get(bound)
+        at = self.request.key(bound)
         return None if at is None else self._key_column(at)
 
     def _same_text(self, node: exp.Expr) -> exp.Expr | None:
         text = to_sql(node)
-        return next((self._key_column(i) for i, (label, _) in enumerate(self.keys) if label == text), None)
+        return next((self._key_column(i) for i, (label, _) in enumerate(self.request.keys) if label == text), None)
 
     def _key_column(self, i: int) -> exp.Expr:
         """Released keys have the type PostgreSQL gives the expression (a truncated date is a local timestamptz)."""
-        key = self.keys[i][1]
+        key = self.request.keys[i][1]
         text = f"{self.alias}.k{i}"
         if key.type == "timestamptz":
             text = f"CAST({text} AS timestamptz)"
@@ -298,7 +277,9 @@ class MeasuredSelect:
                 position(node),
             )
         index = self._key(bound, node)
-        self.sets = [s if index in s else (*s, index) for s in self.sets] if len(self.sets) == 1 else self.sets
+        if len(self.request.sets) == 1:
+            (only,) = self.request.sets
+            self.request.sets = [only if index in only else (*only, index)]
         return self._key_column(index)
 
     def _aggregate(self, node: exp.Expr) -> exp.Expr:
@@ -312,7 +293,7 @@ class MeasuredSelect:
         result, bases = self._measured(node)
         columns = [f"{self.alias}.b{i}" for i in bases]
         if result.selection is not None:
-            columns = [f"{self.alias}.{name}" for name in self.selection(result.selection)]
+            columns = [f"{self.alias}.{name}" for name in self.request.selection(result.selection)]
         found = parse_expression(f"({result.formula.format(*columns)})")
         note_bound(found, result.bound)
         return found
@@ -320,15 +301,16 @@ class MeasuredSelect:
     def _shared_extreme(self, node: exp.Expr) -> exp.Expr | None:
         """MIN or MAX of text in a group: of the values that enough units share, a measurement of its own. None for others."""
         agg = bind_aggregate(self.binder, node, self.scope, per_unit=False)
-        if agg.name not in ("min", "max") or agg.args[0].type not in TEXTS or len(self.sets) != 1 or not self.sets[0]:
+        plain = len(self.request.sets) == 1 and bool(self.request.sets[0])
+        if agg.name not in ("min", "max") or agg.args[0].type not in TEXTS or not plain:
             return None
         if facts(agg.args[0]).taint != Taint.NONE:
             raise self._identifying(agg.args[0], node)
-        found = self.planner.shared_values(self, agg)
+        found = self.registry.shared_values(self.request, agg)
         if found is None:
             return None
         alias, source = found
-        members = self.sets[0]
+        members = self.request.sets[0]
         same = [f"{alias}.k{i} IS NOT DISTINCT FROM {self.alias}.k{key}" for i, key in enumerate(members)]
         where = f" WHERE {' AND '.join(same)}" if same else ""
         return parse_expression(f"(SELECT {agg.name}({alias}.k{len(members)}) FROM {to_sql(source)}{where})")
@@ -351,20 +333,18 @@ class MeasuredSelect:
 
         label = to_sql(node)
         try:
-            context = self.planner.context
+            context = self.queries.context
             result = measured_aggregate(agg, label, context.policy.unit_name, is_unit, self.shared, context.steps)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
             ) from refusal
-        bases = tuple(self._basis(spec) for spec in result.bases)
+        bases = tuple(self.request.basis(spec) for spec in result.bases)
         selection = None
         if result.selection is not None:
-            self.selection(result.selection)
-            selection = self.selections.index(result.selection)
-        found = output(result, label, bases, selection, agg.where is not None)
-        if found not in self.outputs:
-            self.outputs.append(found)
+            self.request.selection(result.selection)
+            selection = self.request.selections.index(result.selection)
+        self.request.output(output(result, label, bases, selection, agg.where is not None))
         return result, bases
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
@@ -385,40 +365,6 @@ class MeasuredSelect:
                 hint="Aggregate a column of the private table instead: count(o.order_id).",
             )
 
-    @property
-    def stepped(self) -> bool:
-        """Whether counts and sums are measured in steps (`specs.BasisSpec.steps`)."""
-        return self.rows.limits.whole and not self.rows.one
-
-    def _in_steps(self, basis: int) -> bool:
-        return self.stepped and self.specs[basis].stepped
-
-    def step_columns(self) -> list[str]:
-        """What is released beside the bases, of each that has steps: see `Measurement.stepped`."""
-        return [name for i in range(len(self.specs)) if self._in_steps(i) for name in (f"r{i}", f"t{i}")]
-
-    def _basis(self, spec: BasisSpec) -> int:
-        if spec.kind == "count" and not self.stepped:
-            spec = replace(spec, mean=False)  # one count serves all
-        told = (spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean)
-        if told not in self._places:
-            if len(self.specs) == MAX_COLUMNS:
-                raise Refusal(
-                    PROGRAM_LIMIT_EXCEEDED,
-                    f"this query needs more than {MAX_COLUMNS} noisy columns",
-                    hint="Ask for fewer aggregates at a time: an average needs two columns, a correlation six.",
-                )
-            self._places[told] = len(self.specs)
-            self.specs.append(spec)
-        return self._places[told]
-
-    def selection(self, spec: SelectionSpec) -> list[str]:
-        """The names of a selection's columns: s{selection}_{fraction}."""
-        if spec not in self.selections:
-            self.selections.append(spec)
-        index = self.selections.index(spec)
-        return [f"s{index}_{i}" for i in range(spec.columns)]
-
     def _order(self, order: exp.Expr | None, outputs: set[str]) -> exp.Expr | None:
         """ORDER BY a bare output name or number stays; expressions are over the released columns."""
         if order is None:
@@ -433,57 +379,3 @@ class MeasuredSelect:
             else:
                 term.replace(self._rewrite(term))
         return order
-
-
-Branch = tuple[exp.Expr, tuple[int, ...], bool, list[str]]
-
-
-def sets_source(alias: str, branches: list[Branch], keys: list[str], values: list[str], ctes: str = "") -> exp.Expr:
-    """The grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
-
-    A branch is (its source, the keys of its set, whether the source is the finest set and must be added up, more items).
-    `ctes`: a WITH clause that sources refer to, whose values are whole but not of type int8.
-    `g` has bit i set where key i is left out.
-    """
-    texts = []
-    for source, members, summed, more in branches:
-        missing = sum(1 << i for i in range(len(keys)) if i not in members)
-        items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
-        items += [f"CAST(COALESCE({'MAX' if v[0] == 't' else 'SUM'}({v}), 0) AS int8) AS {v}" if summed else v for v in values]
-        if ctes:
-            items = [f"CAST({item} AS int8) AS {item}" if item in values else item for item in items]
-        text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM {to_sql(source)}"
-        if summed and members:
-            text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
-        texts.append(text)
-    tree = parse_expression(f"SELECT 1 FROM ({ctes}{' UNION ALL '.join(texts)}) AS {alias}")
-    found = tree.args["from_"].this
-    assert isinstance(found, exp.Expr)
-    return found
-
-
-def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:
-    """A source of that alias with further columns, the same in all rows."""
-    tree = parse_expression(f"SELECT 1 FROM (SELECT *, {', '.join(more)} FROM {to_sql(source)}) AS {alias}")
-    found = tree.args["from_"].this
-    assert isinstance(found, exp.Expr)
-    return found
-
-
-def array_source(alias: str, first: int, types: list[tuple[str, str]]) -> exp.Expr:
-    """`unnest($n::t[], ...) AS alias(names)`; `types` are (column name, element type), parameters from `first` on."""
-    arrays = ", ".join(f"${first + i}::{_element(t)}[]" for i, (_, t) in enumerate(types))
-    names = ", ".join(name for name, _ in types)
-    tree = parse_expression(f"SELECT 1 FROM unnest({arrays}) AS {alias}({names})")
-    source = tree.args["from_"].this
-    assert isinstance(source, exp.Expr)
-    return source
-
-
-def _element(type_: str) -> str:
-    """Local timestamps travel as timestamps; the outer query casts them in the session's time zone."""
-    return "timestamp" if type_ in TIMES and type_ == "timestamptz" else type_
-
-
-KeyText = Callable[[int], str]
-__all__ = ["Lit", "MeasuredSelect", "array_source", "parse_expression"]

@@ -1,15 +1,12 @@
 """Queries analysed bottom-up by privacy type: which are rows of units, which are released (PRIVACY.md section 2).
 
-Knows: sqlglot's query nodes, CTEs, the rules of the table of section 2. Must not know: noise, engines' spelling. `analyse`
+Knows: sqlglot's query nodes, CTEs, the rules of the table of section 2. Must not know: noise, engines' spelling. `bind`
 returns either `RowsResult` (rows that belong to units, or public rows that were asked for as rows) or
 `ReleasedResult`, the rewritten tree of a query the facade may run. The default branch is a refusal. Rooms beside it:
 `sources` (items of FROM), `from_join` (their joins), `sets` (UNION and its like), `select` (what a SELECT over rows becomes).
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -18,12 +15,15 @@ from dpproxy.plan import counted, joins
 from dpproxy.plan.accuracy import refuse_misplaced
 from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.correlated import counts, decorrelated, mark_outer
+from dpproxy.plan.expr import Expr
 from dpproxy.plan.from_join import joined
 from dpproxy.plan.functions import unsupported
-from dpproxy.plan.names import output_name
+from dpproxy.plan.hooks import QueryHooks
+from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.narrowing import narrowed_scope
 from dpproxy.plan.placement import check_placement
-from dpproxy.plan.relation import Rows
+from dpproxy.plan.protocols import Measurer
+from dpproxy.plan.relation import Rows, Values
 from dpproxy.plan.results import (
     Item,
     ReleasedResult,
@@ -36,34 +36,32 @@ from dpproxy.plan.results import (
     private_in_public,
     row_level,
 )
-from dpproxy.plan.scope import Cte, Env, Scope
+from dpproxy.plan.scope import Context, Counter, Cte, Env, Scope
+from dpproxy.plan.select import finish_select
 from dpproxy.plan.sets import SetOperation, fix_unit
 from dpproxy.plan.sources import Sources
 from dpproxy.plan.trees import mentions, nested_queries
-from dpproxy.plan.unmatched import Catalog as Known
+from dpproxy.plan.values import values_item
 from dpproxy.sql.dialect import begins, copied, ident, position
 
-if TYPE_CHECKING:
-    from dpproxy.plan.planner import Planner
 
+class QueryBinder:
+    """Binds the queries of one statement; what is measured goes to the measurer. `scalars`: staged values by their text."""
 
-class Analyser:
-    """Analyses the queries of one statement; what is measured is registered with the planner."""
+    def __init__(self, context: Context, counter: Counter, measurer: Measurer) -> None:
+        self.context, self.counter, self.measurer = context, counter, measurer
+        self.tables = KnownTables(context)
+        self.scalars: dict[str, list[tuple[Env, Expr]]] = {}
 
-    def __init__(self, planner: Planner) -> None:
-        self.planner = planner
-        self.context = planner.context
-        self.counter = planner.counter
-
-    def analyse(self, node: exp.Expr, env: Env, outer: Scope | None = None, want_rows: bool = False) -> Result:
+    def bind(self, node: exp.Expr, env: Env, outer: Scope | None = None, want_rows: bool = False) -> Result:
         """The privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
         at = begins(node)  # of the text as it was: analysis rewrites it
         try:
-            return self._analyse(node, env, outer, want_rows)
+            return self._bind(node, env, outer, want_rows)
         except Refusal as refusal:
             raise located(refusal, at) from None
 
-    def _analyse(self, node: exp.Expr, env: Env, outer: Scope | None, want_rows: bool) -> Result:
+    def _bind(self, node: exp.Expr, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         if isinstance(node, exp.Subquery):
             return self._parenthesised(node, env, outer, want_rows)
         if isinstance(node, exp.SetOperation):
@@ -71,76 +69,24 @@ class Analyser:
         if isinstance(node, exp.Select):
             return self._select(node, env, outer, want_rows)
         if isinstance(node, exp.Values) and want_rows:
-            item = self.planner.values_item(self, node)
+            item = values_item(self, node)
             assert item.rows is not None
             return RowsResult(item.rows, item.columns)
         if isinstance(node, exp.Values | exp.Table):
-            if self.names_private(node, env):
+            if self.tables.names_private(node, env):
                 raise row_level(node, self.context)
             return ReleasedResult(node, False)
         raise unsupported(f"{type(node).__name__.upper()}")
 
     def _parenthesised(self, node: exp.Subquery, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         env = self.with_ctes(node, env, outer)
-        result = self.analyse(node.this, env, outer, want_rows)
+        result = self.bind(node.this, env, outer, want_rows)
         if isinstance(result, ReleasedResult):
             node.set("this", result.tree)
             return ReleasedResult(node, result.measured)
         if any(node.args.get(k) for k in ("limit", "offset", "fetch")):
             raise limited(node)
         return result
-
-    def names_private(self, node: exp.Expr, env: Env) -> bool:
-        return any(self.private_table(t, env) for t in node.find_all(exp.Table))
-
-    def reads_private(self, tree: exp.Expr) -> Callable[[exp.Expr], bool]:
-        """Whether a query of a tree reads private rows, its CTEs included, before any is analysed."""
-        bodies = {ident(cte.args["alias"].this): cte.this for cte in tree.find_all(exp.CTE)}
-
-        known: dict[str, bool] = {}  # each is looked through once; one that is being looked through adds nothing
-
-        def reads(node: exp.Expr) -> bool:
-            for table in node.find_all(exp.Table):
-                name = ident(table.this)
-                if name in bodies and not table.args.get("db"):
-                    if name not in known:
-                        known[name] = False
-                        known[name] = reads(bodies[name])
-                    if known[name]:
-                        return True
-                elif self.private_table(table, {}):
-                    return True
-            return False
-
-        return reads
-
-    def unique(self, table: exp.Table, name: str) -> bool:
-        """Whether each value of a public table's column is in one row, by its keys."""
-        policy = self.context.find(ident(table.args.get("db")), ident(table.this))
-        found = self.context.catalog.tables.get(policy.name) if policy is not None and policy.public else None
-        column = found.column(name) if found is not None else None
-        keys = (found.primary_key, *found.unique) if found is not None else ()
-        return column is not None and ((name,) in keys or column.most == 1)
-
-    def filled(self, table: exp.Table, name: str) -> bool:
-        """Whether a private table's column is never NULL: a scan leaves out rows of nobody."""
-        policy = self.context.find(ident(table.args.get("db")), ident(table.this))
-        if policy is None or policy.unit is None:
-            return False
-        column = self.context.catalog.tables[policy.name].column(name)
-        return (not policy.unit.steps and policy.unit.column == name) or (column is not None and not column.nullable)
-
-    def known(self, private: Callable[[exp.Expr], bool]) -> Known:
-        return Known(private, self.unique, self.filled, lambda table: self.columns_of(table, {}))
-
-    def private_table(self, table: exp.Table, env: Env) -> bool:
-        schema, name = ident(table.args.get("db")), ident(table.this)
-        if not schema and name in env:
-            return env[name].per_unit
-        if self.context.view(schema, name) is not None:
-            return True  # whatever it reads: a view is analysed where it stands in FROM, and nowhere else
-        policy = self.context.find(schema, name)
-        return policy is not None and not policy.public
 
     # --- WITH
 
@@ -159,13 +105,13 @@ class Analyser:
                 kept.append(cte)
                 continue
             original = copied(cte.this)
-            result = self.analyse(cte.this, new, outer)
+            result = self.bind(cte.this, new, outer)
             per_unit = isinstance(result, RowsResult)
             new[name] = Cte(name, original, columns, dict(new), per_unit)
             if isinstance(result, ReleasedResult):
                 cte.set("this", result.tree)
                 kept.append(cte)
-                self.planner.released_ctes[id(original)] = result
+                self.measurer.released_ctes[id(original)] = result
         if kept:
             clause.set("expressions", kept)
         else:
@@ -174,11 +120,11 @@ class Analyser:
 
     def _recursive(self, cte: exp.Expr, name: str, columns: tuple[str, ...], env: dict[str, Cte]) -> None:
         env[name] = Cte(name, cte.this, columns, dict(env), False)
-        result = self.analyse(cte.this, env)
+        result = self.bind(cte.this, env)
         if isinstance(result, RowsResult):
             raise unsupported("a recursive query over private rows", "Aggregate them first.")
         cte.set("this", result.tree)
-        self.planner.released_ctes[id(env[name].query)] = ReleasedResult(_named(copied(result.tree), columns), result.measured)
+        self.measurer.released_ctes[id(env[name].query)] = ReleasedResult(_named(copied(result.tree), columns), result.measured)
 
     # --- set operations
 
@@ -186,8 +132,8 @@ class Analyser:
         env = self.with_ctes(node, env, outer)
         inside = node.args.get("distinct") and not _answers(node)
         sides = [copied(node.this), copied(node.expression)] if inside else []
-        left = self.analyse(node.this, env, outer, want_rows)
-        right = self.analyse(node.expression, env, outer, want_rows)
+        left = self.bind(node.this, env, outer, want_rows)
+        right = self.bind(node.expression, env, outer, want_rows)
         if sides and not fix_unit(left, right):
             left, right = (self._distinct(r, s, env, outer) for r, s in zip((left, right), sides, strict=True))
         if isinstance(left, ReleasedResult) and isinstance(right, ReleasedResult):
@@ -206,7 +152,7 @@ class Analyser:
         if not isinstance(result, RowsResult) or not result.rows.private or not isinstance(original, exp.Select):
             return result
         original.set("distinct", exp.Distinct())
-        return self.analyse(original, env, outer)
+        return self.bind(original, env, outer)
 
     # --- SELECT
 
@@ -220,12 +166,12 @@ class Analyser:
         rows, scope = self.joined(select, items, env, outer)
         where = select.args.get("where")
         if where is not None:
-            rows = joins.filtered(rows, self.binder(env, rows).condition(where.this, scope))
+            rows = joins.filtered(rows, self.expressions(env, rows).condition(where.this, scope))
         scope = narrowed_scope(scope, rows.conditions)
-        return self.planner.finish_select(self, select, rows, scope, env)
+        return finish_select(self, select, rows, scope, env)
 
-    def binder(self, env: Env, rows: Rows | None) -> ExprBinder:
-        return ExprBinder(self.planner.hooks(self, env, rows))
+    def expressions(self, env: Env, rows: Rows | None, *, aggregates: bool = False) -> ExprBinder:
+        return QueryHooks(self, env, rows, aggregates).binder
 
     def from_items(self, select: exp.Select, env: Env, outer: Scope | None) -> list[Item]:
         if select.args.get("joins") and select.args.get("from_") is None:
@@ -236,7 +182,7 @@ class Analyser:
         """FROM and its joins as one relation: of any SELECT whose rows are computed here, so that all are checked here."""
         check_placement(select)
         if not items:
-            return self.planner.one_row(), Scope((), outer=outer)
+            return Rows(node=Values((), ((),))), Scope((), outer=outer)
         sources = Sources(self, env, outer)
         return joined(self, select, [sources.as_rows(i) for i in items], env, outer)
 
@@ -253,8 +199,8 @@ class Analyser:
 
     def nested(self, node: exp.Expr, env: Env) -> ReleasedResult:
         """A subquery in an expression above a measurement; it may refer to the queries around it. Raises Refusal."""
-        refers = mark_outer(node, lambda table: self.columns_of(table, env))
-        query, looked_up = node, refers and self.names_private(node, env)
+        refers = mark_outer(node, lambda table: self.tables.columns_of(table, env))
+        query, looked_up = node, refers and self.tables.names_private(node, env)
         if looked_up:
             grouped = decorrelated(node)
             if grouped is None:
@@ -262,23 +208,13 @@ class Analyser:
                 raise (private_in_public if decides else private_correlation)(node, self.context)
             query = grouped
         zero = looked_up and counts(node) and isinstance(node.parent, exp.Subquery)
-        result = self.analyse(query, env)
+        result = self.bind(query, env)
         if isinstance(result, RowsResult):
             raise private_in_public(node, self.context)
         if not zero:
             return result
         lookup = exp.Anonymous(this="coalesce", expressions=[exp.Subquery(this=result.tree), exp.Literal.number(0)])
         return ReleasedResult(exp.select(lookup), result.measured)
-
-    def columns_of(self, table: exp.Table, env: Env) -> frozenset[str] | None:
-        """The column names of a table or a CTE, None when they are not known."""
-        schema, name = ident(table.args.get("db")), ident(table.this)
-        if not schema and name in env:
-            inner = env[name].query.unnest() if isinstance(env[name].query, exp.Subquery) else env[name].query
-            plain = isinstance(inner, exp.Select) and not any(e.find(exp.Star) for e in inner.expressions if e.is_star)
-            return frozenset(env[name].columns or map(output_name, inner.expressions)) if plain else None
-        policy = self.context.find(schema, name)
-        return None if policy is None else frozenset(c.name for c in self.context.catalog.tables[policy.name].columns)
 
 
 def _named(tree: exp.Expr, columns: tuple[str, ...]) -> exp.Expr:

@@ -7,102 +7,101 @@ sets - each measured, or the finest added up, or all made to add up - and where 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpproxy.plan import joins, rollup
 from dpproxy.plan.accuracy import source_columns
+from dpproxy.plan.array_sources import Branch, array_source, local, sets_source, wire, with_columns
 from dpproxy.plan.expr import Call, Column, Exists, Ref, conjunction
 from dpproxy.plan.measure import Compiled
-from dpproxy.plan.outer import Branch, MeasuredSelect, array_source, sets_source, with_columns
+from dpproxy.plan.outer import SelectRewriter
+from dpproxy.plan.registry import Registry
 from dpproxy.plan.relation import Filter, Given, Rows
 from dpproxy.sql.dialect import to_sql
-
-if TYPE_CHECKING:
-    from dpproxy.plan.planner import Planner
 
 NOTES = ("each grouping set is measured by itself", "the other grouping sets are added up from the finest")
 ADJUSTED = "each grouping set is measured by itself, then all are adjusted to add up (least squares)"
 
 
-def source(planner: Planner, measured: MeasuredSelect, rows: Rows) -> exp.Expr:
+def source(registry: Registry, measured: SelectRewriter, rows: Rows) -> exp.Expr:
     """The released arrays as a source: one measurement, or one for each grouping set, or the finest added up."""
-    compiled = [planner.compile(measured, rows, members) for members in measured.sets]
-    if len(compiled) == 1 and _others(planner, measured, compiled[0]):
-        return _with_other(planner, measured, rows, compiled[0])
+    compiled = [registry.compile(measured.request, rows, members) for members in measured.request.sets]
+    if len(compiled) == 1 and _others(registry, measured, compiled[0]):
+        return _with_other(registry, measured, rows, compiled[0])
     if len(compiled) == 1:
-        source = planner.set_source(measured.alias, compiled[0], measured.sets[0])
-        more = source_columns(measured.teller, planner.register(compiled[0]), 1)
+        source = registry.set_source(measured.alias, compiled[0], measured.request.sets[0])
+        more = source_columns(measured.teller, registry.register(compiled[0]), 1)
         return with_columns(source, measured.alias, more) if more else source
     finest = _addable(measured, compiled)
-    order = rollup.chain(measured.sets)
+    order = rollup.chain(measured.request.sets)
     if finest is None and order is not None and _exact_levels(measured, compiled):
-        return _consistent(planner, measured, compiled, order)
+        return _consistent(registry, measured, compiled, order)
     note = NOTES[finest is not None]
     compiled = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, note))) for c in compiled]
     branches = []
-    for i, members in enumerate(measured.sets):
-        chosen, keys = (compiled[finest], measured.sets[finest]) if finest is not None else (compiled[i], members)
-        source = planner.set_source(f"{measured.alias}_{i}", chosen, keys)
+    for i, members in enumerate(measured.request.sets):
+        chosen, keys = (compiled[finest], measured.request.sets[finest]) if finest is not None else (compiled[i], members)
+        source = registry.set_source(f"{measured.alias}_{i}", chosen, keys)
         summed = finest is not None and members != keys
         cells = _size(chosen) // _size(compiled[i]) if summed else 1
-        more = source_columns(measured.teller, planner.register(chosen), cells, summed)
+        more = source_columns(measured.teller, registry.register(chosen), cells, summed)
         branches.append((source, members, summed, more))
     return _branched(measured, branches)
 
 
-def _consistent(planner: Planner, measured: MeasuredSelect, compiled: list[Compiled], order: list[int]) -> exp.Expr:
+def _consistent(registry: Registry, measured: SelectRewriter, compiled: list[Compiled], order: list[int]) -> exp.Expr:
     """Levels measured by themselves, then made to add up (`rollup`)."""
     noted = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, ADJUSTED))) for c in compiled]
     levels = []
     for i in order:
-        source = to_sql(planner.set_source(f"{measured.alias}_{i}", noted[i], measured.sets[i]))
-        levels.append(rollup.Level(source, tuple(f"k{k}" for k in measured.sets[i]), planner.register(noted[i])))
-    ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.specs))])
+        source = to_sql(registry.set_source(f"{measured.alias}_{i}", noted[i], measured.request.sets[i]))
+        levels.append(rollup.Level(source, tuple(f"k{k}" for k in measured.request.sets[i]), registry.register(noted[i])))
+    ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.request.specs))])
     branches: list[Branch] = []
     for i, name in zip(order, names, strict=True):
-        more = source_columns(measured.teller, planner.register(noted[i]), 1)
-        branches.append((exp.to_table(name), measured.sets[i], False, more))
+        more = source_columns(measured.teller, registry.register(noted[i]), 1)
+        branches.append((exp.to_table(name), measured.request.sets[i], False, more))
     return _branched(measured, branches, ctes)
 
 
-def _branched(measured: MeasuredSelect, branches: list[Branch], ctes: str = "") -> exp.Expr:
-    values = [f"b{i}" for i in range(len(measured.specs))]
-    values += [f"s{i}_{j}" for i, s in enumerate(measured.selections) for j in range(s.columns)]
-    values += measured.step_columns()
-    return sets_source(measured.alias, branches, [wire(k.type) for _, k in measured.keys], values, ctes)
+def _branched(measured: SelectRewriter, branches: list[Branch], ctes: str = "") -> exp.Expr:
+    values = [f"b{i}" for i in range(len(measured.request.specs))]
+    values += [f"s{i}_{j}" for i, s in enumerate(measured.request.selections) for j in range(s.columns)]
+    values += measured.request.step_columns()
+    return sets_source(measured.alias, branches, [wire(k.type) for _, k in measured.request.keys], values, ctes)
 
 
-def _others(planner: Planner, measured: MeasuredSelect, compiled: Compiled) -> bool:
+def _others(registry: Registry, measured: SelectRewriter, compiled: Compiled) -> bool:
     """Whether groups may be missing whose sum is asked for."""
-    return planner.context.settings.other and compiled.threshold is not None and bool(measured.specs or measured.selections)
+    asked_for = bool(measured.request.specs or measured.request.selections)
+    return registry.context.settings.other and compiled.threshold is not None and asked_for
 
 
-def _with_other(planner: Planner, measured: MeasuredSelect, rows: Rows, compiled: Compiled) -> exp.Expr:
+def _with_other(registry: Registry, measured: SelectRewriter, rows: Rows, compiled: Compiled) -> exp.Expr:
     """The groups, and one row with NULL keys for all others: a measurement of its own, of the rows whose keys have not
     been released. Which these are is known by then; the two compose like any two statements."""
-    members = measured.sets[0]
-    source = planner.set_source(f"{measured.alias}_0", compiled, members)
-    more = source_columns(measured.teller, planner.register(compiled), 1)
-    rest = planner.compile(measured, _unreleased(planner, rows, measured, compiled), ())
+    members = measured.request.sets[0]
+    source = registry.set_source(f"{measured.alias}_0", compiled, members)
+    more = source_columns(measured.teller, registry.register(compiled), 1)
+    rest = registry.compile(measured.request, _unreleased(registry, rows, measured, compiled), ())
     notes = (*rest.shape.notes, "all groups that have not been released, together")
     rest = replace(rest, shape=replace(rest.shape, notes=notes), rest=True)
-    others = planner.set_source(f"{measured.alias}_1", rest, ())
-    more_others = source_columns(measured.teller, planner.register(rest), 1)
+    others = registry.set_source(f"{measured.alias}_1", rest, ())
+    more_others = source_columns(measured.teller, registry.register(rest), 1)
     return _branched(measured, [(source, members, False, more), (others, (), False, more_others)])
 
 
-def _unreleased(planner: Planner, rows: Rows, measured: MeasuredSelect, compiled: Compiled) -> Rows:
+def _unreleased(registry: Registry, rows: Rows, measured: SelectRewriter, compiled: Compiled) -> Rows:
     """The rows whose keys are not among those that a measurement released."""
-    keys = [measured.keys[i][1] for i in measured.sets[0]]
+    keys = [measured.request.keys[i][1] for i in measured.request.sets[0]]
     types = [(f"k{i}", key.type) for i, key in enumerate(keys)]
-    first = len(planner.context.parameters) + 1 + planner.first_array[planner.register(compiled)]
+    first = len(registry.context.parameters) + 1 + registry.first_array[registry.register(compiled)]
     cells = ", ".join(f"{local(name, type_)}::text" for name, type_ in types)
     released = to_sql(array_source("dpproxy_keys", first, types))
     sql = f"(SELECT coalesce(json_agg(json_build_array({cells})), '[]') FROM {released})"
-    hole = planner.input(sql, f"rows({','.join(type_ for _, type_ in types)})")
-    columns = tuple(Column(planner.counter.column(), name, type_) for name, type_ in types)
+    hole = registry.input(sql, f"rows({','.join(type_ for _, type_ in types)})")
+    columns = tuple(Column(registry.counter.column(), name, type_) for name, type_ in types)
     pairs = zip(columns, keys, strict=True)
     equal = conjunction(tuple(Call("bool", "is_not_distinct", (Ref(c.type, c), key)) for c, key in pairs))
     assert equal is not None
@@ -114,7 +113,7 @@ def _size(compiled: Compiled) -> int:
     return (compiled.shape.dense.size or 1) if compiled.shape.dense is not None else 1
 
 
-def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
+def _addable(measured: SelectRewriter, compiled: list[Compiled]) -> int | None:
     """The grouping set whose released cells shall be added up to all others, None to measure each set by itself.
 
     Adding up needs a set of all keys whose declared groups hold every row (else the rows of no group would be missing in
@@ -122,13 +121,13 @@ def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
     of the epsilon: noise S * L0 a cell. Added up, a cell of set s is a sum of n_f / n_s cells of noise L0 of the finest. The
     sum of variances over the sets decides; both roads cost the same charge.
     """
-    everything = set(range(len(measured.keys)))
-    finest = next((i for i, s in enumerate(measured.sets) if set(s) == everything), None)
-    additive = all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
+    everything = set(range(len(measured.request.keys)))
+    finest = next((i for i, s in enumerate(measured.request.sets) if set(s) == everything), None)
+    additive = all(s.kind in ("count", "sum") for s in measured.request.specs) and not measured.request.selections
     if finest is None or not additive or not compiled[finest].holds_all:
         return None
     sizes = [1 if not s else (c.shape.dense.size if c.shape.dense is not None else None)
-             for s, c in zip(measured.sets, compiled, strict=True)]  # fmt: skip
+             for s, c in zip(measured.request.sets, compiled, strict=True)]  # fmt: skip
     if any(size is None for size in sizes):
         return None
     known = [size or 1 for size in sizes]
@@ -137,10 +136,11 @@ def _addable(measured: MeasuredSelect, compiled: list[Compiled]) -> int | None:
     return finest if together <= apart else None
 
 
-def _exact_levels(measured: MeasuredSelect, compiled: list[Compiled]) -> bool:
+def _exact_levels(measured: SelectRewriter, compiled: list[Compiled]) -> bool:
     """Whether the true cells of all sets add up: additive columns of declared groups that hold every row, of units with one row
     each."""
-    additive = bool(measured.specs) and all(s.kind in ("count", "sum") for s in measured.specs) and not measured.selections
+    request = measured.request
+    additive = bool(request.specs) and all(s.kind in ("count", "sum") for s in request.specs) and not request.selections
     declared = all(c.shape.dense is not None and c.shape.dense.size is not None for c in compiled if c.keys)
     declared = declared and all(c.holds_all for c in compiled if c.keys)
     return additive and declared and not any(c.shape.per_unit for c in compiled)
@@ -148,13 +148,3 @@ def _exact_levels(measured: MeasuredSelect, compiled: list[Compiled]) -> bool:
 
 def _reach(compiled: Compiled) -> int:
     return 1 if compiled.shape.norm else compiled.shape.l0
-
-
-def wire(type_: str) -> str:
-    """The type in which an array of keys travels."""
-    return "timestamp" if type_ == "timestamptz" else type_
-
-
-def local(name: str, type_: str) -> str:
-    """Instants travel as the session's local timestamps."""
-    return f"({name})::timestamp" if type_ == "timestamptz" else name

@@ -7,18 +7,15 @@ if not, the query is a measurement and `outer` rewrites it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
-from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, Refusal
 from dpproxy.plan import counted, few, joins
-from dpproxy.plan import interval as iv
 from dpproxy.plan.bind_calls import ordering, settled, total_order
+from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.columns import computed
 from dpproxy.plan.expr import (
     Agg,
@@ -28,28 +25,25 @@ from dpproxy.plan.expr import (
     Expr,
     Lit,
     Ref,
-    Taint,
     ValuesDomain,
     Win,
-    rebuilt,
     references,
     walk,
 )
 from dpproxy.plan.facts import facts
 from dpproxy.plan.fanout import check, contribution, folded, of_groups, spread
 from dpproxy.plan.functions import coerce, unsupported
-from dpproxy.plan.hooks import QueryHooks
+from dpproxy.plan.grouped import equal_ids, kept_conditions, lift_aggregates, origins, unit_ids
 from dpproxy.plan.names import output_name
 from dpproxy.plan.narrowing import narrowed_column
 from dpproxy.plan.placement import check_group_key
-from dpproxy.plan.query import Analyser
+from dpproxy.plan.protocols import Queries
 from dpproxy.plan.relation import (
     Aggregate,
     Contribution,
     Distinct,
     Identity,
     Limits,
-    Origin,
     Padding,
     Project,
     Rows,
@@ -60,60 +54,56 @@ from dpproxy.plan.scope import Context, Env, Scope
 from dpproxy.plan.trees import contains_aggregate
 from dpproxy.sql.dialect import ident, position
 
-if TYPE_CHECKING:
-    from dpproxy.plan.planner import Planner
-
-
 MAX_TILES = 1_000  # declared groups of ntile(n)
 
 
-def finish_select(planner: Planner, analyser: Analyser, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> Result:
+def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> Result:
     """The result of a SELECT whose FROM and WHERE are bound to `rows`."""
     if any(select.args.get(k) for k in ("laterals", "connect", "match", "pivots", "cluster", "sort", "qualify", "into", "locks")):
         raise unsupported("this clause")
-    hooks = QueryHooks(planner, analyser, env, rows, aggregates=True)
-    aggregated = bool(select.args.get("group")) or _has_aggregates(select)
+    binder = queries.expressions(env, rows, aggregates=True)
+    aggregated = bool(select.args.get("group")) or has_aggregates(select)
     if aggregated:
-        keys = _group_keys(select, hooks, scope)
+        keys = _group_keys(select, binder, scope)
         if keys is not None and (not rows.private or _fixes_unit(keys, rows)):
-            return _prepared(planner, select, rows, scope, hooks, keys)
+            return _prepared(queries, select, rows, scope, binder, keys)
         if not rows.private:
-            return _prepared(planner, select, rows, scope, hooks, keys or [])
-        return planner.measure(analyser, _counted(select, scope), rows, scope, env)
+            return _prepared(queries, select, rows, scope, binder, keys or [])
+        return queries.measurer.measure(queries, _counted(select, scope), rows, scope, env)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
-        rows = _first_of_each(planner, select, rows, scope, hooks)
+        rows = _first_of_each(queries, select, rows, scope, binder)
         distinct = None
-    projections = _projections(select, hooks, scope)
+    projections = _projections(select, binder, scope)
     if distinct is not None and rows.private and not _fixes_unit([e for _, e in projections], rows):
         if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
             raise unsupported("DISTINCT over window functions", "Put DISTINCT around a subquery with the window functions.")
-        return planner.measure(analyser, _counted(select, scope), rows, scope, env)
-    _no_limit(select, planner.context)
-    result = _project(planner, rows, projections)
+        return queries.measurer.measure(queries, _counted(select, scope), rows, scope, env)
+    _no_limit(select, queries.context)
+    result = _project(queries, rows, projections)
     if distinct is not None:
-        result = _distinct(planner, result)
+        result = _distinct(queries, result)
     return result
 
 
-def _first_of_each(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, hooks: QueryHooks) -> Rows:
+def _first_of_each(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, binder: ExprBinder) -> Rows:
     """DISTINCT ON (unit, ...): the first row of each, by ORDER BY and then by all columns."""
     given = select.args["distinct"].args["on"]
     items = given.expressions if isinstance(given, exp.Tuple) else [given]
-    keys = [hooks._binder.bind(resolve_group_item(i, select, scope), scope) for i in items]
+    keys = [binder.bind(resolve_group_item(i, select, scope), scope) for i in items]
     if rows.unit is None or not _fixes_unit(keys, rows):
-        unit = planner.context.policy.unit_column
+        unit = queries.context.policy.unit_column
         raise unsupported(f"DISTINCT ON without `{unit}`", f"Add `{unit}` to it: it then chooses among the rows of one only.")
     order = select.args.get("order")
     terms = [t.copy() for t in order.expressions] if order is not None else []
     for term in terms:
         inner = term.this if isinstance(term, exp.Ordered) else term
         inner.replace(resolve_group_item(inner, select, scope).copy())
-    chosen = total_order(tuple(ordering(hooks._binder, t, scope) for t in terms), rows)
+    chosen = total_order(tuple(ordering(binder, t, scope) for t in terms), rows)
     unit_ref = Ref(rows.unit.type, rows.unit)
     partition = tuple(keys) if unit_ref in keys else (*keys, unit_ref)
     number = Win("int8", "row_number", (), partition, chosen)
-    column = computed(planner.counter, "row_number", number)
+    column = computed(queries.counter, "row_number", number)
     rows = folded(rows)
     numbered = rows.wider((column,), (number,))
     one = all(facts(k).constant or _is_unit(k, rows) for k in keys)
@@ -137,7 +127,7 @@ def _counted(select: exp.Select, scope: Scope) -> exp.Select:
     return counted.as_count(select, [resolve_group_item(i, select, scope) for i in group_expressions(select) or ()])
 
 
-def _has_aggregates(select: exp.Select) -> bool:
+def has_aggregates(select: exp.Select) -> bool:
     parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
     return any(contains_aggregate(p) for p in parts if p is not None)
 
@@ -148,7 +138,7 @@ def _no_limit(select: exp.Select, context: Context) -> None:
         raise row_level(select, context) if select.parent is None else limited(select)
 
 
-def _projections(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[tuple[str, Expr]]:
+def _projections(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[tuple[str, Expr]]:
     """The SELECT list, stars expanded to the columns the policy shows."""
     found: list[tuple[str, Expr]] = []
     for node in select.expressions:
@@ -157,7 +147,7 @@ def _projections(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[tu
         elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             found += [(c.name, Ref(c.type, c)) for _, c in scope.visible(ident(node.args.get("table")))]
         else:
-            found.append((output_name(node), hooks._binder.bind(node.unalias(), scope)))
+            found.append((output_name(node), binder.bind(node.unalias(), scope)))
     return found
 
 
@@ -202,33 +192,14 @@ def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.
     return item
 
 
-def _group_keys(select: exp.Select, hooks: QueryHooks, scope: Scope) -> list[Expr] | None:
+def _group_keys(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[Expr] | None:
     items = group_expressions(select)
     if items is None:
         return None
     resolved = [resolve_group_item(i, select, scope) for i in items]
     for item in resolved:
         check_group_key(item)
-    return [hooks._binder.bind(item, scope) for item in resolved]
-
-
-def kept_conditions(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
-    """The conditions that speak of these columns alone, and which of them are the unit id by way of others."""
-    kept = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
-    unit = rows.unit
-    if unit is None or unit.id not in known:
-        return kept
-    same = QueryHooks._equal_ids(rows) & known
-    columns = {c.id: c for e in rows.conditions for c in references(e) if c.id in same and c.id != unit.id}
-    found = (Call("bool", "=", (Ref(c.type, c), Ref(unit.type, unit))) for c in columns.values())
-    return tuple(dict.fromkeys((*kept, *found)))
-
-
-def unit_ids(rows: Rows) -> set[int]:
-    """Columns that fix the unit of a row."""
-    if rows.unit is None:
-        return set()
-    return {rows.unit.id, *rows.determinants, *QueryHooks._equal_ids(rows)}
+    return [binder.bind(item, scope) for item in resolved]
 
 
 def _fixes_unit(keys: Sequence[Expr], rows: Rows) -> bool:
@@ -239,26 +210,26 @@ def _fixes_unit(keys: Sequence[Expr], rows: Rows) -> bool:
 # --- per-unit preparation
 
 
-def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, hooks: QueryHooks, keys: list[Expr]) -> RowsResult:
+def _prepared(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, binder: ExprBinder, keys: list[Expr]) -> RowsResult:
     """GROUP BY that includes the unit (or over public rows): one relation of groups, then projections over it."""
-    items = [(output_name(n), hooks._binder.bind(n.unalias(), scope)) for n in select.expressions]
+    items = [(output_name(n), binder.bind(n.unalias(), scope)) for n in select.expressions]
     having = select.args.get("having")
-    condition = hooks._binder.condition(having.this, scope) if having is not None else None
-    _no_limit(select, planner.context)
+    condition = binder.condition(having.this, scope) if having is not None else None
+    _no_limit(select, queries.context)
     unit = rows.unit
     if unit is not None and not any(isinstance(k, Ref) and k.column.id == unit.id for k in keys):
         keys = [*keys, Ref(unit.type, unit)]
     exprs = [e for _, e in items] + ([condition] if condition is not None else [])
-    key_columns = [_key_column(planner, k) for k in keys]
+    key_columns = [_key_column(queries, k) for k in keys]
     mapping = dict(zip(keys, key_columns, strict=True))
     check(rows, keys)
-    for column in _dependent(*lift_aggregates(exprs, rows, planner, mapping), key_columns):
+    for column in _dependent(*lift_aggregates(exprs, rows, queries.counter, mapping), key_columns):
         # PostgreSQL has checked that it depends on the keys; what is claimed of the groups does not rest on that
         keys.append(Ref(column.type, column))
         key_columns.append(column)
         mapping[keys[-1]] = column
     one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
-    aggs, lifted = lift_aggregates(exprs, rows, planner, mapping, one)
+    aggs, lifted = lift_aggregates(exprs, rows, queries.counter, mapping, one)
     node = Aggregate((*key_columns, *(c for c, _ in aggs)), rows.node, tuple(keys), tuple(a for _, a in aggs))
     known = {c.id for c in node.columns}
     _check_grouped(rows, known, lifted, select)
@@ -283,8 +254,8 @@ def _prepared(planner: Planner, select: exp.Select, rows: Rows, scope: Scope, ho
         prepared = joins.filtered(prepared, lifted[-1])
         lifted = lifted[:-1]
     names = [n for n, _ in items]
-    result = _project(planner, prepared, list(zip(names, lifted, strict=True)))
-    return _distinct(planner, result) if select.args.get("distinct") is not None else result
+    result = _project(queries, prepared, list(zip(names, lifted, strict=True)))
+    return _distinct(queries, result) if select.args.get("distinct") is not None else result
 
 
 def _check_grouped(rows: Rows, known: set[int], lifted: Sequence[Expr], select: exp.Select) -> None:
@@ -300,13 +271,6 @@ def _chosen_keys(aggs: list[tuple[Column, Agg]], rows: Rows) -> dict[Column, Col
     return {c: of for c, of in found.items() if of.id in rows.determinants and not of.optional}
 
 
-def origins(rows: Rows, known: set[int], chosen: Mapping[Column, Column] = MappingProxyType({})) -> tuple[Origin, ...]:
-    """Where columns that are left come from, and those that are chosen among others."""
-    before = (*rows.identity.tables, *rows.identity.origins)
-    kept = tuple(o for o in before if o[1].id in known)
-    return (*kept, *((t, c, n) for c, of in chosen.items() for t, column, n in before if column.id == of.id))
-
-
 def _grouped_limits(rows: Rows, keys: Sequence[Expr]) -> Limits:
     """Of rows grouped by the unit and more: of relations joined on the unit, only those count that the keys look at."""
     whole, reached = spread(rows), contribution(rows, [k for k in keys if not _is_unit(k, rows)] if rows.private else keys).groups
@@ -316,11 +280,11 @@ def _grouped_limits(rows: Rows, keys: Sequence[Expr]) -> Limits:
 
 def _is_unit(key: Expr, rows: Rows) -> bool:
     assert rows.unit is not None
-    return isinstance(key, Ref) and key.column.id in {rows.unit.id, *QueryHooks._equal_ids(rows)}
+    return isinstance(key, Ref) and key.column.id in {rows.unit.id, *equal_ids(rows)}
 
 
-def _key_column(planner: Planner, key: Expr) -> Column:
-    return key.column if isinstance(key, Ref) else computed(planner.counter, "key", key)
+def _key_column(queries: Queries, key: Expr) -> Column:
+    return key.column if isinstance(key, Ref) else computed(queries.counter, "key", key)
 
 
 def _dependent(aggs: list[tuple[Column, Agg]], exprs: list[Expr], keys: list[Column]) -> list[Column]:
@@ -328,56 +292,10 @@ def _dependent(aggs: list[tuple[Column, Agg]], exprs: list[Expr], keys: list[Col
     return list(dict.fromkeys(c for e in exprs for c in references(e) if c.id not in known))
 
 
-def lift_aggregates(
-    exprs: Sequence[Expr], rows: Rows, planner: Planner, keys: dict[Expr, Column] | None = None, constant: bool = False
-) -> tuple[list[tuple[Column, Agg]], list[Expr]]:
-    """Replace aggregate calls and key expressions by columns of an `Aggregate` relation.
-
-    `constant`: each unit has one group, so that the aggregates are the same in all rows of a unit.
-    """
-    found: dict[Agg, Column] = {}
-    keys = keys or {}
-    limits = contribution(rows, list(keys))
-
-    def lift(expr: Expr) -> Expr:
-        if expr in keys:
-            column = keys[expr]
-            return Ref(column.type, column)
-        if isinstance(expr, Agg):
-            if expr not in found:
-                found[expr] = _agg_column(planner, expr, rows, limits, constant)
-            return Ref(expr.type, found[expr])
-        return rebuilt(expr, lift)
-
-    lifted = [lift(e) for e in exprs]
-    return [(c, a) for a, c in found.items()], lifted
-
-
-def _agg_column(planner: Planner, agg: Agg, rows: Rows, limits: Limits, constant: bool) -> Column:
-    """Bounds of one unit's aggregate from the row bound of the relation (PRIVACY.md: bounds flow through)."""
-    known = facts(agg)
-    bound = known.bound
-    limit = Fraction(limits.rows)
-    if rows.private and agg.name == "count":
-        bound = iv.Interval(Fraction(0), limit)
-    elif rows.private and agg.name == "sum":
-        part = facts(agg.args[0]).bound
-        if part.closed:
-            lo, hi = part.ends
-            bound = iv.Interval(min(lo, Fraction(0)) * limit, max(hi, Fraction(0)) * limit)
-    nullable = agg.name != "count"
-    taint = Taint.NONE if agg.name in ("count",) else known.taint
-    chosen = agg.args[0] if agg.name in ("min", "max") else None
-    exact = chosen.column.exact if isinstance(chosen, Ref) else ""  # one of the values, as it is
-    return Column(
-        planner.counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable, exact=exact, nulls=nullable
-    )
-
-
 # --- projections
 
 
-def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) -> RowsResult:
+def _project(queries: Queries, rows: Rows, projections: list[tuple[str, Expr]]) -> RowsResult:
     columns: list[Column] = []
     items: list[tuple[Column, Expr]] = []
     for name, value in projections:
@@ -385,7 +303,7 @@ def _project(planner: Planner, rows: Rows, projections: list[tuple[str, Expr]]) 
         if isinstance(expr, Ref):
             columns.append(narrowed_column(replace(expr.column, name=name), expr, rows.conditions))
             continue
-        column = computed(planner.counter, name, expr)
+        column = computed(queries.counter, name, expr)
         column = narrowed_column(replace(column, domain=_literal_domain(expr)), expr, rows.conditions)
         columns.append(column)
         items.append((column, expr))
@@ -410,7 +328,7 @@ def _literal_domain(expr: Expr) -> ValuesDomain | None:
     return None
 
 
-def _distinct(planner: Planner, result: RowsResult) -> RowsResult:
+def _distinct(queries: Queries, result: RowsResult) -> RowsResult:
     rows = result.rows
     outputs = [*result.columns]
     if rows.unit is not None and all(c.id != rows.unit.id for c in outputs):

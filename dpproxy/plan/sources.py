@@ -7,37 +7,35 @@ below it; else it stays a tree for the facade, until something private is joined
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.expr import TableDomain
 from dpproxy.plan.functions import unsupported
+from dpproxy.plan.protocols import Queries
 from dpproxy.plan.relation import Public
 from dpproxy.plan.results import Item, RowsResult, alias_columns, located, private_in_public, renamed
 from dpproxy.plan.scope import Cte, Env, Scope
 from dpproxy.plan.tables import scan_table
 from dpproxy.plan.trees import outermost_queries, sources_of
+from dpproxy.plan.values import values_item
 from dpproxy.sql.dialect import copied, ident, position
 from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
-
-if TYPE_CHECKING:
-    from dpproxy.plan.query import Analyser
 
 
 class Sources:
     """The FROM of one SELECT."""
 
-    def __init__(self, analyser: Analyser, env: Env, outer: Scope | None) -> None:
-        self.analyser, self.env, self.outer = analyser, env, outer
-        self.planner, self.context, self.counter = analyser.planner, analyser.context, analyser.counter
+    def __init__(self, queries: Queries, env: Env, outer: Scope | None) -> None:
+        self.queries, self.env, self.outer = queries, env, outer
+        self.context, self.counter = queries.context, queries.counter
 
     def items(self, select: exp.Select) -> list[Item]:
         return [self.item(node) for node in sources_of(select)]
 
     def item(self, node: exp.Expr) -> Item:
-        if node.args.get("joins") and self.analyser.names_private(node, self.env):
+        if node.args.get("joins") and self.queries.tables.names_private(node, self.env):
             raise _parenthesised(node)
         alias = ident(node.args["alias"].this) if node.args.get("alias") is not None else ""
         if isinstance(node, exp.Table):
@@ -51,7 +49,7 @@ class Sources:
     def _lateral(self, node: exp.Lateral, alias: str) -> Item:
         """LATERAL that refers to nothing beside it is a derived table, or a function, like any other."""
         if _refers_outside(node):
-            if self.analyser.names_private(node.this, self.env):
+            if self.queries.tables.names_private(node.this, self.env):
                 raise unsupported(
                     "LATERAL over private rows",
                     "Let it refer to what is beside it by `inner column = outer column` alone, or join.",
@@ -70,10 +68,10 @@ class Sources:
         return self.item(plain)
 
     def _derived(self, node: exp.Subquery, alias: str) -> Item:
-        if isinstance(node.this, exp.Table) and self.analyser.names_private(node, self.env):
+        if isinstance(node.this, exp.Table) and self.queries.tables.names_private(node, self.env):
             raise _parenthesised(node)
         inner = copied(node)
-        result = self.analyser.analyse(node.this, self.analyser.with_ctes(node, self.env, self.outer), self.outer)
+        result = self.queries.bind(node.this, self.queries.with_ctes(node, self.env, self.outer), self.outer)
         if isinstance(result, RowsResult):
             return renamed(Item(alias, result.rows, result.columns, node), alias_columns(node))
         node.set("this", result.tree)
@@ -83,7 +81,7 @@ class Sources:
 
     def _table(self, node: exp.Table, alias: str, names: tuple[str, ...]) -> Item:
         if node.args.get("sample"):
-            if self.analyser.private_table(node, self.env):
+            if self.queries.tables.private_table(node, self.env):
                 raise unsupported("TABLESAMPLE of private rows")
             return Item(alias, None, (), node)
         if not isinstance(node.this, exp.Identifier):
@@ -92,7 +90,7 @@ class Sources:
         if not schema and name in self.env:
             return self._cte(self.env[name], alias or name, names, node)
         if schema == VIRTUAL_SCHEMA:
-            self.planner.virtual(node, name)
+            self.queries.measurer.virtual(node, name)
             return Item(alias or name, None, (), node)
         view = self.context.view(schema, name)
         if view is not None:
@@ -104,10 +102,10 @@ class Sources:
         return renamed(Item(alias or name, rows, columns, node), names)
 
     def _function(self, node: exp.Table, alias: str) -> Item:
-        if self.analyser.names_private(node.this, self.env):
+        if self.queries.tables.names_private(node.this, self.env):
             raise private_in_public(node, self.context)
         for nested in outermost_queries(node.this):
-            if isinstance(self.analyser.analyse(nested, self.env), RowsResult):
+            if isinstance(self.queries.bind(nested, self.env), RowsResult):
                 raise private_in_public(nested, self.context)
         return Item(alias, None, (), node)
 
@@ -118,14 +116,14 @@ class Sources:
             this=parse(view), alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=identifiers)
         )
         node.replace(wrapped)
-        return Sources(self.analyser, {}, None).item(wrapped)
+        return Sources(self.queries, {}, None).item(wrapped)
 
     def _cte(self, cte: Cte, alias: str, names: tuple[str, ...], node: exp.Table) -> Item:
         if not cte.per_unit:
-            released = self.planner.released_ctes.get(id(cte.query))
+            released = self.queries.measurer.released_ctes.get(id(cte.query))
             node.meta["dpproxy_measured"] = released is not None and released.measured
             return Item(alias, None, (), node)
-        result = self.analyser.analyse(copied(cte.query), cte.env)
+        result = self.queries.bind(copied(cte.query), cte.env)
         assert isinstance(result, RowsResult)
         return renamed(renamed(Item(alias, result.rows, result.columns, node), cte.columns), names)
 
@@ -142,10 +140,10 @@ class Sources:
                 return found
         if isinstance(node, exp.Subquery):
             if node.meta.get("dpproxy_measured"):
-                return self.planner.released_rows(self.analyser, item, node.this, self.env)
+                return self.queries.measurer.rows(item, node.this, self.env)
             return self._public_query(replace(item, node=node.meta["dpproxy_original"]), self.env, (), node)
         if isinstance(node, exp.Values) and not node.find(exp.Column):
-            return self._sourced(replace(self.planner.values_item(self.analyser, node), alias=item.alias))
+            return self._sourced(replace(values_item(self.queries, node), alias=item.alias))
         return self._computed(item)
 
     def _computed(self, item: Item) -> Item:
@@ -157,7 +155,7 @@ class Sources:
             found = unsupported("LATERAL that refers to other items of FROM", "Compute it in a subquery, or join on a condition.")
             raise located(found, position(node))
         query = exp.select("*").from_(item.node.copy())
-        return self._sourced(self.planner.released_rows(self.analyser, item, query, self.env))
+        return self._sourced(self.queries.measurer.rows(item, query, self.env))
 
     def _sourced(self, item: Item) -> Item:
         """Public rows whose values are declared groups: they come with the answer also where nobody has them."""
@@ -172,9 +170,9 @@ class Sources:
         schema, name = ident(node.args.get("db")), ident(node.this)
         if not schema and name in self.env:
             cte = self.env[name]
-            measured = self.planner.released_ctes.get(id(cte.query))
+            measured = self.queries.measurer.released_ctes.get(id(cte.query))
             if measured is not None and measured.measured:
-                return self.planner.released_rows(self.analyser, item, exp.select("*").from_(name), self.env)
+                return self.queries.measurer.rows(item, exp.select("*").from_(name), self.env)
             return self._public_query(replace(item, node=copied(cte.query)), cte.env, cte.columns, node)
         policy = self.context.find(schema, name)
         if policy is None:
@@ -184,7 +182,7 @@ class Sources:
 
     def _public_query(self, item: Item, env: Env, columns: tuple[str, ...], original: exp.Expr) -> Item:
         try:
-            result = self.analyser.analyse(copied(item.node), env, None, True)
+            result = self.queries.bind(copied(item.node), env, None, True)
         except Refusal as refusal:
             if refusal.sqlstate not in (FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION):
                 raise

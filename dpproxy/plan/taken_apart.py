@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from dpproxy.plan import laterals
 from dpproxy.plan.names import output_name
-from dpproxy.plan.outer import parse_expression
 from dpproxy.plan.trees import joins_before, table_alias
 from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.sql.skeleton import parse_expression
 
 NAME = "dpproxy_part"
 _MAKERS = {

@@ -5,29 +5,23 @@ Knows: constants. Must not know: private data.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
-from dpproxy.plan.bind_expr import ExprBinder
 from dpproxy.plan.expr import Column, Lit
 from dpproxy.plan.fanout import of_values
 from dpproxy.plan.functions import coerce, matched, unsupported
-from dpproxy.plan.query import Analyser
+from dpproxy.plan.protocols import Queries
 from dpproxy.plan.relation import Contribution, Rows, Values
 from dpproxy.plan.results import Item
 from dpproxy.plan.scope import Scope
 from dpproxy.sql.dialect import ident
 
-if TYPE_CHECKING:
-    from dpproxy.plan.planner import Planner
-
 MAX_ROWS = 10_000
 
 
-def values_item(planner: Planner, analyser: Analyser, node: exp.Values) -> Item:
+def values_item(queries: Queries, node: exp.Values) -> Item:
     """A VALUES list of constants as an item of FROM. Raises Refusal for rows that are not constants."""
-    binder = ExprBinder(planner.hooks(analyser, {}, None))
+    binder = queries.expressions({}, None)
     rows = [[binder.bind(e, Scope(())) for e in row.expressions] for row in node.expressions]
     if len(rows) > MAX_ROWS or not rows or any(len(r) != len(rows[0]) for r in rows):
         raise unsupported("this VALUES list")
@@ -37,7 +31,7 @@ def values_item(planner: Planner, analyser: Analyser, node: exp.Values) -> Item:
     alias = node.args.get("alias")
     names = [ident(c) for c in alias.args.get("columns") or ()] if alias is not None else []
     columns = tuple(
-        Column(planner.counter.column(), names[i] if i < len(names) else f"column{i + 1}", t) for i, t in enumerate(types)
+        Column(queries.counter.column(), names[i] if i < len(names) else f"column{i + 1}", t) for i, t in enumerate(types)
     )
     bound = tuple(tuple(coerce(e, t) for e, t in zip(row, types, strict=True)) for row in rows)
     values = Values(columns, bound)

@@ -15,7 +15,7 @@ from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.flows import AGAIN
 from dpproxy.plan.given import MAX_GIVEN_ROWS
-from dpproxy.plan.planner import Planner
+from dpproxy.plan.registry import Registry
 from dpproxy.plan.relation import Beside, Rows
 from dpproxy.plan.render import Renderer
 from dpproxy.policy.catalog import Catalog
@@ -160,18 +160,18 @@ COUNTED = [
 @pytest.mark.parametrize("sql", COUNTED)
 def test_no_person_makes_more_rows_than_estimated(sql: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of the relation with and without each person, against the estimate times the rows of that person."""
-    seen: list[tuple[Planner, Rows]] = []
-    spelled = Planner._spelled
+    seen: list[tuple[Registry, Rows]] = []
+    spelled = Registry.engine_for
 
-    def noted(self: Planner, rows: Rows, *rest: Any) -> Engine:
+    def noted(self: Registry, rows: Rows, *rest: Any) -> Engine:
         seen.append((self, rows))
         return spelled(self, rows, *rest)
 
-    monkeypatch.setattr(Planner, "_spelled", noted)
+    monkeypatch.setattr(Registry, "engine_for", noted)
     shop = plan_harness.Shop(3)
     plan_harness.plan(sql, told(shop, shop_catalog))
-    planner, rows = seen[0]
-    flow = amplification.Estimate(planner.context, planner.given, growth.CUTS[-1]).flow(rows.node)
+    registry, rows = seen[0]
+    flow = amplification.Estimate(registry.context, registry.beside, growth.CUTS[-1]).flow(rows.node)
     renderer = Renderer(engine("duckdb"))
     text = renderer.select(renderer.block(rows.node), ["count(*)"])
 

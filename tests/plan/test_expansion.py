@@ -24,7 +24,7 @@ def chain(links: int) -> str:
 
 @pytest.mark.parametrize("sql", [doubling(18), doubling(30, "products"), doubling(50), chain(60), chain(110)])
 def test_refused_without_a_scan(sql: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpproxy.plan.query.Analyser.analyse", None)  # nothing is analysed
+    monkeypatch.setattr("dpproxy.plan.query.QueryBinder.bind", None)  # nothing is bound
     with pytest.raises(Refusal) as caught:
         plan_harness.plan(sql, shop_catalog)
     assert caught.value.sqlstate == "54001"

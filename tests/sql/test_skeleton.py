@@ -32,7 +32,7 @@ def _fresh() -> None:
 )
 def test_as_the_parser_has_it(text: str, change: Callable[[str], str]) -> None:
     for asked in (text, change(text), text):
-        found, expected = skeleton.tree(asked), copied(skeleton.parsed(asked))
+        found, expected = skeleton.parse_expression(asked), copied(skeleton.parsed(asked))
         assert repr(found) == repr(expected)
         assert to_sql(found) == to_sql(expected)
 
@@ -41,19 +41,19 @@ def test_a_form_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     plain = skeleton.parsed
     monkeypatch.setattr(skeleton, "parsed", lambda text: (asked.append(text), plain(text))[1])
-    trees = [skeleton.tree(f"(dpproxy_m{1}.b{i} * {i + 1}.25)") for i in range(50)]
+    trees = [skeleton.parse_expression(f"(dpproxy_m{1}.b{i} * {i + 1}.25)") for i in range(50)]
     assert len(asked) == 1
     assert [to_sql(tree) for tree in trees[:2]] == ["(dpproxy_m1.b0 * 1.25)", "(dpproxy_m1.b1 * 2.25)"]
 
 
 def test_trees_are_the_callers_own() -> None:
     text = "(dpproxy_m1.b0 + 1)"
-    skeleton.tree(text).this.set("expression", None)
-    assert to_sql(skeleton.tree(text)) == text
+    skeleton.parse_expression(text).this.set("expression", None)
+    assert to_sql(skeleton.parse_expression(text)) == text
 
 
 def test_a_number_that_the_parser_changes() -> None:
     """It counts elements from 0: their stand-ins are not found again."""
-    assert to_sql(skeleton.tree("x[1]")) == "x[1]"
-    assert to_sql(skeleton.tree("x[2]")) == "x[2]"
+    assert to_sql(skeleton.parse_expression("x[1]")) == "x[1]"
+    assert to_sql(skeleton.parse_expression("x[2]")) == "x[2]"
     assert skeleton._parsed_form("x[9000000000]", ("9000000000",)) is None

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
-from dpproxy.plan.effort import step
 from dpproxy.plan.expr import (
     Agg,
     Call,
@@ -31,6 +30,7 @@ from dpproxy.plan.expr import (
 )
 from dpproxy.plan.model import Dialect, Param, Template
 from dpproxy.plan.relation import Relation
+from dpproxy.sql.effort import step
 from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 
 LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)

@@ -1,0 +1,71 @@
+"""Released arrays as items of FROM: `unnest($n::t[], ...) AS m(...)`, one for each measurement, or several made one.
+
+Knows: names and types of released columns. Must not know: what they mean.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpproxy.sql.dialect import to_sql
+from dpproxy.sql.skeleton import parse_expression
+from dpproxy.sql.types import TIMES
+
+Branch = tuple[exp.Expr, tuple[int, ...], bool, list[str]]
+
+
+def sets_source(alias: str, branches: list[Branch], keys: list[str], values: list[str], ctes: str = "") -> exp.Expr:
+    """The grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
+
+    A branch is (its source, the keys of its set, whether the source is the finest set and must be added up, more items).
+    `ctes`: a WITH clause that sources refer to, whose values are whole but not of type int8.
+    `g` has bit i set where key i is left out.
+    """
+    texts = []
+    for source, members, summed, more in branches:
+        missing = sum(1 << i for i in range(len(keys)) if i not in members)
+        items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
+        items += [f"CAST(COALESCE({'MAX' if v[0] == 't' else 'SUM'}({v}), 0) AS int8) AS {v}" if summed else v for v in values]
+        if ctes:
+            items = [f"CAST({item} AS int8) AS {item}" if item in values else item for item in items]
+        text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM {to_sql(source)}"
+        if summed and members:
+            text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
+        texts.append(text)
+    tree = parse_expression(f"SELECT 1 FROM ({ctes}{' UNION ALL '.join(texts)}) AS {alias}")
+    found = tree.args["from_"].this
+    assert isinstance(found, exp.Expr)
+    return found
+
+
+def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:
+    """A source of that alias with further columns, the same in all rows."""
+    tree = parse_expression(f"SELECT 1 FROM (SELECT *, {', '.join(more)} FROM {to_sql(source)}) AS {alias}")
+    found = tree.args["from_"].this
+    assert isinstance(found, exp.Expr)
+    return found
+
+
+def array_source(alias: str, first: int, types: list[tuple[str, str]]) -> exp.Expr:
+    """`unnest($n::t[], ...) AS alias(names)`; `types` are (column name, element type), parameters from `first` on."""
+    arrays = ", ".join(f"${first + i}::{_element(t)}[]" for i, (_, t) in enumerate(types))
+    names = ", ".join(name for name, _ in types)
+    tree = parse_expression(f"SELECT 1 FROM unnest({arrays}) AS {alias}({names})")
+    source = tree.args["from_"].this
+    assert isinstance(source, exp.Expr)
+    return source
+
+
+def _element(type_: str) -> str:
+    """Local timestamps travel as timestamps; the outer query casts them in the session's time zone."""
+    return "timestamp" if type_ in TIMES and type_ == "timestamptz" else type_
+
+
+def wire(type_: str) -> str:
+    """The type in which an array of keys travels."""
+    return "timestamp" if type_ == "timestamptz" else type_
+
+
+def local(name: str, type_: str) -> str:
+    """Instants travel as the session's local timestamps."""
+    return f"({name})::timestamp" if type_ == "timestamptz" else name

@@ -1,0 +1,39 @@
+"""The one who measures: what binding calls where rows of units have to become released values.
+
+Knows: how a SELECT is rewritten, registered and staged. Must not know: how queries are bound. It implements `protocols.Measurer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpproxy.plan.expr import Expr
+from dpproxy.plan.functions import unsupported
+from dpproxy.plan.outer import SelectRewriter
+from dpproxy.plan.protocols import Queries
+from dpproxy.plan.relation import Rows
+from dpproxy.plan.released import source
+from dpproxy.plan.results import ReleasedResult
+from dpproxy.plan.scope import Env, Scope
+from dpproxy.plan.staging import Stager
+
+
+@dataclass
+class StatementMeasurer(Stager):
+    """A stager that measures as well, for one statement."""
+
+    def measure(self, queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> ReleasedResult:
+        rewriter = SelectRewriter(queries, self.registry, select, rows, scope, env)
+        tree = rewriter.rewrite()
+        if rewriter.request.empty:
+            raise unsupported("a query with neither keys nor aggregates")
+        select.set("from_", exp.From(this=source(self.registry, rewriter, rows)))
+        return ReleasedResult(tree, True)
+
+    def constant(self, sql: str, type_: str) -> Expr:
+        return self.registry.constant(sql, type_)
+
+    def virtual(self, node: exp.Table, name: str) -> None:
+        self.registry.virtual(node, name)
