@@ -95,10 +95,7 @@ def measured(
             return _sum_of_mean(agg, label, steps) if (agg.args[0], agg.where) in shared else _sum(agg, label, steps)
         return _avg(agg, label, steps)
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
-        if agg.distinct:
-            raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
-        arguments = [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
-        bases, found, type_, weights = moments.moments(agg.name, arguments, agg.where, label, steps)
+        bases, found, type_, weights = moments.moments(agg.name, _arguments(agg), agg.where, label, steps)
         return _measured(bases, found, type_, "derived", weights)
     if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
         selection, formula, type_ = selections.selected(agg, label)
@@ -106,6 +103,20 @@ def measured(
         bound = Interval(selection.lo * selection.grid, selection.hi * selection.grid) if numbers else OPEN
         return Measured((), formula, type_, "selected", (_selection_weight(selection),), None, selection, bound)
     raise _refused(agg.name, unit_name)
+
+
+def needed(agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Counted], steps: int) -> tuple[BasisSpec, ...]:
+    """The bases of `measured` alone, without formulas that are long. Raises Refusal as it does."""
+    if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
+        return moments.needed(agg.name, _arguments(agg), agg.where, "", steps)
+    return measured(agg, "", "", is_unit, shared, steps).bases
+
+
+def _arguments(agg: Agg) -> list[Expr]:
+    """What a statistic of moments is of."""
+    if agg.distinct:
+        raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
+    return [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
 
 
 def output(measured: Measured, label: str, bases: tuple[int, ...], selection: int | None, filtered: bool) -> Output:

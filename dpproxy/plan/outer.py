@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.accuracy import Teller, asked
-from dpproxy.plan.aggregates import Counted, Measured, companions, output
+from dpproxy.plan.aggregates import Counted, Measured, companions, needed, output
 from dpproxy.plan.aggregates import measured as measured_aggregate
 from dpproxy.plan.bind_calls import bind_aggregate
 from dpproxy.plan.correlated import outer
@@ -31,17 +31,18 @@ from dpproxy.plan.padding import ignores_padding
 from dpproxy.plan.protocols import Queries
 from dpproxy.plan.registry import Registry
 from dpproxy.plan.relation import Rows
-from dpproxy.plan.request import MeasurementRequest
+from dpproxy.plan.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.scope import Env, Scope
 from dpproxy.plan.select import has_aggregates, resolve_group_item
 from dpproxy.plan.shortcuts import divided_sums, top_request
-from dpproxy.plan.specs import TopSpec
+from dpproxy.plan.specs import BasisSpec, TopSpec
 from dpproxy.plan.trees import aggregate_calls, function_name, is_aggregate
 from dpproxy.sql.dialect import ident, position, to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.types import TEXTS
 
 MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
+MOST_BASES = 6  # of one aggregate: a correlation's
 
 
 _NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
@@ -63,6 +64,7 @@ class SelectRewriter:
         self.request = MeasurementRequest(rows)
         self.binder = _MeasureHooks(queries, env, rows).binder
         self.alias = registry.next_alias()
+        self._aggs: dict[int, tuple[exp.Expr, Agg]] = {}
         self.shared: frozenset[Counted] = frozenset()
         self.grouped = False
         self._ends = Ends(self.request, self.alias, Fraction(queries.context.settings.confidence))
@@ -87,6 +89,7 @@ class SelectRewriter:
             self.shared = companions(self._bound_aggregates(), self.rows.one) | (
                 frozenset() if self.rows.one else divided_sums(select, self._bound)
             )
+        self._refuse_wide()
         top = top_request(select, self._bound)
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
@@ -119,14 +122,35 @@ class SelectRewriter:
 
     def _bound_aggregates(self) -> list[Agg]:
         """All aggregates of this SELECT, before any is rewritten; what cannot be bound is refused later, in its place."""
+        return [agg for node in self._calls() if (agg := self._bound(node)) is not None]
+
+    def _calls(self) -> list[exp.Expr]:
         parts = (*self.select.expressions, self.select.args.get("having"), self.select.args.get("order"))
-        found = (self._bound(node) for part in parts for node in aggregate_calls(part))
-        return [agg for agg in found if agg is not None]
+        return [node for part in parts for node in aggregate_calls(part)]
 
     def _bound(self, node: exp.Expr) -> Agg | None:
         with contextlib.suppress(Refusal):
-            return bind_aggregate(self.binder, node, self.scope, per_unit=False)
+            return self._agg(node)
         return None
+
+    def _agg(self, node: exp.Expr) -> Agg:
+        """An aggregate call as it is bound, once: it is asked for again and again."""
+        if id(node) not in self._aggs:
+            self._aggs[id(node)] = node, bind_aggregate(self.binder, node, self.scope, per_unit=False)
+        return self._aggs[id(node)][1]
+
+    def _refuse_wide(self) -> None:
+        """Refuse more columns than there may be before the work that each is."""
+        calls = self._calls()
+        if len(calls) * MOST_BASES <= MAX_COLUMNS:
+            return
+        counted = MeasurementRequest(self.rows)
+        for agg in map(self._bound, calls):
+            bases: tuple[BasisSpec, ...] = ()
+            with contextlib.suppress(Refusal):  # refused in its place
+                bases = needed(agg, self._is_unit, self.shared, self.queries.context.steps) if agg is not None else ()
+            for spec in bases:
+                counted.basis(spec)
 
     def _expand_stars(self) -> None:
         expanded: list[exp.Expr] = []
@@ -300,7 +324,7 @@ class SelectRewriter:
 
     def _shared_extreme(self, node: exp.Expr) -> exp.Expr | None:
         """MIN or MAX of text in a group: of the values that enough units share, a measurement of its own. None for others."""
-        agg = bind_aggregate(self.binder, node, self.scope, per_unit=False)
+        agg = self._agg(node)
         plain = len(self.request.sets) == 1 and bool(self.request.sets[0])
         if agg.name not in ("min", "max") or agg.args[0].type not in TEXTS or not plain:
             return None
@@ -317,24 +341,12 @@ class SelectRewriter:
 
     def _measured(self, node: exp.Expr) -> tuple[Measured, tuple[int, ...]]:
         """An aggregate's formula and its columns, which are measured from now on. Raises Refusal."""
-        agg = bind_aggregate(self.binder, node, self.scope, per_unit=False)
+        agg = self._agg(node)
         self._check_padded(agg, node)
-        ids = unit_ids(self.rows)
-        unit = self.rows.unit
-
-        def is_unit(expr: Expr) -> bool:
-            # a key that merely determines the unit (an order id) is not the unit: two orders are two values
-            return (
-                isinstance(expr, Ref)
-                and unit is not None
-                and expr.column.id in ids
-                and (expr.column.id == unit.id or expr.column.taint == Taint.UNIT)
-            )
-
         label = to_sql(node)
         try:
             context = self.queries.context
-            result = measured_aggregate(agg, label, context.policy.unit_name, is_unit, self.shared, context.steps)
+            result = measured_aggregate(agg, label, context.policy.unit_name, self._is_unit, self.shared, context.steps)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
@@ -346,6 +358,13 @@ class SelectRewriter:
             selection = self.request.selections.index(result.selection)
         self.request.output(output(result, label, bases, selection, agg.where is not None))
         return result, bases
+
+    def _is_unit(self, expr: Expr) -> bool:
+        """A key that merely determines the unit (an order id) is not the unit: two orders are two values."""
+        unit = self.rows.unit
+        if not isinstance(expr, Ref) or unit is None or expr.column.id not in unit_ids(self.rows):
+            return False
+        return expr.column.id == unit.id or expr.column.taint == Taint.UNIT
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(a, b): a bit for each argument, the last the lowest, set when the row's set leaves it out."""

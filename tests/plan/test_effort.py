@@ -11,7 +11,7 @@ from fixture_cases import load
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import array_sources, facts, outer, planner, staging, taken_apart
+from dpproxy.plan import array_sources, facts, outer, planner, ranges, staging, taken_apart
 from dpproxy.plan.engines.base import Engine
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql import effort, guard, skeleton
@@ -184,6 +184,30 @@ def test_caps(allowed: str, refused: str, why: str, shop_catalog: Catalog) -> No
         plan_harness.plan(refused, shop_catalog)
     assert caught.value.sqlstate in ("54000", "54001")
     assert caught.value.hint
+
+
+def deviations(n: int) -> str:
+    return f"SELECT {', '.join(f'stddev(qty + {i})' for i in range(n))} FROM orders"
+
+
+def statistics(n: int) -> str:
+    """Of n pairs of values, whose columns serve all nine of a pair."""
+    names = ("corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy")
+    return f"SELECT {', '.join(f'{name}(qty + {i}, qty * {i + 2})' for i in range(n) for name in names)} FROM orders"
+
+
+@pytest.mark.parametrize("sql", [correlations(86), correlations(200), deviations(250)])
+def test_too_many_columns_are_refused_before_the_work(sql: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outer, "parse_expression", None)  # no formula is made a tree
+    monkeypatch.setattr(ranges, "named", None)  # nor is its text written
+    with pytest.raises(Refusal, match="512 noisy"):
+        plan_harness.plan(sql, shop_catalog)
+
+
+def test_columns_that_are_shared_count_once(shop_catalog: Catalog) -> None:
+    """Many times six columns asked for, and few measured."""
+    measured = plan_harness.plan(statistics(20), shop_catalog).measurements
+    assert len(measured[0].bases) == 6 * 20
 
 
 @pytest.mark.parametrize("around", ["{}", "EXPLAIN {};", "  COPY ({}) TO STDOUT"])
