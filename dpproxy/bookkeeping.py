@@ -19,6 +19,8 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.standings import limit
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import encode
 from dpproxy.budget.journal import Journal
@@ -27,8 +29,6 @@ from dpproxy.budget.place import Place, begin_anchor, ledger_key, place_of, read
 from dpproxy.budget.record import Verified, current, export, show, verify, verify_export, witnessed
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Policy
-from dpproxy.session.identity import data_of
-from dpproxy.session.standings import limit
 
 STATE = Path("dpproxy-state")
 State = Annotated[Path, typer.Option(help="folder of the ledger, the stored answers and the facade")]

@@ -14,7 +14,6 @@ from typing import Annotated
 
 import typer
 
-from dpproxy import serving
 from dpproxy.backends.base import BackendError
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State, budget_app, ledger_app
 from dpproxy.facade.binaries import find_binaries
@@ -24,14 +23,15 @@ from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.policy.schema import text as schema_text
-from dpproxy.processes import supervise
-from dpproxy.runtime import log_json, run
-from dpproxy.serving import Options
+from dpproxy.serve import proxy
+from dpproxy.serve.datasets import checked_catalog, doubts, open_backend
+from dpproxy.serve.processes import supervise
+from dpproxy.serve.proxy import Options
+from dpproxy.serve.runtime import log_json, run
+from dpproxy.server.rations import Rations
+from dpproxy.server.server import DRAIN_SECONDS
+from dpproxy.server.tls import TlsFiles
 from dpproxy.session.limits import Limits
-from dpproxy.session.opening import checked_catalog, doubts, open_backend
-from dpproxy.session.rations import Rations
-from dpproxy.session.server import DRAIN_SECONDS
-from dpproxy.session.tls import TlsFiles
 
 ABOUT = "A PostgreSQL that answers questions about people with differential privacy: serve, connect, budgets, policies."
 
@@ -55,7 +55,7 @@ def app() -> None:
     """Entry point. Errors the operator can mend are one line each, without a traceback."""
     try:
         commands()
-    except (Stop, *serving.ERRORS, OSError) as error:  # a port in use, a folder that cannot be made, a full disk
+    except (Stop, *proxy.ERRORS, OSError) as error:  # a port in use, a folder that cannot be made, a full disk
         sys.exit(f"dpproxy: {error}")
 
 
@@ -123,7 +123,7 @@ def serve(
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
     tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor)
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
-    run(serving.serve(options) if processes == 1 else supervise(options, processes))
+    run(proxy.serve(options) if processes == 1 else supervise(options, processes))
 
 
 def _tls_files(cert: Path | None, key: Path | None, client_ca: Path | None, minimum: str) -> TlsFiles | None:

@@ -24,7 +24,12 @@ from exact import compare
 from generous import generous
 from scratch_postgres import scratch_server
 
-from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
+from dpproxy.serve.launch import (
+    LaunchError,
+    Proxy,
+    end_on_sigterm,
+    launched,
+)
 
 POLICIES = Path(__file__).resolve().parent.parent / "tests" / "corpus" / "policies"
 USER = "analyst"  # of every policy there; the password is the same word

@@ -34,7 +34,12 @@ import bench_wire
 import psutil
 
 from dpproxy.demo_data import make_shop
-from dpproxy.launch import LaunchError, Proxy, end_on_sigterm, launched
+from dpproxy.serve.launch import (
+    LaunchError,
+    Proxy,
+    end_on_sigterm,
+    launched,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 

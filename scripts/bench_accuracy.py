@@ -23,8 +23,8 @@ import duckdb
 import psycopg
 from ruamel.yaml import YAML
 
-from dpproxy.launch import launched
 from dpproxy.policy.password import make_verifier
+from dpproxy.serve.launch import launched
 
 PASSWORD = "bench"
 BOUNDS = {"10 in all": "rows: 10", "10 a group": "rows_per_group: 10, groups: all"}

@@ -24,7 +24,7 @@ import asyncpg
 import psutil
 
 from dpproxy.facade import usage
-from dpproxy.launch import Proxy, launched
+from dpproxy.serve.launch import Proxy, launched
 
 NEIGHBOURS: Final = 10
 CROWD: Final = (1, 16)

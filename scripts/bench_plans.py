@@ -16,12 +16,12 @@ from pathlib import Path
 
 import duckdb
 
+from dpproxy.answers.plan_cache import CachedPlanner, planner_for
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import literal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend, Role
-from dpproxy.session.planning import CachedPlanner, planner_for
 
 ROWS = 10_000_000
 UNITS = 500_000

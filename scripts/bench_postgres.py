@@ -22,13 +22,13 @@ import psutil
 import psycopg
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.answers.plan_cache import Planner, planner_for
 from dpproxy.backends.postgres import DEFAULTS, Postgres
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import literal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend, Role
 from dpproxy.policy.password import make_verifier
-from dpproxy.session.planning import Planner, planner_for
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
 """Memory that holds the tables. The embedded server has no parallel workers; nor can peers' have had any, whose ratios of

@@ -25,7 +25,7 @@ import asyncpg
 import psutil
 
 from dpproxy.facade.binaries import find_binaries
-from dpproxy.launch import LaunchError, Proxy
+from dpproxy.serve.launch import LaunchError, Proxy
 
 PASSWORD = {"PGPASSWORD": "ada"}  # of policies/shop.yaml
 REUSED = "SELECT region, count(*), avg(income) FROM customers GROUP BY region;"

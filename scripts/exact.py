@@ -41,7 +41,7 @@ import sqlglot
 from generous import EPSILON, Apart, forget_nobody, seen
 from sqlglot import exp
 
-from dpproxy.launch import Proxy
+from dpproxy.serve.launch import Proxy
 
 PATIENCE = 60  # seconds: with every group released, what a query makes of them may be a product of large tables
 RELATIVE = 1e-3

@@ -16,17 +16,17 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpproxy.answers import charge_round as rounds
 from dpproxy.cli import app
+from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms import release as releasing
-from dpproxy.mechanisms import select
-from dpproxy.mechanisms.exact import Exact, Int64, Released
+from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
+from dpproxy.mechanisms.exponential import Runs
 from dpproxy.mechanisms.noise import Noise, exact_loss, saturate
-from dpproxy.mechanisms.select import Runs
-from dpproxy.plan import measure
-from dpproxy.plan.calibration import MechanismName
-from dpproxy.plan.measure import Compiled
-from dpproxy.plan.model import Measurement
-from dpproxy.session import round as rounds
+from dpproxy.plan.measure import compiler
+from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.privacy.calibration import MechanismName
+from dpproxy.privacy.measurement import Measurement
 
 
 class NoNoise:
@@ -55,7 +55,7 @@ def choose(runs: Runs, *_: object) -> Int64:
     return np.asarray(runs.start[firsts], dtype=np.int64)
 
 
-class Compiler(measure.Compiler):
+class Compiler(compiler.Compiler):
     """Measures the groups that have rows."""
 
     def compiled(self, *parts: object) -> Compiled:
@@ -65,7 +65,7 @@ class Compiler(measure.Compiler):
         if made.specs:
             return replace(made, sql=_joined(made.sql))
         names = ", ".join(f"k{i}" for i in range(len(made.keys)))
-        counted = super().compiled(parts[0], [measure.BasisSpec("count", None, None, "")])  # type: ignore[arg-type]
+        counted = super().compiled(parts[0], [compiler.BasisSpec("count", None, None, "")])  # type: ignore[arg-type]
         return replace(made, sql=f"SELECT {names} FROM ({_joined(counted.sql)}) AS present ORDER BY {names}")
 
 
@@ -75,10 +75,10 @@ def _joined(sql: str) -> str:
 
 
 if __name__ == "__main__":
-    from dpproxy.plan import planner
+    from dpproxy.plan import pipeline
 
     rounds.release = release  # type: ignore[assignment]
-    select.choose = choose
-    select.extreme_rank = lambda *_: 1  # type: ignore[assignment]
-    planner.Compiler = Compiler  # type: ignore[misc]
+    exponential.choose = choose
+    exponential.extreme_rank = lambda *_: 1  # type: ignore[assignment]
+    pipeline.Compiler = Compiler  # type: ignore[misc]
     app()

@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from dpproxy.mechanisms.exact import Exact
-from dpproxy.plan.model import Dialect
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.sql.template import Dialect
 
 COUNTED = 1_000_000
 """Rows of a public table up to which it is counted at start how many of them share a value of each column."""

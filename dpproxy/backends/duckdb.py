@@ -27,10 +27,10 @@ import pyarrow as pa
 
 from dpproxy.backends.base import COUNTED, BackendError, Runner
 from dpproxy.backends.datafile import DataFile, FileChanged
-from dpproxy.mechanisms.exact import Exact
-from dpproxy.plan.model import Dialect
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import DuckDBBackend
+from dpproxy.sql.template import Dialect
 
 PLACES = 4
 """Measurements at once: DuckDB runs each on all its threads already; more would only share them."""

@@ -24,10 +24,10 @@ import pyarrow as pa
 from dpproxy.backends import postgres_catalog as catalogs
 from dpproxy.backends.base import BackendError, Runner, in_measuring_thread
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
-from dpproxy.mechanisms.exact import Exact
-from dpproxy.plan.model import Dialect
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import PostgresBackend
+from dpproxy.sql.template import Dialect
 
 PLACES = 8
 """Measurements at once; a server's connections are dear, and parallel plans use several processes each already."""

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpproxy.budget import window as windows
-from dpproxy.budget.accountant import Limit, admits, effective_epsilon, remaining
 from dpproxy.budget.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Migrated, Named, Opened
 from dpproxy.budget.ledger import (
     BudgetExhausted,
@@ -32,9 +31,15 @@ from dpproxy.budget.ledger import (
     Standing,
 )
 from dpproxy.budget.states import Account, AccountKey, Opening, State, begun, decoded, encoded
-from dpproxy.budget.tuning import tuned
-from dpproxy.plan.loss import ZERO, Loss
 from dpproxy.policy.model import Window
+from dpproxy.privacy.accountant import (
+    Limit,
+    admits,
+    effective_epsilon,
+    remaining,
+)
+from dpproxy.privacy.delta_split import tuned
+from dpproxy.privacy.loss import ZERO, Loss
 
 TOLERANCE = dt.timedelta(hours=1)
 """By how much a clock may run ahead of a steady one: corrections, a machine that was paused for a while. A clock that was

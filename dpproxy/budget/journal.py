@@ -29,7 +29,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import (
     CHECKPOINT_EVERY,
@@ -62,6 +61,7 @@ from dpproxy.budget.ledger import (
 )
 from dpproxy.budget.store import KnownCharge, Store, Stored, StoreError
 from dpproxy.budget.witness import SYNC_SECONDS, Seen, Witness, check
+from dpproxy.privacy.accountant import Limit
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from dpproxy.budget.accountant import Limit
 from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, Refusal
-from dpproxy.plan.loss import MICRO, Loss
 from dpproxy.policy.model import ATTO, Window
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO, Loss
 
 Scope = Literal["dataset", "role", "user"]
 

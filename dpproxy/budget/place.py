@@ -19,7 +19,7 @@ from dpproxy.budget.journal import NAMES, Journal, since_boot
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.budget.record import Reader, Verified, current, verify, witnessed
-from dpproxy.budget.sealing import derived
+from dpproxy.budget.seal import derived
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.budget.witness import Seen, Witness, witness_of
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpproxy.budget import window as windows
 from dpproxy.budget.ledger import LedgerCorrupt, Scope
-from dpproxy.plan.loss import ZERO, Loss
+from dpproxy.privacy.loss import ZERO, Loss
 
 AccountKey = tuple[str, Scope, str]
 """(dataset, scope, name)"""
@@ -23,7 +23,7 @@ AccountKey = tuple[str, Scope, str]
 @dataclass(frozen=True)
 class Opening:
     """A window of one account: its `start`, the account's total then, and what was granted beyond the limit since.
-    `first`: what the first statement in it cost; None before it (`budget.tuning`)."""
+    `first`: what the first statement in it cost; None before it (`privacy.delta_split`)."""
 
     start: dt.datetime
     total: Loss = ZERO

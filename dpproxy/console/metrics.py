@@ -15,10 +15,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.standings import Held, standings
 from dpproxy.budget.ledger import Standing, warnings
 from dpproxy.policy.model import ATTO, MICRO
-from dpproxy.session.dataset import Dataset
-from dpproxy.session.standings import Held, standings
 
 ACCOUNT = ("dataset", "scope", "name")
 

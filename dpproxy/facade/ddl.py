@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dpproxy.facade import foreign
+from dpproxy.facade import foreign_functions
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import MICRO, ColumnRole, Policy, Role, TablePolicy
@@ -226,7 +226,7 @@ def tables_script(shown: Shown) -> Iterator[str]:
         yield f"CREATE TABLE dpproxy.{name} ({columns_text});"
     yield TEXT_FORM
     yield ROUNDING
-    yield foreign.DATES
+    yield foreign_functions.DATES
     yield ACCURACY
     for view, sql in views.items():
         yield f"CREATE VIEW {qualified(view)} AS {sql};"

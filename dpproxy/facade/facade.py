@@ -23,8 +23,8 @@ import pyarrow as pa
 from dpproxy.facade import ddl
 from dpproxy.facade.account import Account, Place, choose_account, choose_place
 from dpproxy.facade.binaries import FacadeError, find_binaries
-from dpproxy.facade.building import PublicRows, fill
 from dpproxy.facade.cluster import Cluster, Endpoint
+from dpproxy.facade.database import PublicRows, fill
 from dpproxy.facade.server import Bounds, kill_strays, make_pattern
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy

@@ -38,7 +38,7 @@ FIRST_TO_GO = {"PG_OOM_ADJUST_FILE": "/proc/self/oom_score_adj", "PG_OOM_ADJUST_
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bytes of one session, whatever it sets `work_mem` to. What sessions take together is looked at by `session.warden`."""
+    """Bytes of one session, whatever it sets `work_mem` to. What sessions take together is looked at by `server.warden`."""
 
     memory: int = 1 << 30
     disk: int = 1 << 30

@@ -27,7 +27,8 @@ LAST: Final = 19
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one server process. `memory`: bytes of its own, `seconds`: of processor so far, `disk`: bytes of temporary files."""
+    """What one server process takes: `memory` of its own in bytes, `seconds` of processor so far, `disk` in bytes of its
+    temporary files."""
 
     memory: int = 0
     seconds: float = 0.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpproxy.mechanisms.exact import Int64
+from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.mechanisms.noise import MechanismError
 
 Columns = Sequence[pa.ChunkedArray]

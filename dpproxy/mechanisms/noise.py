@@ -20,8 +20,8 @@ import numpy as np
 import opendp.prelude as dp
 
 from dpproxy.mechanisms import sampler
-from dpproxy.mechanisms.exact import Int64
-from dpproxy.plan.calibration import MAX_SCALE, MIN_SCALE, MechanismName
+from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.privacy.calibration import MAX_SCALE, MIN_SCALE, MechanismName
 
 dp.enable_features("contrib")
 

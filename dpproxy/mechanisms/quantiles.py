@@ -22,10 +22,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpproxy.mechanisms import select
-from dpproxy.mechanisms.exact import Int64
+from dpproxy.mechanisms import exponential
+from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.mechanisms.exponential import (
+    MAX_DENOMINATOR,
+    MAX_SIZE,
+    Counts,
+    Runs,
+    choose,
+    score_step,
+)
 from dpproxy.mechanisms.sampler import Entropy
-from dpproxy.mechanisms.select import MAX_DENOMINATOR, MAX_SIZE, Counts, Runs, choose, score_step
 
 PARTS = 64
 """Cells of a point: a quantile is cut to a 64th of the rows that share a value."""
@@ -88,7 +95,7 @@ def level(
         fraction = min(max(fraction, Fraction(1, MAX_DENOMINATOR)), 1 - Fraction(1, MAX_DENOMINATOR))
     inside = (cells.point >= segment.first[cells.group]) & (cells.point < segment.end[cells.group])
     own = Counts(cells.group[inside], cells.point[inside], cells.count[inside], cells.groups)
-    runs = select.quantile_runs(own, size, fraction, 1)
+    runs = exponential.quantile_runs(own, size, fraction, 1)
     return _within(runs, segment), epsilon / (2 * per_unit * score_step(fraction))
 
 
@@ -121,4 +128,4 @@ def spread(data: Counts, parts: int) -> Counts:
     turn = np.arange(row.size) - np.repeat(np.cumsum(used) - used, used)
     rounds, rest = np.divmod(data.count[row], BLOCK * parts)
     count = rounds * BLOCK + np.clip(rest - turn * BLOCK, 0, BLOCK)
-    return select.counts(data.group[row], data.point[row] * parts + _REVERSED[turn], count, data.groups)
+    return exponential.counts(data.group[row], data.point[row] * parts + _REVERSED[turn], count, data.groups)

@@ -14,15 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.mechanisms import charges, select, steps, thin
-from dpproxy.mechanisms.charges import draw_epsilon
-from dpproxy.mechanisms.exact import Exact, Int64, Released
+from dpproxy.mechanisms import (
+    charge_check,
+    exponential,
+    step_columns,
+    thinning,
+)
+from dpproxy.mechanisms.charge_check import draw_epsilon
+from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
 from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
 from dpproxy.mechanisms.quantiles import quantiles
-from dpproxy.plan.accuracy import deviation
-from dpproxy.plan.model import Measurement, Selection, Top
 from dpproxy.policy.model import MICRO
+from dpproxy.privacy.measurement import Measurement, Selection, Top
+from dpproxy.privacy.noise_error import deviation
 
 
 def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
@@ -30,7 +35,7 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
 
     Raises MechanismError, with a text that does not depend on data.
     """
-    charges.check(measurement, noise)
+    charge_check.check(measurement, noise)
     tables = exact._open()
     if len(tables) != len(measurement.queries):
         raise MechanismError("the backend's answer has another number of tables than the plan")
@@ -53,9 +58,9 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
 def _stepped(measurement: Measurement, index: int, parts: list[Int64], noise: Noise) -> list[Int64]:
     """A basis measured in steps, put together from noisy columns: what is shown, the same unsmoothed, the last step."""
     basis = measurement.bases[index]
-    drawn = steps.folded(parts)
+    drawn = step_columns.folded(parts)
     noisy = np.split(_noised(measurement, index, np.concatenate(drawn), noise), len(drawn))
-    found = steps.together(noisy, deviation(basis) * basis.fine, basis.mechanism == "laplace", basis.signed)
+    found = step_columns.together(noisy, deviation(basis) * basis.fine, basis.mechanism == "laplace", basis.signed)
     last = np.full(found.raw.size, found.last, dtype=np.int64)
     return [_rounded(found.value, basis.fine), _rounded(found.raw, basis.fine), last]
 
@@ -66,7 +71,7 @@ def _released_top(measurement: Measurement, top: Top, table: pa.Table, parts: li
     if measurement.stepped:
         raise MechanismError("groups are chosen by a column of steps")
     columns = [part[0] for part in parts]
-    chosen = np.sort(select.top(columns[top.score], top.k, Fraction(top.epsilon, MICRO * linf), top.absent))
+    chosen = np.sort(exponential.top(columns[top.score], top.k, Fraction(top.epsilon, MICRO * linf), top.absent))
     keys = tuple(_key(table, i, chosen) for i in range(len(measurement.keys)))
     values = tuple(_noised(measurement, i, column[chosen], noise) for i, column in enumerate(columns))
     return Released(keys, values, int(chosen.size))
@@ -123,20 +128,20 @@ def _selected(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Ta
     data = _counts(m, selection, table, rows, kept)
     epsilon = Fraction(draw_epsilon(selection), MICRO)
     if selection.kind == "mode":
-        return [select.mode(data, selection.size, selection.sensitivity, epsilon)]
+        return [exponential.mode(data, selection.size, selection.sensitivity, epsilon)]
     if selection.offset:
         (fraction,) = selection.fractions
-        return [select.quantile(data, selection.size, fraction, selection.sensitivity, epsilon, offset=selection.offset)]
+        return [exponential.quantile(data, selection.size, fraction, selection.sensitivity, epsilon, offset=selection.offset)]
     inner = sorted(set(selection.fractions) - {0, 1})
     alone = selection.fractions if len(inner) < 3 else sorted(set(selection.fractions) & {Fraction(0), Fraction(1)})
-    found = {f: select.quantile(data, selection.size, f, selection.sensitivity, epsilon) for f in dict.fromkeys(alone)}
+    found = {f: exponential.quantile(data, selection.size, f, selection.sensitivity, epsilon) for f in dict.fromkeys(alone)}
     if len(inner) >= 3:
         together = quantiles(data, selection.size, inner, selection.sensitivity, epsilon)
         found |= dict(zip(inner, together, strict=True))
     return [found[f] for f in selection.fractions]
 
 
-def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Table, kept: Int64) -> select.Counts:
+def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Table, kept: Int64) -> exponential.Counts:
     """The contributions of the released groups, numbered as they are released."""
     names = [f"k{i}" for i in range(len(m.keys))]
     if rows.column_names != [*names, "bucket", "n"]:
@@ -148,15 +153,15 @@ def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Tabl
     renumbered = np.full(table.num_rows + 1, -1, dtype=np.int64)  # the last entry is for -1
     renumbered[kept] = np.arange(kept.size)
     group = renumbered[group]
-    found: thin.Rows = (group, bucket, n)
+    found: thinning.Rows = (group, bucket, n)
     if (some := group >= 0).sum() < group.size:
         found = group[some], bucket[some], n[some]
     if selection.kind == "quantile":
         epsilon = Fraction(draw_epsilon(selection), MICRO)
-        found = thin.thinned(
+        found = thinning.thinned(
             found, int(kept.size), selection.size, selection.fractions, selection.sensitivity, epsilon, selection.offset
         )
-    return select.counts(*found, int(kept.size))
+    return exponential.counts(*found, int(kept.size))
 
 
 def _key(table: pa.Table, index: int, kept: Int64) -> pa.Array:

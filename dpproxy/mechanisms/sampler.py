@@ -25,9 +25,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpproxy.mechanisms.exact import Int64
-from dpproxy.plan.calibration import MAX_SCALE, MIN_SCALE
-from dpproxy.plan.rigorous import exp_bounds, floor_log2
+from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.privacy.calibration import MAX_SCALE, MIN_SCALE
+from dpproxy.privacy.real_bounds import exp_bounds, floor_log2
 
 Bools = npt.NDArray[np.bool_]
 Entropy = Callable[[int], bytes]  # like os.urandom

@@ -5,15 +5,15 @@ Knows: names in trees, the policy, the catalog. Must not know: rows, expressions
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpproxy.plan.names import output_name
-from dpproxy.plan.scope import Context, Env
-from dpproxy.plan.unmatched import Catalog as Known
+from dpproxy.plan.context import Context
+from dpproxy.plan.rewrite.anti_join_counts import Catalog as Known
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.output_names import output_name
 
 
 @dataclass(frozen=True)
@@ -83,3 +83,17 @@ class KnownTables:
             return frozenset(env[name].columns or map(output_name, inner.expressions)) if plain else None
         policy = self.context.find(schema, name)
         return None if policy is None else frozenset(c.name for c in self.context.catalog.tables[policy.name].columns)
+
+
+@dataclass(frozen=True)
+class Cte:
+    """A WITH query: `query` is analysed where it is referenced when its rows belong to units."""
+
+    name: str
+    query: exp.Expr
+    columns: tuple[str, ...]
+    env: Env
+    per_unit: bool
+
+
+Env = Mapping[str, Cte]

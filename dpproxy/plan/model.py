@@ -6,229 +6,11 @@ anything. A `Plan` is made by the planner alone; `mechanisms` and `backends` rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal
 
-from dpproxy.plan.loss import Loss
-
-Dialect = Literal["duckdb", "postgres", "spark"]
-
-
-@dataclass(frozen=True)
-class Param:
-    """A value known only when the statement runs.
-
-    `index` 0..n-1: the client's `$1`..`$n`. From n on: `Plan.inputs[index - n]`, evaluated by the facade.
-    `type` is the PostgreSQL type the value has in the generated SQL.
-    """
-
-    index: int
-    type: str
-
-
-@dataclass(frozen=True)
-class Template:
-    """Generated SQL with holes. `render` fills them with literals of the dialect."""
-
-    dialect: Dialect
-    parts: tuple[str | Param, ...]
-
-    def render(self, values: Sequence[str | None], literal: Callable[[Dialect, str, str | None], str]) -> str:
-        """`values[i]` is PostgreSQL's text form of parameter i; `literal` is `plan.dialects.literal`."""
-        return "".join(p if isinstance(p, str) else literal(self.dialect, p.type, values[p.index]) for p in self.parts)
-
-
-@dataclass(frozen=True)
-class Key:
-    """A grouping column of the backend's result: named `k0`, `k1`, ... there."""
-
-    label: str  # as the analyst wrote it
-    type: str  # PostgreSQL type
-
-
-@dataclass(frozen=True)
-class Basis:
-    """An integer column of the backend's result, named `b0`, `b1`, ...: BIGINT, never NULL, within +-2**62.
-
-    `linf`: the most one unit can change it by in one group, in grid units.
-    `scale`: of the discrete Laplace noise, or sigma of the discrete Gaussian noise, in grid units.
-    `grid`: the value of one grid unit (a label for people; arithmetic is in the outer query).
-    `norm`: 1 or 2 where `linf` bounds that norm of a unit's changes in all groups together (`specs.Shape`), else 0.
-    `fine`: what the backend returns, `linf` and `scale` are in this many parts of a grid unit; what is released is rounded.
-    `steps`: above 1, the backend returns that many columns, `b0s0`, `b0s1`, ..., of which one unit changes one, by `linf` in
-    all groups together; column j is in 2**j units (`plan.scaling`). Each gets noise of `scale`; they are put together after.
-    """
-
-    label: str
-    linf: int
-    grid: Fraction
-    mechanism: Literal["laplace", "gaussian"]
-    scale: Fraction
-    loss: Loss
-    norm: int = 0
-    fine: int = 1
-    steps: int = 1
-    signed: bool = False  # some rows count as less than nothing
-
-    def columns(self, index: int) -> list[str]:
-        """The names of its columns in the backend's result, as basis number `index`."""
-        return [f"b{index}"] if self.steps == 1 else [f"b{index}s{j}" for j in range(self.steps)]
-
-    def reach(self, l0: int) -> int:
-        """How many groups' worth of `linf` one unit changes, of the `l0` groups it may be in."""
-        return 1 if self.norm else l0
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """Groups are kept when the *noisy* `bases[basis]` (distinct units) is at least `tau`.
-
-    The backend has already dropped groups of fewer than `min_units` units; `tau` accounts for it.
-    With `reach` the noise on that basis is discrete Laplace held within +-reach (`calibration.truncated_threshold`).
-    """
-
-    basis: int
-    tau: int
-    min_units: int
-    delta: int  # atto, for all L0 groups of a unit together
-    reach: int | None = None
-
-
-@dataclass(frozen=True)
-class Top:
-    """Groups are chosen one after the other by the exponential mechanism on the exact `bases[score]`, a count, k times at
-    `epsilon` (micro) each: a unit raises each score by at most that basis's linf and lowers none. "No further one" has
-    the score `absent` (`calibration.top_threshold`); the backend has dropped groups of fewer than `min_units` units. Of
-    declared groups all are there, whatever the data: `absent` is None, and no delta is charged.
-    `loss` is `Loss.bounded_range(epsilon, k)` and `delta`.
-    """
-
-    k: int
-    score: int
-    epsilon: int
-    absent: int | None
-    min_units: int
-    delta: int  # atto
-    loss: Loss
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A value chosen per group by a mechanism on scores; `query` is the index in `Measurement.queries`.
-
-    quantile: the query returns (k0.., bucket BIGINT, n BIGINT): how many contributions fall in each bucket of
-    the grid `0..size-1`; released is a grid index, one column a fraction (0 is MIN, 1 is MAX).
-    mode: the same, over the positions of declared values; `fractions` is empty, released is one position.
-    `offset`: of a single fraction, by how many ranks beside it is aimed (`calibration.end_rank`); then what lies beyond the
-    grid on that side is a candidate too, released as the grid's first or last point.
-    `sensitivity`: most contributions of one unit in one group. `epsilon` (micro) is spent in each group, its draws
-    (`calibration.draws`) sharing it; a unit reaches `l0` groups. `loss` is `Loss.bounded_range(epsilon // draws, draws * l0)`.
-    """
-
-    label: str
-    kind: Literal["quantile", "mode"]
-    query: int
-    size: int
-    fractions: tuple[Fraction, ...]
-    sensitivity: int
-    epsilon: int
-    loss: Loss
-    offset: int = 0
-
-
-Text = tuple[str | Param, ...]
-"""Generated SQL, or a name made of it, with holes."""
-
-
-@dataclass(frozen=True)
-class Accept:
-    """A condition of the rows that groups could decide as well: the key named `key` is one of `values` (of `type`)."""
-
-    key: Text
-    type: str
-    values: Text
-
-
-@dataclass(frozen=True)
-class KeyGroups:
-    """What decides which rows the declared groups of a key hold (`plan.coverage`). `source`: the values of the key, as generated
-    SQL, without what `Names.accepts` asks of them. `open`: names of the columns that may hold other values than those there are
-    groups for, each as a key; None where such a column has no name. `held`: all rows of a unit have one value."""
-
-    source: Text
-    open: tuple[Text, ...] | None
-    held: bool
-
-
-@dataclass(frozen=True)
-class Names:
-    """A measurement for answer reuse: everything but its noise and the order of its parts.
-
-    `rows`: the bounded rows and their groups. `keys[i]` is that of `Measurement.keys[i]`. `columns`: bases in order, then
-    a name for each drawn column of each selection. Equal names, with equal values in the holes, mean equal exact values.
-
-    The rest is for answers added up from finer groups. `base`: the rows without their groups and without what `accepts`
-    asks of them; `totals[i]`: column i over all of these, None for what cannot be added up. `groups[i]`: what is known of key
-    i. `complete`: all declared groups are there, and none of a unit's rows in them were left out or scaled down; `bound`: the
-    rows of a unit in a group beyond which they were cut, 0 where each unit has one row. `additive[i]`: column i of some
-    groups is the sum over finer ones, where each unit is in one of the finer ones or nothing was cut. `mixes[i]`: column i as
-    a sum of other totals, each times a whole number, exactly; empty where there is no such sum.
-    """
-
-    rows: Text
-    keys: tuple[Text, ...]
-    columns: tuple[Text, ...]
-    base: Text
-    totals: tuple[Text | None, ...]
-    accepts: tuple[Accept, ...]
-    groups: tuple[KeyGroups, ...]
-    complete: bool
-    bound: int
-    additive: tuple[bool, ...]
-    mixes: tuple[tuple[tuple[Text, int], ...], ...]
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """`keys -> bases` over rows that belong to units (PRIVACY.md section 3).
-
-    `queries[0]` returns columns k0..,b0.. with one row a group: when `dense`, exactly the declared groups in a fixed
-    order (empty ones as zeros); else the groups of at least `threshold.min_units` units, ordered by key.
-    `loss` is the whole charge: the sum over bases and selections and the threshold's delta.
-    `canonical` names the measurement for answer reuse; None for one that is never reused.
-    """
-
-    queries: tuple[Template, ...]
-    keys: tuple[Key, ...]
-    bases: tuple[Basis, ...]
-    l0: int
-    dense: bool
-    threshold: Threshold | None
-    loss: Loss
-    canonical: Names | None
-    selections: tuple[Selection, ...] = ()
-    notes: tuple[str, ...] = ()  # for EXPLAIN: bounds applied, skip rules used
-    top: Top | None = None  # instead of a threshold
-
-    @property
-    def reach(self) -> int:
-        """How many of the released groups one unit changes at most."""
-        return self.l0 if self.top is None else min(self.l0, self.top.k)
-
-    @property
-    def stepped(self) -> tuple[int, ...]:
-        """The bases of several steps. Of each, two more columns are released, after all others: its value with no group's
-        noise smoothed by others', and the number of the last step that is in it."""
-        return tuple(i for i, basis in enumerate(self.bases) if basis.steps > 1)
-
-    def step_column(self, basis: int) -> int | None:
-        """Where the first of the two stands among the released columns that are no keys; None for bases without steps."""
-        if self.bases[basis].steps == 1:
-            return None
-        drawn = sum(max(len(s.fractions), 1) for s in self.selections)
-        return len(self.bases) + drawn + 2 * self.stepped.index(basis)
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Measurement
 
 
 @dataclass(frozen=True)
@@ -258,8 +40,9 @@ class Array:
 
 @dataclass(frozen=True)
 class Typical:
-    """An aggregate whose error can be told from what is released (`plan.typical`): a column times a constant; or of a count
-    and a centred sum, in grid units of the sum, the mean, `center` + sum / count, or the total, sum + `center` * count.
+    """An aggregate whose error can be told from what is released (`plan.report.typical_error`): a column times a constant, or
+    made of a count and a centred sum, in grid units: of the sum, the mean (`center` + sum / count) or the total (sum + `center`
+    * count).
     `deviations`: of the noise of its `columns`, in grid units; of the first step alone where `step` is the column that says
     which is the last."""
 
@@ -274,8 +57,8 @@ class Typical:
 
 @dataclass(frozen=True)
 class Cut:
-    """A measurement that says how many units bounds cut (`plan.cuts`): `units` of them are its first column, those cut its
-    second."""
+    """A measurement that says how many units bounds cut (`plan.measure.bound_cuts`): `units` of them are its first column,
+    those cut its second."""
 
     measurement: int
     units: str

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
-from dpproxy.plan.scope import Settings
+from dpproxy.plan.context import Settings
 from dpproxy.policy.model import MICRO
 
 

@@ -17,19 +17,19 @@ from typing import Final, Protocol
 
 import structlog
 
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.failures import internal
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
-from dpproxy.session.by_name import WORDS
+from dpproxy.server.login import Greeting
 from dpproxy.session.conductor import Conductor
-from dpproxy.session.dataset import Asker, Dataset
 from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
-from dpproxy.session.incidents import internal
 from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
-from dpproxy.session.login import Greeting
+from dpproxy.session.parameter_values import Prepared
+from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
 from dpproxy.session.tracker import SMALL, Counts
-from dpproxy.session.valued import Prepared
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import FrontendFramer, Span

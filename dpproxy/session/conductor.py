@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from dpproxy.answers import accuracy_search
+from dpproxy.answers.answer import Answering, Literals, StatementFailed
+from dpproxy.answers.array_literals import text_literal
+from dpproxy.answers.notices import Answer
+from dpproxy.answers.preview import foretold
+from dpproxy.answers.reuse import reuse_mode
+from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.explain import amount
-from dpproxy.plan.loss import ZERO
-from dpproxy.session import aiming, as_written
-from dpproxy.session import by_name as by_names
-from dpproxy.session.answer import Answering, Literals, StatementFailed
-from dpproxy.session.arrays import text_literal
+from dpproxy.plan.report.explain import amount
+from dpproxy.privacy.loss import ZERO
+from dpproxy.session import public_text
+from dpproxy.session import sql_prepare as by_names
 from dpproxy.session.encodings import converted
-from dpproxy.session.ending import TIMEOUT, Ending
-from dpproxy.session.kept import Keeping, Kept, Rows
+from dpproxy.session.parameter_values import Prepared, current, prepared
 from dpproxy.session.prepared import (
     INNER,
     Private,
@@ -39,17 +43,14 @@ from dpproxy.session.prepared import (
     look,
     outer_oids,
 )
-from dpproxy.session.preview import foretold
+from dpproxy.session.private_talk import Talk
 from dpproxy.session.rehearsal import Needless, rehearse
-from dpproxy.session.reuse import reuse_mode
-from dpproxy.session.settings import check_name, is_off, seconds
-from dpproxy.session.talk import Talk
-from dpproxy.session.telling import Answer
+from dpproxy.session.repeat_cache import Keeping, Kept, Rows
+from dpproxy.session.session_settings import check_name, is_off, seconds
 from dpproxy.session.tracker import STATUSES
-from dpproxy.session.valued import Prepared, current, prepared
-from dpproxy.sql.beyond import check_allowed
+from dpproxy.sql.repeatability import IMMUTABLE
+from dpproxy.sql.session_reach import check_allowed
 from dpproxy.sql.statements import Named, Statement, named
-from dpproxy.sql.steady import IMMUTABLE
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind, Close, Parse, Query, decode_frontend
@@ -177,7 +178,7 @@ class Conductor:
             await self._refuse(b"Q", refusal)
             return
         if not by_name and not any(s.private for s in statements):
-            self._forward(b"Q", as_written.query(raw, sql, statements))
+            self._forward(b"Q", public_text.query(raw, sql, statements))
             return
         async with self._captured(extended=False) as talk:
             if self._skipping:
@@ -333,7 +334,7 @@ class Conductor:
     async def _parse(self, raw: bytes, message: Parse) -> None:
         try:
             statements = await self._statements(message.sql) if self._session.mentions(raw[5:]) else ()
-            raw = as_written.parse(raw, message, statements)
+            raw = public_text.parse(raw, message, statements)
         except Refusal as refusal:
             await self._refuse(b"P", refusal)
             return
@@ -449,13 +450,13 @@ class Conductor:
     ) -> tuple[Answer, Private]:
         settings, session = private.look.settings, self._session
         text = settings["dpproxy.accuracy"]
-        wanted = aiming.target(text)
+        wanted = accuracy_search.target(text)
         if wanted is None or text is None or private.statement.kind == "explain" or not private.plan.measurements:
             answer, _ = await self._answer(talk, private, bind, texts)
             return answer, private
-        aiming.check(private.plan)
+        accuracy_search.check(private.plan)
         most, spent = session.asker.role.query.max_epsilon, ZERO
-        epsilon, last = aiming.first(most), False
+        epsilon, last = accuracy_search.first(most), False
         while True:
             aimed = replace(private.look, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
             before = spent
@@ -463,9 +464,9 @@ class Conductor:
                 fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal)
                 answer, error = await self._answer(talk, fitted, bind, texts, aimed=True)
                 spent = spent + answer.charged
-                following = None if last else aiming.following(epsilon, error, wanted, most, text, spent.epsilon)
+                following = None if last else accuracy_search.following(epsilon, error, wanted, most, text, spent.epsilon)
             except Refusal as refusal:
-                raise aiming.told(refusal, spent.epsilon, text) from None
+                raise accuracy_search.told(refusal, spent.epsilon, text) from None
             if following is None:
                 said = f"; epsilon {amount(before.epsilon)} before, to find what accuracy {text} needs" if before else ""
                 return replace(answer, notice=answer.notice and answer.notice + said), fitted

@@ -11,18 +11,32 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dpproxy.answers.answer import Literals, StatementFailed
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.failures import internal
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_OBJECT, Refusal
-from dpproxy.plan.explain import spelling
 from dpproxy.plan.model import Plan
-from dpproxy.session.answer import Literals, StatementFailed
-from dpproxy.session.dataset import Asker, Dataset
+from dpproxy.plan.report.explain import spelling
 from dpproxy.session.encodings import check_texts, converted, decoded
-from dpproxy.session.incidents import internal
 from dpproxy.session.link import Replies
 from dpproxy.session.oids import array_oid, type_name
-from dpproxy.session.outer import Outer, array_constant, same_columns, with_literals, wrapped
-from dpproxy.session.settings import HIDING, SELECT_LIST, WIDTH, Settings, check_hiding, has_temporary, read_settings
-from dpproxy.session.talk import Talk
+from dpproxy.session.outer_text import (
+    Outer,
+    array_constant,
+    same_columns,
+    with_literals,
+    wrapped,
+)
+from dpproxy.session.private_talk import Talk
+from dpproxy.session.session_settings import (
+    HIDING,
+    SELECT_LIST,
+    WIDTH,
+    Settings,
+    check_hiding,
+    has_temporary,
+    read_settings,
+)
 from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.session.prepared import Private, all_formats, outer_oids
-from dpproxy.session.talk import SCRATCH, Talk
+from dpproxy.session.private_talk import SCRATCH, Talk
 from dpproxy.sql.statements import made
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind

@@ -12,12 +12,12 @@ from collections import Counter
 
 from sqlglot import exp
 
-from dpproxy.sql import borrowed
+from dpproxy.sql import translation
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.statements import keep, parse
 
 MAX_NODES = 10_000  # that may take the place of names
-FOREIGN = (*borrowed.WORDS, "having")
+FOREIGN = (*translation.WORDS, "having")
 """What a text that reads public tables alone must hold, in lower case, to be looked at."""
 _CLAUSE = re.compile(r"(?i)\bhaving\b|\border\s+by\b")
 
@@ -27,13 +27,13 @@ def spelled_out(query: str, columns: frozenset[str], tables: frozenset[str] | No
 
     `columns`: names of all columns of all tables. `tables`: where given, a query that reads others is left alone. Raises Refusal.
     """
-    borrows = borrowed.hinted(query)
+    borrows = translation.hinted(query)
     if not borrows and not _CLAUSE.search(query):
         return query
     tree = parse(query)
     if tables is not None and not _reads_only(tree, tables):
         return query
-    written = borrows and borrowed.translated(query, tree)
+    written = borrows and translation.translated(query, tree)
     outputs = Counter(ident(a.args["alias"]) for a in tree.find_all(exp.Alias))
     names = {n for n, count in outputs.items() if count == 1 and n not in columns}
     changed = [_replaced(select, names) for select in list(tree.find_all(exp.Select))] if names else []

@@ -20,15 +20,15 @@ import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
 
+from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
-from dpproxy.plan.planner import planning
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import load_policy
 from dpproxy.policy.model import DuckDBBackend, Policy
-from dpproxy.session.planning import private_names
 from dpproxy.sql.statements import split
 
 VICTIM = 42

@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import SPELLINGS, TableName
 from dpproxy.policy.model import DuckDBBackend
 

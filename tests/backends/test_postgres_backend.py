@@ -13,7 +13,7 @@ from scratch_postgres import Scratch, installations, scratch_server
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
 from dpproxy.backends.postgres_copy import read_csv, told_equal
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import SPELLINGS, Catalog, ForeignKey, TableName
 from dpproxy.policy.model import PostgresBackend
 

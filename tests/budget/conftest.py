@@ -17,14 +17,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import ChargeRequest, Limits
 from dpproxy.budget.postgres import PostgresLedger
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.account import choose_account, choose_place
 from dpproxy.facade.binaries import find_binaries
-from dpproxy.plan.loss import MICRO, Loss
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO, Loss
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
 WIDE = Limits(Limit(10**15), Limit(10**15))

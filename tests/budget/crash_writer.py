@@ -11,10 +11,10 @@ import sys
 import threading
 import uuid
 
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, Limits, charge
-from dpproxy.plan.loss import MICRO, Loss
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO, Loss
 
 ONE = Loss(MICRO)
 

@@ -10,10 +10,28 @@ from dp_accounting.rdp import compute_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.budget.accountant import BALANCED, ONLY_THRESHOLDS, Limit, Shares, admits, effective_epsilon, filter_of, remaining
-from dpproxy.budget.tuning import tuned
-from dpproxy.plan.loss import MICRO, NANO, ORDERS, PICO, RESERVES, ZERO, Loss, hockey_stick
 from dpproxy.policy.model import ATTO
+from dpproxy.privacy.accountant import (
+    BALANCED,
+    ONLY_THRESHOLDS,
+    Limit,
+    Shares,
+    admits,
+    effective_epsilon,
+    filter_of,
+    remaining,
+)
+from dpproxy.privacy.delta_split import tuned
+from dpproxy.privacy.loss import (
+    MICRO,
+    NANO,
+    ORDERS,
+    PICO,
+    RESERVES,
+    ZERO,
+    Loss,
+    hockey_stick,
+)
 
 TYPICAL = Limit(10 * MICRO, 10**12)  # (10, 1e-6)
 

@@ -22,12 +22,25 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpproxy.budget.accountant import Filter, Limit, Shares, filter_of
 from dpproxy.budget.ledger import BudgetExhausted, charge
 from dpproxy.budget.sqlite import SqliteLedger
-from dpproxy.budget.tuning import tuned
-from dpproxy.plan.loss import MICRO, ORDERS, RESERVES, UNREACHABLE, ZERO, Loss, hockey_stick
 from dpproxy.policy.model import ATTO
+from dpproxy.privacy.accountant import (
+    Filter,
+    Limit,
+    Shares,
+    filter_of,
+)
+from dpproxy.privacy.delta_split import tuned
+from dpproxy.privacy.loss import (
+    MICRO,
+    ORDERS,
+    RESERVES,
+    UNREACHABLE,
+    ZERO,
+    Loss,
+    hockey_stick,
+)
 
 from .conftest import WIDE, make_request
 

@@ -16,12 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.budget import answers
-from dpproxy.budget.answers import AnswerStore, Found, pack, unpack
-from dpproxy.budget.asked import Asked, Groups, StoredRelease, exposure, name, serve
-from dpproxy.budget.sealing import Sealer, SealError, derived
-from dpproxy.mechanisms.exact import Released
-from dpproxy.plan.loss import Loss
+from dpproxy.answers.matching import (
+    Asked,
+    Groups,
+    StoredRelease,
+    exposure,
+    name,
+    serve,
+)
+from dpproxy.answers.store import (
+    AnswerStore,
+    Found,
+    pack,
+    unpack,
+)
+from dpproxy.budget.seal import Sealer, SealError, derived
+from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.privacy.loss import Loss
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
 SCALES = (Fraction(10), Fraction(1, 3))
@@ -247,7 +258,7 @@ class TestWhatAnotherRoleIsShown:
         assert find(store, role="b") is None
 
     def test_too_many_names_close_the_dataset(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(answers, "MOST_GONE", 3)
+        monkeypatch.setattr("dpproxy.answers.store.MOST_GONE", 3)
         store = AnswerStore(path)
         store.put(release(role="a", made=asked("kept")))
         assert find(store, asked("kept"), role="b") is not None

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from dpproxy.budget.ledger import LedgerError
 from dpproxy.cli import commands
-from dpproxy.launch import LaunchError, launched
 from dpproxy.policy.password import make_verifier
+from dpproxy.serve.launch import LaunchError, launched
 
 POLICY = """
 version: 1

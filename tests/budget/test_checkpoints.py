@@ -14,7 +14,6 @@ import pytest
 
 from dpproxy.budget import book as books
 from dpproxy.budget import files, record
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import NO_HASH, Checkpoint, ClockWrong, Head, Named, Opened, decode, encode, link
 from dpproxy.budget.files import SqliteReader
@@ -23,7 +22,8 @@ from dpproxy.budget.ledger import ChargeRequest, Grant, LedgerCorrupt, LedgerErr
 from dpproxy.budget.postgres import PostgresReader
 from dpproxy.budget.sqlite import SqliteLedger, SqliteStore
 from dpproxy.budget.states import State, decoded, encoded
-from dpproxy.plan.loss import MICRO
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO
 
 OpenLedger = Callable[..., Journal]
 MakeRequest = Callable[..., ChargeRequest]

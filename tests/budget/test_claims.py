@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.budget.claims import Claims
+from dpproxy.answers.claims import Claims
 
 HOLDER = """
 import sys

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpproxy.budget import window as windows
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.book import TOLERANCE, Book
 from dpproxy.budget.entries import Checkpoint, ClockWrong, Opened
 from dpproxy.budget.journal import since_boot
 from dpproxy.budget.ledger import BudgetExhausted, Charge, LedgerError, Limits, charge
 from dpproxy.budget.sqlite import SqliteLedger
-from dpproxy.plan.loss import MICRO, Loss
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO, Loss
 
 from .conftest import NOON, OpenLedger
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.budget.asked import Asked, Groups, StoredRelease
-from dpproxy.budget.derive import Derived, derive
-from dpproxy.mechanisms.exact import Released
-from dpproxy.plan.loss import Loss
+from dpproxy.answers.derivation import Derived, derive
+from dpproxy.answers.matching import Asked, Groups, StoredRelease
+from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.privacy.loss import Loss
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
 REGIONS, SEXES = ("north", "south", "east"), ("F", "M", None)

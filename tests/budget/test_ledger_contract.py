@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import (
     BudgetExhausted,
@@ -22,7 +21,8 @@ from dpproxy.budget.ledger import (
     charge_async,
 )
 from dpproxy.budget.postgres import PostgresLedger
-from dpproxy.plan.loss import MICRO, ZERO, Loss
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO, ZERO, Loss
 
 OpenLedger = Callable[..., Journal]
 MakeRequest = Callable[..., ChargeRequest]

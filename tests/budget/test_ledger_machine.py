@@ -17,17 +17,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from dpproxy.answers.matching import Asked, StoredRelease, exposure
+from dpproxy.answers.store import AHEAD, AnswerStore
 from dpproxy.budget import record
-from dpproxy.budget.accountant import Limit
-from dpproxy.budget.answers import AHEAD, AnswerStore
-from dpproxy.budget.asked import Asked, StoredRelease, exposure
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, Grant, LedgerError, Limits, charge
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.budget.sqlite import SqliteLedger
-from dpproxy.mechanisms.exact import Released
-from dpproxy.plan.loss import ZERO, Loss
+from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import ZERO, Loss
 
 START = dt.datetime(2024, 2, 27, 22, tzinfo=dt.UTC)
 LIMITS = Limits(Limit(10, 0, "day"), Limit(100, 0, "month"), Limit(8, 0, "week"), 6)

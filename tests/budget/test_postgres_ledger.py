@@ -20,7 +20,6 @@ import pytest
 
 from dpproxy.budget import postgres as postgres_ledger
 from dpproxy.budget import record
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.ledger import (
     BudgetExhausted,
     ChargeRequest,
@@ -31,7 +30,8 @@ from dpproxy.budget.ledger import (
     charge,
 )
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
-from dpproxy.plan.loss import MICRO
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO
 
 from .conftest import PostgresServer
 

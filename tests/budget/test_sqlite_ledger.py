@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from dpproxy.budget import files, record
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.ledger import (
     BudgetExhausted,
@@ -29,7 +28,8 @@ from dpproxy.budget.ledger import (
     charge,
 )
 from dpproxy.budget.sqlite import SqliteLedger, connect
-from dpproxy.plan.loss import MICRO, Loss
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO, Loss
 
 MakeRequest = Callable[..., ChargeRequest]
 

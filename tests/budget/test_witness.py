@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dpproxy.budget.accountant import Limit
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import BudgetExhausted, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.budget.place import PostgresPlace, SqlitePlace, begin_anchor, place_of, repair
 from dpproxy.budget.record import verify, witnessed
 from dpproxy.budget.witness import BYTES, Seen, Witness
-from dpproxy.plan.loss import MICRO
+from dpproxy.privacy.accountant import Limit
+from dpproxy.privacy.loss import MICRO
 
 from .conftest import PostgresServer
 

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 from dpproxy.facade.binaries import find_binaries
-from dpproxy.launch import launched
 from dpproxy.policy.password import make_verifier
+from dpproxy.serve.launch import launched
 
 from .matrix import pytest_configure
 

@@ -13,12 +13,12 @@ import duckdb
 import psycopg
 import pytest
 
+from dpproxy.answers.standings import limit
 from dpproxy.budget.sqlite import SqliteLedger
-from dpproxy.launch import launched
 from dpproxy.policy.load import load_policy
 from dpproxy.policy.model import MICRO
 from dpproxy.policy.password import make_verifier
-from dpproxy.session.standings import limit
+from dpproxy.serve.launch import launched
 
 POLICY = """
 version: 1

@@ -27,16 +27,17 @@ from postgres_shop import readable
 from scratch_postgres import Scratch, scratch_server
 from test_postgres_dialect import listed, named
 
+from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import literal
-from dpproxy.plan.model import Dialect, Plan
-from dpproxy.plan.planner import planning
+from dpproxy.plan.model import Plan
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend, Policy
-from dpproxy.session.planning import private_names
 from dpproxy.sql.statements import split
+from dpproxy.sql.template import Dialect
 
 POLICIES = Path(__file__).parent / "policies"
 ENGINES: tuple[Dialect, ...] = ("duckdb", "postgres")

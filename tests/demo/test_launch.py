@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy import launch
+from dpproxy.serve import launch
 
 SERVES = """
 import sys, time

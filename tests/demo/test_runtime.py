@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 
-from dpproxy.runtime import TOGETHER, Lines
+from dpproxy.serve.runtime import TOGETHER, Lines
 
 INFO, ERROR = '{"level": "info"}\n', '{"level": "error"}\n'
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.launch import launched
+from dpproxy.serve.launch import launched
 from tests.fresh.conftest import PATIENCE, RUNNER, Machine, reachable
 
 pytestmark = pytest.mark.fresh

@@ -18,11 +18,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpproxy.mechanisms.exact import Exact, Int64
+from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.mechanisms.noise import exact_loss
-from dpproxy.plan import calibration
-from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Basis, Key, Measurement, Template, Threshold
+from dpproxy.privacy import calibration
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import (
+    Basis,
+    Key,
+    Measurement,
+    Threshold,
+)
+from dpproxy.sql.template import Template
 
 ATTO = 10**18
 

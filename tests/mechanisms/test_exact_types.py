@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from mypy import api
 
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 
 SOURCES = Path(__file__).resolve().parents[2] / "dpproxy"
 

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms import quantiles as several
-from dpproxy.mechanisms import select
 from dpproxy.mechanisms.quantiles import Segment, halves, level, middle, quantiles, spread
-from dpproxy.plan.calibration import draws
+from dpproxy.privacy.calibration import draws
 
 QUARTERS = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]
 SEED = np.random.default_rng(13).bytes
 
 
-def counts(*groups: list[int]) -> select.Counts:
+def counts(*groups: list[int]) -> exponential.Counts:
     pairs = [(g, p) for g, points in enumerate(groups) for p in points]
     group, point = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
-    return select.counts(group, point, np.ones(len(pairs), dtype=np.int64), len(groups))
+    return exponential.counts(group, point, np.ones(len(pairs), dtype=np.int64), len(groups))
 
 
 Law = dict[tuple[int, ...], float]
@@ -100,7 +100,7 @@ def test_answers_follow_their_law(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_contribution_more_is_one_more_in_one_cell() -> None:
     cells = {0: np.zeros(128, dtype=np.int64)}
     for n in range(1, 3 * 16 * 64):
-        spread_out = spread(select.Counts(*(np.array([x], dtype=np.int64) for x in (0, 1, n)), 1), 64)
+        spread_out = spread(exponential.Counts(*(np.array([x], dtype=np.int64) for x in (0, 1, n)), 1), 64)
         cells[n] = np.zeros(128, dtype=np.int64)
         cells[n][spread_out.point] = spread_out.count
         assert cells[n].sum() == n
@@ -149,7 +149,7 @@ def test_nine_quantiles_are_better_together() -> None:
     fractions = [Fraction(k, 10) for k in range(1, 10)]
     assert draws(fractions) == 4
     together = quantiles(data, 100_000, fractions, 1, epsilon / 4)
-    apart = [select.quantile(data, 100_000, f, 1, epsilon / 9) for f in fractions]
+    apart = [exponential.quantile(data, 100_000, f, 1, epsilon / 9) for f in fractions]
 
     def error(found: list[np.ndarray]) -> float:  # type: ignore[type-arg]
         ranks = [np.abs(np.searchsorted(points, v) - float(f) * points.size) for v, f in zip(found, fractions, strict=True)]

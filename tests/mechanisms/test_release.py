@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import DefaultNoise, MechanismError, OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan import calibration
-from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Threshold
+from dpproxy.privacy import calibration
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Threshold
 
 
 @pytest.mark.parametrize("by", [-7, 0, 1, 10**6])

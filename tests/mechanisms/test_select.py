@@ -13,26 +13,32 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpproxy.mechanisms import select
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms import exponential
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import MechanismError, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.calibration import ATTO, end_rank, extreme_rank, top_threshold
-from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Measurement, Selection, Template, Threshold
+from dpproxy.privacy.calibration import (
+    ATTO,
+    end_rank,
+    extreme_rank,
+    top_threshold,
+)
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Measurement, Selection, Threshold
+from dpproxy.sql.template import Template
 
 FRACTIONS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(9, 10), Fraction(1)]
 SEED = np.random.default_rng(11).bytes
 
 
-def counts(*groups: list[int]) -> select.Counts:
+def counts(*groups: list[int]) -> exponential.Counts:
     """Each group as the list of its contributions' grid points."""
     pairs = [(g, p) for g, points in enumerate(groups) for p in points]
     group, point = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
-    return select.counts(group, point, np.ones(len(pairs), dtype=np.int64), len(groups))
+    return exponential.counts(group, point, np.ones(len(pairs), dtype=np.int64), len(groups))
 
 
-def by_point(runs: select.Runs, group: int, size: int, offset: int = 0) -> list[int]:
+def by_point(runs: exponential.Runs, group: int, size: int, offset: int = 0) -> list[int]:
     """The gap of every grid point, and of one beyond the grid where there is an offset; fails unless the group's runs cover
     these once, in order."""
     first = -1 if offset < 0 else 0
@@ -56,7 +62,7 @@ def test_the_best_point_is_the_discrete_percentile() -> None:
     """PERCENTILE_DISC: the first value whose cumulative share reaches the fraction; MIN and MAX with rank 1."""
     for data in databases(5, 5):
         for fraction in FRACTIONS:
-            gaps = by_point(select.quantile_runs(counts(data), 5, fraction, 1), 0, 5)
+            gaps = by_point(exponential.quantile_runs(counts(data), 5, fraction, 1), 0, 5)
             if not data:
                 assert gaps == [0] * 5
                 continue
@@ -69,7 +75,7 @@ def test_the_best_point_beside_a_percentile(offset: int) -> None:
     """So many ranks beside it: beyond the first or the last contribution it is the candidate beyond the grid."""
     for data in databases(4, 5):
         for fraction in FRACTIONS[1:-1]:
-            runs = select.quantile_runs(counts([0, 0, 3], data, [1]), 4, fraction, 1, offset)
+            runs = exponential.quantile_runs(counts([0, 0, 3], data, [1]), 4, fraction, 1, offset)
             gaps, rank = by_point(runs, 1, 4, offset), math.ceil(fraction * len(data) + offset)
             best = [p - (offset < 0) for p, gap in enumerate(gaps) if gap == 0]
             within = 1 <= rank <= len(data)
@@ -78,20 +84,20 @@ def test_the_best_point_beside_a_percentile(offset: int) -> None:
 
 def test_the_best_point_of_the_mode_is_the_most_frequent() -> None:
     for data in databases(4, 5):
-        gaps, seen = by_point(select.mode_runs(counts(data), 4), 0, 4), Counter(data)
+        gaps, seen = by_point(exponential.mode_runs(counts(data), 4), 0, 4), Counter(data)
         assert gaps == [max(seen.values(), default=0) - seen[p] for p in range(4)]
 
 
 def test_ranks_of_extremes() -> None:
     data = counts([10, 20, 30, 40, 50])
-    assert by_point(select.quantile_runs(data, 60, Fraction(0), 2), 0, 60)[20] == 0
-    assert by_point(select.quantile_runs(data, 60, Fraction(1), 2), 0, 60)[40] == 0
-    assert by_point(select.quantile_runs(data, 60, Fraction(0), 2), 0, 60)[5] == 2
+    assert by_point(exponential.quantile_runs(data, 60, Fraction(0), 2), 0, 60)[20] == 0
+    assert by_point(exponential.quantile_runs(data, 60, Fraction(1), 2), 0, 60)[40] == 0
+    assert by_point(exponential.quantile_runs(data, 60, Fraction(0), 2), 0, 60)[5] == 2
     assert extreme_rank(10**6, 1, Fraction(10**6)) == 1
     assert extreme_rank(10**6, 10, Fraction(1)) == math.ceil((math.log(10**6) + 3) * 20)
 
 
-def law(runs: select.Runs, eta: Fraction, group: int, size: int, offset: int = 0) -> list[float]:
+def law(runs: exponential.Runs, eta: Fraction, group: int, size: int, offset: int = 0) -> list[float]:
     """The exact probability of every grid point by definition."""
     weights = [math.exp(-float(eta) * gap) for gap in by_point(runs, group, size, offset)]
     return [w / math.fsum(weights) for w in weights]
@@ -109,9 +115,9 @@ def test_epsilon_by_enumeration(fraction: Fraction | None, offset: int, per_unit
 
     def losses(eta: Fraction, one: list[int], two: list[int]) -> tuple[float, float]:
         runs = [
-            select.mode_runs(counts(d), size)
+            exponential.mode_runs(counts(d), size)
             if fraction is None
-            else select.quantile_runs(counts(d), size, fraction, rank, offset)
+            else exponential.quantile_runs(counts(d), size, fraction, rank, offset)
             for d in (one, two)
         ]
         pairs = zip(*(law(r, eta, 0, size, offset) for r in runs), strict=True)
@@ -121,7 +127,7 @@ def test_epsilon_by_enumeration(fraction: Fraction | None, offset: int, per_unit
     if fraction is None:
         eta = epsilon / per_unit
     else:
-        eta = epsilon / (2 * per_unit * select.score_step(fraction))
+        eta = epsilon / (2 * per_unit * exponential.score_step(fraction))
     worst = 0.0
     for data in databases(size, 4):
         for unit in databases(size, per_unit)[1:]:
@@ -136,11 +142,11 @@ def test_epsilon_by_enumeration(fraction: Fraction | None, offset: int, per_unit
 def test_eta_of_the_mechanisms(monkeypatch: pytest.MonkeyPatch) -> None:
     """`quantile` and `mode` use the eta that the enumeration above has shown to be right, and no more."""
     seen: list[Fraction] = []
-    monkeypatch.setattr(select, "choose", lambda runs, eta, entropy: seen.append(eta) or runs.start)
+    monkeypatch.setattr(exponential, "choose", lambda runs, eta, entropy: seen.append(eta) or runs.start)
     for fraction, step in [(Fraction(0), 1), (Fraction(1, 2), 1), (Fraction(9, 10), 9), (Fraction(1, 4), 3)]:
-        select.quantile(counts([1]), 4, fraction, 5, Fraction(1, 10))
+        exponential.quantile(counts([1]), 4, fraction, 5, Fraction(1, 10))
         assert seen.pop() == Fraction(1, 10) / (2 * 5 * step)
-    select.mode(counts([1]), 4, 5, Fraction(1, 10))
+    exponential.mode(counts([1]), 4, 5, Fraction(1, 10))
     assert seen.pop() == Fraction(1, 50)
 
 
@@ -151,7 +157,7 @@ def test_ends_are_on_their_side_of_the_quantile(fraction: Fraction, failure: Fra
     below it; with half as many ranks it would be above."""
     size, epsilon, per_unit = 50, Fraction(1, 2), 2
     rank = end_rank(size, fraction, per_unit, epsilon, failure)
-    eta = epsilon / (2 * per_unit * select.score_step(fraction))
+    eta = epsilon / (2 * per_unit * exponential.score_step(fraction))
     shapes = [
         [7],
         [0],
@@ -166,7 +172,7 @@ def test_ends_are_on_their_side_of_the_quantile(fraction: Fraction, failure: Fra
     shapes += [[5] * n for n in (rank // 2, rank, 3 * rank)] + [[44] * n for n in (rank // 2, rank, 3 * rank)]
 
     def wrong(data: list[int], offset: int) -> float:
-        found = law(select.quantile_runs(counts(data), size, fraction, 1, offset), eta, 0, size, offset)
+        found = law(exponential.quantile_runs(counts(data), size, fraction, 1, offset), eta, 0, size, offset)
         true = sorted(data)[max(1, math.ceil(fraction * len(data))) - 1]
         points = [min(max(p - (offset < 0), 0), size - 1) for p in range(size + 1)]
         return math.fsum(p for at, p in zip(points, found, strict=True) if (at > true if offset < 0 else at < true))
@@ -179,13 +185,13 @@ def test_ends_are_on_their_side_of_the_quantile(fraction: Fraction, failure: Fra
 
 def test_an_end_is_never_beyond_the_grid() -> None:
     few = counts(*[[3]] * 200)
-    low = select.quantile(few, 10, Fraction(1, 2), 1, Fraction(1, 10), SEED, -500)
-    high = select.quantile(few, 10, Fraction(1, 2), 1, Fraction(1, 10), SEED, 500)
+    low = exponential.quantile(few, 10, Fraction(1, 2), 1, Fraction(1, 10), SEED, -500)
+    high = exponential.quantile(few, 10, Fraction(1, 2), 1, Fraction(1, 10), SEED, 500)
     assert set(low.tolist()) == {0}
     assert set(high.tolist()) == {9}
     for wrong in ({"fraction": Fraction(0), "offset": -3}, {"fraction": Fraction(1, 2), "offset": 2**41}):
         with pytest.raises(ValueError, match="offset"):
-            select.quantile(few, 10, per_unit=1, epsilon=Fraction(1), **wrong)
+            exponential.quantile(few, 10, per_unit=1, epsilon=Fraction(1), **wrong)
 
 
 @pytest.mark.parametrize("eta", [Fraction(1, 10**6), Fraction(1, 7), Fraction(3), Fraction(10**5)])
@@ -194,12 +200,12 @@ def test_the_law_of_proposal_and_acceptance(eta: Fraction) -> None:
     rng = np.random.default_rng(3)
     data = counts([], *(rng.integers(0, 2**36, 40).tolist() for _ in range(5)), [7] * 1000 + [8] * 999, [0], [2**36 - 1])
     for fraction in FRACTIONS:
-        runs = select.quantile_runs(data, 2**36, fraction, 3)
-        made = select.proposals(runs, eta)
+        runs = exponential.quantile_runs(data, 2**36, fraction, 3)
+        made = exponential.proposals(runs, eta)
         assert made.weight.min() > 0
         assert made.weight.max() <= 2**40
         for i in range(runs.group.size):
-            coin = select.acceptance(runs, eta, made, i)
+            coin = exponential.acceptance(runs, eta, made, i)
             p = Fraction(1) if coin is None else Fraction(coin.bits(120), 2**120)
             assert 0 <= p <= 1
             wanted = float(runs.length[i]) * math.exp(-min(float(eta) * int(runs.gap[i]), 700))
@@ -215,9 +221,9 @@ def test_acceptance_is_likely() -> None:
     rng = np.random.default_rng(4)
     data = counts(rng.normal(500, 80, 5000).astype(int).tolist())
     for eta in (Fraction(1, 1000), Fraction(1, 10), Fraction(5)):
-        runs = select.quantile_runs(data, 10**6, Fraction(1, 2), 1)
-        made = select.proposals(runs, eta)
-        coins = [select.acceptance(runs, eta, made, i) for i in range(runs.group.size)]
+        runs = exponential.quantile_runs(data, 10**6, Fraction(1, 2), 1)
+        made = exponential.proposals(runs, eta)
+        coins = [exponential.acceptance(runs, eta, made, i) for i in range(runs.group.size)]
         likely = [1.0 if c is None else c.bits(60) / 2**60 for c in coins]
         assert np.average(likely, weights=made.weight) > 0.5
 
@@ -229,12 +235,12 @@ def test_samples_follow_the_law(fraction: Fraction | None) -> None:
     many = counts(*[data] * copies)
     epsilon = Fraction(2)
     if fraction is None:
-        chosen = select.mode(many, size, 1, epsilon, SEED)
-        expected = law(select.mode_runs(counts(data), size), epsilon, 0, size)
+        chosen = exponential.mode(many, size, 1, epsilon, SEED)
+        expected = law(exponential.mode_runs(counts(data), size), epsilon, 0, size)
     else:
-        chosen = select.quantile(many, size, fraction, 1, epsilon, SEED)
-        runs = select.quantile_runs(counts(data), size, fraction, extreme_rank(size, 1, epsilon))
-        expected = law(runs, epsilon / (2 * select.score_step(fraction)), 0, size)
+        chosen = exponential.quantile(many, size, fraction, 1, epsilon, SEED)
+        runs = exponential.quantile_runs(counts(data), size, fraction, extreme_rank(size, 1, epsilon))
+        expected = law(runs, epsilon / (2 * exponential.score_step(fraction)), 0, size)
     seen = np.bincount(chosen, minlength=size)
     assert stats.chisquare(seen, np.array(expected) * copies).pvalue > 1e-4
     tilted = np.array(expected) ** 1.3
@@ -243,32 +249,32 @@ def test_samples_follow_the_law(fraction: Fraction | None) -> None:
 
 def test_groups_do_not_mix() -> None:
     data = counts([1] * 500, [], [7] * 500, [3] * 500)
-    chosen = select.quantile(data, 10, Fraction(1, 2), 1, Fraction(100), SEED)
+    chosen = exponential.quantile(data, 10, Fraction(1, 2), 1, Fraction(100), SEED)
     assert chosen[[0, 2, 3]].tolist() == [1, 7, 3]
     assert 0 <= chosen[1] < 10
-    assert select.mode(counts(), 10, 1, Fraction(1)).size == 0
-    assert select.quantile(counts(), 10, Fraction(1, 2), 1, Fraction(1)).size == 0
+    assert exponential.mode(counts(), 10, 1, Fraction(1)).size == 0
+    assert exponential.quantile(counts(), 10, Fraction(1, 2), 1, Fraction(1)).size == 0
 
 
 def test_rows_are_merged_and_held() -> None:
-    made = select.counts(np.array([1, 0, 1, 1, 0]), np.array([5, 2, 5, 4, 3]), np.array([1, 2, 3, 2**62, 0]), groups=3)
+    made = exponential.counts(np.array([1, 0, 1, 1, 0]), np.array([5, 2, 5, 4, 3]), np.array([1, 2, 3, 2**62, 0]), groups=3)
     assert made.group.tolist() == [0, 1, 1]
     assert made.point.tolist() == [2, 4, 5]
-    assert made.count.tolist() == [2, select.MAX_COUNT, 4]
+    assert made.count.tolist() == [2, exponential.MAX_COUNT, 4]
     # sums beyond the limit do not overflow, also against the largest denominator
-    huge = select.counts(np.zeros(50, dtype=np.int64), np.arange(50), np.full(50, 2**62), 1)
-    fraction = Fraction(select.MAX_DENOMINATOR - 1, select.MAX_DENOMINATOR)
-    assert min(by_point(select.quantile_runs(huge, 50, fraction, 1), 0, 50)) == 0
+    huge = exponential.counts(np.zeros(50, dtype=np.int64), np.arange(50), np.full(50, 2**62), 1)
+    fraction = Fraction(exponential.MAX_DENOMINATOR - 1, exponential.MAX_DENOMINATOR)
+    assert min(by_point(exponential.quantile_runs(huge, 50, fraction, 1), 0, 50)) == 0
 
 
 def test_below_is_uniform() -> None:
     for bound in (1, 2, 3, 7, 1000):
-        drawn = select.below(np.full(20_000, bound), SEED)
+        drawn = exponential.below(np.full(20_000, bound), SEED)
         assert drawn.min() >= 0
         assert drawn.max() < bound
         if 1 < bound <= 7:
             assert stats.chisquare(np.bincount(drawn, minlength=bound)).pvalue > 1e-4
-    assert (select.below(np.array([2**62] * 100), SEED) > 2**40).all()
+    assert (exponential.below(np.array([2**62] * 100), SEED) > 2**40).all()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +282,7 @@ def test_below_is_uniform() -> None:
 )
 def test_what_is_out_of_range_is_refused(size: int, fraction: Fraction) -> None:
     with pytest.raises(ValueError, match="range"):
-        select.quantile(counts([1]), size, fraction, 1, Fraction(1))
+        exponential.quantile(counts([1]), size, fraction, 1, Fraction(1))
 
 
 def sequences(scores: dict[str, int], k: int, eta: float, absent: int | None) -> dict[tuple[str, ...], float]:
@@ -321,7 +327,7 @@ def test_top_of_undeclared_keys_by_enumeration(k: int) -> None:
 def test_top_follows_its_law(absent: int | None) -> None:
     scores, eta, copies = [7, 10, 3, 9], Fraction(1, 2), 2500
     law = sequences({str(i): s for i, s in enumerate(scores)}, 2, float(eta), absent)
-    named = Counter(tuple(map(str, select.top(np.array(scores), 2, eta, absent, SEED))) for _ in range(copies))
+    named = Counter(tuple(map(str, exponential.top(np.array(scores), 2, eta, absent, SEED))) for _ in range(copies))
     merged: Counter[tuple[str, ...]] = Counter()
     for names, p in law.items():
         merged[tuple(n for n in names if n)] += p
@@ -333,20 +339,20 @@ def test_top_follows_its_law(absent: int | None) -> None:
 
 def test_top_of_a_clear_case() -> None:
     scores = np.array([5, 10**6, 3 * 10**6, 2 * 10**6])
-    assert select.top(scores, 3, Fraction(1)).tolist() == [2, 3, 1]
-    assert select.top(scores, 9, Fraction(1), absent=5 * 10**5).tolist() == [2, 3, 1]
-    assert select.top(scores, 9, Fraction(1)).size == 4
-    assert select.top(scores[:0], 3, Fraction(1)).size == 0
-    assert select.top(scores[:0], 3, Fraction(1), absent=5).size == 0
+    assert exponential.top(scores, 3, Fraction(1)).tolist() == [2, 3, 1]
+    assert exponential.top(scores, 9, Fraction(1), absent=5 * 10**5).tolist() == [2, 3, 1]
+    assert exponential.top(scores, 9, Fraction(1)).size == 4
+    assert exponential.top(scores[:0], 3, Fraction(1)).size == 0
+    assert exponential.top(scores[:0], 3, Fraction(1), absent=5).size == 0
 
 
 def test_many_runs_in_a_group_still_add_up() -> None:
     """Weights get fewer bits, and nothing overflows."""
     n = 2**22 + 5
-    flat = select.Runs(np.zeros(n, dtype=np.int64), np.arange(n), np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64), 1)
-    made = select.proposals(flat, Fraction(1))
+    flat = exponential.Runs(np.zeros(n, dtype=np.int64), np.arange(n), np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64), 1)
+    made = exponential.proposals(flat, Fraction(1))
     assert 0 < sum(int(x) for x in made.weight[:10]) * n // 10 < 2**62
-    assert 0 <= int(select.choose(flat, Fraction(1), SEED)[0]) < n
+    assert 0 <= int(exponential.choose(flat, Fraction(1), SEED)[0]) < n
 
 
 # ---- through the door

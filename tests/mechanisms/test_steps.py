@@ -12,14 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms import charges, steps
-from dpproxy.mechanisms.exact import Exact, Int64
+from dpproxy.mechanisms import charge_check, step_columns
+from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.accuracy import step_growth, told_half
-from dpproxy.plan.calibration import gaussian_sigma, laplace_scale, rho_for
-from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Basis, Key, Measurement, Template
+from dpproxy.privacy.calibration import gaussian_sigma, laplace_scale, rho_for
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Basis, Key, Measurement
+from dpproxy.privacy.noise_error import step_growth, told_half
+from dpproxy.sql.template import Template
 
 ROWS, COUNT = 10, 6
 Name = Literal["laplace", "gaussian"]
@@ -129,7 +130,8 @@ def test_steps_that_are_hardly_seen_leave_intervals_as_they_are_told(laplace: bo
                 rng.laplace(0, sigma / math.sqrt(2), (releases, COUNT)) if laplace else rng.normal(0, sigma, (releases, COUNT))
             )
             found = [
-                steps.together([np.rint(x[None]).astype(np.int64) for x in truth + row], sigma, laplace, False) for row in noise
+                step_columns.together([np.rint(x[None]).astype(np.int64) for x in truth + row], sigma, laplace, False)
+                for row in noise
             ]
             bounded = np.array([(truth * 2.0 ** np.arange(COUNT))[: f.last + 1].sum() for f in found])
             off = np.abs(np.array([int(f.raw[0]) for f in found]) - bounded)
@@ -146,7 +148,7 @@ def test_groups_alike_are_smoothed_and_one_that_is_not_is_left() -> None:
     errors, raw = [], []
     for _ in range(200):
         noisy = [np.rint(row + rng.normal(0, sigma, 20)).astype(np.int64) for row in given]
-        found = steps.together(noisy, sigma, False, False)
+        found = step_columns.together(noisy, sigma, False, False)
         whole = sum(row * 2**j for j, row in enumerate(given))
         errors.append(found.value - whole)
         raw.append(found.raw - whole)
@@ -164,7 +166,7 @@ def errors_of(given: npt.NDArray[np.float64], sigma: float, releases: int = 200)
     rng, off = np.random.default_rng(6), []
     whole = sum(row * 2**j for j, row in enumerate(given))
     for _ in range(releases):
-        found = steps.together(
+        found = step_columns.together(
             [np.rint(row + rng.normal(0, sigma, row.size)).astype(np.int64) for row in given], sigma, False, False
         )
         off.append([found.value - whole, found.raw - whole])
@@ -194,24 +196,24 @@ def test_groups_that_vary_in_a_step_keep_what_is_their_own() -> None:
 def test_many_groups_draw_for_fewer_steps() -> None:
     """What is beyond the last one drawn is in it, and adds to it by no more than it did where it was."""
     given = [np.full(100_000, 2**j, dtype=np.int64) for j in range(12)]
-    found = steps.folded(given)
+    found = step_columns.folded(given)
     assert [int(c[0]) for c in found] == [1, sum(2**j for j in range(1, 12))]
     few = [c[:100] for c in given]
-    assert steps.folded(few) is few
+    assert step_columns.folded(few) is few
     huge = [np.full(100_000, 2**62, dtype=np.int64)] * 12
-    assert 0 < steps.folded(huge)[-1][0] < 2**62
+    assert 0 < step_columns.folded(huge)[-1][0] < 2**62
 
 
 def test_huge_values_stay_within_64_bits() -> None:
     top = [np.array([2**62, -(2**62)], dtype=np.int64)] * 12
-    found = steps.together(top, 1.0, False, True)
+    found = step_columns.together(top, 1.0, False, True)
     assert found.last == 11
     assert found.raw[0] > 2**62 > 0 > found.raw[1]
 
 
 def test_the_steps_of_a_basis_share_a_sensitivity_over_all_groups() -> None:
     with pytest.raises(MechanismError):
-        charges.check(measured(replace(basis(), norm=0)), OpenDPNoise())
+        charge_check.check(measured(replace(basis(), norm=0)), OpenDPNoise())
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -220,9 +222,9 @@ def test_the_steps_of_a_basis_share_a_sensitivity_over_all_groups() -> None:
 def test_certain_is_one_in_thousands(signed: bool, laplace: bool, groups: int) -> None:
     rng = np.random.default_rng(11)
     draw = rng.laplace(0, math.sqrt(0.5), (20_000, groups)) if laplace else rng.normal(0, 1, (20_000, groups))
-    found = np.array([steps._energy(row, laplace) for row in draw]) if signed else steps._sums(draw, laplace)
-    assert np.mean(found >= steps.CERTAIN) <= 3 / 20_000
-    assert np.mean(found >= steps.SEEN) <= 0.04
+    found = np.array([step_columns._energy(row, laplace) for row in draw]) if signed else step_columns._sums(draw, laplace)
+    assert np.mean(found >= step_columns.CERTAIN) <= 3 / 20_000
+    assert np.mean(found >= step_columns.SEEN) <= 0.04
 
 
 def test_ratio_of_neighbours_over_all_steps_by_enumeration() -> None:

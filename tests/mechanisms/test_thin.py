@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpproxy.mechanisms import quantiles, select, thin
-from dpproxy.mechanisms.exact import Int64
-from dpproxy.plan.calibration import extreme_rank
+from dpproxy.mechanisms import exponential, quantiles, thinning
+from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.privacy.calibration import extreme_rank
 
 SIZE = 10**6
 NEVER = 256 * math.log(2)
@@ -20,9 +20,9 @@ NEVER = 256 * math.log(2)
 def gaps(point: Int64, count: Int64, fraction: Fraction, epsilon: Fraction, per_unit: int, offset: int) -> tuple[Int64, Fraction]:
     """Of every grid point by itself, and eta, by enumeration."""
     zeros = np.zeros_like(point)
-    data = select.counts(zeros, point, count, 1)
-    runs = select.quantile_runs(data, SIZE, fraction, extreme_rank(SIZE, per_unit, epsilon), offset)
-    return np.repeat(runs.gap, runs.length), epsilon / (2 * per_unit * select.score_step(fraction))
+    data = exponential.counts(zeros, point, count, 1)
+    runs = exponential.quantile_runs(data, SIZE, fraction, extreme_rank(SIZE, per_unit, epsilon), offset)
+    return np.repeat(runs.gap, runs.length), epsilon / (2 * per_unit * exponential.score_step(fraction))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, offset
     if shape == "one value":
         count = np.array([100, 20_000, 300])
     epsilon, per_unit = Fraction(40), 2
-    near = thin.windows(int(count.sum()), SIZE, [fraction], per_unit, epsilon, offset)
+    near = thinning.windows(int(count.sum()), SIZE, [fraction], per_unit, epsilon, offset)
     order = rng.permutation(point.size)
-    fewer, counts = thin.merged(point[order], count[order], SIZE, near)
+    fewer, counts = thinning.merged(point[order], count[order], SIZE, near)
     assert counts.sum() == count.sum()
     before, eta = gaps(point, count, fraction, epsilon, per_unit, offset)
     after, _ = gaps(fewer, counts, fraction, epsilon, per_unit, offset)
@@ -57,7 +57,7 @@ def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, offset
 
 
 def test_a_window_too_narrow_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thin, "NEVER", 40)
+    monkeypatch.setattr(thinning, "NEVER", 40)
     with pytest.raises(AssertionError):
         test_points_that_can_be_chosen_keep_their_chances(Fraction(1, 2), 0, "even")
 
@@ -67,11 +67,11 @@ def test_several_quantiles_stay_in_their_windows() -> None:
     rng, fractions = np.random.default_rng(1), [Fraction(i, 8) for i in range(1, 8)]
     point = np.unique(rng.integers(0, SIZE, 100_000))
     count = np.ones_like(point)
-    near = thin.windows(point.size, SIZE, fractions, 1, Fraction(20))
-    fewer, counts = thin.merged(point, count, SIZE, near)
+    near = thinning.windows(point.size, SIZE, fractions, 1, Fraction(20))
+    fewer, counts = thinning.merged(point, count, SIZE, near)
     assert fewer.size < point.size / 3
     kept = set(fewer.tolist())
-    data = select.counts(np.zeros_like(fewer), fewer, counts, 1)
+    data = exponential.counts(np.zeros_like(fewer), fewer, counts, 1)
     for _ in range(20):
         for fraction, chosen in zip(fractions, quantiles.quantiles(data, SIZE, fractions, 1, Fraction(20)), strict=True):
             at = int(np.searchsorted(point, chosen[0]))
@@ -81,16 +81,16 @@ def test_several_quantiles_stay_in_their_windows() -> None:
 
 def test_only_large_groups_are_touched() -> None:
     rng = np.random.default_rng(2)
-    large = np.unique(rng.integers(0, 10**9, thin.LARGE * 3))
+    large = np.unique(rng.integers(0, 10**9, thinning.LARGE * 3))
     group = np.r_[np.full(large.size, 1), [0, 0, 2]].astype(np.int64)
     point = np.r_[large, [5, 7, 9]].astype(np.int64)
     count = np.ones_like(point)
-    found = thin.thinned((group, point, count), 3, 10**9, [Fraction(1, 2)], 1, Fraction(1))
+    found = thinning.thinned((group, point, count), 3, 10**9, [Fraction(1, 2)], 1, Fraction(1))
     assert sorted(zip(*(c[found[0] != 1].tolist() for c in found), strict=True)) == [(0, 5, 1), (0, 7, 1), (2, 9, 1)]
     assert 0 < (found[0] == 1).sum() < 10_000
     assert found[2].sum() == count.sum()
     small = (group[-3:], point[-3:], count[-3:])
-    assert thin.thinned(small, 3, 10**9, [Fraction(1, 2)], 1, Fraction(1)) is small
+    assert thinning.thinned(small, 3, 10**9, [Fraction(1, 2)], 1, Fraction(1)) is small
 
 
 @pytest.mark.slow
@@ -98,6 +98,6 @@ def test_three_million_values_take_no_second() -> None:
     point = np.random.default_rng(4).permutation(10**9 // 300)[: 3 * 10**6] * 300
     rows = (np.zeros_like(point), point, np.ones_like(point))
     began = time.process_time()
-    found = thin.thinned(rows, 1, 10**9, [Fraction(1, 2)], 10, Fraction(1, 10))
+    found = thinning.thinned(rows, 1, 10**9, [Fraction(1, 2)], 10, Fraction(1, 10))
     assert time.process_time() - began < 2
     assert found[0].size < 10**6

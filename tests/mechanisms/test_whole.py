@@ -9,14 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms import charges
-from dpproxy.mechanisms.exact import Exact, Int64
+from dpproxy.mechanisms import charge_check
+from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan import calibration
-from dpproxy.plan.accuracy import deviation, half_width
-from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Basis, Key, Measurement, Template, Threshold
+from dpproxy.privacy import calibration
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import (
+    Basis,
+    Key,
+    Measurement,
+    Threshold,
+)
+from dpproxy.privacy.noise_error import deviation, half_width
+from dpproxy.sql.template import Template
 
 FINE, ROWS, GROUPS = 1024, 10, 1000
 RHO = calibration.rho_for(500_000, 10**11)
@@ -66,13 +72,13 @@ def test_the_noise_is_that_of_one_group() -> None:
 
 
 def test_a_norm_is_charged_as_it_is() -> None:
-    charges.check(measured(basis()), OpenDPNoise())
+    charge_check.check(measured(basis()), OpenDPNoise())
     thinner = replace(basis(), scale=basis().scale * Fraction(999, 1000))
     each_group = replace(basis(), norm=0)  # as if linf were the bound of each of the thousand groups
     laplace = replace(basis(), mechanism="laplace", loss=Loss.pure(500_000))
     for forged in (thinner, each_group, laplace):
         with pytest.raises(MechanismError):
-            charges.check(measured(forged), OpenDPNoise())
+            charge_check.check(measured(forged), OpenDPNoise())
 
 
 def test_thresholds_on_weights() -> None:
@@ -85,4 +91,4 @@ def test_thresholds_on_weights() -> None:
         at = exact([tau - 1, tau, 10 * tau])
         assert release(measured(weight, threshold=kept), at, Shifted(0)).keys[0].to_pylist() == ["key 1", "key 2"]
         with pytest.raises(MechanismError):
-            charges.check(measured(weight, threshold=replace(kept, tau=tau - 1)), OpenDPNoise())
+            charge_check.check(measured(weight, threshold=replace(kept, tau=tau - 1)), OpenDPNoise())

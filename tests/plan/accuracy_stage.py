@@ -22,16 +22,17 @@ import psycopg
 import pyarrow as pa
 import shop_world
 
+from dpproxy.answers.array_literals import array_literal
 from dpproxy.facade.cluster import plain
 from dpproxy.mechanisms import sampler
-from dpproxy.mechanisms.exact import Exact, Int64, Released
+from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
 from dpproxy.mechanisms.noise import OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.model import Basis, Measurement, Plan
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
-from dpproxy.session.arrays import array_literal
-from dpproxy.session.outer import array_constant, with_literals
+from dpproxy.privacy.measurement import Basis, Measurement
+from dpproxy.session.outer_text import array_constant, with_literals
 
 RELEASES = 1000
 EPSILON = "0.05"

@@ -11,7 +11,7 @@ from typing import Any
 import plan_harness
 
 from dpproxy.plan.model import Plan
-from dpproxy.plan.planner import planning
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import plan_harness
 
-from dpproxy.plan.model import Dialect
+from dpproxy.sql.template import Dialect
 
 ENGINES: tuple[Dialect, ...] = ("duckdb", "postgres")
 

@@ -24,22 +24,24 @@ import pyarrow as pa
 import shop_world
 from plan_harness import queries
 
+from dpproxy.answers.array_literals import array_literal
 from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
 from dpproxy.facade import ddl
-from dpproxy.facade.building import fill
 from dpproxy.facade.cluster import plain
 from dpproxy.facade.copytext import copy_chunks
-from dpproxy.mechanisms import select
-from dpproxy.mechanisms.exact import Exact, Int64, Released
+from dpproxy.facade.database import fill
+from dpproxy.mechanisms import exponential
+from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
 from dpproxy.mechanisms.noise import exact_loss
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.model import Dialect, Measurement, Plan
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
-from dpproxy.session.arrays import array_literal
-from dpproxy.session.outer import array_constant, with_literals
+from dpproxy.privacy.measurement import Measurement
+from dpproxy.session.outer_text import array_constant, with_literals
+from dpproxy.sql.template import Dialect
 
 Row = tuple[Any, ...]
 RELATIVE = 1e-6
@@ -62,7 +64,7 @@ class NoNoise:
         return exact_loss(mechanism, scale, l0, linf)
 
 
-def best(runs: select.Runs, *_: object) -> Int64:
+def best(runs: exponential.Runs, *_: object) -> Int64:
     """What a choice without chance falls on: the first point of the best run of each group."""
     found = np.flatnonzero(runs.gap == 0)
     firsts = found[np.searchsorted(runs.group[found], np.arange(runs.groups))]
@@ -174,7 +176,7 @@ class Pair:
         open_ = replace(measurement, threshold=None, top=None, dense=True, l0=measurement.reach)
         tables = self._loop.run_until_complete(self._backend.run(queries(measurement, values)))
         assert isinstance(tables, Exact)
-        with mock.patch.object(select, "choose", best), mock.patch.object(select, "extreme_rank", return_value=1):
+        with mock.patch.object(exponential, "choose", best), mock.patch.object(exponential, "extreme_rank", return_value=1):
             return release(open_, tables, NoNoise())
 
     @staticmethod

@@ -29,9 +29,10 @@ from typing import Any
 import plan_harness
 from ruamel.yaml import YAML
 
-from dpproxy.plan.model import Measurement, Plan
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
+from dpproxy.privacy.measurement import Measurement
 
 
 @dataclass(frozen=True)

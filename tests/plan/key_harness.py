@@ -17,9 +17,9 @@ from key_grammar import HELD
 from plan_harness import AnyShop
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.model import Measurement
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Bounds, Policy
+from dpproxy.privacy.measurement import Measurement
 
 _OTHERS = {"category": "VARCHAR", "coupon": "VARCHAR", "big": "BIGINT", "note": "VARCHAR"}
 _TYPES = {"status": "VARCHAR", "paid": "BOOLEAN", "qty": "INTEGER", "due": "DATE", "ts": "TIMESTAMP", "amount": "DECIMAL(12,2)",

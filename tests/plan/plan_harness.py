@@ -23,16 +23,18 @@ import duckdb
 import pyarrow as pa
 import shop_world
 
+from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.plan.engines import literal
-from dpproxy.plan.model import Dialect, Measurement, Plan, Selection
-from dpproxy.plan.planner import planning
+from dpproxy.plan.model import Plan
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Bounds, DuckDBBackend, Policy, QueryLimits, TablePolicy
-from dpproxy.session.planning import private_names
+from dpproxy.privacy.measurement import Measurement, Selection
 from dpproxy.sql.statements import Statement, split
+from dpproxy.sql.template import Dialect
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LIMIT = 2**62  # basis columns stay within it (plan.model.Basis)

@@ -18,11 +18,12 @@ import pytest
 from accuracy_stage import RELEASES, Seeded, Stage, coverage, told
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import accuracy, calibration
-from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Basis
+from dpproxy.plan.outer import error_intervals
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
+from dpproxy.privacy import calibration
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Basis
 
 MEDIAN = "percentile_disc(0.5) WITHIN GROUP (ORDER BY income)"
 LINEAR = ["count(*)", "count(*) FILTER (WHERE vip)", "sum(income)", "sum(score)", "count(DISTINCT customer_id)"]
@@ -127,7 +128,7 @@ def test_each_grouping_set_has_its_own_interval(stage: Stage) -> None:
     (measurement,) = made.measurements
     (basis,) = measurement.bases
     for cells in (1, 3, 12):
-        assert f"{accuracy.half_width(basis, Fraction(19, 20), cells)} AS h0_1" in made.outer
+        assert f"{error_intervals.half_width(basis, Fraction(19, 20), cells)} AS h0_1" in made.outer
 
 
 def test_inside_a_staged_subquery(stage: Stage) -> None:
@@ -178,7 +179,7 @@ def basis(mechanism: calibration.MechanismName, scale: Fraction) -> Basis:
 def test_sums_of_cells(mechanism: calibration.MechanismName, cells: int, confidence: Fraction) -> None:
     made = basis(mechanism, Fraction(80))
     sums = Seeded(3).draw(made, 8_000 * cells).reshape(8_000, cells).sum(axis=1)
-    half = accuracy.half_width(made, confidence, cells)
+    half = error_intervals.half_width(made, confidence, cells)
     slack = 4 * math.sqrt(float(confidence * (1 - confidence)) / 8_000)
     assert np.mean(np.abs(sums) <= half) == pytest.approx(float(confidence), abs=slack + 0.005)
 
@@ -188,7 +189,7 @@ def test_sums_of_cells(mechanism: calibration.MechanismName, cells: int, confide
 def test_deviations(mechanism: calibration.MechanismName, scale: Fraction) -> None:
     made = basis(mechanism, scale)
     drawn = Seeded(5).draw(made, 50_000)
-    assert accuracy.deviation(made) == pytest.approx(float(np.std(drawn)), rel=0.03)
+    assert error_intervals.deviation(made) == pytest.approx(float(np.std(drawn)), rel=0.03)
 
 
 # --- EXPLAIN
@@ -198,7 +199,7 @@ def test_explain_as_json(stage: Stage) -> None:
     policy = plan_harness.policy()
     sql = "SELECT category, count(*), avg(amount), max(amount) FROM orders GROUP BY category"
     statement = plan_harness.statement(f"EXPLAIN (PRIVACY, FORMAT JSON) {sql}", policy)
-    from dpproxy.plan.planner import planning
+    from dpproxy.plan.pipeline import planning
 
     made = planning(policy, stage.catalog, "duckdb")(statement, policy.roles["analyst"], {"search_path": "public"}, ())
     (text,) = made.explain

@@ -7,9 +7,14 @@ import math
 
 import pytest
 
-from dpproxy.plan import allocation
-from dpproxy.plan.allocation import Allocation, Weights, better, deviations
-from dpproxy.plan.calibration import MechanismName
+from dpproxy.privacy import epsilon_split
+from dpproxy.privacy.calibration import MechanismName
+from dpproxy.privacy.epsilon_split import (
+    Allocation,
+    Weights,
+    better,
+    deviations,
+)
 
 CASES = [
     [[1.0]],
@@ -28,7 +33,7 @@ def sparse(weights: list[list[float]]) -> Weights:
 
 
 def allocate(weights: list[list[float]], whole: int, mechanism: MechanismName = "laplace") -> Allocation:
-    return allocation.allocate(sparse(weights), whole, mechanism)
+    return epsilon_split.allocate(sparse(weights), whole, mechanism)
 
 
 def error(weights: list[list[float]], shares: list[float], power: int) -> float:
@@ -102,18 +107,18 @@ def test_work_grows_as_what_is_asked(mechanism: MechanismName) -> None:
     def looks(averages: int) -> int:
         rows = tuple(((2 * i, Counted(1 + i % 7)), (2 * i + 1, Counted(3 + i % 11))) for i in range(averages))
         Counted.looks = 0
-        allocation.allocate(Weights(2 * averages, rows), 10**6, mechanism)
+        epsilon_split.allocate(Weights(2 * averages, rows), 10**6, mechanism)
         return Counted.looks
 
     few, twice = looks(20), looks(40)
     assert few > 0
     assert twice < 4 * few  # rounds until the errors are near each other differ a little
-    assert looks(5000) <= 4 * (allocation.WORK + 2 * 10_000)
+    assert looks(5000) <= 4 * (epsilon_split.WORK + 2 * 10_000)
 
 
 def test_fewer_rounds_of_very_many() -> None:
-    assert allocation.rounds(sparse([[1.0] * 20] * 20)) == allocation.ROUNDS
-    assert allocation.rounds(Weights(1, (((0, 1.0),) * (2 * allocation.WORK),))) == 1
+    assert epsilon_split.rounds(sparse([[1.0] * 20] * 20)) == epsilon_split.ROUNDS
+    assert epsilon_split.rounds(Weights(1, (((0, 1.0),) * (2 * epsilon_split.WORK),))) == 1
 
 
 def test_the_same_plan_gets_the_same_division() -> None:

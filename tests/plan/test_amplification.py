@@ -10,14 +10,15 @@ import pytest
 import shop_world
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import amplification, growth
+from dpproxy.plan.context import MAX_GIVEN_ROWS
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.flows import AGAIN
-from dpproxy.plan.given import MAX_GIVEN_ROWS
-from dpproxy.plan.registry import Registry
-from dpproxy.plan.relation import Beside, Rows
-from dpproxy.plan.render import Renderer
+from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.logical.relation import Beside, Rows
+from dpproxy.plan.measure import amplification
+from dpproxy.plan.outer.registry import Registry
+from dpproxy.plan.properties import text_growth
+from dpproxy.plan.properties.row_flows import AGAIN
 from dpproxy.policy.catalog import Catalog
 
 ME = "birth_year = 1970 AND sex = 'M'"  # a condition that one person satisfies
@@ -118,7 +119,7 @@ def test_longer_texts_are_cut_shorter(shop_catalog: Catalog) -> None:
     def cut(sql: str) -> int:
         (query,) = plan_harness.plan(sql, shop_catalog).measurements[0].queries
         text = "".join(map(str, query.parts))
-        (length,) = {c for c in growth.CUTS if f", {c})" in text}
+        (length,) = {c for c in text_growth.CUTS if f", {c})" in text}
         return length
 
     one = cut("SELECT count(DISTINCT concat(name, coupon)) FROM customers JOIN orders USING (customer_id)")
@@ -171,7 +172,7 @@ def test_no_person_makes_more_rows_than_estimated(sql: str, shop_catalog: Catalo
     shop = plan_harness.Shop(3)
     plan_harness.plan(sql, told(shop, shop_catalog))
     registry, rows = seen[0]
-    flow = amplification.Estimate(registry.context, registry.beside, growth.CUTS[-1]).flow(rows.node)
+    flow = amplification.Estimate(registry.context, registry.beside, text_growth.CUTS[-1]).flow(rows.node)
     renderer = Renderer(engine("duckdb"))
     text = renderer.select(renderer.block(rows.node), ["count(*)"])
 

@@ -14,7 +14,7 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import stats
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.calibration import (
+from dpproxy.privacy.calibration import (
     ATTO,
     MAX_SCALE,
     MIN_SCALE,
@@ -30,7 +30,7 @@ from dpproxy.plan.calibration import (
     threshold,
     truncated_threshold,
 )
-from dpproxy.plan.rigorous import (
+from dpproxy.privacy.real_bounds import (
     exp_bounds,
     floor_log2,
     ln_bounds,

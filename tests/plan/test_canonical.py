@@ -7,11 +7,20 @@ from itertools import combinations
 import plan_harness
 import pytest
 
-from dpproxy.plan.canonical import _Form
-from dpproxy.plan.expr import FALSE, TRUE, Call, Column, Expr, InList, Lit, Ref
-from dpproxy.plan.model import Names
-from dpproxy.plan.relation import Filter, Join, Scan
+from dpproxy.plan.logical.expr import (
+    FALSE,
+    TRUE,
+    Call,
+    Column,
+    Expr,
+    InList,
+    Lit,
+    Ref,
+)
+from dpproxy.plan.logical.relation import Filter, Join, Scan
+from dpproxy.plan.measure.normal_form import _Form
 from dpproxy.policy.catalog import Catalog
+from dpproxy.privacy.measurement import Names
 
 Identity = tuple[object, frozenset[object], frozenset[object]]
 

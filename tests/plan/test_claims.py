@@ -21,7 +21,7 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.plan import relation
+from dpproxy.plan.logical import relation
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Bounds, DuckDBBackend, Policy

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpproxy.plan.engines.duckdb import DuckDB
-from dpproxy.plan.expr import Column, Ref
+from dpproxy.plan.logical.expr import Column, Ref
 
 GRIDS = [Fraction(1), Fraction(1, 100), Fraction(1, 10**9), Fraction(1000), Fraction(1, 3), Fraction(7, 10)]
 KINDS = {"int4": "INTEGER", "int8": "BIGINT"}

@@ -11,7 +11,7 @@ import pytest
 from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
 
-from dpproxy.plan import cuts
+from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.model import Cut, Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Policy
@@ -120,9 +120,9 @@ def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog
     assert "customers that bounds cut: discrete Laplace" in explained
     values = {cut.measurement: [np.array([2000]), np.array([244])]}
     said = "bounds cut about 12 % of customers (3 rows of a customer in a group, 2 groups of a customer)"
-    assert cuts.told(made.measured_cuts, values, made.cuts) == f"{said}; may be cut by the bounds: the range of qty"
-    assert cuts.told(made.measured_cuts, {}, ()) == ""
-    assert cuts.told((), {}, ("x",)) == "may be cut by the bounds: x"
+    assert bound_cuts.told(made.measured_cuts, values, made.cuts) == f"{said}; may be cut by the bounds: the range of qty"
+    assert bound_cuts.told(made.measured_cuts, {}, ()) == ""
+    assert bound_cuts.told((), {}, ("x",)) == "may be cut by the bounds: x"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,6 @@ def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog
     ],
 )
 def test_noisy_shares(units: int, beyond: int, said: str) -> None:
-    told = cuts.share(Cut(0, "customers", ("3 rows",)), [np.array([units]), np.array([beyond])])
+    told = bound_cuts.share(Cut(0, "customers", ("3 rows",)), [np.array([units]), np.array([beyond])])
     assert told.startswith(said)
     assert told.endswith("(3 rows)")

@@ -16,9 +16,18 @@ import pytest
 from each_engine import Engine
 from key_harness import Cover
 
-from dpproxy.plan import cardinality, domains
 from dpproxy.plan.engines.postgres_times import _FORMATS
-from dpproxy.plan.expr import Call, Cast, Column, Expr, Lit, Ref, SeriesDomain, children
+from dpproxy.plan.logical.expr import (
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Lit,
+    Ref,
+    SeriesDomain,
+    children,
+)
+from dpproxy.plan.properties import cardinality, key_domains
 from dpproxy.policy.catalog import Catalog
 
 
@@ -98,17 +107,17 @@ def _outer(change: int, of: Callable[..., int]) -> Callable[..., int]:
     return lambda *given: of(*given) + change
 
 
-GRANULARITY, FORM = domains._granularity, cardinality._form_outputs
+GRANULARITY, FORM = key_domains._granularity, cardinality._form_outputs
 PLANTED: dict[str, tuple[Replaced, Asked]] = {
     "NULL is not counted among what is printed": (
         (cardinality, "_printed_outputs", _old_printed), (("to_char(ts, 'DD')",), "", True)),
     "a bin less": ((cardinality, "_steps", _outer(-1, cardinality._steps)), (("date_bin('10 days', due::timestamp, '2024-01-03')",), "", True)),
     "a whole number less": ((cardinality, "_whole", _outer(-1, cardinality._whole)), (("(qty + 1)",), "", True)),
     "a cast has few values": ((cardinality, "_form_outputs", _casts_have_few), (("qty::text",), "", False)),
-    "one step is enough": ((domains, "_granularity", _one_step_is_enough), (("concat(to_char(ts, 'Mon'), to_char(ts, 'MI'))",), "", False)),
-    "minutes are hours": ((domains, "_printed_step", lambda _: "hour"), (("to_char(ts, 'HH24:MI')",), "", False)),
-    "bins of hours hold them, wherever they begin": ((domains, "_bin_step", lambda *_: "hour"), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
-    "NULL is no test's result": ((domains, "_may_be_null", lambda _: False), (("(ts < TIMESTAMP '2024-03-05 10:30')",), "", True)),
+    "one step is enough": ((key_domains, "_granularity", _one_step_is_enough), (("concat(to_char(ts, 'Mon'), to_char(ts, 'MI'))",), "", False)),
+    "minutes are hours": ((key_domains, "_printed_step", lambda _: "hour"), (("to_char(ts, 'HH24:MI')",), "", False)),
+    "bins of hours hold them, wherever they begin": ((key_domains, "_bin_step", lambda *_: "hour"), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
+    "NULL is no test's result": ((key_domains, "_may_be_null", lambda _: False), (("(ts < TIMESTAMP '2024-03-05 10:30')",), "", True)),
 }  # fmt: skip
 
 

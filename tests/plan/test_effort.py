@@ -11,8 +11,12 @@ from fixture_cases import load
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import array_sources, facts, outer, planner, ranges, staging, taken_apart
+from dpproxy.plan import pipeline
 from dpproxy.plan.engines.base import Engine
+from dpproxy.plan.measure import enclosures
+from dpproxy.plan.outer import array_sources, measured_select, staging
+from dpproxy.plan.properties import facts
+from dpproxy.plan.rewrite import public_lists
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql import effort, guard, skeleton
 from dpproxy.sql.dialect import copied
@@ -52,7 +56,7 @@ def taken(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         result, found[0] = effort.counted(work)
         return result, found[0]
 
-    monkeypatch.setattr(planner, "counted", counted)
+    monkeypatch.setattr(pipeline, "counted", counted)
 
     def of(sql: str) -> int:
         found[0] = 0
@@ -138,7 +142,7 @@ def test_formulas_are_as_the_parser_has_them(shop_catalog: Catalog, monkeypatch:
         assert repr(found) == repr(copied(skeleton.parsed(text)))
         return found
 
-    for module in (outer, array_sources, staging, taken_apart):
+    for module in (measured_select, array_sources, staging, public_lists):
         monkeypatch.setattr(module, "parse_expression", compared)
     for case in load():
         if case.accept and case.policy == "shop" and not case.types and not case.settings and case.role == "analyst":
@@ -198,8 +202,8 @@ def statistics(n: int) -> str:
 
 @pytest.mark.parametrize("sql", [correlations(86), correlations(200), deviations(250)])
 def test_too_many_columns_are_refused_before_the_work(sql: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outer, "parse_expression", None)  # no formula is made a tree
-    monkeypatch.setattr(ranges, "named", None)  # nor is its text written
+    monkeypatch.setattr(measured_select, "parse_expression", None)  # no formula is made a tree
+    monkeypatch.setattr(enclosures, "named", None)  # nor is its text written
     with pytest.raises(Refusal, match="512 noisy"):
         plan_harness.plan(sql, shop_catalog)
 

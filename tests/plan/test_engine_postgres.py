@@ -24,7 +24,7 @@ from scratch_postgres import Container, Scratch, container, docker_answers, inst
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
-from dpproxy.plan.planner import planning
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 

@@ -24,10 +24,10 @@ from postgres_shop import PostgresShop
 from scratch_postgres import scratch_server
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.model import Dialect
-from dpproxy.plan.planner import planning
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
+from dpproxy.sql.template import Dialect
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import pytest
 from exact_harness import Pair
 from fixture_cases import ACCEPTED, Case
 
-from dpproxy.mechanisms.exact import Released
-from dpproxy.plan import measure
+from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.plan.measure import compiler
 from dpproxy.plan.model import Plan
-from dpproxy.plan.planner import planning
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.model import Policy
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def planned_for_its_engine(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 def undeclared(case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """The plan as it would be without declared domains."""
     with monkeypatch.context() as patch:
-        patch.setattr(measure, "dense_domain", lambda *_: None)
+        patch.setattr(compiler, "dense_domain", lambda *_: None)
         return case.plan(pair.catalog, wide)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import expansion
+from dpproxy.plan.bind import cte_expansion
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.statements import parse
 
@@ -24,7 +24,7 @@ def chain(links: int) -> str:
 
 @pytest.mark.parametrize("sql", [doubling(18), doubling(30, "products"), doubling(50), chain(60), chain(110)])
 def test_refused_without_a_scan(sql: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpproxy.plan.query.QueryBinder.bind", None)  # nothing is bound
+    monkeypatch.setattr("dpproxy.plan.bind.queries.QueryBinder.bind", None)  # nothing is bound
     with pytest.raises(Refusal) as caught:
         plan_harness.plan(sql, shop_catalog)
     assert caught.value.sqlstate == "54001"
@@ -38,7 +38,7 @@ def test_what_is_small_is_let_through(sql: str, shop_catalog: Catalog) -> None:
 def test_each_cte_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes looked at for twice as many levels are about twice as many."""
     looks = 0
-    plain = expansion._parts
+    plain = cte_expansion._parts
 
     def counted(node: exp.Expr) -> list[exp.Expr]:
         nonlocal looks
@@ -49,10 +49,10 @@ def test_each_cte_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal looks
         tree, looks = parse(doubling(levels)), 0
         with pytest.raises(Refusal):
-            expansion.check(tree)
+            cte_expansion.check(tree)
         return looks
 
-    monkeypatch.setattr(expansion, "_parts", counted)
+    monkeypatch.setattr(cte_expansion, "_parts", counted)
     assert 0 < count(30) < 2.2 * count(15)
 
 

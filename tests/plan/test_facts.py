@@ -19,12 +19,14 @@ import shop_world
 import test_total_functions as total
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import facts as facts_module
-from dpproxy.plan import measure, planner
-from dpproxy.plan.allowlist import FUNCTIONS
-from dpproxy.plan.expr import Call, Expr, walk
-from dpproxy.plan.facts import facts
-from dpproxy.plan.functions import TRUNC_UNITS
+from dpproxy.plan import pipeline
+from dpproxy.plan.functions.registry import FUNCTIONS
+from dpproxy.plan.functions.scalars import TRUNC_UNITS
+from dpproxy.plan.logical.expr import Call, Expr, walk
+from dpproxy.plan.measure import compiler
+from dpproxy.plan.measure.compiler import Compiler
+from dpproxy.plan.properties import facts as facts_module
+from dpproxy.plan.properties.facts import facts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.types import FLOATS, INTEGERS
 
@@ -161,7 +163,7 @@ EXPRESSIONS = tuple(dict.fromkeys((*total.EXPRESSIONS[::3], *more())))
 class Bound:
     """An expression as the planner has it, and its text in the generated FROM."""
 
-    def __init__(self, compiler: measure.Compiler, expr: Expr) -> None:
+    def __init__(self, compiler: Compiler, expr: Expr) -> None:
         self.expr, self.known = expr, facts(expr)
         block = compiler._block
         self.text = compiler._renderer.resumed().output(expr, block.names)
@@ -172,14 +174,14 @@ def bound(sql: str, catalog: Catalog) -> Bound | None:
     """None for what is refused."""
     found: list[Bound] = []
 
-    class Spy(measure.Compiler):
-        def compiled(self, *parts: Any) -> measure.Compiled:
+    class Spy(compiler.Compiler):
+        def compiled(self, *parts: Any) -> compiler.Compiled:
             specs = parts[1] if len(parts) > 1 else ()
             found.extend(Bound(self, s.value) for s in specs if s.value is not None)
             return super().compiled(*parts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "Compiler", Spy)
+        patch.setattr(pipeline, "Compiler", Spy)
         try:
             plan_harness.plan(f"SELECT {sql} {total.FROM}", catalog)
         except Refusal:

@@ -5,9 +5,26 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.expr import Call, Column, Expr, Ref
-from dpproxy.plan.fanout import MANY, check, contribution, of_series, spread
-from dpproxy.plan.relation import Beside, Contribution, Limits, Relation, Rows
+from dpproxy.plan.logical.expr import (
+    Call,
+    Column,
+    Expr,
+    Ref,
+    Relation,
+)
+from dpproxy.plan.logical.relation import (
+    Beside,
+    Contribution,
+    Limits,
+    Rows,
+)
+from dpproxy.plan.properties.fanout import (
+    MANY,
+    check,
+    contribution,
+    of_series,
+    spread,
+)
 
 OWN, A, B, C = (Column(i, name, "int4") for i, name in enumerate("oabc"))
 UNIT = Column(9, "unit", "int4")

@@ -11,12 +11,13 @@ import plan_harness
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.charges import check
+from dpproxy.mechanisms.charge_check import check
 from dpproxy.mechanisms.noise import OpenDPNoise
-from dpproxy.plan import calibration
-from dpproxy.plan.model import Basis, Measurement, Plan
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism, Policy
+from dpproxy.privacy import calibration
+from dpproxy.privacy.measurement import Basis, Measurement
 
 ATTO = 10**18
 DELTA = 10**12  # 1e-6, the fixtures' query delta

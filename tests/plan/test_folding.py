@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.plan.expr import Lit
-from dpproxy.plan.folding import folded
+from dpproxy.plan.functions.folding import folded
+from dpproxy.plan.logical.expr import Lit
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan import engines
-from dpproxy.plan.given import as_json
+from dpproxy.plan.outer.staged_rows import as_json
 
 TYPES = ("int8", "text", "numeric", "float8", "bool", "date", "varchar")
 ROWS: list[list[str | None]] = [

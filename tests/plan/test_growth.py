@@ -7,9 +7,17 @@ import random
 import duckdb
 import pytest
 
-from dpproxy.plan import growth
 from dpproxy.plan.engines import engine, literal
-from dpproxy.plan.expr import Call, Case, Column, Expr, Hole, Lit, Ref
+from dpproxy.plan.logical.expr import (
+    Call,
+    Case,
+    Column,
+    Expr,
+    Hole,
+    Lit,
+    Ref,
+)
+from dpproxy.plan.properties import text_growth
 
 A, B = (Ref("text", Column(i, name, "text")) for i, name in enumerate("ab"))
 LONG = {"a": "x" * 5000, "b": "yx" * 4000}  # longer than any cut of the test
@@ -60,22 +68,24 @@ def test_no_value_is_longer(seed: int) -> None:
     with duckdb.connect() as data:
         (found,) = data.execute(f"SELECT length({spelled}) FROM (SELECT {columns}) AS t").fetchone() or (0,)
     lengths = {0: len(LONG["a"]), 1: len(LONG["b"])}
-    assert (found or 0) <= growth.length(expr, lengths, CUT) <= growth.made(expr, lengths, CUT) + max(lengths.values())
+    assert (found or 0) <= text_growth.length(expr, lengths, CUT) <= text_growth.made(expr, lengths, CUT) + max(lengths.values())
 
 
 def test_what_is_made_grows_with_each_use() -> None:
     once = Call("text", "concat", (A, A))
     twice = Call("text", "concat", (once, once))
-    assert growth.made(twice, {}, CUT) > 2 * growth.made(once, {}, CUT)
-    assert growth.made(A, {}, CUT) == growth.made(text("x" * 9999), {}, CUT) == 1  # they are there anyway
+    assert text_growth.made(twice, {}, CUT) > 2 * text_growth.made(once, {}, CUT)
+    assert text_growth.made(A, {}, CUT) == text_growth.made(text("x" * 9999), {}, CUT) == 1  # they are there anyway
 
 
 def test_what_is_made_of_parts_adds_up() -> None:
     one, other = (Call("text", "repeat", (A, whole(n))) for n in (7, 9))
     both = Case("text", ((Call("bool", "is_null", (A,)), one),), other)
-    parts = growth.made(one, {}, CUT) + growth.made(other, {}, CUT)
-    assert parts >= growth.BYTES * 16 * CUT
-    assert growth.made(both, {}, CUT) > parts + growth.BYTES * growth.length(both, {}, CUT), "and what is chosen is copied"
+    parts = text_growth.made(one, {}, CUT) + text_growth.made(other, {}, CUT)
+    assert parts >= text_growth.BYTES * 16 * CUT
+    assert text_growth.made(both, {}, CUT) > parts + text_growth.BYTES * text_growth.length(both, {}, CUT), (
+        "and what is chosen is copied"
+    )
 
 
 def test_shared_parts_are_looked_at_once() -> None:
@@ -83,17 +93,17 @@ def test_shared_parts_are_looked_at_once() -> None:
     expr: Expr = A
     for _ in range(60):
         expr = Call("text", "concat", (expr, expr))
-    assert growth.length(expr, {}, CUT) == growth.MOST
-    assert growth.made(expr, {}, CUT) == growth.MOST
+    assert text_growth.length(expr, {}, CUT) == text_growth.MOST
+    assert text_growth.made(expr, {}, CUT) == text_growth.MOST
 
 
 def test_a_parameter_is_as_long_as_it_may_be() -> None:
-    assert growth.length(Hole("text", 0), {}, CUT) == growth.PARAMETER
-    assert literal("duckdb", "text", "x" * growth.PARAMETER)
+    assert text_growth.length(Hole("text", 0), {}, CUT) == text_growth.PARAMETER
+    assert literal("duckdb", "text", "x" * text_growth.PARAMETER)
     with pytest.raises(ValueError, match="more than 10,000 characters"):
-        literal("duckdb", "text", "x" * (growth.PARAMETER + 1))
+        literal("duckdb", "text", "x" * (text_growth.PARAMETER + 1))
 
 
 def test_looking_for_a_long_pattern_costs_more() -> None:
     short, long = (Call("bool", "regex", (A, text("x" * n))) for n in (4, 800))
-    assert growth.made(long, {}, CUT) > 50 * growth.made(short, {}, CUT)
+    assert text_growth.made(long, {}, CUT) > 50 * text_growth.made(short, {}, CUT)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from accuracy_stage import RELEASES, Stage, coverage
 
-from dpproxy.plan import calibration
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
+from dpproxy.privacy import calibration
 
 
 @pytest.fixture(scope="module")

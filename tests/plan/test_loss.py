@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.special import log_ndtr
 
-from dpproxy.plan.loss import (
+from dpproxy.privacy.loss import (
     MICRO,
     NANO,
     ORDERS,

@@ -18,9 +18,9 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import Shop
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.model import Threshold
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import ATTO, MICRO, Bounds
+from dpproxy.privacy.measurement import Threshold
 
 EPSILON, DELTA = 1 * MICRO, ATTO // MICRO  # of a statement, by the fixtures' policy
 

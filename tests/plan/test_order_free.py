@@ -18,9 +18,14 @@ from scratch_postgres import scratch_server
 
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.duckdb_sums import Quantum, quantum
-from dpproxy.plan.expr import Agg, Column, Ref, Win
-from dpproxy.plan.interval import Interval
-from dpproxy.plan.model import Dialect
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Column,
+    Ref,
+    Win,
+)
+from dpproxy.plan.logical.interval import Interval
+from dpproxy.sql.template import Dialect
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 FRAME = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"

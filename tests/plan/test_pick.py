@@ -6,9 +6,10 @@ import plan_harness
 import pytest
 from plan_harness import Shop
 
-from dpproxy.plan.model import Dialect, Plan
-from dpproxy.plan.planner import planning
+from dpproxy.plan.model import Plan
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
+from dpproxy.sql.template import Dialect
 
 SQL = "SELECT category, status, qty, count(*) FROM orders GROUP BY 1, 2, 3"
 DISTINCT = "SELECT count(DISTINCT qty) FROM orders"

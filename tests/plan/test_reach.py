@@ -21,15 +21,17 @@ from each_engine import Engine
 from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import DefaultNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan import columns, domains, from_join, joins, measure
-from dpproxy.plan.domains import Dense
-from dpproxy.plan.expr import Column, Expr
-from dpproxy.plan.facts import facts
-from dpproxy.plan.relation import Rows
-from dpproxy.plan.scope import Context, Counter
+from dpproxy.plan.bind import from_clause, joins
+from dpproxy.plan.context import Context, Counter
+from dpproxy.plan.logical.expr import Column, Expr
+from dpproxy.plan.logical.relation import Rows
+from dpproxy.plan.measure import compiler
+from dpproxy.plan.properties import columns, key_domains
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.key_domains import Dense
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Bounds, Mechanism, Policy
 
@@ -124,15 +126,15 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def _declared_values_bound_all(patch: pytest.MonkeyPatch) -> None:
     """The declared groups of the keys that vary were taken for all there are, beside undeclared ones as well."""
-    reach = measure._reach
+    reach = compiler._reach
 
     def planted(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None, scaled: bool) -> tuple[int, bool, str]:
-        own = domains.dense_domain([k for k in keys if not facts(k).constant], rows) if keys else None
+        own = key_domains.dense_domain([k for k in keys if not facts(k).constant], rows) if keys else None
         size = own.size if own is not None else None
         l0, pick, note = reach(rows, keys, dense, bound, scaled)
         return l0, pick and not (size is not None and l0 >= size), note
 
-    patch.setattr(measure, "_reach", planted)
+    patch.setattr(compiler, "_reach", planted)
 
 
 def _outer_joins_keep_constants(patch: pytest.MonkeyPatch) -> None:
@@ -141,7 +143,7 @@ def _outer_joins_keep_constants(patch: pytest.MonkeyPatch) -> None:
     def planted(column: Column) -> Column:
         return replace(columns.nulled(column), constant=column.constant)
 
-    for module in (joins, from_join):
+    for module in (joins, from_clause):
         patch.setattr(module, "nulled", planted)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import plan_harness
 import pytest
 
-from dpproxy.plan.rollup import Level, chain, consistent
+from dpproxy.plan.outer.rollup import Level, chain, consistent
 from dpproxy.policy.catalog import Catalog
 
 SIZES = (3, 4)  # regions, sexes in each

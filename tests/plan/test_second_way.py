@@ -17,9 +17,10 @@ import pytest
 from fixture_cases import ACCEPTED, Case
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.model import Basis, Measurement, Plan
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
+from dpproxy.privacy.measurement import Basis, Measurement
 
 MICRO, ATTO = 10**6, 10**18
 CLOSE = 1 + 1e-6

@@ -22,12 +22,14 @@ from hypothesis import strategies as st
 from plan_harness import AnyShop, Sensitivity, Shop
 
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import DefaultNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.model import Measurement, Plan, Template
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Bounds, Mechanism, Policy
+from dpproxy.privacy.measurement import Measurement
+from dpproxy.sql.template import Template
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

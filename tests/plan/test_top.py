@@ -12,13 +12,13 @@ import plan_harness
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.calibration import top_threshold
-from dpproxy.plan.model import Measurement
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Bounds
+from dpproxy.privacy.calibration import top_threshold
+from dpproxy.privacy.measurement import Measurement
 
 SQL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC LIMIT 3"
 ALL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC"

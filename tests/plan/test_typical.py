@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.mechanisms import sampler
 from dpproxy.plan.model import Plan
-from dpproxy.plan.typical import relative, told, unseen_told
+from dpproxy.plan.report.typical_error import relative, told, unseen_told
 from dpproxy.policy.catalog import Catalog
 
 

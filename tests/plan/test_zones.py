@@ -11,10 +11,16 @@ import pytest
 from exact_harness import Pair
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import measure, zones
-from dpproxy.plan.expr import Column, Lit, SeriesDomain, Taint
-from dpproxy.plan.interval import Interval
-from dpproxy.plan.planner import planning
+from dpproxy.plan.functions import time_zones
+from dpproxy.plan.logical.expr import (
+    Column,
+    Lit,
+    SeriesDomain,
+    Taint,
+)
+from dpproxy.plan.logical.interval import Interval
+from dpproxy.plan.measure import compiler
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog, TableName
 
 SQL = "SELECT date_trunc('day', ts) AS day, count(*) FROM orders GROUP BY 1"
@@ -71,7 +77,7 @@ def test_answers_are_those_of_the_zone(
     wide = plan_harness.wide(plan_harness.policy())
     pair = Pair(tmp_path_factory.mktemp("zones"), wide, dialect, changes=OF_INSTANTS, zone=zone)  # type: ignore[arg-type]
     monkeypatch.setattr(plan_harness, "planning", lambda policy, catalog, _: planning(policy, catalog, pair.dialect))
-    monkeypatch.setattr(measure, "dense_domain", lambda *_: None)
+    monkeypatch.setattr(compiler, "dense_domain", lambda *_: None)
     try:
         for sql in QUERIES:
             ours, _ = pair.answer(plan_harness.plan(sql, pair.catalog, wide, TimeZone=zone))
@@ -132,22 +138,22 @@ def test_bounds_and_days_are_those_of_the_zone(zone: str, bound: tuple[int, int]
     """Of the instants of 1970, in UTC."""
     year = Interval(Fraction(0), Fraction(365 * 86400))
     column = Column(1, "ts", "timestamptz", year, domain=SeriesDomain(0, 364, "day"))
-    local = zones.at(column, zone)
+    local = time_zones.at(column, zone)
     assert local.bound == Interval(*map(Fraction, bound))
     assert isinstance(local.domain, SeriesDomain)
     assert (local.domain.lo, local.domain.hi) == days
-    assert zones.at(column, None) is column
-    assert zones.at(replace(column, type="timestamp"), zone).zone == ""
+    assert time_zones.at(column, None) is column
+    assert time_zones.at(replace(column, type="timestamp"), zone).zone == ""
 
 
 def test_identifiers_stay_as_they_are() -> None:
     """Two people of the hour that clocks show twice are two people."""
-    column = zones.at(Column(1, "id", "timestamptz", taint=Taint.UNIT), "Europe/Paris")
+    column = time_zones.at(Column(1, "id", "timestamptz", taint=Taint.UNIT), "Europe/Paris")
     assert (column.zone, column.usable) == ("", False)
     assert "SET TimeZone = 'UTC'" in column.reason
 
 
 def test_an_instant_taken_back_is_itself() -> None:
     made = Lit("timestamptz", "2024-01-01 00:00:00")
-    assert zones.instant(zones.shown(made, "Europe/Paris"), "Europe/Paris") is made
-    assert zones.instant(made, None) is made
+    assert time_zones.instant(time_zones.shown(made, "Europe/Paris"), "Europe/Paris") is made
+    assert time_zones.instant(made, None) is made

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.session.tls import TlsFiles
+from dpproxy.server.tls import TlsFiles
 
 from .conftest import PASSWORD
 

@@ -15,14 +15,15 @@ import pytest
 import pytest_asyncio
 import scramp
 
+from dpproxy.answers.dataset import Dataset, words_of
+from dpproxy.answers.plan_cache import CachedPlanner, private_names
 from dpproxy.backends.base import BackendError, Runner
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import Refusal
 from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade
-from dpproxy.mechanisms.exact import Exact, Int64
-from dpproxy.plan.loss import Loss
-from dpproxy.plan.model import Array, Basis, Dialect, Input, Key, Measurement, Param, Plan, Template
+from dpproxy.mechanisms.exact_answers import Exact, Int64
+from dpproxy.plan.model import Array, Input, Plan
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.model import (
     ATTO,
@@ -39,12 +40,13 @@ from dpproxy.policy.model import (
     UnitPath,
     User,
 )
-from dpproxy.session.dataset import Dataset, words_of
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Basis, Key, Measurement
+from dpproxy.server.server import Server
 from dpproxy.session.limits import Limits
-from dpproxy.session.planning import CachedPlanner, private_names
-from dpproxy.session.server import Server
-from dpproxy.session.settings import Settings
+from dpproxy.session.session_settings import Settings
 from dpproxy.sql.statements import Statement
+from dpproxy.sql.template import Dialect, Param, Template
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_authentication, read_data_row, read_report
 from dpproxy.wire.framing import BackendFramer
@@ -185,7 +187,7 @@ class Stage:
 
     def spent(self) -> int:
         """Micro-epsilon on the ledger."""
-        from dpproxy.session.standings import limit
+        from dpproxy.answers.standings import limit
 
         role = self.dataset.policy.roles["analyst"]
         at = dt.datetime.now(dt.UTC)

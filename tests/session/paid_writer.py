@@ -16,16 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dpproxy.answers.answer import Answering
+from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.statement_end import TIMEOUT, USER, Ending
+from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, BackendError, Runner
-from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.place import place_of
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact import Exact
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.load import load_file
-from dpproxy.session.answer import Answering
-from dpproxy.session.dataset import Dataset
-from dpproxy.session.ending import TIMEOUT, USER, Ending
-from dpproxy.session.opening import open_dataset
+from dpproxy.serve.datasets import open_dataset
 
 from .reuse_writer import NoFacade, asker_of, nothing
 

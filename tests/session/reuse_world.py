@@ -14,20 +14,20 @@ from typing import Any
 import duckdb
 import psycopg
 
+from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.standings import limit
+from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, Runner
-from dpproxy.budget.answers import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.facade import Facade
-from dpproxy.mechanisms.exact import Exact
-from dpproxy.plan.model import Dialect
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import MICRO
 from dpproxy.policy.password import make_verifier
-from dpproxy.session.dataset import Dataset
-from dpproxy.session.opening import open_dataset
-from dpproxy.session.server import Server
-from dpproxy.session.standings import limit
+from dpproxy.serve.datasets import open_dataset
+from dpproxy.server.server import Server
+from dpproxy.sql.template import Dialect
 
 DATA = """
 CREATE TABLE people AS SELECT i AS id, ['east', 'north', 'south', 'west'][1 + i % 4] AS region,

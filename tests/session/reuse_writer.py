@@ -14,16 +14,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpproxy.budget.answers import AnswerStore
+from dpproxy.answers.answer import Answering
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.place import place_of
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Rooms
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
-from dpproxy.session.answer import Answering
-from dpproxy.session.dataset import Asker, Dataset
-from dpproxy.session.opening import open_dataset
+from dpproxy.serve.datasets import open_dataset
 
 CHARTS = 12  # asked for at one time
 USERS = ("ada", "bob", "cy", "dee")

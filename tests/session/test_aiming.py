@@ -6,54 +6,57 @@ import contextlib
 
 import pytest
 
+from dpproxy.answers import accuracy_search
 from dpproxy.errors import Refusal
-from dpproxy.session import aiming
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("2%", 0.02), (" 2 % ", 0.02), ("0.02", 0.02), ("50%", 0.5), (None, None), ("off", None)]
 )
 def test_targets(text: str | None, value: float | None) -> None:
-    assert aiming.target(text) == value
+    assert accuracy_search.target(text) == value
 
 
 @pytest.mark.parametrize("text", ["0", "0%", "-1%", "60%", "1", "NaN", "infinity", "two", "%", "2%%", "1e-9"])
 def test_what_is_no_target(text: str) -> None:
     with pytest.raises(Refusal, match=r"dpproxy.accuracy must lie between"):
-        aiming.target(text)
+        accuracy_search.target(text)
 
 
 def test_the_next_epsilon() -> None:
     """Noise is as large as epsilon is small; while an answer is noise alone, larger steps; never beyond the limit."""
-    assert aiming.first(1_000_000) == 20_000
-    assert aiming.following(20_000, 0.01, 0.02, 1_000_000, "2%") is None
-    assert aiming.following(20_000, 0.10, 0.02, 1_000_000, "2%") == 100_000
-    assert aiming.following(20_000, 1.0, 0.02, 1_000_000, "2%") == 100_000
-    assert aiming.following(500_000, 1.0, 0.02, 1_000_000, "2%") == 1_000_000
+    assert accuracy_search.first(1_000_000) == 20_000
+    assert accuracy_search.following(20_000, 0.01, 0.02, 1_000_000, "2%") is None
+    assert accuracy_search.following(20_000, 0.10, 0.02, 1_000_000, "2%") == 100_000
+    assert accuracy_search.following(20_000, 1.0, 0.02, 1_000_000, "2%") == 100_000
+    assert accuracy_search.following(500_000, 1.0, 0.02, 1_000_000, "2%") == 1_000_000
     with pytest.raises(Refusal, match=r"accuracy 2% needs about epsilon 10; a query may cost 1"):
-        aiming.following(500_000, 0.4, 0.02, 1_000_000, "2%")
+        accuracy_search.following(500_000, 0.4, 0.02, 1_000_000, "2%")
     with pytest.raises(Refusal, match=r"needs more than epsilon 1"):
-        aiming.following(1_000_000, 1.0, 0.02, 1_000_000, "2%")
+        accuracy_search.following(1_000_000, 1.0, 0.02, 1_000_000, "2%")
 
 
 def test_all_answers_together_cost_no_more_than_one_query_may() -> None:
     """Whatever the errors on the way: it was 1.6 times that."""
     most = 1_000_000
     for errors in ([1.0] * 9, [1.0, 1.0, 0.05], [0.4, 0.1], [0.03]):
-        epsilon = spent = aiming.first(most)
+        epsilon = spent = accuracy_search.first(most)
         with contextlib.suppress(Refusal):
             for error in errors:
-                following = aiming.following(epsilon, error, 0.02, most, "2%", spent)
+                following = accuracy_search.following(epsilon, error, 0.02, most, "2%", spent)
                 if following is None:
                     break
                 epsilon, spent = following, spent + following
         assert spent <= most
     with pytest.raises(Refusal, match=r"needs about epsilon 0.9; a query may cost 1, and 0.88 is left of that"):
-        aiming.following(100_000, 0.18, 0.02, most, "2%", 120_000)
+        accuracy_search.following(100_000, 0.18, 0.02, most, "2%", 120_000)
 
 
 def test_a_refusal_says_what_was_charged() -> None:
     refusal = Refusal("22023", "no", detail="because")
-    assert aiming.told(refusal, 0, "2%") is refusal
-    assert aiming.told(refusal, 20_000, "2%").detail == "because; epsilon 0.02 was charged to find out what accuracy 2% needs"
-    assert "was charged" in (aiming.told(Refusal("22023", "no"), 20_000, "2%").detail or "")
+    assert accuracy_search.told(refusal, 0, "2%") is refusal
+    assert (
+        accuracy_search.told(refusal, 20_000, "2%").detail
+        == "because; epsilon 0.02 was charged to find out what accuracy 2% needs"
+    )
+    assert "was charged" in (accuracy_search.told(Refusal("22023", "no"), 20_000, "2%").detail or "")

@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.session import arrays
-from dpproxy.session.arrays import array_literal, text_literal
-from dpproxy.session.outer import array_constant, same_columns, with_literals, wrapped
+from dpproxy.answers import array_literals
+from dpproxy.answers.array_literals import array_literal, text_literal
+from dpproxy.session.outer_text import (
+    array_constant,
+    same_columns,
+    with_literals,
+    wrapped,
+)
 from dpproxy.wire.backend import Field
 
 
@@ -45,7 +50,7 @@ def test_short_columns_are_written_like_long_ones(values: list[str | int | None]
     column = pa.array(values, pa.string() if any(isinstance(v, str) for v in values) else pa.int64())
     short = array_literal(column)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "SHORT", -1)
+        patch.setattr(array_literals, "SHORT", -1)
         assert array_literal(column) == short
 
 

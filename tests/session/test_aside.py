@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dpproxy.session.aside import Aside
-from dpproxy.session.planning import SHORT, CachedPlanner, Remembered
-from dpproxy.session.server import Server
+from dpproxy.answers.plan_cache import SHORT, CachedPlanner, Remembered
+from dpproxy.answers.side_threads import Aside
+from dpproxy.server.server import Server
 from dpproxy.wire import frontend_build as front
 
 from .conftest import Stage, Wire, report, rows, tags

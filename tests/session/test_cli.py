@@ -14,8 +14,8 @@ import duckdb
 import psycopg
 import pytest
 
-from dpproxy.launch import launched
 from dpproxy.policy.password import parse_verifier
+from dpproxy.serve.launch import launched
 
 POLICY = """
 version: 1

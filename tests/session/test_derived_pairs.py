@@ -18,9 +18,9 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.budget.asked import Asked
-from dpproxy.session.remembered import Remembered
-from dpproxy.session.reuse import Shelf
+from dpproxy.answers.matching import Asked
+from dpproxy.answers.recent_answers import Remembered
+from dpproxy.answers.reuse import Shelf
 
 from .pairs import DATA, POLICY, Question, pair
 from .reuse_world import Client, Town, town

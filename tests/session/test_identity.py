@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.answers.data_identity import data_of
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
-from dpproxy.session.identity import data_of
 
 from .conftest import policy
 

@@ -7,9 +7,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.exact import Exact
-from dpproxy.session.kept import MOST, ROWS, Keeping, Kept, Rows
+from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.session.link import FacadeLink
+from dpproxy.session.repeat_cache import (
+    MOST,
+    ROWS,
+    Keeping,
+    Kept,
+    Rows,
+)
 from dpproxy.wire import frontend_build as front
 
 from .conftest import Message, ScriptedEngine, Stage, Wire, report, rows, tags

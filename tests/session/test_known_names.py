@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dpproxy.answers.plan_cache import known_to, planner_for
 from dpproxy.facade.ddl import Shown
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath
-from dpproxy.session.planning import known_to, planner_for
 
 from .conftest import PEOPLE, catalog, policy
 

@@ -15,10 +15,10 @@ import pytest
 import scramp
 
 from dpproxy.policy.model import Policy
+from dpproxy.serve.secret import lasting_secret
+from dpproxy.server.login import Greeting, Login, Nobody
+from dpproxy.server.server import Server
 from dpproxy.session.limits import Throttle
-from dpproxy.session.login import Greeting, Login, Nobody
-from dpproxy.session.secret import lasting_secret
-from dpproxy.session.server import Server
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
 from dpproxy.wire.protocol import Frame, ProtocolError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpproxy.policy.load import load_file
 from dpproxy.policy.password import make_verifier
-from dpproxy.session.opening import _greedy, pick_key
+from dpproxy.serve.datasets import _greedy, pick_key
 
 from .reuse_world import town
 

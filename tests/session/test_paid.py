@@ -12,10 +12,10 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from dpproxy.answers import engine_seats
+from dpproxy.answers.dataset import Answered
 from dpproxy.backends.base import BackendError
 from dpproxy.console.metrics import Metrics
-from dpproxy.session import seats
-from dpproxy.session.dataset import Answered
 from dpproxy.session.limits import Limits
 
 from .reuse_world import Client, Town, town
@@ -350,7 +350,7 @@ async def _clients(world: Town, user: str, count: int) -> AsyncIterator[list[Cli
 
 @pytest.mark.parametrize(("places", "roles", "each"), [(8, 1, 8), (8, 2, 4), (8, 3, 2), (8, 20, 2), (4, 0, 4)])
 async def test_shares(places: int, roles: int, each: int) -> None:
-    assert seats.share(places, roles) == each
+    assert engine_seats.share(places, roles) == each
 
 
 async def test_no_engine_no_charge(world: Town, monkeypatch: pytest.MonkeyPatch) -> None:

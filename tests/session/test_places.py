@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpproxy.session.places import OwnPlaces, Places, SharedPlaces
+from dpproxy.server.connection_slots import OwnPlaces, Places, SharedPlaces
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 from dpproxy.errors import AFTER_CHARGE
-from dpproxy.launch import launched
 from dpproxy.policy.password import make_verifier
+from dpproxy.serve.launch import launched
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
 

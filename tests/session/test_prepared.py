@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.loss import ZERO
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import TableName
+from dpproxy.privacy.loss import ZERO
 from dpproxy.session.prepared import all_formats, check_withheld, inner_text
 from dpproxy.sql.statements import split
 

@@ -19,9 +19,9 @@ import psutil
 import psycopg
 import pytest
 
-from dpproxy.launch import LaunchError, Proxy, launched
 from dpproxy.policy.password import make_verifier
-from dpproxy.session.server import NUMBER_BITS
+from dpproxy.serve.launch import LaunchError, Proxy, launched
+from dpproxy.server.server import NUMBER_BITS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
 
@@ -93,7 +93,7 @@ def one_of_each(proxy: Proxy, stack: ExitStack, dbname: str = "town") -> list[Co
 
 
 def workers(proxy: Proxy) -> list[psutil.Process]:
-    return [p for p in psutil.Process(proxy.pid).children() if "dpproxy.processes" in p.cmdline()]
+    return [p for p in psutil.Process(proxy.pid).children() if "dpproxy.serve.processes" in p.cmdline()]
 
 
 def spent(connection: Connection) -> Decimal:

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dpproxy.launch import Proxy, launched
 from dpproxy.policy.password import make_verifier
+from dpproxy.serve.launch import Proxy, launched
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
 

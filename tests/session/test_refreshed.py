@@ -7,9 +7,9 @@ import datetime as dt
 
 import pytest
 
+from dpproxy.answers import epoch_refresh
+from dpproxy.answers.epoch_refresh import Refreshed
 from dpproxy.backends.base import BackendError
-from dpproxy.session import refreshed
-from dpproxy.session.refreshed import Refreshed
 
 NOW = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 
@@ -65,7 +65,7 @@ async def test_what_fails_is_told_until_it_does_not() -> None:
 
 
 async def test_what_is_stale_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refreshed, "STALE", 0.05)
+    monkeypatch.setattr(epoch_refresh, "STALE", 0.05)
     told = Told()
     epoch = Refreshed(told, every=0.01)
     assert await epoch.current(NOW) == "1"
@@ -83,7 +83,7 @@ async def test_what_is_stale_is_not_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_nobody_asks_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refreshed, "IDLE", 0.05)
+    monkeypatch.setattr(epoch_refresh, "IDLE", 0.05)
     told = Told()
     epoch = Refreshed(told, every=0.01)
     await epoch.current(NOW)

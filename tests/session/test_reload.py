@@ -13,8 +13,8 @@ import duckdb
 import psycopg
 import pytest
 
-from dpproxy.launch import Proxy, launched
 from dpproxy.policy.password import make_verifier
+from dpproxy.serve.launch import Proxy, launched
 
 POLICY = """
 version: 1

@@ -11,13 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.budget.answers import Found
-from dpproxy.budget.asked import Asked, StoredRelease
-from dpproxy.mechanisms.exact import Released
-from dpproxy.plan.loss import Loss
+from dpproxy.answers import recent_answers
+from dpproxy.answers.matching import Asked, StoredRelease
+from dpproxy.answers.recent_answers import (
+    LIFE,
+    MOST,
+    NUMBERS,
+    Remembered,
+    Said,
+)
+from dpproxy.answers.store import Found
+from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.plan.model import Plan
-from dpproxy.session import remembered
-from dpproxy.session.remembered import LIFE, MOST, NUMBERS, Remembered, Said
+from dpproxy.privacy.loss import Loss
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 ASKED = Asked("rows", ("k",), ("c",), (Fraction(1),))
@@ -37,7 +43,7 @@ def test_who_has_seen_it_may_have_it_again() -> None:
 
 @pytest.mark.parametrize(
     "kept",
-    [found("eve"), Found(found("ada").released, None, (NOW,)), found("ada", rows=remembered.ROWS + 1)],
+    [found("eve"), Found(found("ada").released, None, (NOW,)), found("ada", rows=recent_answers.ROWS + 1)],
     ids=["of another role", "computed from others", "too large"],
 )
 def test_what_is_not_remembered(kept: Found) -> None:
@@ -75,7 +81,7 @@ def test_it_is_forgotten() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MOST", 3)
+    monkeypatch.setattr(recent_answers, "MOST", 3)
     memory = Remembered()
     for i in range(5):
         memory.add("ada", replace(ASKED, rows=str(i)), found("ada"), NOW)

@@ -13,9 +13,9 @@ import pytest_asyncio
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.cluster import plain
 from dpproxy.facade.facade import Rooms
-from dpproxy.facade.remote import RemoteFacade
+from dpproxy.facade.remote_server import RemoteFacade
+from dpproxy.server.server import Server
 from dpproxy.session.facade_login import FacadeLogin
-from dpproxy.session.server import Server
 from dpproxy.wire.protocol import ProtocolError
 
 from .conftest import PEOPLE, ScriptedEngine, Stage, Wire, catalog, policy, report, rows

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.facade.cluster import Endpoint
-from dpproxy.session.server import Server
+from dpproxy.server.server import Server
 from dpproxy.wire import frontend_build as front
 
 from .conftest import Stage, Wire, report, rows

@@ -17,11 +17,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.budget.answers import AnswerStore
+from dpproxy.answers.epoch_refresh import Refreshed
+from dpproxy.answers.recent_answers import Remembered
+from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
-from dpproxy.session.refreshed import Refreshed
-from dpproxy.session.remembered import Remembered
 
 from .reuse_world import Town, town
 

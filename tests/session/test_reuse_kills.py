@@ -19,12 +19,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpproxy.answers.matching import Asked
+from dpproxy.answers.store import AnswerStore
 from dpproxy.budget import record
-from dpproxy.budget.answers import AnswerStore
-from dpproxy.budget.asked import Asked
 from dpproxy.budget.ledger import Charge
 from dpproxy.budget.place import place_of
-from dpproxy.plan.loss import MICRO
+from dpproxy.privacy.loss import MICRO
 
 from .reuse_world import DATA, POLICY, VERIFIER
 

@@ -15,8 +15,8 @@ import pytest
 from dpproxy.budget import record
 from dpproxy.budget.ledger import Charge
 from dpproxy.budget.place import place_of
-from dpproxy.launch import Proxy, launched
-from dpproxy.plan.loss import MICRO
+from dpproxy.privacy.loss import MICRO
+from dpproxy.serve.launch import Proxy, launched
 
 from .reuse_world import DATA, POLICY, VERIFIER
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dpproxy.launch import LaunchError, Proxy, launched
-from dpproxy.session.sockets import local_socket
+from dpproxy.serve.launch import LaunchError, Proxy, launched
+from dpproxy.server.sockets import local_socket
 
 from .certificates import certificate
 from .conftest import PASSWORD

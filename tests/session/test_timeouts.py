@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from dpproxy.server.server import Server
 from dpproxy.session.limits import Limits
-from dpproxy.session.server import Server
-from dpproxy.session.settings import seconds
+from dpproxy.session.session_settings import seconds
 from dpproxy.wire import frontend_build as front
 
 from .conftest import Stage, Wire, report, rows, tags

@@ -11,7 +11,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from dpproxy.session.tls import TlsFiles, load_tls
+from dpproxy.server.tls import TlsFiles, load_tls
 from dpproxy.wire import frontend_build as front
 
 from .certificates import ED25519, P384, certificate, dsn, signed

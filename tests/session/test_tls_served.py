@@ -12,8 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dpproxy.launch import Proxy, launched
-from dpproxy.session.tls import TlsError, TlsFiles, end_point, load_tls
+from dpproxy.serve.launch import Proxy, launched
+from dpproxy.server.tls import (
+    TlsError,
+    TlsFiles,
+    end_point,
+    load_tls,
+)
 
 from .certificates import ED25519, P384, RSA, certificate, dsn, openssl
 from .one_table import written

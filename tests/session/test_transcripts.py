@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dpproxy.launch import Proxy, launched
+from dpproxy.serve.launch import Proxy, launched
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data
 from dpproxy.wire.scram import make_verifier

@@ -15,8 +15,8 @@ import asyncpg
 import pytest
 
 from dpproxy.facade import usage
-from dpproxy.session.quota import Quota
-from dpproxy.session.warden import Warden
+from dpproxy.server.quota import Quota
+from dpproxy.server.warden import Warden
 from tests.session.conftest import PASSWORD, Stage
 
 pytestmark = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.steady import steady
+from dpproxy.sql.repeatability import steady
 
 IMMUTABLE = frozenset(["unnest", "upper", "sqrt", "round", "count", "sum", "row_number"])
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 
-from dpproxy.plan.arrays import array_items
+from dpproxy.plan.context import MAX_GIVEN_ROWS, TOO_MANY
 from dpproxy.plan.engines.base import Engine, quote
 from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
-from dpproxy.plan.expr import Lit
-from dpproxy.plan.functions import NotPlain, typed_literal
-from dpproxy.plan.given import MAX_GIVEN_ROWS, TOO_MANY
-from dpproxy.plan.growth import CUTS, PARAMETER
-from dpproxy.plan.model import Dialect
+from dpproxy.plan.functions.scalars import NotPlain, typed_literal
+from dpproxy.plan.logical.expr import Lit
+from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
+from dpproxy.sql.array_text import array_items
+from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
-from dpproxy.plan.expr import (
+from dpproxy.plan.logical.expr import (
     Agg,
     Call,
     Case,
@@ -25,12 +25,12 @@ from dpproxy.plan.expr import (
     InQuery,
     Lit,
     Ref,
+    Relation,
     Scalar,
     Win,
 )
-from dpproxy.plan.model import Dialect, Param, Template
-from dpproxy.plan.relation import Relation
 from dpproxy.sql.effort import step
+from dpproxy.sql.template import Dialect, Param, Template
 from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 
 LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)

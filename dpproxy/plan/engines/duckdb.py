@@ -13,16 +13,26 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import Engine, Names, check_number, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation, snapped
-from dpproxy.plan.engines.growing import Growth
-from dpproxy.plan.expr import Agg, Call, Cast, Column, Expr, Hole, Lit, Ref, Win
-from dpproxy.plan.facts import facts
-from dpproxy.plan.growth import CUTS, GROWING
-from dpproxy.plan.interval import Interval
-from dpproxy.plan.model import Dialect
+from dpproxy.plan.engines.text_cuts import Growth
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Hole,
+    Lit,
+    Ref,
+    Win,
+)
+from dpproxy.plan.logical.interval import Interval
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.text_growth import CUTS, GROWING
+from dpproxy.sql.decimals import decimal
+from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 INT64 = 2**63 - 1

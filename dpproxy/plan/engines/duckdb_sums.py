@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpproxy.plan.expr import Expr, walk
-from dpproxy.plan.facts import facts
+from dpproxy.plan.logical.expr import Expr, walk
+from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.types import FLOATS, INTEGERS
 
 PLACES = 9  # of a NUMERIC whose last place is the quantum

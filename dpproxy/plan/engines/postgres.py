@@ -14,18 +14,28 @@ import datetime as dt
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.decimals import decimal
 from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import Engine, Names, quote
-from dpproxy.plan.engines.growing import Growth, guarded
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, kind, literal
-from dpproxy.plan.expr import Agg, Call, Case, Cast, Column, Expr, Hole, Lit, Win
-from dpproxy.plan.facts import facts
-from dpproxy.plan.growth import CUTS, GROWING
-from dpproxy.plan.model import Dialect
+from dpproxy.plan.engines.text_cuts import Growth, guarded
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expr,
+    Hole,
+    Lit,
+    Win,
+)
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.text_growth import CUTS, GROWING
+from dpproxy.sql.decimals import decimal
+from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
 
 LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)

@@ -1,0 +1,82 @@
+"""`SET dpproxy.accuracy = '2%'`: which epsilon a statement needs for the error its analyst wants.
+
+Knows: a target, the typical error of a first, cheap answer. Must not know: exact values, connections. The error of a column is
+its noise over its value: the noise is as large as epsilon is small, the value is read off the first answer. Both answers
+are charged; the next epsilon follows from what was released, so that it tells nothing more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
+from dpproxy.plan.model import Plan
+from dpproxy.plan.report.explain import amount
+
+FIRST = 50
+"""The first answer costs this part of the most a query may cost: next to nothing, and enough for groups of some size."""
+
+STEP = 5
+"""By so much it is raised while the answer is noise alone."""
+
+
+def target(text: str | None) -> float | None:
+    """`2%`, `2 %` or `0.02`; None when unset. Raises Refusal 22023."""
+    if text is None or text.strip().lower() in ("", "off"):
+        return None
+    bare = text.strip()
+    try:
+        value = Decimal(bare.removesuffix("%").strip()) / (100 if bare.endswith("%") else 1)
+    except InvalidOperation:
+        value = Decimal("NaN")
+    if not value.is_finite() or not Decimal("0.000001") <= value <= Decimal("0.5"):
+        raise Refusal(INVALID_PARAMETER_VALUE, f'dpproxy.accuracy must lie between 0.0001% and 50%, not "{text[:40]}"')
+    return float(value)
+
+
+def check(plan: Plan) -> None:
+    """Raises Refusal for what has no error that could be aimed at."""
+    if not plan.aimable:
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "dpproxy.accuracy is available for statements of counts, sums and averages alone",
+            hint="RESET dpproxy.accuracy, and SET dpproxy.epsilon instead.",
+        )
+
+
+def first(most: int) -> int:
+    """Micro-epsilon of the first answer."""
+    return max(most // FIRST, 1)
+
+
+def following(epsilon: int, error: float, wanted: float, most: int, text: str, spent: int = 0) -> int | None:
+    """Micro-epsilon of the next answer; None when this one is exact enough. `spent`: on all so far, this one among them: together
+    they cost no more than one query may. Raises Refusal beyond that."""
+    if error <= wanted:
+        return None
+    needed, left = math.ceil(epsilon * error / wanted) if error < 1 else epsilon * STEP, most - spent
+    if error >= 1 and left > epsilon:
+        return min(needed, left)
+    if needed > left:
+        least = "more than" if error >= 1 else "about"
+        raise Refusal(
+            INVALID_PARAMETER_VALUE,
+            f"accuracy {text} needs {least} epsilon {amount(needed if error < 1 else left)}; {_most(most, left)}",
+            hint="Ask for a lower accuracy, or for fewer and larger groups.",
+        )
+    return needed
+
+
+def _most(most: int, left: int) -> str:
+    whole = f"a query may cost {amount(most)}"
+    return whole if left == most else f"{whole}, and {amount(left)} is left of that"
+
+
+def told(refusal: Refusal, spent: int, text: str | None) -> Refusal:
+    """What was charged before the refusal, to find out what the accuracy needs."""
+    if not spent:
+        return refusal
+    said = f"epsilon {amount(spent)} was charged to find out what accuracy {text} needs"
+    return replace(refusal, detail=f"{refusal.detail}; {said}" if refusal.detail else said)

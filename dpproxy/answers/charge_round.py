@@ -1,0 +1,219 @@
+"""What is charged at once: durably charged, then measured to its end, then kept, whoever still waits for it.
+
+Knows: the ledger, the engine, the mechanisms, stored answers. Must not know: protocols, the facade, plans: it is given
+measurements whose values are all known, so that nothing it does needs the client. It runs as a task of the dataset (`paid`).
+
+How it ends, and when, is told on the points of the time grid alone: what is stored, marked and let go of waits for one. A
+measurement that fails is not tried again under its charge: asking twice for the price of once whether something fails would tell
+more than was paid for. (A connection that is lost before it told anything is another matter: the backend reads again by
+itself.) What was released before it failed is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from dpproxy.answers.dataset import Answered, Asker, Dataset
+from dpproxy.answers.failures import incident, internal
+from dpproxy.answers.matching import Asked, exposure
+from dpproxy.answers.paid_measurements import Kept, Key
+from dpproxy.answers.reuse import Shelf
+from dpproxy.answers.statement_end import TIMEOUT, Ending
+from dpproxy.answers.store import Found
+from dpproxy.answers.time_grid import Grid
+from dpproxy.backends.base import Runner, in_measuring_thread
+from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, DiskShort
+from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
+from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.release import release
+from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.privacy.measurement import Measurement
+
+FAILED, STOPPED = "failed", "stopped"
+"""Why what was charged is lost: the engine failed; the proxy, or its operator's limit, ended it."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Who asks, in which statement (`statement` is its hash). `limit`: seconds a round may take, the operator's; 0 is none."""
+
+    dataset: Dataset
+    asker: Asker
+    statement: str
+    shelf: Shelf
+    grid: Grid
+    ending: Ending
+    limit: float = 0.0
+
+    def request(self, loss: Loss, dataset_loss: Loss) -> ChargeRequest:
+        return ChargeRequest(
+            id=str(uuid.uuid4()),
+            dataset=self.dataset.policy.dataset,
+            role=self.asker.role.name,
+            user=self.asker.user.name,
+            loss=loss,
+            dataset_loss=dataset_loss,
+            limits=self.dataset.limits(self.asker),
+            statement=self.statement,
+            at=dt.datetime.now(dt.UTC),
+        )
+
+
+@dataclass(frozen=True)
+class Work:
+    """One measurement with its values. `asked`: its name among stored answers; None where it has none."""
+
+    measurement: Measurement
+    queries: Sequence[str]
+    asked: Asked | None
+
+
+class Round:
+    """`released`: by the statement's numbers of measurements. `through`: all but kept. `entry`: its line in `dpproxy.answers`."""
+
+    def __init__(self, asking: Asking, others: Mapping[int, tuple[Found, Loss]], fresh: Mapping[int, Work], parts: int) -> None:
+        """`others`: what other roles have seen, each with the price of measuring it; `parts`: measurements of the statement."""
+        self.released: dict[int, Released] = {}
+        self.through = False
+        self.entry: Answered | None = None
+        self._asking, self._others, self._fresh, self._parts = asking, others, fresh, parts
+        self._left: str | None = None  # why nobody waits
+        self._kept = self._ended = False
+        self._engine = AsyncExitStack()
+        self._charging: Future[Charge] | None = None
+
+    async def run(self, runner: Runner | None, held: AsyncExitStack) -> Loss:
+        """What it cost. `held`: names that others wait for. Raises Refusal."""
+        try:
+            async with held:
+                charge = await self._charge()
+                await self._show_others()
+                try:
+                    await self._measure_all(runner)
+                    self._kept = True
+                except Refusal:
+                    await self._to_point()
+                    raise
+                await self._to_point()
+            return charge.loss
+        except asyncio.CancelledError:
+            self._left = STOPPED
+            raise
+        finally:
+            self._ended = True
+            self._left = self._left or (None if self._kept else FAILED)
+            self._tell_end()
+            await self._engine.aclose()
+
+    def leave(self, reason: str, engine: AsyncExitStack) -> bool:
+        """Nobody waits any more. What is not yet being charged is not charged. Whether it goes on: then it closes `engine`."""
+        if self._left is not None:
+            return False
+        self._left = reason
+        if self._ended:
+            self._tell_end()
+            return False
+        self._engine = engine
+        if self._charging is not None and self.entry is None:
+            self._charging.cancel()
+        for key in self._nameless():
+            self._asking.dataset.paid.expect(key)
+        return True
+
+    def _tell_end(self) -> None:
+        """To the log, the metrics, `dpproxy.answers`; and to who waits for what has no name."""
+        asking, reason = self._asking, self._left
+        role = asking.asker.role.name
+        if self.entry is not None:
+            self.entry.outcome = "told" if reason is None else "kept" if self._kept else "lost"
+            if reason is not None:
+                asking.dataset.paid.left(asking.dataset.policy.dataset, role, reason, self._kept, asking.statement)
+        for key, i in self._nameless().items() if reason is not None else ():
+            released, now = self.released.get(i), dt.datetime.now(dt.UTC)
+            asking.dataset.paid.keep(key, Kept(self._fresh[i].measurement, released, now) if released is not None else None)
+
+    def _nameless(self) -> dict[Key, int]:
+        """What stored answers have no name for, or no place."""
+        role = self._asking.asker.role.name
+        return {(role, tuple(work.queries)): i for i, work in self._fresh.items() if work.asked is None}
+
+    # the charge
+
+    async def _charge(self) -> Charge:
+        """Durable when this returns. Raises Refusal when a limit is reached or the ledger cannot be written."""
+        asking = self._asking
+        asking.ending.check()
+        if self._left is not None:
+            raise Refusal(QUERY_CANCELED, f"canceling statement due to {self._left}")
+        exposed = total(exposure(f.stored, price) for f, price in self._others.values() if f.stored is not None)
+        measured = total(work.measurement.loss for work in self._fresh.values())
+        try:
+            self._charging = asking.dataset.ledger.submit(asking.request(exposed + measured, measured))
+            charge = await asyncio.wrap_future(self._charging)
+        except (BudgetExhausted, DiskShort) as refused:
+            raise refused.refusal() from None
+        except Exception as error:
+            raise internal(error, statement=asking.statement) from error
+        self.entry = remembered(asking, self._parts, charge.at, charge.loss)
+        asking.ending.charged(asking.grid)
+        return charge
+
+    async def _show_others(self) -> None:
+        for i, (found, _) in self._others.items():
+            if found.stored is not None:
+                await self._asking.shelf.seen(found.stored)
+            self.released[i] = found.released
+
+    # the measurements
+
+    async def _measure_all(self, runner: Runner | None) -> None:
+        """Raises AFTER_CHARGE whatever fails, in the same words whatever the data; 57014 at the operator's limit."""
+        asking = self._asking
+        timeout = asyncio.timeout(asking.limit or None)
+        try:
+            async with timeout:
+                for i, work in self._fresh.items():
+                    if runner is None:
+                        raise RuntimeError("no place was taken")
+                    self.released[i] = await self._measured(work, runner)
+        except Exception as error:
+            if timeout.expired():
+                raise Refusal(QUERY_CANCELED, f"canceling statement due to {TIMEOUT}", None, *AT_THE_LIMIT) from None
+            incident(error, statement=asking.statement, after_charge=True)
+            raise replace(AFTER_CHARGE) from None
+
+    async def _measured(self, work: Work, runner: Runner) -> Released:
+        exact, noise = await runner.run(work.queries), self._asking.dataset.noise
+        return await in_measuring_thread(lambda: release(work.measurement, exact, noise))
+
+    async def _to_point(self) -> None:
+        """However it ended."""
+        self.through = True
+        await self._asking.grid.reached()
+        for i, work in self._fresh.items():
+            if work.asked is not None and i in self.released:
+                await self._asking.shelf.keep(work.asked, work.measurement, self.released[i])
+
+
+AT_THE_LIMIT = (
+    "It took longer than the operator allows. The charge stands, and nothing is kept.",
+    "Ask for less at once, or ask the operator for more time.",
+)
+
+
+def remembered(asking: Asking, parts: int, at: dt.datetime, loss: Loss) -> Answered:
+    """For `dpproxy.answers`. What only other roles had asked before looks as if it had been measured."""
+    outcome = "running" if loss else "told"
+    entry = Answered(asking.asker.role.name, at, loss.epsilon, loss.delta, parts, not loss, asking.statement, outcome)
+    asking.dataset.note(entry)
+    return entry
+
+
+def total(losses: Iterable[Loss]) -> Loss:
+    return sum(losses, ZERO)

@@ -1,0 +1,144 @@
+"""One dataset as sessions use it: policy, catalog, engine, ledger, planner, noise; and who is asking.
+
+Knows: the other rooms' types. Must not know: connections, protocols.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dpproxy.answers.engine_seats import Seats
+from dpproxy.answers.paid_measurements import Paid
+from dpproxy.answers.plan_cache import Planner
+from dpproxy.answers.recent_answers import Said
+from dpproxy.answers.reuse import Literal_, Reuse
+from dpproxy.answers.standings import (
+    Held,
+    Lately,
+    Warned,
+    limit,
+)
+from dpproxy.backends.base import Backend
+from dpproxy.budget.ledger import Charge, Ledger, Limits
+from dpproxy.facade.cluster import Endpoint
+from dpproxy.facade.facade import Rooms
+from dpproxy.mechanisms.noise import Noise
+from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.model import Policy, Role, User
+from dpproxy.session.outer_text import Outers
+from dpproxy.session.repeat_cache import Steadiness
+from dpproxy.sql.aliases import FOREIGN
+from dpproxy.sql.session_reach import BEYOND_WORDS
+
+RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
+
+
+@dataclass
+class Answered:
+    """One line of `dpproxy.answers`. `outcome`: `running`, and then `told`; or, when its client did not wait for what was
+    charged, `kept`, and `lost` when it could not be measured to its end. None: answered before the proxy was started last."""
+
+    role: str
+    asked: dt.datetime
+    epsilon: int
+    delta: int
+    measurements: int | None  # None: answered before the proxy was started last
+    reused: bool
+    statement: str
+    outcome: str | None = None
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A logged-in user with the role that the policy gives."""
+
+    user: User
+    role: Role
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely;
+    `unconcerned` remembers texts that do not. `withheld`: public tables too large for the facade. `reuse`: None where no
+    answers are stored. `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables
+    held when they were read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew."""
+
+    policy: Policy
+    catalog: Catalog
+    backend: Backend
+    ledger: Ledger
+    planner: Planner
+    noise: Noise
+    literal: Literal_
+    words: tuple[bytes, ...]
+    withheld: frozenset[TableName] = frozenset()
+    reuse: Reuse | None = None
+    rooms: Rooms | None = None
+    unconcerned: set[bytes] = field(default_factory=set)
+    outers: Outers = field(default_factory=Outers)
+    answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
+    tally: Counter[str] = field(default_factory=Counter)  # answers since the start: charged, reused
+    warned: Warned = field(default_factory=Warned)
+    lately: Lately = field(default_factory=Lately)
+    steadiness: Steadiness = field(default_factory=Steadiness)
+    said: Said = field(default_factory=Said)
+    paid: Paid = field(default_factory=Paid)
+    seats: Seats = field(default_factory=Seats)
+    publics: Mapping[TableName, str] = field(default_factory=dict)
+    outdated: Callable[[], None] = lambda: None
+
+    async def close(self, seconds: float = 0.0) -> None:
+        """No session is in it any more. What is charged has so long to be measured; then the engine is closed."""
+        if self.rooms is not None:
+            await self.rooms.close()
+        await self.paid.finish(seconds)
+        if self.reuse is not None:
+            await self.reuse.close()
+        await self.backend.close()
+
+    def endpoint(self, role: str) -> Endpoint:
+        """Where a role's sessions connect. Raises ConnectionRefusedError while that is being started again."""
+        if self.rooms is None:
+            raise ConnectionRefusedError
+        return self.rooms.endpoint(role)
+
+    async def take_place(self) -> None:
+        """Of an earlier one of the same name. Raises FacadeError."""
+        if self.rooms is not None:
+            await self.rooms.take_place()
+
+    async def yield_to(self, newer: Dataset) -> None:
+        """Sessions that are still in it see nothing there that the newer one does not show."""
+        if self.rooms is not None:
+            await self.rooms.withdraw(newer.policy, newer.catalog)
+
+    def note(self, entry: Answered) -> None:
+        """An answer just given."""
+        self.answered.append(entry)
+        self.tally["reused" if entry.reused else "charged"] += 1
+
+    def remember(self, charges: Iterable[Charge]) -> None:
+        """Earlier charges, in order."""
+        for charge in charges:
+            loss = charge.loss
+            self.answered.append(Answered(charge.role, charge.at, loss.epsilon, loss.delta, None, False, charge.statement))
+
+    def limits(self, asker: Asker) -> Limits:
+        own = limit(asker.user.budget) if asker.user.budget is not None else None
+        return Limits(limit(asker.role.budget), limit(self.policy.budget), own, asker.role.query.max_epsilon)
+
+    def held(self, asker: Asker) -> list[Held]:
+        """The role's budget first, the dataset's last."""
+        role, user = asker.role, asker.user
+        own = [Held("user", user.name, user.budget)] if user.budget is not None else []
+        return [Held("role", role.name, role.budget), *own, Held("dataset", self.policy.dataset, self.policy.budget)]
+
+
+def words_of(names: frozenset[str]) -> tuple[bytes, ...]:
+    """What to look for in a text: private tables' names, the virtual schema, statements that outlive a session, and what other
+    engines would understand."""
+    named = sorted(n.replace('"', '""').encode().lower() for n in names)
+    return (*named, b"dpproxy", *BEYOND_WORDS, *(w.encode() for w in FOREIGN))

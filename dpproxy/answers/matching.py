@@ -1,0 +1,146 @@
+"""When a stored release answers what is asked: the names of both, and how accurate each is.
+
+Knows: digests of names, noise, losses. Must not know: SQL, where releases are kept, who may see them. Pure functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.privacy.loss import Loss
+
+SLACK = Fraction(1001, 1000)
+"""Noise that is larger by a thousandth is as accurate as asked: a charge divided by three has a remainder to give to one."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """`plan.model.KeyGroups` of one key, its texts as digests."""
+
+    source: str
+    open: tuple[str, ...] | None
+    held: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A measurement as it is looked for. All names are digests (`name`), on one state of the data.
+
+    `noise[i]` is the noise of column i: the scale, or 1/epsilon of a drawn value. `tau`: the threshold of undeclared
+    groups. From `base` on: for answers added up from finer groups, as in `plan.model.Names`; `accepts` has the texts
+    that a key may be, by its name, `groups` what is known of each key, `complete` also says that the groups are declared
+    ones, or that there is only one. `heavy[i]`: the noise of column i has heavier tails than sums of such noise.
+    """
+
+    rows: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    noise: tuple[Fraction, ...]
+    tau: int | None = None
+    base: str = ""
+    totals: tuple[str | None, ...] = ()
+    accepts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    groups: tuple[Groups, ...] = ()
+    complete: bool = False
+    bound: int = 0
+    additive: tuple[bool, ...] = ()
+    heavy: tuple[bool, ...] = ()
+    mixes: tuple[tuple[tuple[str, int], ...], ...] = ()
+
+    @property
+    def exact(self) -> str:
+        """One name for all that is measured, whatever the order of its parts and the noise."""
+        return name(self.rows, *sorted(self.keys), "", *sorted(self.columns))
+
+    @property
+    def identity(self) -> str:
+        """As `exact`, with the noise."""
+        columns = sorted(zip(self.columns, map(str, self.noise), strict=True))
+        return name(self.exact, json.dumps([columns, self.tau]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Texts, numbers, lists."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields |= {"noise": list(map(str, self.noise)), "accepts": {k: sorted(v) for k, v in self.accepts.items()}}
+        return fields | {"groups": [dataclasses.astuple(g) for g in self.groups]}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Asked:
+        """Raises KeyError, TypeError or ValueError for what `to_json` does not write."""
+        lists = {k: tuple(fields[k]) for k in ("keys", "columns", "totals", "additive", "heavy")}
+        lists["groups"] = tuple(Groups(s, None if o is None else tuple(o), bool(h)) for s, o, h in fields["groups"])
+        noise = tuple(Fraction(n) for n in fields["noise"])
+        lists["mixes"] = tuple(tuple((t, int(n)) for t, n in mix) for mix in fields.get("mixes", ()))
+        accepts = {key: frozenset(values) for key, values in fields["accepts"].items()}
+        return cls(**(fields | lists | {"noise": noise, "accepts": accepts}))
+
+
+@dataclass(frozen=True)
+class StoredRelease:
+    """A release, what was asked when it was made, and what a role is exposed to by seeing it. `id` is None until stored."""
+
+    dataset: str
+    made: Asked
+    released: Released
+    loss: Loss
+    created: dt.datetime
+    roles: frozenset[str]
+    id: int | None = None
+
+
+def name(*parts: str) -> str:
+    """SHA-256 of texts, unambiguously joined."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def serve(stored: StoredRelease, asked: Asked, *, subset: bool = False) -> Released | None:
+    """The stored release with its parts in the order asked; None when it does not answer at least as accurately.
+
+    `subset`: it may have more columns than were asked for.
+    """
+    made = stored.made
+    if made.rows != asked.rows or sorted(made.keys) != sorted(asked.keys):
+        return None
+    if not subset and sorted(made.columns) != sorted(asked.columns):
+        return None
+    if (made.tau is None) != (asked.tau is None) or (made.tau or 0) > (asked.tau or 0) * SLACK + 1:
+        return None
+    places = [_place(made, column, noise) for column, noise in zip(asked.columns, asked.noise, strict=True)]
+    values = tuple(stored.released.values[i] for i in places if i is not None)
+    if len(values) < len(places):
+        return None
+    keys = tuple(stored.released.keys[made.keys.index(key)] for key in asked.keys)
+    return Released(keys, values, stored.released.rows)
+
+
+def _place(made: Asked, column: str, noise: Fraction) -> int | None:
+    return next((i for i, known in enumerate(made.columns) if known == column and made.noise[i] <= noise * SLACK), None)
+
+
+def at_the_price(stored: StoredRelease, price: Loss) -> bool:
+    """Whether a role that is shown this for the first time is exposed to no more than it was told it would be charged."""
+    return stored.loss.epsilon <= price.epsilon and stored.loss.delta <= price.delta
+
+
+def exposure(stored: StoredRelease, price: Loss) -> Loss:
+    """What is charged for showing it at `price`: at least the release's loss in every reading, and `price` in words.
+
+    A role shall not learn from its charges that another one asked before.
+    """
+    a, b = stored.loss, price
+    delta, failure = max(a.delta, b.delta), max(a.failure, b.failure)
+    rdp, gdp = tuple(map(max, a.rdp, b.rdp)), tuple(map(max, a.gdp, b.gdp))
+    return Loss(max(a.epsilon, b.epsilon), delta, rdp, gdp, delta - failure)
+
+
+def any_noise(asked: Asked) -> Asked:
+    """The same, whatever its noise and threshold."""
+    return dataclasses.replace(asked, noise=tuple(Fraction(2**100) for _ in asked.noise), tau=asked.tau and 2**62)

@@ -1,0 +1,92 @@
+"""What is told beside an answer: what it cost, what is left, how exact it is.
+
+Knows: plans, released numbers, accounts. Must not know: how the answer was made, exact values. It is all worked out from what was
+released, and from the asker's own accounts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.preview import left
+from dpproxy.answers.standings import Held, standings
+from dpproxy.backends.base import in_measuring_thread
+from dpproxy.budget.ledger import Standing, amounts
+from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.plan.measure import bound_cuts
+from dpproxy.plan.model import Plan, Typical
+from dpproxy.plan.report.typical_error import told, unseen_told
+from dpproxy.privacy.loss import ZERO, Loss
+
+FEW = 2000
+"""Released numbers that are looked through at once; more of them in a thread, so that others do not wait."""
+
+T = TypeVar("T")
+Values = Mapping[int, tuple[Int64, ...]]
+"""What was released of each measurement."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`literals[i]` is array i of the outer query. `notice`: what it cost, for people; None when nothing is measured.
+    `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
+
+    literals: tuple[bytes, ...]
+    notice: str | None
+    charged: Loss = ZERO
+    reused: int = 0
+
+
+async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical], Values], T]) -> T:
+    """In a thread where there are many groups."""
+    groups = sum(len(column) for columns in values.values() for column in columns)
+    if groups <= FEW:
+        return said(plan.typical, values)
+    return await in_measuring_thread(lambda: said(plan.typical, values))
+
+
+async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, charged: Loss, free: int) -> str:
+    """The notice. `free`: measurements that cost nothing. Raises LedgerError."""
+    name, held, lately = dataset.policy.dataset, dataset.held(asker), dataset.lately
+    role, now = asker.role.name, asyncio.get_running_loop().time()
+    if charged:
+        lately.forget()
+    known = lately.find(role, now)
+    found = [known] if known is not None else await _standings(dataset, held if charged else held[:1])
+    lately.keep(role, found[0], now)
+    reached = dataset.warned.notices(name, found, held) if charged else ()
+    return note(charged, free, len(plan.measurements), found[0], (*await _said(dataset, plan, values), *reached))
+
+
+async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]:
+    """What the notice says of the answer itself."""
+    remembered = dataset.said
+    texts = remembered.find(plan, values)
+    if texts is None:
+        unseen = unseen_told(plan.measurements, dataset.policy.unit_name)
+        cut = bound_cuts.told(plan.measured_cuts, values, plan.cuts)
+        texts = (await of_values(plan, values, told), cut, unseen)
+        remembered.keep(plan, values, texts)
+    return texts
+
+
+async def _standings(dataset: Dataset, held: Sequence[Held]) -> list[Standing]:
+    """In a thread where the ledger has to be asked."""
+    ledger, name = dataset.ledger, dataset.policy.dataset
+    if ledger.at_hand(name):
+        return standings(ledger, name, held)
+    return await asyncio.to_thread(standings, ledger, name, held)
+
+
+def note(charged: Loss, free: int, measurements: int, standing: Standing, more: Sequence[str] = ()) -> str:
+    """What an answer cost and what is left of the role's budget, for people. `free`: of the measurements."""
+    if not charged:
+        cost = "reused, epsilon 0"
+    else:
+        some = f" ({free} of {measurements} measurements reused)" if free else ""
+        cost = f"charged {amounts(charged.epsilon, charged.delta)}{some}"
+    return "; ".join((cost, left(standing), *filter(None, more)))

@@ -1,0 +1,214 @@
+"""The planner as the session sees it: texts to statements, statements to plans, remembered.
+
+Knows: the functions of `sql` and `plan`. Must not know: connections, budgets, data. A plan is a pure function of the
+policy, the statement, the settings and the parameter types, so it is kept by exactly these. This is the only file of
+the room that calls the planner.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar
+
+from dpproxy.answers.side_threads import Aside
+from dpproxy.errors import Refusal
+from dpproxy.facade.ddl import Shown, visible_columns
+from dpproxy.plan.model import Plan
+from dpproxy.plan.pipeline import PlanFunction, planning
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy, Role
+from dpproxy.session.session_settings import Settings
+from dpproxy.sql.aliases import spelled_out
+from dpproxy.sql.statements import Statement, split
+from dpproxy.sql.template import Dialect
+
+TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth, a few megabytes
+PLANS = 512  # plans remembered
+SHORT = 400  # characters of a text that is split and planned in some milliseconds; a longer one shall not hold others up
+ASIDE = 2  # long texts at a time
+
+T = TypeVar("T")
+
+
+class Planner(Protocol):
+    """What the session asks. Both methods raise Refusal; `plan` with positions in characters of `Statement.query`."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Bare names of the private tables, folded."""
+        ...
+
+    def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
+        """As the role sees it: a table it may not read is none."""
+        ...
+
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
+
+    async def splitting(self, text: str, role: Role) -> tuple[Statement, ...]:
+        """`split`, beside the loop where it may take long."""
+        ...
+
+    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+        """`plan`, beside the loop where it may take long."""
+        ...
+
+
+class Remembered(Generic[T]):
+    """A function that is asked again and again, also from threads: what it said the last times. It is asked without a lock, so
+    that nobody waits for another's question."""
+
+    def __init__(self, function: Callable[..., T], most: int) -> None:
+        self._function, self._most = function, most
+        self._said: OrderedDict[tuple[Hashable, ...], T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, *key: Hashable) -> T:
+        with self._lock:
+            if key in self._said:
+                self._said.move_to_end(key)
+                return self._said[key]
+        said = self._function(*key)
+        with self._lock:
+            self._said[key] = said
+            if len(self._said) > self._most:
+                self._said.popitem(last=False)
+        return said
+
+    def has(self, *key: Hashable) -> bool:
+        with self._lock:
+            return key in self._said
+
+    def clear(self) -> None:
+        with self._lock:
+            self._said.clear()
+
+
+@dataclass(frozen=True)
+class Known:
+    """Names that mean something to a role: of private tables and views, of columns, of all tables. What a text is taken for
+    must not depend on any other name, or it would tell that there is such a one."""
+
+    private: frozenset[str]
+    columns: frozenset[str]
+    tables: frozenset[str]
+
+
+def _spelled_out(statement: Statement, known: Known) -> Statement:
+    """With output names where only other engines know them (`sql.aliases`)."""
+    try:
+        query = spelled_out(statement.query, known.columns, None if statement.private else known.tables)
+    except Refusal:
+        return statement  # whoever plans it says why
+    if query == statement.query:
+        return statement
+    return replace(statement, query=query, text=f"{statement.prefix}{statement.into}{query}{statement.suffix}")
+
+
+class CachedPlanner:
+    """Remembers what `plan` said; refusals are remembered too, since they are as pure as plans."""
+
+    def __init__(
+        self,
+        names: frozenset[str],
+        plan: PlanFunction,
+        columns: frozenset[str] = frozenset(),
+        tables: frozenset[str] = frozenset(),
+        roles: Mapping[str, Known] = MappingProxyType({}),
+    ) -> None:
+        """`roles`: what they know, where that is not everything."""
+        self.names = names
+        self._all, self._roles = Known(names, columns, tables), roles
+        self._plan = plan
+        self._split = Remembered(_caught(self._statements), TEXTS)
+        self._plans = Remembered(_caught(self._fresh), PLANS)
+        self._aside = Aside(ASIDE)
+
+    def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
+        return _unpacked(self._split(text, self._known(role)))
+
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+        return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
+
+    async def splitting(self, text: str, role: Role) -> tuple[Statement, ...]:
+        return _unpacked(await self._beside(self._split, len(text), text, self._known(role)))
+
+    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+        key = (statement, _RoleKey(role), tuple(settings.items()), types)
+        return _unpacked(await self._beside(self._plans, len(statement.text), *key))
+
+    async def _beside(self, remembered: Remembered[T], length: int, *key: Hashable) -> T:
+        if length <= SHORT or remembered.has(*key):
+            return remembered(*key)
+        return await self._aside.run(lambda: remembered(*key))
+
+    def _known(self, role: Role | None) -> Known:
+        return self._all if role is None else self._roles.get(role.name, self._all)
+
+    def _statements(self, text: str, known: Known) -> tuple[Statement, ...]:
+        return tuple(
+            _spelled_out(s, known) if s.query and (s.private or s.kind == "select") else s for s in split(text, known.private)
+        )
+
+    def forget(self) -> None:
+        self._split.clear()
+        self._plans.clear()
+
+    def _fresh(
+        self, statement: Statement, role: _RoleKey, settings: tuple[tuple[str, str | None], ...], types: tuple[str, ...]
+    ) -> Plan:
+        return self._plan(statement, role.role, dict(settings), types)
+
+
+class _RoleKey:
+    """A role by its name: within one dataset the name says it all."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __hash__(self) -> int:
+        return hash(self.role.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _RoleKey) and other.role.name == self.role.name
+
+
+def _caught(function: Callable[..., T]) -> Callable[..., T | Refusal]:
+    def call(*arguments: Hashable) -> T | Refusal:
+        try:
+            return function(*arguments)
+        except Refusal as refusal:
+            return refusal
+
+    return call
+
+
+def _unpacked(value: T | Refusal) -> T:
+    if isinstance(value, Refusal):
+        raise Refusal(value.sqlstate, value.message, value.position, value.detail, value.hint)
+    return value
+
+
+def private_names(policy: Policy) -> frozenset[str]:
+    """Bare names of private tables, and of views, which may read them."""
+    tables = {t.name.name for t in policy.tables.values() if not t.public}
+    return frozenset(tables | {view.name for view in policy.views})
+
+
+def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> CachedPlanner:
+    """The planner of one dataset; `pick_key` of 63 bits, the same for all that share stored answers."""
+    roles = {role.name: known_to(Shown(policy, catalog, role)) for role in policy.roles.values()}
+    columns = frozenset[str]().union(*(known.columns for known in roles.values()))
+    tables = frozenset[str]().union(*(known.tables for known in roles.values()))
+    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect, pick_key), columns, tables, roles)
+
+
+def known_to(shown: Shown) -> Known:
+    """Exactly what the role's facade shows."""
+    columns = frozenset(c.name for table, shape in shown.tables for c in visible_columns(table, shape))
+    views = frozenset(view.name for view in shown.views)
+    private = frozenset(table.name.name for table, _ in shown.tables if not table.public)
+    return Known(private | views, columns, frozenset(table.name.name for table, _ in shown.tables))

@@ -1,0 +1,254 @@
+"""Stored answers as one statement uses them: named, looked up, shown, kept; and each made by one asker at a time.
+
+Knows: measurements, the store of answers, epochs. Must not know: charges, connections. A measurement's names (`plan.model.
+Names`) with the values of this moment in their holes, on one epoch of one dataset, say what is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, cast
+
+import structlog
+
+from dpproxy.answers.claims import Claims
+from dpproxy.answers.data_epoch import Epoch
+from dpproxy.answers.epoch_refresh import Refreshed
+from dpproxy.answers.matching import (
+    Asked,
+    Groups,
+    StoredRelease,
+    name,
+)
+from dpproxy.answers.recent_answers import Remembered
+from dpproxy.answers.store import AnswerStore, Found
+from dpproxy.backends.base import BackendError
+from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
+from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.privacy.calibration import draws
+from dpproxy.privacy.loss import MICRO
+from dpproxy.privacy.measurement import Accept, Measurement, Names
+from dpproxy.sql.template import (
+    Dialect,
+    Param,
+    Template,
+    Text,
+)
+from dpproxy.sql.types import INTEGERS
+
+LOG = structlog.get_logger()
+
+NAMED = 1024  # measurements whose names are kept
+
+Mode = Literal["exact", "derive", "off"]
+MODES = ("exact", "derive", "off")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
+"""Seconds between two looks at whether another process is through: little beside what it is at, whatever that takes."""
+
+Values = Sequence[str | None]
+Literal_ = Callable[[Dialect, str, str | None], str]
+"""`plan`'s rendering of a value of a PostgreSQL type as a literal of a dialect."""
+
+
+def reuse_mode(setting: str | None) -> Mode:
+    """`dpproxy.reuse`. Raises Refusal 22023."""
+    value = (setting or "exact").lower()
+    if value not in MODES:
+        raise Refusal(INVALID_PARAMETER_VALUE, f'dpproxy.reuse must be one of exact, derive, off, not "{value[:40]}"')
+    return cast(Mode, value)
+
+
+class Flights:
+    """Measurements being made: who asks for one meanwhile waits, and finds it stored. For one event loop; with `claims`
+    for all processes that share the stored answers.
+
+    Names are held all at once, and none is held by who waits: so no two wait for each other.
+    """
+
+    def __init__(self, claims: Claims | None = None) -> None:
+        self._held: dict[str, asyncio.Future[None]] = {}
+        self._claims = claims
+
+    def busy(self, names: Collection[str]) -> list[asyncio.Future[None]]:
+        """Futures that are done when somebody is through with one of the names; empty when all are free here."""
+        return [self._held[n] for n in names if n in self._held]
+
+    @asynccontextmanager
+    async def held(self, names: Collection[str], sleep: Callable[[float], Awaitable[object]]) -> AsyncIterator[None]:
+        """Names that are not busy here; of several who wait for another process one `sleep`s, the others wait for it."""
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        self._held |= {n: loop.create_future() for n in names}
+        try:
+            while self._claims is not None and not self._claims.take(names):
+                await sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            try:
+                yield
+            finally:
+                if self._claims is not None:
+                    self._claims.drop(names)
+        finally:
+            for n in names:
+                self._held.pop(n).set_result(None)
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What a dataset has for it. `ledger`: the record in which answers are paid for; one paid for elsewhere is nobody's here.
+    `max_age`: None for as long as the epoch lasts."""
+
+    store: AnswerStore
+    epoch: Epoch
+    ledger: str
+    max_age: dt.timedelta | None = None
+    flights: Flights = field(init=False)
+    remembered: Remembered = field(default_factory=Remembered)
+    named: dict[tuple[object, ...], tuple[Measurement, Asked | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flights", Flights(self.store.claims))
+
+    async def close(self) -> None:
+        if isinstance(self.epoch, Refreshed):
+            await self.epoch.close()
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """One statement's view: what its role may find on one epoch. `reuse` is None where nothing is stored."""
+
+    reuse: Reuse | None
+    mode: Mode
+    dataset: str
+    role: str
+    dialect: Dialect
+    literal: Literal_
+    epoch: str | None = None
+
+    @staticmethod
+    async def opened(reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_) -> Shelf:
+        """A backend that does not tell its epoch: nothing is looked up, nothing kept."""
+        epoch = None
+        if reuse is not None:
+            try:
+                epoch = await reuse.epoch.current(dt.datetime.now(dt.UTC))
+            except BackendError as error:
+                LOG.error("the data's epoch is unknown", dataset=dataset, error=str(error))
+        return Shelf(reuse, mode, dataset, role, dialect, literal, epoch)
+
+    def asked(self, measurement: Measurement, values: Values) -> Asked | None:
+        """What a measurement is looked for as; None for what is not reused."""
+        names = measurement.canonical
+        if self.reuse is None or self.epoch is None or names is None:
+            return None
+        key, known = (id(measurement), self.epoch, *values), self.reuse.named
+        found = known.get(key)
+        if found is None or found[0] is not measurement:
+            if len(known) >= NAMED:
+                known.clear()
+            found = known[key] = (measurement, self._named(measurement, names, values))
+        return found[1]
+
+    def _named(self, measurement: Measurement, names: Names, values: Values) -> Asked | None:
+        try:
+            return self._asked(measurement, names, values)
+        except ValueError:  # a value the engine cannot take; the measurement will say so
+            return None
+
+    def _asked(self, m: Measurement, names: Names, values: Values) -> Asked:
+        mechanisms: list[str] = [b.mechanism for b in m.bases] + [s.kind for s in m.selections for _ in s.fractions or (0,)]
+        noise = [b.scale / b.fine for b in m.bases]
+        for s in m.selections:
+            noise += [Fraction(MICRO, s.epsilon // draws(s.fractions))] * max(len(s.fractions), 1)
+        for i in m.stepped:  # what is known of the basis is as exact as the basis
+            mechanisms += [m.bases[i].mechanism] * 2
+            noise += [noise[i]] * 2
+
+        where = (self.dataset, self.reuse.ledger if self.reuse is not None else "", self.epoch or "")
+
+        def digest(text: Text, mechanism: str = "") -> str:
+            return name(*where, mechanism, Template(self.dialect, text).render(values, self.literal))
+
+        totals = zip(names.totals, mechanisms, strict=True)
+        mixes = zip(names.mixes, mechanisms, strict=True)
+        accepts = self._accepts(names.accepts, values, digest)
+        return Asked(
+            digest(names.rows),
+            tuple(map(digest, names.keys)),
+            tuple(digest(c, m) for c, m in zip(names.columns, mechanisms, strict=True)),
+            tuple(noise),
+            m.threshold.tau if m.threshold else None,
+            digest(names.base),
+            tuple(None if text is None else digest(text, mechanism) for text, mechanism in totals),
+            accepts or {},
+            tuple(Groups(digest(g.source), None if g.open is None else tuple(map(digest, g.open)), g.held) for g in names.groups),
+            names.complete and accepts is not None,
+            names.bound,
+            names.additive,
+            tuple(mechanism == "laplace" for mechanism in mechanisms),
+            tuple(tuple((digest(text, mechanism), times) for text, times in mix) for mix, mechanism in mixes),
+        )
+
+    @staticmethod
+    def _accepts(accepts: Sequence[Accept], values: Values, digest: Callable[[Text], str]) -> dict[str, frozenset[str]] | None:
+        """By the key's name, the texts it may be; None when NULL is among what it is compared with."""
+        found: dict[str, frozenset[str]] = {}
+        for accept in accepts:
+            texts = [values[v.index] if isinstance(v, Param) else v for v in accept.values]
+            if any(t is None for t in texts):
+                return None
+            spelled = frozenset(str(int(t)) if accept.type in INTEGERS else t for t in texts if t is not None)
+            key = digest(accept.key)
+            found[key] = found.get(key, spelled) & spelled
+        return found
+
+    async def find(self, wanted: Mapping[int, tuple[Asked, Measurement]]) -> dict[int, Found]:
+        """What is stored, by the same numbers."""
+        reuse = self.reuse
+        if reuse is None or self.mode == "off" or not wanted:
+            return {}
+        role, mode, now, age = self.role, self.mode, dt.datetime.now(dt.UTC), reuse.max_age
+        near = {i: f for i, (asked, _) in wanted.items() if (f := reuse.remembered.find(role, asked, now, age)) is not None}
+        far = {i: w for i, w in wanted.items() if i not in near}
+        if not far:
+            return near
+
+        def look() -> dict[int, Found]:
+            found = {
+                i: reuse.store.find(asked, role=role, price=m.loss, now=now, max_age=age, mode=mode)
+                for i, (asked, m) in far.items()
+            }
+            return {i: f for i, f in found.items() if f is not None}
+
+        found = await asyncio.to_thread(look)
+        for i, each in found.items():
+            reuse.remembered.add(role, wanted[i][0], each, now)
+        return near | found
+
+    async def keep(self, asked: Asked, measurement: Measurement, released: Released) -> None:
+        """What this role has paid for."""
+        if self.reuse is None:
+            return
+        roles, now = frozenset({self.role}), dt.datetime.now(dt.UTC)
+        stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
+        try:
+            await asyncio.to_thread(self.reuse.store.put, stored)
+            self.reuse.remembered.forget(asked)
+        except Exception as error:  # an answer that cannot be kept is an answer all the same
+            LOG.error("an answer was not stored", dataset=self.dataset, error=type(error).__name__)
+
+    async def seen(self, stored: StoredRelease) -> None:
+        """This role has paid for another's."""
+        if self.reuse is not None:
+            await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role, dt.datetime.now(dt.UTC))
+
+    @property
+    def flights(self) -> Flights:
+        """Where nothing is looked up there is nothing to wait for."""
+        return Flights() if self.reuse is None or self.mode == "off" else self.reuse.flights

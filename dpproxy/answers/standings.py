@@ -1,0 +1,84 @@
+"""Where the accounts of who asks stand, and when somebody has to be told.
+
+Knows: accounts, budgets, percents. Must not know: protocols, statements. A notice is about the asker's own accounts; how
+much of the dataset's is spent says what others did, so only the operator's log is told.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from dpproxy.budget.ledger import Ledger, Scope, Standing, warnings
+from dpproxy.policy.model import Budget
+from dpproxy.privacy.accountant import Limit
+
+LOG = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A budget that applies to who asks, and whose it is."""
+
+    scope: Scope
+    name: str
+    budget: Budget
+
+
+def limit(budget: Budget) -> Limit:
+    return Limit(budget.epsilon, budget.delta, budget.every)
+
+
+def standings(ledger: Ledger, dataset: str, held: Iterable[Held]) -> list[Standing]:
+    """One for each, now. Raises LedgerError."""
+    return ledger.standings(dataset, [(h.scope, h.name, limit(h.budget)) for h in held], dt.datetime.now(dt.UTC))
+
+
+class Lately:
+    """A role's standing a moment ago, for answers that cost nothing: they come by the thousand, and it hardly moves."""
+
+    LIFE: Final = 1.0
+    """Seconds; what another process charges meanwhile shows that much later."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Standing, float]] = {}
+
+    def find(self, role: str, now: float) -> Standing | None:
+        """`now` is of any clock that goes forward."""
+        standing, until = self._known.get(role, (None, now))
+        return standing if now < until else None
+
+    def keep(self, role: str, standing: Standing, now: float) -> None:
+        self._known[role] = (standing, now + self.LIFE)
+
+    def forget(self) -> None:
+        """Somebody was charged."""
+        self._known.clear()
+
+
+class Warned:
+    """Which levels have been logged, each once in a window."""
+
+    def __init__(self) -> None:
+        self._logged: set[tuple[Scope, str, dt.datetime | None, int]] = set()
+
+    def notices(self, dataset: str, found: Sequence[Standing], held: Sequence[Held]) -> list[str]:
+        """Texts for who asks, by the highest level of each of its budgets; logs what is reached for the first time."""
+        notices = []
+        for standing, own in zip(found, held, strict=True):
+            levels = warnings(standing, own.budget.warn)
+            for level in levels:
+                self._log(dataset, standing, level)
+            if levels and own.scope != "dataset":
+                notices.append(f"{levels[-1]} % of the budget of {own.scope} {own.name} is spent")
+        return notices
+
+    def _log(self, dataset: str, standing: Standing, level: int) -> None:
+        entry = (standing.scope, standing.name, standing.resets, level)
+        if entry not in self._logged:
+            self._logged.add(entry)
+            LOG.warning("budget level reached", dataset=dataset, scope=standing.scope, name=standing.name, percent=level)

@@ -1,0 +1,90 @@
+"""The virtual schema `dpproxy`: what a role may see of its budget, its answers and its policy.
+
+Knows: policies, catalogs, standings. Must not know: data; nothing here depends on a private row. Columns are in the
+order of `facade.ddl.VIRTUAL`; values are PostgreSQL's text forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.standings import standings
+from dpproxy.budget.ledger import Standing, decimal
+from dpproxy.facade.ddl import column_type, readable, visible_columns
+from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy
+
+Row = tuple[str | None, ...]
+
+
+def virtual_columns(table: str, dataset: Dataset, asker: Asker) -> list[list[str | None]]:
+    """All rows of one virtual table, column by column. Raises KeyError for a table that does not exist."""
+    width, rows = _TABLES[table]
+    found = list(rows(dataset, asker))
+    return [[row[i] for row in found] for i in range(width)]
+
+
+def _budget(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    """The role's and the user's own: what others spent of the dataset's is not this role's business."""
+    own = [held for held in dataset.held(asker) if held.scope != "dataset"]
+    for standing in standings(dataset.ledger, dataset.policy.dataset, own):
+        yield _standing(asker.role.name, standing)
+
+
+def _standing(role: str, s: Standing) -> Row:
+    epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
+    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
+    lifetime = (decimal(s.lifetime_epsilon, MICRO), decimal(s.lifetime_delta, ATTO))
+    return (role, s.scope, *epsilon, *delta, s.window, s.resets.isoformat() if s.resets else None, *lifetime)
+
+
+def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    for a in reversed(dataset.answered):
+        if a.role == asker.role.name:
+            amounts = (decimal(a.epsilon, MICRO), decimal(a.delta, ATTO))
+            count = None if a.measurements is None else str(a.measurements)
+            yield (a.asked.isoformat(), *amounts, count, "t" if a.reused else "f", a.statement, a.outcome)
+
+
+def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    for table in _readable(dataset, asker):
+        if table.public:
+            yield str(table.name), "public", None, None, None
+        else:
+            groups = None if table.bounds.groups is None else str(table.bounds.groups)
+            note = f"at most one row per {dataset.policy.unit_name}" if table.one else None
+            yield str(table.name), "private", str(table.bounds.rows), groups, note
+
+
+def _policy(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    for table in _readable(dataset, asker):
+        shape = dataset.catalog.tables.get(table.name)
+        for column in visible_columns(table, shape) if shape else ():
+            rule = table.columns.get(column.name)
+            low, high, values, note = _rule(rule)
+            kind = "public" if table.public else str(rule.role if rule else ColumnRole.UNIT)
+            yield str(table.name), column.name, kind, column_type(column), low, high, values, note
+
+
+def _rule(rule: ColumnPolicy | None) -> Row:
+    if rule is None:
+        return None, None, None, None
+    low, high = (str(rule.range[0]), str(rule.range[1])) if rule.range else (None, None)
+    values = ", ".join(map(str, rule.values)) if rule.values is not None else None
+    note = f"resolution {rule.resolution}" if rule.resolution is not None else None
+    note = f"length {rule.length}" if rule.length is not None else note
+    return low, high, values, note
+
+
+def _readable(dataset: Dataset, asker: Asker) -> Iterator[TablePolicy]:
+    return (t for t in dataset.policy.tables.values() if readable(asker.role, t.name))
+
+
+_TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
+    "budget": (11, _budget),
+    "answers": (7, _answers),
+    "policy": (8, _policy),
+    "tables": (5, _tables),
+}
+
+__all__: Sequence[str] = ["virtual_columns"]

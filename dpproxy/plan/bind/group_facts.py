@@ -1,0 +1,104 @@
+"""What stays known of rows when they are grouped: conditions, keys, where columns come from, bounds of a unit's aggregates.
+
+Knows: relations of units, expressions. Must not know: SQL trees, engines, noise. Everything here is a statement about
+a group that rests on what was known of its rows; what is not said here is not known of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+
+from dpproxy.plan.context import Counter
+from dpproxy.plan.logical import interval as iv
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Column,
+    Expr,
+    Ref,
+    Taint,
+    rebuilt,
+    references,
+)
+from dpproxy.plan.logical.relation import Limits, Origin, Rows
+from dpproxy.plan.properties.equivalence import equal_to
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.fanout import contribution
+
+
+def equal_ids(rows: Rows) -> set[int]:
+    """The unit's column and all that the conditions of the rows make equal to it. `rows` must belong to units."""
+    assert rows.unit is not None
+    return set(equal_to({rows.unit.id}, rows.conditions))
+
+
+def kept_conditions(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
+    """The conditions that speak of these columns alone, and which of them are the unit id by way of others."""
+    kept = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
+    unit = rows.unit
+    if unit is None or unit.id not in known:
+        return kept
+    same = equal_ids(rows) & known
+    columns = {c.id: c for e in rows.conditions for c in references(e) if c.id in same and c.id != unit.id}
+    found = (Call("bool", "=", (Ref(c.type, c), Ref(unit.type, unit))) for c in columns.values())
+    return tuple(dict.fromkeys((*kept, *found)))
+
+
+def unit_ids(rows: Rows) -> set[int]:
+    """Columns that fix the unit of a row."""
+    if rows.unit is None:
+        return set()
+    return {rows.unit.id, *rows.determinants, *equal_ids(rows)}
+
+
+def origins(rows: Rows, known: set[int], chosen: Mapping[Column, Column] = MappingProxyType({})) -> tuple[Origin, ...]:
+    """Where columns that are left come from, and those that are chosen among others."""
+    before = (*rows.identity.tables, *rows.identity.origins)
+    kept = tuple(o for o in before if o[1].id in known)
+    return (*kept, *((t, c, n) for c, of in chosen.items() for t, column, n in before if column.id == of.id))
+
+
+def lift_aggregates(
+    exprs: Sequence[Expr], rows: Rows, counter: Counter, keys: dict[Expr, Column] | None = None, constant: bool = False
+) -> tuple[list[tuple[Column, Agg]], list[Expr]]:
+    """Replace aggregate calls and key expressions by columns of an `Aggregate` relation.
+
+    `constant`: each unit has one group, so that the aggregates are the same in all rows of a unit.
+    """
+    found: dict[Agg, Column] = {}
+    keys = keys or {}
+    limits = contribution(rows, list(keys))
+
+    def lift(expr: Expr) -> Expr:
+        if expr in keys:
+            column = keys[expr]
+            return Ref(column.type, column)
+        if isinstance(expr, Agg):
+            if expr not in found:
+                found[expr] = _agg_column(counter, expr, rows, limits, constant)
+            return Ref(expr.type, found[expr])
+        return rebuilt(expr, lift)
+
+    lifted = [lift(e) for e in exprs]
+    return [(c, a) for a, c in found.items()], lifted
+
+
+def _agg_column(counter: Counter, agg: Agg, rows: Rows, limits: Limits, constant: bool) -> Column:
+    """Bounds of one unit's aggregate from the row bound of the relation (PRIVACY.md: bounds flow through)."""
+    known = facts(agg)
+    bound = known.bound
+    limit = Fraction(limits.rows)
+    if rows.private and agg.name == "count":
+        bound = iv.Interval(Fraction(0), limit)
+    elif rows.private and agg.name == "sum":
+        part = facts(agg.args[0]).bound
+        if part.closed:
+            lo, hi = part.ends
+            bound = iv.Interval(min(lo, Fraction(0)) * limit, max(hi, Fraction(0)) * limit)
+    nullable = agg.name != "count"
+    taint = Taint.NONE if agg.name in ("count",) else known.taint
+    chosen = agg.args[0] if agg.name in ("min", "max") else None
+    exact = chosen.column.exact if isinstance(chosen, Ref) else ""  # one of the values, as it is
+    return Column(counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable, exact=exact, nulls=nullable)

@@ -1,0 +1,108 @@
+"""Names in scope, as PostgreSQL resolves them.
+
+Knows: aliases, columns, CTEs. Must not know: expressions, engines. An unqualified name that fits two sources is ambiguous; a
+name found nowhere inside is looked up in the enclosing query (a correlated reference).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpproxy.errors import AMBIGUOUS_COLUMN, UNDEFINED_COLUMN, Refusal
+from dpproxy.plan.logical.expr import (
+    Column,
+    Expr,
+    Ref,
+)
+from dpproxy.plan.properties.narrowing import narrowed_column, spoken_of
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Source:
+    """One item of FROM: its alias and visible columns."""
+
+    alias: str
+    columns: tuple[Column, ...]
+    schema: str = ""
+
+    def find(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A name that USING or NATURAL made one: column `column` stands for all those of `of`, itself among them. What is known of
+    that column is in its source alone."""
+
+    name: str
+    column: int
+    of: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """`merged`: names made one, the last join's first. Columns computed for them are in a source without an alias."""
+
+    sources: tuple[Source, ...]
+    merged: tuple[Merged, ...] = ()
+    outer: Scope | None = None
+
+    def resolve(self, table: str, name: str, position: int | None = None) -> Column:
+        """The column a reference means. Raises Refusal 42703 or 42702."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._local(table, name, position)
+            if found is not None:
+                return found
+            scope = scope.outer
+        label = f"{table}.{name}" if table else name
+        raise Refusal(
+            UNDEFINED_COLUMN,
+            f'column "{label}" is not available here',
+            position,
+            hint="Hidden columns and whole rows cannot be used; see `SELECT * FROM dpproxy.policy`.",
+        )
+
+    def _local(self, table: str, name: str, position: int | None) -> Column | None:
+        if table:
+            found = [c for s in self.sources if s.alias == table if (c := s.find(name)) is not None]
+        else:
+            found = [c for _, c in self.visible() if c.name == name]
+        if len(found) > 1 and len({c.id for c in found}) > 1:
+            raise Refusal(AMBIGUOUS_COLUMN, f'column reference "{name}" is ambiguous', position)
+        return found[0] if found else None
+
+    def visible(self, table: str = "") -> tuple[tuple[str, Column], ...]:
+        """The columns `*` or `table.*` stands for (merged ones once, first), each with its source's alias."""
+        named = [(s.alias, c) for s in self.sources if not table or s.alias == table for c in s.columns]
+        if table or not self.merged:
+            return tuple(named)
+        by_id = {c.id: (alias, c) for alias, c in named}
+        once = [(by_id[m.column][0], replace(by_id[m.column][1], name=m.name)) for m in self.merged]
+        absorbed = frozenset().union(*(m.of for m in self.merged))
+        return (*once, *((alias, c) for alias, c in named if c.id not in absorbed))
+
+
+EPOCH = dt.datetime(1970, 1, 1)
+
+
+def narrowed_scope(scope: Scope, conditions: Sequence[Expr]) -> Scope:
+    """The scope whose columns have the bounds WHERE leaves them."""
+    said: dict[int, list[Expr]] = {}
+    for condition in conditions:
+        for id_ in spoken_of(condition):
+            said.setdefault(id_, []).append(condition)
+    if not said:
+        return scope
+
+    def column(c: Column) -> Column:
+        return narrowed_column(c, Ref(c.type, c), said[c.id]) if c.id in said else c
+
+    sources = tuple(replace(s, columns=tuple(map(column, s.columns))) for s in scope.sources)
+    return replace(scope, sources=sources)

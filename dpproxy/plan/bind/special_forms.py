@@ -1,0 +1,291 @@
+"""The less common special forms of SQL as expressions the engines have: quantifiers, rows, subscripts, bits, named arguments.
+
+Knows: sqlglot's node classes, the allow-list. Must not know: engines, noise. Arrays exist below a measurement only as constants
+that are compared with, or as the parts of a text that a subscript or a length takes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.functions import numbers as numbers
+from dpproxy.plan.functions import patterns
+from dpproxy.plan.functions import scalars as fn
+from dpproxy.plan.functions import texts as texts
+from dpproxy.plan.functions import times as times
+from dpproxy.plan.functions.scalars import coerce
+from dpproxy.plan.logical.expr import (
+    Call,
+    Case,
+    Cast,
+    Expr,
+    InList,
+    Lit,
+)
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.array_text import array_items
+from dpproxy.sql.dialect import ident, to_sql
+from dpproxy.sql.types import type_name
+
+MAX_QUANTIFIED = 1_000  # elements of an array that each become a comparison
+
+
+class Binder(Protocol):
+    def bind(self, node: exp.Expr, scope: Scope) -> Expr: ...
+
+    def zone(self, *values: Expr, made: bool = False) -> str | None: ...
+
+
+_GIVEN = (
+    exp.Literal, exp.Parameter, exp.Null, exp.Cast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.Var, exp.Paren, exp.Neg,
+    exp.DPipe, exp.Mul,
+)  # fmt: skip
+
+
+def given(node: exp.Expr) -> bool:
+    """Whether it is made of constants and parameters alone, by operators: one value for all rows, which the facade can tell."""
+    return all(isinstance(part, _GIVEN) for part in node.walk())
+
+
+# --- arrays of constants, and quantifiers over them
+
+
+def quantifier(node: exp.Expr | None) -> tuple[bool, exp.Expr] | None:
+    """(whether it is ALL, what it ranges over) of ANY, SOME and ALL; None for anything else."""
+    if isinstance(node, exp.Any | exp.All):
+        inner = node.this
+        return isinstance(node, exp.All), inner.unnest() if isinstance(inner, exp.Paren) else inner
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("all", "any", "some") and len(node.expressions) == 1:
+        return str(node.this).lower() == "all", node.expressions[0]
+    return None
+
+
+def elements(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expr] | None:
+    """The elements of ARRAY[...] or of an array constant; None for other arrays."""
+    if isinstance(node, exp.Paren):
+        return elements(binder, node.this, scope)
+    if isinstance(node, exp.Array):
+        return [binder.bind(e, scope) for e in node.expressions]
+    target = type_name(node.to) if isinstance(node, exp.Cast) else None
+    inner = node.this if target and target.endswith("[]") else node
+    if target and isinstance(inner, exp.Array):
+        return [fn.coerce(e, target[:-2]) for e in elements(binder, inner, scope) or ()]
+    if not (isinstance(inner, exp.Literal) and inner.is_string):
+        return None
+    try:
+        items: list[Expr] = [Lit("unknown", item) for item in array_items(inner.this)]
+    except ValueError:
+        raise Refusal("22P02", f'malformed array literal: "{inner.this}"') from None
+    return [fn.coerce(e, target[:-2]) for e in items] if target else items
+
+
+def quantified(op: str, value: Expr, items: Sequence[Expr], every: bool) -> Expr:
+    """value op ANY (items), or ALL."""
+    if (op, every) in (("=", False), ("<>", True)) and items:
+        found = []
+        for item in items:
+            test = fn.compare("=", value, item)
+            assert isinstance(test, Call)
+            value, other = test.args
+            found.append(other)
+        return InList("bool", value, tuple(found), every)
+    return combined([fn.compare(op, value, item) for item in items], every)
+
+
+def combined(tests: Sequence[Expr], every: bool) -> Expr:
+    if not tests:
+        return Lit("bool", "true" if every else "false")
+    if len(tests) > MAX_QUANTIFIED:
+        raise unsupported("an array of this length")
+    return Call("bool", "and" if every else "or", tuple(tests)) if len(tests) > 1 else tests[0]
+
+
+def like_any(binder: Binder, op: str, value: Expr, node: exp.Expr, scope: Scope, negated: bool) -> Expr | None:
+    """LIKE ANY (ARRAY[...]) and its like; None when the right side is no quantifier."""
+    found = quantifier(node)
+    if found is None:
+        return None
+    items = elements(binder, found[1], scope)
+    if items is None:
+        raise unsupported("LIKE over this array", "List the patterns: LIKE ANY (ARRAY['a%', 'b%']).")
+    tests = [patterns.like(op, value, item) for item in items]
+    return combined([Call("bool", "not", (t,)) for t in tests] if negated else tests, found[0])
+
+
+def membership(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
+    raise unsupported(
+        "this operator of arrays and ranges", "Compare with the elements: x IN ('a', 'b'), or x >= low AND x < high."
+    )
+
+
+# --- rows
+
+
+def row(node: exp.Expr) -> list[exp.Expr] | None:
+    """The fields of (a, b) or ROW(a, b); None for anything else."""
+    if isinstance(node, exp.Tuple):
+        return list(node.expressions)
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "row":
+        return list(node.expressions)
+    return None
+
+
+def row_comparison(op: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
+    """Field by field; of <, <=, >, >= the first fields that differ decide."""
+    if len(left) != len(right):
+        raise Refusal("42601", "unequal number of entries in row expressions")
+    pairs = list(zip(left, right, strict=True))
+    if op in ("=", "<>"):
+        equal = Call("bool", "and", tuple(fn.compare("=", a, b) for a, b in pairs))
+        return equal if op == "=" else Call("bool", "not", (equal,))
+    if op in ("is_distinct", "is_not_distinct"):
+        same = Call("bool", "and", tuple(fn.compare("is_not_distinct", a, b) for a, b in pairs))
+        return same if op == "is_not_distinct" else Call("bool", "not", (same,))
+    *first, (a, b) = pairs
+    result = fn.compare(op, a, b)
+    for a, b in reversed(first):
+        later = Call("bool", "and", (fn.compare("=", a, b), result))
+        result = Call("bool", "or", (fn.compare(op[0], a, b), later))
+    return result
+
+
+def overlaps(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
+    """(s1, e1) OVERLAPS (s2, e2): each from its earlier end on, up to but without the later; one instant is itself."""
+    sides = [row(node.this), row(node.expression)]
+    if any(side is None or len(side) != 2 for side in sides):
+        raise unsupported("this OVERLAPS")
+    (a, b), (c, d) = ([binder.bind(e, scope) for e in side or ()] for side in sides)
+    (a, b), (c, d) = _period(a, b), _period(c, d)
+    known = [Call("bool", "is_null", (e,)) for e in (a, b, c, d)]
+    first, last = _ends(a, b)
+    other, final = _ends(c, d)
+    whens = (
+        (Call("bool", "or", tuple(known)), Lit("bool", None)),
+        (fn.compare("=", first, other), Lit("bool", "true")),
+        (fn.compare("<", first, other), fn.compare("<", other, last)),
+    )
+    return Case("bool", whens, fn.compare("<", first, final))
+
+
+def _period(start: Expr, end: Expr) -> tuple[Expr, Expr]:
+    start = coerce(start, end.type if end.type not in ("interval", "unknown") else "timestamp")
+    return start, fn.plus(start, end) if end.type == "interval" else coerce(end, start.type)
+
+
+def _ends(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    return fn.FUNCTIONS["least"]((a, b)), fn.FUNCTIONS["greatest"]((a, b))
+
+
+# --- operators and forms
+
+
+def similar(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
+    return patterns.similar(binder.bind(node.this, scope), binder.bind(node.expression, scope))
+
+
+def starts_with(binder: Binder, node: exp.Func, scope: Scope) -> Expr:
+    return fn.FUNCTIONS["starts_with"]((binder.bind(node.this, scope), binder.bind(node.expression, scope)))
+
+
+def overlay(binder: Binder, node: exp.Overlay, scope: Scope) -> Expr:
+    parts = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
+    return texts.overlay([binder.bind(p, scope) for p in parts if p is not None])
+
+
+def collated(binder: Binder, node: exp.Collate, scope: Scope) -> Expr:
+    """COLLATE "C" of what is not compared: the released keys are sorted so anyway."""
+    name = node.expression.this if isinstance(node.expression, exp.Column) else node.expression
+    if ident(name) not in ("C", "POSIX") or isinstance(node.parent, exp.Predicate):
+        raise unsupported(f"`{to_sql(node)}`", "Leave COLLATE out, or sort the released result by it.")
+    return fn.text_of(binder.bind(node.this, scope), "COLLATE")
+
+
+_BITS: dict[type[exp.Expr], str] = {
+    exp.BitwiseAnd: "bitand", exp.BitwiseOr: "bitor", exp.BitwiseXor: "bitxor", exp.BitwiseNot: "bitnot",
+    exp.BitwiseRightShift: "bitright", exp.BitwiseLeftShift: "bitleft",
+}  # fmt: skip
+
+
+def bits(binder: Binder, node: exp.Expr, scope: Scope) -> Expr:
+    operands = [node.this, *([node.args["expression"]] if node.args.get("expression") is not None else [])]
+    return numbers.BITS[_BITS[type(node)]]([binder.bind(o, scope) for o in operands])
+
+
+def at_time_zone(binder: Binder, node: exp.AtTimeZone, scope: Scope) -> Expr:
+    value = binder.bind(node.this, scope)
+    return times.at_time_zone(value, binder.bind(node.args["zone"], scope), binder.zone(value, made=True))
+
+
+def bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expr:
+    """(regexp_match(text, pattern))[1] and (string_to_array(text, mark))[n]; sqlglot counts constants from 0."""
+    inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
+    name = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else ""
+    index = node.expressions[0] if len(node.expressions) == 1 else None
+    if not isinstance(index, exp.Literal) or not index.this.isdigit() or name not in ("regexp_match", "string_to_array"):
+        raise unsupported("this subscript", "Use CASE for a list of constants, split_part() for the parts of a text.")
+    args = [binder.bind(a, scope) for a in inner.expressions]
+    at = int(index.this) + 1
+    if name == "string_to_array" and len(args) == 2:
+        return texts.split_field(args[0], args[1], at)
+    if name == "regexp_match" and at == 1:
+        return patterns.regexp_matched(args)
+    raise unsupported("this subscript")
+
+
+def _parts_of_text(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: str) -> Expr:
+    """array_length(string_to_array(text, mark), 1), and cardinality(), which is 0 where there is no part."""
+    inner = args[0] if args else None
+    if not (isinstance(inner, exp.Anonymous) and str(inner.this).lower() == "string_to_array" and len(inner.expressions) == 2):
+        raise unsupported(f"`{name}` of this array")
+    value, mark = (binder.bind(a, scope) for a in inner.expressions)
+    count = texts.split_count(value, mark)
+    if name != "cardinality":
+        return count
+    empty = fn.compare("=", fn.text_of(value, name), Lit("text", ""))
+    return Case("int4", ((empty, Lit("int4", "0")),), count)
+
+
+def _width_bucket(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: str) -> Expr:
+    if len(args) == 2:
+        bounds = elements(binder, args[1], scope)
+        if bounds is None:
+            raise unsupported("`width_bucket` with thresholds that are not constant")
+        return numbers.thresholds(binder.bind(args[0], scope), bounds)
+    return numbers.width_bucket([binder.bind(a, scope) for a in args])
+
+
+def _make_interval(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: str) -> Expr:
+    named = [(ident(a.this) or a.this.name, binder.bind(a.expression, scope)) for a in args if isinstance(a, exp.Kwarg)]
+    if len(named) < len(args):
+        raise unsupported("`make_interval` without named fields", "Name the field: make_interval(days => n).")
+    return times.make_interval(named)
+
+
+def _date_trunc(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: str) -> Expr:
+    """With a zone: the zone's own midnight, as an instant."""
+    bound = [binder.bind(a, scope) for a in args]
+    if len(bound) != 3:
+        return fn.date_trunc(bound)
+    session = binder.zone(made=True)
+    local = times.at_time_zone(Cast("timestamptz", times.timestamp(bound[1], "`date_trunc`")), bound[2], session)
+    return times.at_time_zone(fn.date_trunc((bound[0], local)), bound[2], session)
+
+
+_Form = Callable[[Binder, Sequence[exp.Expr], Scope, str], Expr]
+CALLS: dict[str, _Form] = {
+    "width_bucket": _width_bucket, "make_interval": _make_interval, "date_trunc": _date_trunc,
+    "array_length": _parts_of_text, "cardinality": _parts_of_text,
+}  # fmt: skip
+"""Functions whose arguments are more than values."""
+
+HANDLERS: dict[type[exp.Expr], Callable[[Any, Any, Scope], Expr]] = {
+    exp.SimilarTo: similar, exp.StartsWith: starts_with, exp.Overlay: overlay, exp.Collate: collated,
+    exp.AtTimeZone: at_time_zone,
+    exp.Bracket: bracket, exp.Overlaps: overlaps, exp.ArrayContainsAll: membership, exp.ArrayContainedBy: membership,
+    exp.ArrayOverlaps: membership, **dict.fromkeys(_BITS, bits),
+}  # fmt: skip

@@ -1,0 +1,354 @@
+"""Subqueries, aggregates, windows and constants inside expressions over rows (PRIVACY.md section 2).
+
+Knows: which subqueries keep rows one unit's own. Must not know: engines, noise. [NOT] IN / EXISTS over public tables are always
+row-wise; over private rows only when correlated by the unit id, which is made part of the generated condition. A
+scalar subquery is one unit's own aggregate, a public one, or a released one (staged: released first, then a constant).
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
+from dpproxy.plan.bind import joins
+from dpproxy.plan.bind.calls import (
+    WINDOW_AGGREGATES,
+    WINDOW_ARGUMENTS,
+    WINDOWS,
+    bind_aggregate,
+    check_summed,
+    count_arguments,
+    frame,
+    ordering,
+)
+from dpproxy.plan.bind.expressions import ExprBinder
+from dpproxy.plan.bind.group_facts import equal_ids, lift_aggregates
+from dpproxy.plan.bind.protocols import Queries
+from dpproxy.plan.bind.results import Item, ReleasedResult, RowsResult
+from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.bind.tables import canonical_key, reach_unit
+from dpproxy.plan.context import Counter
+from dpproxy.plan.functions import scalars as fn
+from dpproxy.plan.functions import time_zones
+from dpproxy.plan.known_tables import Env
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Case,
+    Column,
+    Exists,
+    Expr,
+    Hole,
+    InQuery,
+    Lit,
+    Ref,
+    Scalar,
+    Taint,
+    Win,
+    conjunction,
+    references,
+)
+from dpproxy.plan.logical.relation import Aggregate, Rows, of_somebody
+from dpproxy.plan.measure.aggregates import per_unit_type
+from dpproxy.plan.properties.equivalence import Classes, equalities
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.fanout import contribution
+from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.rewrite import public_lists
+from dpproxy.plan.rewrite.decorrelation import counts, lookup, mark_outer
+from dpproxy.plan.rewrite.lateral_lookups import LIMITED
+from dpproxy.sql.dialect import copied, position, to_sql
+from dpproxy.sql.function_names import AGGREGATES
+from dpproxy.sql.trees import contains_aggregate
+
+_RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
+_PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
+
+
+class QueryHooks:
+    """`rows` are those the expression is evaluated over; None where no unit is in scope yet (ON conditions)."""
+
+    def __init__(self, queries: Queries, env: Env, rows: Rows | None, aggregates: bool = False) -> None:
+        self.queries, self.env, self.rows = queries, env, rows
+        self._aggregates = aggregates
+        self.binder = ExprBinder(self)
+
+    # --- constants
+
+    def parameter(self, index: int) -> Expr:
+        types = self.queries.context.parameters
+        return Hole(types[index] if index < len(types) else "unknown", index)
+
+    def zone(self) -> str | None:
+        return time_zones.checked(self.queries.context.settings.zone)
+
+    def facade_constant(self, sql: str, type_: str) -> Expr:
+        return self.queries.measurer.constant(sql, type_)
+
+    # --- subqueries
+
+    def scalar_subquery(self, query: exp.Expr, scope: Scope) -> Expr:
+        simple = self._single_aggregate(query, scope)
+        if simple is not None:
+            return simple
+        copy = copied(query)
+        if self._refers(copy):
+            return self._looked_up(query, copy, scope)
+        text = to_sql(query)
+        for env, hole in self.queries.scalars.get(text, ()):  # an aggregate's argument is bound more than once
+            if env.keys() == self.env.keys() and all(cte is self.env[name] for name, cte in env.items()):
+                return hole
+        result = self.queries.bind(copied(query), self.env)
+        if isinstance(result, RowsResult):
+            raise self._not_aggregate(query)
+        found = self.queries.measurer.scalar(result, self.env)
+        self.queries.scalars.setdefault(text, []).append((self.env, found))
+        return found
+
+    def _refers(self, query: exp.Expr) -> bool:
+        """Whether it names columns of the queries around it, which are marked."""
+        return mark_outer(query, lambda table: self.queries.tables.columns_of(table, self.env))
+
+    @staticmethod
+    def _not_aggregate(query: exp.Expr) -> Refusal:
+        return Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "a scalar subquery over private rows must be an aggregate",
+            position(query),
+            hint="Aggregate in it: (SELECT avg(x) FROM ...), or correlate it by the unit id.",
+        )
+
+    def _looked_up(self, query: exp.Expr, marked: exp.Expr, scope: Scope) -> Expr:
+        """`(SELECT aggregate FROM ... WHERE inner = outer)` of many units: measured once for all values of `inner`, and looked
+        up among what is released. A value that is in no released group has none, or a count of 0."""
+        if not any(map(contains_aggregate, marked.expressions)):
+            raise self._not_aggregate(query)
+        found = lookup(marked)
+        if found is None:
+            raise self._uncorrelated(query)
+        grouped, pairs = found
+        result = self.queries.bind(grouped, self.env)
+        if isinstance(result, RowsResult):
+            raise self._uncorrelated(query)
+        tree = exp.Subquery(this=result.tree)
+        item = self.queries.measurer.rows(Item("", None, (), tree), result.tree, self.env)
+        assert item.rows is not None
+        value, *keys = item.columns
+        tests = tuple(
+            fn.compare("=", Ref(key.type, key), self.binder.bind(other, scope))
+            for key, (_, other) in zip(keys, pairs, strict=True)
+        )
+        rows = joins.filtered(item.rows, conjunction(tests))
+        only = _scalar(rows, Agg(value.type, "max", (Ref(value.type, value),), False, None), self.queries.counter)
+        return Call(value.type, "coalesce", (only, Lit(value.type, "0"))) if counts(query) else only
+
+    def _single_aggregate(self, query: exp.Expr, scope: Scope) -> Expr | None:
+        """`(SELECT aggregate FROM ...)` of public rows, or of private rows of the same unit; None for other queries."""
+        if not isinstance(query, exp.Select) or len(query.expressions) != 1 or query.args.get("group"):
+            return None
+        if any(query.args.get(k) for k in ("having", "order", "limit", "offset", "distinct", "with_")):
+            return None
+        projection = query.expressions[0].unalias()
+        aggregated = contains_aggregate(projection)
+        copy = copied(query)
+        if not aggregated and (self.queries.tables.names_private(query, self.env) or not self._refers(copy)):
+            return None
+        items = self.queries.from_items(copy, self.env, scope)
+        private = any(i.private for i in items)
+        rows, inner = self.queries.joined(copy, items, self.env, scope)
+        where = copy.args.get("where")
+        binder = self.queries.expressions(self.env, rows, aggregates=True)
+        if where is not None:
+            rows = joins.filtered(rows, binder.condition(where.this, inner))
+        if private and not self._correlated(rows):
+            key = self._correlated_key(rows)
+            if key is None:
+                return None
+            rows = joins.filtered(rows, key)
+        value = binder.bind(copy.expressions[0].unalias(), inner)
+        if not aggregated:  # one public row, or PostgreSQL would raise
+            value = Agg(value.type, "max", (value,), False, None)
+        return _scalar(rows, value, self.queries.counter)
+
+    def _correlated(self, inner: Rows) -> bool:
+        """Whether the inner rows' unit is made equal to the outer unit by a top-level conjunct."""
+        outer = self.rows
+        if outer is None or outer.unit is None or inner.unit is None:
+            return False
+        classes = Classes(equalities([*inner.conditions, *outer.conditions]))
+        return classes.find(inner.unit.id) == classes.find(outer.unit.id)
+
+    def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
+        query = public_lists.as_rows(query)
+        result = self.queries.bind(copied(query), self.env, scope, want_rows=True)
+        if isinstance(result, ReleasedResult):
+            result = self._released_in(query)
+        if len(result.columns) != len(args):
+            raise Refusal("42601", "subquery has too many or too few columns", position(query))
+        rows = reach_unit(result.rows, self.queries.context, self.queries.counter)
+        if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
+            rows = rows.fewer(of_somebody(rows.node, rows.unit))
+        left, right = list(args), [Ref(c.type, c) for c in result.columns]
+        pairs = [fn.compare("=", a, b) for a, b in zip(left, right, strict=True)]
+        left = [p.args[0] for p in pairs if isinstance(p, Call)]
+        fixing = self._same_unit(left, right, rows) if rows.unit is not None else None
+        alone = rows.unit is not None and not self._correlated(rows)
+        if alone and fixing is None:
+            raise self._uncorrelated(query)
+        own = rows.unit is not None and self._own(left, right, rows)
+        if alone and rows.unit is not None and self.rows is not None and self.rows.unit is not None:
+            left.append(Ref(self.rows.unit.type, self.rows.unit))
+            right.append(Ref(rows.unit.type, rows.unit))
+        if len(left) > 1 and _looks_outside(rows):
+            raise unsupported("(a, b) IN a subquery that refers to the query around it", "Use EXISTS.")
+        found = InQuery("bool", tuple(left), rows.node, tuple(right), negated, own)
+        if not alone or fixing is None or not fixing.optional:
+            return found
+        # NULL is neither in a list nor not in it; beside the unit's id it would be found missing
+        missing = Call("bool", "is_null", (Ref(fixing.type, fixing),))
+        return Case("bool", ((missing, Lit("bool", None)),), found)
+
+    def _released_in(self, query: exp.Expr) -> RowsResult:
+        """`x IN (released query)`: the facade computes its rows first."""
+        result = self.queries.bind(copied(query), self.env)
+        if isinstance(result, RowsResult):
+            raise unsupported("IN (subquery) of this form")
+        item = self.queries.measurer.rows(Item("", None, (), exp.Subquery(this=result.tree)), result.tree, self.env)
+        assert item.rows is not None
+        return RowsResult(item.rows, item.columns)
+
+    def _own(self, left: list[Expr], right: list[Ref], inner: Rows) -> bool:
+        """Whether what identifies on the left is compared with ids and keys of tables alone: of the same unit, that is."""
+        keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
+        return all(
+            facts(a).taint == Taint.NONE or (isinstance(a, Ref) and b.column.id in keys) for a, b in zip(left, right, strict=True)
+        )
+
+    def _same_unit(self, left: list[Expr], right: list[Ref], inner: Rows) -> Column | None:
+        """The column of the compared pairs that is a unit id, or a key that fixes the unit on both sides.
+
+        It decides whether the query means what it says, never whose rows are compared: the unit ids are compared as well, in the
+        generated SQL (`in_subquery`, `_correlated_key`). So it harms nobody where an outer join left the column NULL: such a
+        row has its unit all the same.
+        """
+        outer = self.rows
+        if outer is None or outer.unit is None:
+            return None
+        found = []
+        for a, b in zip(left, right, strict=True):
+            if not isinstance(a, Ref):
+                continue
+            outer_keys = outer.determinants | {outer.unit.id} | equal_ids(outer)
+            inner_keys = inner.determinants | ({inner.unit.id} if inner.unit is not None else set())
+            if a.column.id in outer_keys and b.column.id in inner_keys and self._same_key(a.column, b.column, outer, inner):
+                found.append(a.column)
+        return min(found, key=lambda column: column.optional, default=None)
+
+    def _same_key(self, a: Column, b: Column, outer: Rows, inner: Rows) -> bool:
+        if a.taint == b.taint and a.taint.name == "UNIT":
+            return True
+        context = self.queries.context
+        origin = {c.id: (t, n) for r in (outer, inner) for t, c, n in (*r.identity.origins, *r.identity.tables)}
+        if a.id not in origin or b.id not in origin:
+            return a.name == b.name
+        return canonical_key(*origin[a.id], context) == canonical_key(*origin[b.id], context)
+
+    def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr:
+        inner_query = query.unnest() if isinstance(query, exp.Subquery) else query
+        if not isinstance(inner_query, exp.Select):
+            raise unsupported("EXISTS of this query")
+        copy = copied(inner_query)
+        if contains_aggregate(copy) or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):
+            raise unsupported("EXISTS of a query with GROUP BY, HAVING or LIMIT", "Use plain rows in EXISTS.")
+        items = self.queries.from_items(copy, self.env, scope)
+        rows, inner = self.queries.joined(copy, items, self.env, scope)
+        where = copy.args.get("where")
+        if where is not None:
+            binder = self.queries.expressions(self.env, rows)
+            rows = joins.filtered(rows, binder.condition(where.this, inner))
+        rows = reach_unit(rows, self.queries.context, self.queries.counter)
+        if rows.unit is not None and not self._correlated(rows):
+            key = self._correlated_key(rows)
+            if key is None:
+                raise self._uncorrelated(query)
+            rows = joins.filtered(rows, key)
+        return Exists("bool", rows.node, negated)
+
+    def _correlated_key(self, inner: Rows) -> Expr | None:
+        """Correlation by a key that fixes the unit on both sides: the unit ids are equal too, and are made so."""
+        outer = self.rows
+        if outer is None or outer.unit is None or inner.unit is None:
+            return None
+        for a, b in equalities(inner.conditions):
+            for x, y in ((a, b), (b, a)):
+                if self._same_unit([Ref(x.type, x)], [Ref(y.type, y)], inner) is not None:
+                    return Call("bool", "=", (Ref(inner.unit.type, inner.unit), Ref(outer.unit.type, outer.unit)))
+        return None
+
+    def _uncorrelated(self, query: exp.Expr) -> Refusal:
+        policy = self.queries.context.policy
+        return Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"a subquery over private rows must concern the same {policy.unit_name} as the row it is tested for",
+            position(query),
+            hint=f"Correlate it: ... WHERE inner.{policy.unit_column} = outer.{policy.unit_column}, "
+            f"or {policy.unit_column} IN (SELECT {policy.unit_column} ...).",
+        )
+
+    # --- aggregates and windows of one unit
+
+    def aggregate(self, node: exp.Expr, scope: Scope) -> Expr:
+        if not self._aggregates:
+            raise Refusal(GROUPING_ERROR, "aggregate functions are not allowed here", position(node))
+        return bind_aggregate(self.binder, node, scope, per_unit=True)
+
+    def window(self, node: exp.Window, scope: Scope) -> Expr:
+        rows = self.rows
+        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
+        if name not in WINDOWS | WINDOW_AGGREGATES or rows is None or rows.unit is None:
+            aggregated = name in AGGREGATES and name not in _RANKS
+            instead = "Take it by the unit in a subquery, with GROUP BY, and join that." if aggregated else _PERCENTILES
+            raise unsupported(f"window function {name or type(call).__name__}", instead)
+        args = tuple(self.binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
+        count_arguments(name, args, WINDOW_ARGUMENTS, node)
+        if isinstance(node.this, exp.Filter) and name in WINDOW_AGGREGATES:  # of other rows there is nothing
+            value = args[0] if args else Lit("int4", "1")
+            args = (Case(value.type, ((self.binder.condition(node.this.expression.this, scope), value),), None),)
+        check_summed(name, args)
+        if name in ("min", "max") and args and args[0].type == "interval":
+            raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
+        partition = tuple(self.binder.bind(p, scope) for p in node.args.get("partition_by") or ())
+        keys = rows.determinants | equal_ids(rows) | {rows.unit.id}
+        if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
+            if node.meta.get(LIMITED):
+                raise unsupported("LIMIT in LATERAL over rows of many", "Aggregate them there: count(*), avg(x), ...")
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED,
+                f"a window over private rows must be PARTITION BY the {self.queries.context.policy.unit_name} id",
+                position(node),
+                hint=f"Add PARTITION BY {self.queries.context.policy.unit_column}, or aggregate first."
+                + (f" {_PERCENTILES}" if name in _RANKS else ""),
+            )
+        unit = Ref(rows.unit.type, rows.unit)
+        partition = partition if unit in partition else (*partition, unit)
+        order, rows_of = self._order(node.args.get("order"), scope), frame(node.args.get("spec"))
+        return Win(per_unit_type(name, args), name, args, partition, order, rows_of, contribution(rows, partition).rows)
+
+    def _order(self, order: exp.Expr | None, scope: Scope) -> tuple[tuple[Expr, bool, bool], ...]:
+        if order is None:
+            return ()
+        return tuple(ordering(self.binder, o, scope) for o in order.expressions)
+
+
+def _looks_outside(inner: Rows) -> bool:
+    """Whether a subquery's conditions name columns of the query around it: DuckDB has no such IN of several columns."""
+    mine = {c.id for c in inner.node.columns}
+    return any(c.id not in mine for e in inner.conditions for c in references(e))
+
+
+def _scalar(rows: Rows, value: Expr, counter: Counter) -> Expr:
+    """A scalar subquery of one aggregate row: the aggregates become a relation of their own."""
+    aggs, lifted = lift_aggregates([value], rows, counter)
+    node = Aggregate(tuple(c for c, _ in aggs), rows.node, (), tuple(a for _, a in aggs))
+    return Scalar(value.type, node, lifted[0])

@@ -1,0 +1,116 @@
+"""What one statement is planned under: settings, policy, catalog, role; and the counter that numbers its columns and scans.
+
+Knows: policies and catalogs. Must not know: the statement. Limits of a whole statement that several rooms share are here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.plan.logical.expr import (
+    Column,
+)
+from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.model import Policy, Role, TablePolicy
+from dpproxy.sql.template import Dialect
+
+GRID_STEPS = (2**32, 2**28, 2**20, 2**12)
+"""Grid units of one value, at most: squares of cents below 650 are exact with the first, which leaves room for the noise and
+for a thousand million rows with any sane row and group bounds."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What every scan of a table has in common: columns without their numbers, names in the backend, which of the columns
+    analysts see and which fix the unit (by place)."""
+
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    visible: tuple[int, ...]
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`: groups
+    that are not released are returned together, as one. `rows` and `groups` of a unit: where tighter than the policy's."""
+
+    epsilon: int | None = None
+    confidence: Decimal = Decimal("0.95")
+    search_path: tuple[str, ...] = ("public",)
+    other: bool = False
+    zone: str | None = None  # of the session; None is UTC
+    rows: int | None = None
+    groups: int | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a plan is a function of, besides the statement."""
+
+    policy: Policy
+    catalog: Catalog
+    role: Role
+    dialect: Dialect
+    settings: Settings = Settings()
+    parameters: tuple[str, ...] = ()  # types of $1..$n
+    steps: int = GRID_STEPS[0]  # of the grids values are measured on
+    pick_key: int = 0  # of the hash that orders a unit's groups (PRIVACY.md section 3, The measurement)
+    shapes: dict[TableName, Shape] = field(default_factory=dict, compare=False)  # of the policy's tables, as they are needed
+
+    def allowed(self, name: TableName) -> bool:
+        table = self.policy.tables.get(name)
+        if table is None:
+            return False
+        return self.role.tables is None or name in self.role.tables
+
+    def find(self, schema: str, name: str) -> TablePolicy | None:
+        """The policy of a table as the analyst names it; None when it is not one of the dataset's."""
+        schemas = (schema,) if schema else self.settings.search_path
+        for candidate in schemas:
+            table = self.policy.tables.get(TableName(candidate, name))
+            if table is not None:
+                return table
+        return None
+
+    def view(self, schema: str, name: str) -> str | None:
+        """The query of a policy's view, None when the name is not one. Raises Refusal 42501 for a role without it."""
+        schemas = (schema,) if schema else self.settings.search_path
+        for candidate in schemas:
+            table = TableName(candidate, name)
+            if table in self.policy.views:
+                if self.role.tables is not None and table not in self.role.tables:
+                    raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for view {table}")
+                return self.policy.views[table]
+        return None
+
+
+MAX_SCANS = 500  # of one statement, with every CTE counted where it is read
+
+
+@dataclass
+class Counter:
+    """Numbers for columns and scans: unique within a plan."""
+
+    _columns: Iterator[int] = field(default_factory=itertools.count)
+    _scans: Iterator[int] = field(default_factory=itertools.count)
+
+    def column(self) -> int:
+        return next(self._columns)
+
+    def scan(self) -> int:
+        """Raises Refusal 54001: a query may name itself twice, and that twice again."""
+        number = next(self._scans)
+        if number >= MAX_SCANS:
+            raise Refusal("54001", f"statement reads tables more than {MAX_SCANS} times", hint="Split it.")
+        return number
+
+
+MAX_GIVEN_ROWS = 100_000
+"""Rows the facade may hand to a measurement: they become constants of its text."""
+
+TOO_MANY = "too many rows are to be joined with private ones"  # what the facade says instead of rows

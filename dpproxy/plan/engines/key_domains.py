@@ -1,0 +1,53 @@
+"""The groups that declared domains allow, as SQL that enumerates them.
+
+Knows: how relations, expressions and constants are spelled, what a domain consists of. Must not know: which keys have a domain
+(`properties.key_domains` decides that), private rows. The SQL reads constants and public tables alone.
+"""
+
+from __future__ import annotations
+
+from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.logical.expr import Column, Domain, SeriesDomain, ValuesDomain
+from dpproxy.plan.properties.key_domains import Dense, Part, on_days
+
+
+def groups_text(dense: Dense, renderer: Renderer) -> str:
+    """`SELECT k0, ... ` of all possible groups."""
+    items: dict[int, str] = {}
+    sources = []
+    for i, part in enumerate(dense.parts):
+        alias = f"g{i}"
+        sources.append(f"({part_text(part, renderer)}) AS {alias}")
+        items.update({index: f"{alias}.k{index} AS k{index}" for index, _ in part.keys})
+    return f"SELECT {', '.join(items[i] for i in range(dense.width))} FROM {' CROSS JOIN '.join(sources)}"
+
+
+def part_text(part: Part, renderer: Renderer) -> str:
+    """`SELECT DISTINCT k0, ...` of the groups that keys of common sources allow."""
+    names: dict[int, str] = {}
+    sources = []
+    for scan in part.scans:
+        block = renderer.block(scan)
+        names.update(block.names)
+        sources.append(block.source)
+    for i, (column, domain) in enumerate(part.columns):
+        sources.append(f"({_values_text(column, domain, renderer)}) AS v{i}")
+        names[column.id] = f"v{i}.v"
+    where = [renderer.expr(on_days(c), names) for c in part.conditions]
+    keys = ", ".join(f"{renderer.key(key, names)} AS k{index}" for index, key in part.keys)
+    text = f"SELECT DISTINCT {keys}"
+    if sources:
+        text += f" FROM {' CROSS JOIN '.join(sources)}"
+    return text + (f" WHERE {' AND '.join(where)}" if where else "")
+
+
+def _values_text(column: Column, domain: Domain, renderer: Renderer) -> str:
+    engine = renderer.engine
+    if isinstance(domain, ValuesDomain):
+        rows: list[tuple[str, ...]] = [(engine.literal(column.type, v),) for v in domain.values]
+        return f"SELECT v FROM {engine.values(rows, 'declared', ['v'])}"
+    assert isinstance(domain, SeriesDomain)
+    null = f" UNION ALL SELECT {engine.literal(column.type, None)}" if domain.nulls else ""
+    series = engine.series(domain.lo, domain.hi, domain.kind)
+    text = "v" if domain.kind != "day" or column.type == "date" else "CAST(v AS TIMESTAMP)"
+    return f"SELECT {text} AS v FROM {series} AS series{null}"

@@ -1,0 +1,23 @@
+"""Every function of PostgreSQL that may run below a measurement, by name.
+
+Knows: the builders of the rooms beside it. Must not know: engines. What is not here is refused by name.
+"""
+
+from __future__ import annotations
+
+from dpproxy.plan.functions import (
+    numbers,
+    patterns,
+    scalars,
+    texts,
+    times,
+)
+from dpproxy.plan.functions.scalars import Builder
+
+FUNCTIONS: dict[str, Builder] = {
+    **scalars.FUNCTIONS,
+    **texts.FUNCTIONS,
+    **numbers.FUNCTIONS,
+    **times.FUNCTIONS,
+    **patterns.FUNCTIONS,
+}

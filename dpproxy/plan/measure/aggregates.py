@@ -1,0 +1,246 @@
+"""SQL aggregates as basis columns and a formula over their released values (PRIVACY.md section 3, Aggregates).
+
+Knows: which bases each aggregate needs, and the post-processing formula in PostgreSQL's SQL. Must not know: noise, clients.
+A formula refers to basis i as `{i}` (an int8 in grid units) and yields the aggregate's own PostgreSQL type; the facade
+computes it, in exact numeric where PostgreSQL would. What has no sound mechanism here is refused with what to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.context import GRID_STEPS
+from dpproxy.plan.logical.expr import Agg, Expr, Ref
+from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.plan.measure import (
+    durations,
+    enclosures,
+    moments,
+    output_weights,
+    selections,
+)
+from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.measure.output_weights import Kind, Output
+from dpproxy.plan.measure.specs import BasisSpec, Measured, SelectionSpec
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.grid import grid_of
+from dpproxy.plan.properties.required_bounds import bounded_argument
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.decimals import decimal
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
+
+LIMIT = 2**62  # basis columns stay within it
+
+
+def _measured(bases: tuple[BasisSpec, ...], found: Range, type_: str, kind: Kind, weights: tuple[float, ...]) -> Measured:
+    return Measured(bases, found.value, type_, kind, weights, found)
+
+
+Counted = tuple[Expr, Expr | None]
+"""A value and a FILTER whose rows are counted and summed about a centre anyway."""
+
+
+def companions(aggs: Iterable[Agg], one: bool) -> frozenset[Counted]:
+    """Inputs whose SUM follows from columns that other aggregates of the query need: it is not measured by itself.
+
+    A mean's count and centred sum give the sum; where a unit has `one` row a count alone is enough to make the centred
+    sum (of half the sensitivity) worth it. With more rows a clamped sum loses less to the row bound than a cut count.
+    """
+    found = set()
+    for agg in aggs:
+        if agg.distinct or len(agg.args) > 1:
+            continue
+        if agg.name == "avg" or agg.name in moments.SINGLE or (agg.name == "count" and one and agg.args):
+            found.add((agg.args[0], agg.where))
+        elif agg.name == "count" and one:
+            found |= {(a.args[0], a.where) for a in aggs if a.name == "sum" and a.where == agg.where and not _nullable(a)}
+    return frozenset(found)
+
+
+def _nullable(agg: Agg) -> bool:
+    return facts(agg.args[0]).nullable
+
+
+def measured(
+    agg: Agg,
+    label: str,
+    unit_name: str,
+    is_unit: Callable[[Expr], bool],
+    shared: frozenset[Counted] = frozenset(),
+    steps: int = GRID_STEPS[0],
+) -> Measured:
+    """The bases and formula of one aggregate. `shared`: see `companions`; `steps`: of grids. Raises Refusal."""
+    if agg.name == "count":
+        return _count(agg, label, is_unit)
+    if agg.name in ("sum", "avg"):
+        if agg.distinct:
+            released = f"Take it of the values that are there: SELECT {agg.name}(x) FROM (SELECT DISTINCT x FROM ...) t."
+            raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", released)
+        if durations.is_duration(agg.args[0]):
+            return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps))
+        if agg.name == "sum":
+            return _sum_of_mean(agg, label, steps) if (agg.args[0], agg.where) in shared else _sum(agg, label, steps)
+        return _avg(agg, label, steps)
+    if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
+        bases, found, type_, weights = moments.moments(agg.name, _arguments(agg), agg.where, label, steps)
+        return _measured(bases, found, type_, "derived", weights)
+    if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
+        selection, formula, type_ = selections.selected(agg, label)
+        numbers = type_ in NUMBERS and not selection.values
+        bound = Interval(selection.lo * selection.grid, selection.hi * selection.grid) if numbers else OPEN
+        return Measured((), formula, type_, "selected", (_selection_weight(selection),), None, selection, bound)
+    raise _refused(agg.name, unit_name)
+
+
+def needed(agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Counted], steps: int) -> tuple[BasisSpec, ...]:
+    """The bases of `measured` alone, without formulas that are long. Raises Refusal as it does."""
+    if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
+        return moments.needed(agg.name, _arguments(agg), agg.where, "", steps)
+    return measured(agg, "", "", is_unit, shared, steps).bases
+
+
+def _arguments(agg: Agg) -> list[Expr]:
+    """What a statistic of moments is of."""
+    if agg.distinct:
+        raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
+    return [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
+
+
+def output(measured: Measured, label: str, bases: tuple[int, ...], selection: int | None, filtered: bool) -> Output:
+    """What EXPLAIN and the division of epsilon know of it."""
+    factor = output_weights.FILTERED if filtered else 1.0
+    return Output(label, measured.kind, tuple(w * factor for w in measured.weights), bases, selection)
+
+
+def _selection_weight(spec: SelectionSpec) -> float:
+    """The fractions of one selection share its epsilon: each has a share of it."""
+    if spec.values:
+        return output_weights.MODE
+    extreme = any(f in (0, 1) for f in spec.fractions)
+    return (output_weights.EXTREME if extreme else output_weights.QUANTILE) * spec.columns
+
+
+_GROUPED = "Group by the column instead: each value that enough people share becomes a row."
+_PLACES = "Use min, max or percentile_cont(0.5) WITHIN GROUP (ORDER BY x); or group by the column."
+_INSTEAD = {
+    **dict.fromkeys(
+        ("string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "xmlagg"), _GROUPED
+    ),
+    **dict.fromkeys(("list", "group_concat", "any_value"), _GROUPED),
+    **dict.fromkeys(("first", "last", "arg_max", "arg_min"), _PLACES),
+    "median": "Use percentile_cont(0.5) WITHIN GROUP (ORDER BY x).",
+    "histogram": "Use width_bucket(x, low, high, count) AS bucket, count(*) ... GROUP BY 1.",
+    **dict.fromkeys(("rank", "dense_rank", "percent_rank", "cume_dist"), "Use count(*) FILTER (WHERE x < ...) and count(*)."),
+    "bool_or": "Use count(*) FILTER (WHERE ...) > 0.",
+    "bool_and": "Use count(*) FILTER (WHERE NOT ...) = 0.",
+    "every": "Use count(*) FILTER (WHERE NOT ...) = 0.",
+}
+
+
+def _refused(name: str, unit_name: str) -> Refusal:
+    hint = _INSTEAD.get(name, "Use count, sum, avg or count(DISTINCT ...).")
+    return Refusal(FEATURE_NOT_SUPPORTED, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint)
+
+
+COUNTED = Range("GREATEST({0}, 0)", "GREATEST({0} - {h0}, 0)", "GREATEST({0} + {h0}, 0)", "{0}")
+"""Counts are not negative."""
+
+
+def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
+    """COUNT of rows, of values, of units, of distinct values.
+
+    COUNT(DISTINCT x) of a group is the size of a union of sets S_u, one a unit. S_u holds at most k of the unit's values
+    there, chosen by a hash of unit and value: it is a function of that unit's rows alone. So one unit less takes away at
+    most the |S_u| <= k values that no other unit has, in at most L0 groups, and adds none: sensitivity k a group, reached
+    when a unit's k values are its own (Knop & Steinke 2023, "Counting distinct elements under person-level differential
+    privacy", section 3: any choice of at most k a person has it). The hash differs between units, so that units with the
+    same many values do not all keep the same k of them, which would lose more of the union.
+    """
+    value = agg.args[0] if agg.args else None
+    if agg.distinct:
+        if value is None:
+            raise unsupported("count(DISTINCT *)")
+        if is_unit(value):
+            optional = isinstance(value, Ref) and value.column.optional
+            spec = BasisSpec("units", value if optional else None, agg.where, label)
+        else:
+            spec = BasisSpec("distinct", value, agg.where, label)
+        return _measured((spec,), COUNTED, "int8", "linear", (1.0,))
+    if value is not None and not facts(value).nullable:
+        value = None
+    return _measured((BasisSpec("count", value, agg.where, label),), COUNTED, "int8", "linear", (1.0,))
+
+
+def sum_type(type_: str) -> str:
+    return {"int2": "int8", "int4": "int8", "int8": "numeric"}.get(type_, type_)
+
+
+def _sum(agg: Agg, label: str, steps: int) -> Measured:
+    value = bounded_argument(agg)
+    lo, hi, grid = grid_of(value, steps)
+    spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
+    type_ = sum_type(value.type)
+    found = enclosures.rising(enclosures.basis(0), lambda x: _scaled(x, grid, type_))
+    return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
+
+
+def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
+    """From the count and the centred sum that the query needs anyway: sum(x) = sum(x - c) + c * count(x)."""
+    value = bounded_argument(agg)
+    lo, hi, grid = grid_of(value, steps)
+    middle = (lo + hi) // 2
+    times = enclosures.rising(enclosures.basis(0), lambda x: f"{abs(middle)}::numeric * {x}")
+    whole = enclosures.plus(enclosures.basis(1), times) if middle >= 0 else enclosures.minus(enclosures.basis(1), times)
+    type_ = sum_type(value.type)
+    if type_ == "int8":  # a product of two large numbers could be beyond it
+        whole = enclosures.clamped(whole, str(-LIMIT), str(LIMIT))
+    found = enclosures.rising(whole, lambda x: _scaled(x, grid, type_))
+    usual = output_weights.typical(lo, hi)
+    weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
+    return _measured(moments.mean_bases(value, agg.where, label, steps), found, type_, "total", weights)
+
+
+def _scaled(text: str, grid: Fraction, type_: str) -> str:
+    if grid == 1:
+        return f"CAST({text} AS {type_})" if type_ != "int8" or text != "{0}" else text
+    product = f"CAST({text} AS numeric) * {decimal(grid)}"
+    if grid > 1 and type_ in INTEGERS:  # noise on a coarse grid could be beyond the type
+        product = f"LEAST(GREATEST({product}, {-LIMIT}), {LIMIT})"
+    return f"CAST({product} AS {type_})"
+
+
+def _avg(agg: Agg, label: str, steps: int) -> Measured:
+    """Count and centred sum: centring halves the sensitivity and keeps the ratio stable when the count is small."""
+    value = bounded_argument(agg)
+    lo, hi, grid = grid_of(value, steps)
+    middle = (lo + hi) // 2
+    center = middle * grid
+    type_ = "float8" if value.type in FLOATS else "numeric"
+    rows, total = moments.mean_bases(value, agg.where, label, steps)
+    step = f"{decimal(grid)}::numeric"
+    ratio = enclosures.over(enclosures.scaled(enclosures.basis(1), step), enclosures.at_least(enclosures.basis(0), "1"))
+    held = enclosures.clamped(
+        enclosures.plus(enclosures.constant(f"{decimal(center)}::numeric"), ratio), decimal(lo * grid), decimal(hi * grid)
+    )
+    found = enclosures.among(enclosures.rising(held, lambda x: f"CAST({x} AS {type_})"), enclosures.basis(0), 1)
+    return replace(
+        _measured((rows, total), found, type_, "mean", output_weights.mean(lo, hi)), bound=Interval(lo * grid, hi * grid)
+    )
+
+
+def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:
+    """The PostgreSQL type of an aggregate or window function inside one unit."""
+    if name in ("count", "row_number", "rank", "dense_rank"):
+        return "int8"
+    if name == "ntile":
+        return "int4"
+    if name == "sum":
+        return sum_type(args[0].type)
+    if name in ("avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"):
+        return "float8" if args[0].type in FLOATS else "numeric"
+    if name in ("bool_or", "bool_and", "every"):
+        return "bool"
+    return args[0].type if args else "int8"

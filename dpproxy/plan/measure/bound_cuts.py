@@ -1,0 +1,98 @@
+"""What bounds cut: which bounds may have, for people, and - where a policy allots epsilon to it - how many units they did.
+
+Knows: compiled measurements, released values. Must not know: exact values. How much was cut is data: it is measured like
+anything else, as a measurement of its own in the same plan and charge. Its columns are the number of units that have rows in
+the measurement and that of those which have more rows or groups than the bounds let count. A unit is 0 or 1 in either:
+the sensitivity of both is 1, whatever bounds there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpproxy.plan.engines.base import parts
+from dpproxy.plan.logical.expr import references
+from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.plan.measure.specs import BasisSpec, Shape
+from dpproxy.plan.model import Cut
+from dpproxy.privacy.measurement import Names
+
+Values = Sequence[npt.NDArray[np.int64]]
+
+UNITS, BEYOND = "units", "beyond"
+_SHAPE = Shape(1, 1, False, False, None, ("how many units the bounds cut: not part of the answer, said after it",))
+
+
+def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
+    """The bounds on rows and groups that a measurement's units may be beyond."""
+    shape, found = made.shape, []
+    if shape.norm and _counted(made):
+        hidden = ", as far as noise hides those of more" if any(spec.steps(shape) > 1 for spec in made.specs) else ""
+        found.append(f"{shape.rows} rows of a {unit}{' over all groups' if shape.spread else ''}{hidden}")
+    elif shape.per_unit and _counted(made):
+        found.append(f"{shape.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
+    return (*found, *([f"{shape.l0} groups of a {unit}"] if shape.pick else []))
+
+
+def _counted(made: Compiled) -> bool:
+    return any(s.kind not in ("units", "weight") for s in made.specs) or bool(made.selections)
+
+
+def condition(made: Compiled) -> str:
+    """Whether a unit is beyond the bounds, by `most`, its rows in a group, `size`, those in all (of `Shape.norm`), and `groups`,
+    how many it has; empty where none can be."""
+    shape, tests = made.shape, []
+    if shape.per_unit and _counted(made):
+        tests.append(f"size > {shape.rows**shape.norm}" if shape.norm else f"most > {shape.rows}")
+    if shape.pick:
+        tests.append(f"groups > {shape.l0}")
+    return " OR ".join(tests)
+
+
+def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
+    """The measurements that say how many units the bounds of others cut, each once, and what is told of them; their numbers
+    follow those of the others."""
+    found: dict[str, tuple[Compiled, Cut]] = {}
+    for one in made:
+        if one.cut and one.cut not in found and (one.specs or one.selections):  # declared groups alone are there in any case
+            specs = tuple(BasisSpec("units", None, None, label) for label in (f"{unit}s", f"{unit}s that bounds cut"))
+            name = parts(f"cut: {one.cut}")
+            names = Names(
+                rows=name, keys=(), columns=(parts(UNITS), parts(BEYOND)), base=name, totals=(None, None), accepts=(), groups=(),
+                complete=False, bound=0, additive=(False, False), mixes=((), ()),
+            )  # fmt: skip
+            compiled = Compiled(one.cut, (), specs, (), (), _SHAPE, None, 1, names=names, cutting=True)
+            found[one.cut] = compiled, Cut(len(made) + len(found), f"{unit}s", bounds_of(one, unit))
+    return list(found.values())
+
+
+def unmeasured(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
+    """Bounds that cut something where data go beyond them, and of which nothing is measured."""
+    found: list[str] = []
+    for made in compiled:
+        if not made.cut and not made.cutting:
+            found += bounds_of(made, unit)
+        summed = [s.value for s in made.specs if s.kind == "sum" and s.value is not None]
+        summed += [s.value for s in made.selections if not s.values]
+        found += [f"the range of {c.name}" for value in summed for c in references(value) if c.bound.closed]
+    return tuple(dict.fromkeys(found))
+
+
+def told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequence[str]) -> str:
+    """`bounds cut about 12 % of customers (3 rows of a customer in a group)`, and the bounds of which nothing is measured."""
+    said = [f"bounds cut {share(cut, values[cut.measurement])}" for cut in cuts if cut.measurement in values]
+    return "; ".join([*dict.fromkeys(said), *([f"may be cut by the bounds: {', '.join(bounds)}"] if bounds else [])])
+
+
+def share(cut: Cut, values: Values) -> str:
+    """Of noisy numbers: nobody's noise is told as a share of nothing."""
+    units, beyond = (int(column[0]) for column in values)
+    bounds = f"({', '.join(cut.bounds)})"
+    if units < 1:
+        return f"an unknown part of few {cut.units} {bounds}"
+    percent = float(100 * min(max(Fraction(beyond, units), Fraction(0)), Fraction(1)))
+    return f"about {percent:.{0 if percent >= 10 else 2}{'f' if percent >= 10 else 'g'}} % of {cut.units} {bounds}"

@@ -1,0 +1,241 @@
+"""A measurement compiled: keys and aggregates over rows of units become bounded integer columns of one backend query.
+
+Knows: PRIVACY.md section 3, relations, an engine's spelling. Must not know: clients, ledgers, how noise is drawn. Every
+number that decides privacy (bounds, sensitivities, L0) is made here, before anything runs; `finish` adds noise scales,
+`bounding` writes the query. A step of bounding is skipped only by one of the two rules stated in `_shape`: a bound may rest
+only on what the generated SQL enforces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
+from dpproxy.plan.context import Context
+from dpproxy.plan.engines.base import Engine
+from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.logical.expr import Expr
+from dpproxy.plan.logical.relation import Rows, of_somebody
+from dpproxy.plan.measure.bounding import Writer
+from dpproxy.plan.measure.output_weights import Output
+from dpproxy.plan.measure.specs import (
+    CONTRIBUTION_STEPS,
+    BasisSpec,
+    SelectionSpec,
+    Shape,
+    TopSpec,
+)
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.fanout import contribution
+from dpproxy.plan.properties.key_domains import Dense, dense_domain
+from dpproxy.privacy.measurement import Names
+from dpproxy.sql.effort import step
+
+WORTH_CHOOSING = 20  # declared groups a unit may be in, for each of the k asked for: their counts are several times as exact
+MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A measurement without noise: its query, bases and shape."""
+
+    sql: str
+    keys: tuple[tuple[str, str], ...]  # label, type
+    specs: tuple[BasisSpec, ...]
+    selections: tuple[SelectionSpec, ...]
+    side: tuple[str, ...]  # the query of each selection; equal ones are asked once
+    shape: Shape
+    threshold: int | None  # index of the units basis, when keys are undeclared
+    min_units: int
+    top: TopSpec | None = None  # the groups are chosen by this, not by a threshold
+    rest: bool = False  # one row for what is in no released group
+    outputs: tuple[Output, ...] = ()  # what is made of the columns
+    names: Names | None = None
+    cut: str = ""  # the query that says how many units the bounds cut, where that is to be measured
+    cutting: bool = False  # this is such a query
+    holds_all: bool = False  # every row is in one of the declared groups (`plan.measure.coverage`)
+
+
+@dataclass
+class Compiler:
+    """Compiles measurements of the same rows, whose FROM is written once. `rows.unit` must be known."""
+
+    rows: Rows
+    context: Context
+    engine: Engine
+    _shapes: dict[tuple[tuple[Expr, ...], bool], Shape] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unit = self.rows.unit
+        assert unit is not None
+        self._renderer = Renderer(self.engine)
+        self._block = self._renderer.block(of_somebody(self.rows.node, unit))
+        self._unit = self._block.names[unit.id]
+
+    def over(self, rows: Rows) -> Compiler:
+        return Compiler(rows, self.context, self.engine)
+
+    def compiled(
+        self,
+        keys: Sequence[tuple[str, Expr]],
+        specs: Sequence[BasisSpec] = (),
+        selections: Sequence[SelectionSpec] = (),
+        top: TopSpec | None = None,
+    ) -> Compiled:
+        """The backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
+        plain = tuple(k for _, k in keys)
+        unscaled = bool(selections) or any(s.kind == "distinct" for s in specs)
+        shape, threshold = self._shape(plain, unscaled), None
+        if top is not None and self._heeded(top, shape, specs, selections):
+            shape = replace(shape, kept=top.k)
+        else:
+            top = None
+            specs, threshold = self._with_threshold(specs, shape, bool(keys))
+        for spec in specs:
+            whole = spec.linf(shape.rows) * spec.fine(shape)
+            if whole > MAX_MAGNITUDE:
+                raise NoRoom(
+                    PROGRAM_LIMIT_EXCEEDED,
+                    f"what one {self.context.policy.unit_name} may contribute to an aggregate would exceed 64 bits",
+                    hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
+                    times=-(-whole // MAX_MAGNITUDE),
+                )
+        least = self.context.role.min_units
+        undeclared = threshold is not None or (top is not None and shape.dense is None)
+        sql = self._writer(shape, specs).write(plain, least if undeclared else 1)
+        step(20 + len(sql) // 200)
+        side = tuple(self._writer(shape).buckets(plain, s) for s in selections)
+        labels = tuple((label, k.type) for label, k in keys)
+        return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least, top)
+
+    def cut(self, keys: Sequence[tuple[str, Expr]], condition: str) -> str:
+        """The query that counts units, and those of which `condition` holds (`plan.measure.bound_cuts`)."""
+        plain = tuple(k for _, k in keys)
+        return self._writer(self._shape(plain, False)).beyond(plain, condition)
+
+    @staticmethod
+    def _heeded(top: TopSpec, shape: Shape, specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> bool:
+        """k choices cost as much as noise for k groups; all groups need noise for the l0 that a unit may be in.
+
+        Declared groups need no threshold: there is less to gain, and what is released of all of them answers other questions
+        too. With the charge halved k choices miss by about 2 k ln(groups) / epsilon rows, and noise for all is about 9
+        sqrt(l0) / epsilon (Gaussian, the largest of some).
+        """
+        counts = specs[top.score].kind in ("count", "units")
+        if shape.norm or not counts or selections:
+            return False
+        if shape.dense is None:
+            return top.k < shape.l0
+        size = shape.dense.size
+        few = WORTH_CHOOSING * top.k <= shape.l0
+        return few and size is not None and 2 * top.k * math.log(max(size, 3)) <= 9 * math.sqrt(shape.l0)
+
+    def _writer(self, shape: Shape, specs: Sequence[BasisSpec] = ()) -> Writer:
+        return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs), self.context.pick_key)
+
+    def _shape(self, keys: tuple[Expr, ...], unscaled: bool) -> Shape:
+        if (keys, unscaled) not in self._shapes:
+            self._shapes[keys, unscaled] = _shape(self.rows, list(keys), self.context, unscaled)
+        return self._shapes[keys, unscaled]
+
+    def _with_threshold(self, specs: Sequence[BasisSpec], shape: Shape, keyed: bool) -> tuple[Sequence[BasisSpec], int | None]:
+        """Undeclared keys need the number of units in each group: the index of the basis that says it, added if need be."""
+        if not keyed or shape.dense is not None:
+            return specs, None
+        unit = self.context.policy.unit_name
+        if shape.spread:
+            return [*specs, BasisSpec("weight", None, None, f"weight of {unit}s, 1 over all groups of each")], len(specs)
+        for i, spec in enumerate(specs):
+            if spec.kind == "units" and spec.where is None and spec.value is None:
+                return specs, i
+        for i, spec in enumerate(specs):
+            if shape.rows == 1 and _counts_rows(spec) and not spec.norm(shape):
+                return specs, i  # one row per unit in a group: the number of rows is the number of units
+        units = BasisSpec("units", None, None, f"distinct {unit}s")
+        return [*specs, units], len(specs)
+
+
+def _counts_rows(spec: BasisSpec) -> bool:
+    return spec.kind == "count" and spec.value is None and spec.where is None
+
+
+def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Shape:
+    """The two skip rules: no per-unit step when a unit has one row; no choice of groups when the rows themselves leave a
+    unit no more groups than are claimed (`_reach`).
+    `unscaled`: something is measured that cannot be scaled down, and costs noise for every group of a unit."""
+    dense = dense_domain(keys, rows) if keys else None
+    limits = contribution(rows, keys)
+    unit = context.policy.unit_name
+    l0, pick, note = _reach(rows, keys, dense, limits.groups, rows.limits.whole and not unscaled)
+    notes = [note.format(unit=unit)] if note else []
+    norm, one = 0, rows.one
+    limit = 1 if one else limits.rows
+    if rows.limits.whole and not one:
+        norm = _norm(context) if l0 > 1 else 1
+        over = f" over all groups (its l{norm} norm; scaled down where it is more)" if l0 > 1 else ""
+        notes.append(f"a {unit} weighs at most {limit} rows{over}")
+    elif one:
+        notes.append(f"one row per {unit}: no per-{unit} step")
+    else:
+        notes.append(f"at most {limit} rows per {unit} and group")
+    return Shape(limit, l0, not one, pick, dense, tuple(notes), norm)
+
+
+def _reach(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None, scaled: bool) -> tuple[int, bool, str]:
+    """How many groups a unit reaches, whether groups of it must be picked for that to be true, and what EXPLAIN says of it.
+
+    No group is picked only where the generated SQL leaves a unit no more of them by itself: it has one row, or one value of
+    the keys, or the whole key is declared, so that the join with the declared groups drops all others (`bounding._fill`). An
+    undeclared key beside declared ones is joined with nothing: NULL and values that are not declared are groups then,
+    however many. As many as are declared are picked of them. Leaving undeclared values out instead would spare the step, but
+    lose rows that SQL counts, and whose groups a threshold may well release.
+    """
+    varying = [k for k in keys if not facts(k).constant]
+    if not keys:
+        return 1, False, ""
+    if rows.one or not varying:
+        return 1, False, "keys are constant per {unit}: one group per {unit}"
+    own = dense if len(varying) == len(keys) else dense_domain(varying, rows)
+    size = own.size if own is not None else None
+    if size is not None and (bound is None or bound >= size):
+        if dense is not None:
+            return size, False, f"a {{unit}} may reach {'all ' if own is dense else ''}{size} groups: none is cut"
+        return size, True, f"at most {size} groups per {{unit}}, as many as are declared; others and NULL are groups as well"
+    if bound is not None:
+        return bound, True, f"at most {bound} groups per {{unit}}"
+    # `groups: all` needs a domain whose size the policy fixes
+    l0 = DEFAULT_WHOLE_GROUPS if scaled else DEFAULT_GROUPS
+    return l0, True, f"at most {l0} groups per {{unit}}, since keys are not declared and the policy bounds no `groups`"
+
+
+def _norm(context: Context) -> int:
+    """In which norm a whole contribution is bounded: as Gaussian noise needs it where it may be used, else as Laplace's."""
+    return 2 if context.policy.mechanism != "laplace" and context.role.query.delta > 0 else 1
+
+
+STEPPED = (
+    "counts and sums: {unit}s of more are measured apart, in steps of twice as many rows, each scaled down to {rows}; steps that "
+    "are more than noise are scaled back up, to {most} rows, and divided over groups as the steps below are where noise hides "
+    "their own shares"
+)
+
+UNSCALED = "percentiles and count(DISTINCT ...): at most {rows} rows per {unit} and group"
+
+
+def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
+    """What the bound of whole contributions means for the columns of a measurement."""
+    shape, found = compiled.shape, []
+    if any(spec.steps(shape) > 1 for spec in compiled.specs):
+        found.append(STEPPED.format(unit=unit, rows=shape.rows, most=shape.rows << CONTRIBUTION_STEPS - 1))
+    if shape.norm and (compiled.selections or any(spec.kind == "distinct" for spec in compiled.specs)):
+        found.append(UNSCALED.format(unit=unit, rows=shape.rows))
+    return tuple(found)
+
+
+DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
+DEFAULT_WHOLE_GROUPS = 1000  # the same where contributions are scaled: more groups cost a threshold its logarithm only
+
+
+__all__ = ["BasisSpec", "Compiled", "Compiler", "SelectionSpec", "Shape"]

@@ -1,0 +1,102 @@
+"""Which rows the declared groups of a measurement hold: what must be known before groups are added up (answer reuse, ROLLUP).
+
+Knows: declared domains, what the generated SQL and the database's own constraints enforce. Must not know: stored answers,
+clients. `values` of a policy say which groups are shown; they do not keep other values out of a table. A row whose key is
+NULL or another value is in no group, so groups add up to their total only where one of these is enforced:
+
+- the column comes from a public table by an inner join: the groups are that table's own rows;
+- the key is a CASE of constants, or a test of which NULL is a group or cannot be;
+- the column is a boolean of which NULL is a group, or which the database keeps from being NULL (NOT NULL);
+- the statement's own WHERE says that the column is one of some declared values.
+
+The last is not decided here, since parameters may be among these values: columns are said to be `open` that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dpproxy.plan.engines.key_domains import part_text
+from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.logical.expr import (
+    Call,
+    Case,
+    Column,
+    Domain,
+    Expr,
+    InList,
+    Lit,
+    Ref,
+    SeriesDomain,
+    ValuesDomain,
+    references,
+)
+from dpproxy.plan.logical.interval import OPEN, meet
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.key_domains import Dense, Part
+from dpproxy.plan.properties.narrowing import narrowed
+from dpproxy.sql.types import INTEGERS
+
+BOTH = {"false", "true"}
+
+
+def open_columns(dense: Dense, part: Part) -> tuple[Column, ...]:
+    """Columns of a part that may hold values no group of it is for. Those that are no columns of a table (their `id` is
+    negative) cannot be limited by a WHERE."""
+    computed = {column.id: expr for expr, column in dense.computed}
+    return tuple(column for column, domain in part.columns if not _closed(column, domain, computed))
+
+
+def _closed(column: Column, domain: Domain, computed: Mapping[int, Expr]) -> bool:
+    """Whether every value there can be is in the domain. Ranges are never: a value beyond one is in no group."""
+    if not isinstance(domain, ValuesDomain):
+        return False
+    expr = computed.get(column.id)
+    if isinstance(expr, Case):
+        return True  # all its results are listed, NULL too where no arm is taken
+    if column.type != "bool" or not set(domain.values) >= BOTH:
+        return False
+    return None in domain.values or not (column.nullable if expr is None else facts(expr).nullable)
+
+
+def holds_all(dense: Dense, conditions: Sequence[Expr]) -> bool:
+    """Whether every row that satisfies the conditions is in one of the groups: then finer groups add up to coarser ones."""
+    return all(_limited(column, domain, conditions) for part in dense.parts for column, domain in _open(dense, part))
+
+
+def _open(dense: Dense, part: Part) -> list[tuple[Column, Domain]]:
+    columns = open_columns(dense, part)
+    return [(column, domain) for column, domain in part.columns if column in columns]
+
+
+def _limited(column: Column, domain: Domain, conditions: Sequence[Expr]) -> bool:
+    """Whether WHERE keeps a column to values that have groups. No comparison is true of NULL."""
+    if column.id < 0:
+        return False
+    seen = [Ref(c.type, c) for e in conditions for c in references(e) if c.id == column.id]  # bounds differ from place to place
+    if isinstance(domain, ValuesDomain):
+        return any(chosen <= set(domain.values) for ref in seen for e in conditions if (chosen := _chosen(ref, e)))
+    if not isinstance(domain, SeriesDomain) or column.type not in (*INTEGERS, "date", "timestamp"):
+        return False
+    said, declared = OPEN, column.bound
+    for ref in seen:
+        said = meet(said, narrowed(ref, conditions))
+    return said.closed and declared.closed and declared.ends[0] <= said.ends[0] and said.ends[1] <= declared.ends[1]
+
+
+def _chosen(ref: Ref, condition: Expr) -> set[str | None]:
+    """The constants a condition keeps a column to; empty for other conditions."""
+    match condition:
+        case InList(arg=arg, items=items, negated=False) if arg == ref:
+            found = list(items)
+        case Call(op="=", args=(left, right)) if ref in (left, right):
+            found = [right if left == ref else left]
+        case _:
+            return set()
+    return {e.text for e in found if isinstance(e, Lit)} if all(isinstance(e, Lit) for e in found) else set()
+
+
+def source(part: Part, key: Expr, renderer: Renderer) -> str:
+    """The values of one key in its part: two measurements that have it in common show the same groups of it."""
+    return part_text(replace(part, keys=((0, key),)), renderer)

@@ -1,0 +1,196 @@
+"""The names of a measurement and of its parts: equal names mean equal exact values (answer reuse).
+
+Knows: measurements in normal form, how they are compiled. Must not know: noise, stored answers, clients. The name of a part is
+what the part would compile to if it stood alone: whatever makes a difference to the engine makes one to the name, also
+what is added to the compiler later. Each column is named by itself, and keys in an order of their own, so that a
+measurement of more columns, or of the same in another order, finds those of an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from dpproxy.plan.engines.base import Engine, parts
+from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.logical.expr import (
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Hole,
+    InList,
+    Lit,
+    Ref,
+    conjunction,
+    conjuncts,
+    walk,
+)
+from dpproxy.plan.logical.relation import Filter, Rows
+from dpproxy.plan.measure import coverage
+from dpproxy.plan.measure.compiler import Compiled, Compiler
+from dpproxy.plan.measure.specs import BasisSpec, Shape
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.fanout import contribution
+from dpproxy.plan.properties.key_domains import dense_domain
+from dpproxy.privacy.measurement import Accept, KeyGroups, Names
+from dpproxy.sql.template import Param, Text
+from dpproxy.sql.types import FLOATS, INTEGERS
+
+_COUNT = BasisSpec("count", None, None, "")
+_ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each
+
+Keys = Sequence[tuple[str, Expr]]
+
+
+def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
+    """The names of a compiled measurement's rows, keys and columns; the compiler's rows are in normal form."""
+    rows = compiler.rows
+    wider, accepted = _without_accepts(rows)
+    all_rows = compiler if not accepted else compiler.over(wider)
+
+    def key_name(key: tuple[str, Expr]) -> str:
+        # counted, since a declared domain alone does not tell of what
+        return all_rows.compiled([key], [_COUNT]).sql
+
+    texts = [key_name(key) for key in keys]
+    order = sorted(range(len(keys)), key=texts.__getitem__)
+    by_name = [keys[i] for i in order]
+    of_all = [all_rows.compiled((), [spec]).sql for spec in compiled.specs]
+    own = of_all if not keys and all_rows is compiler else [compiler.compiled(by_name, [spec]).sql for spec in compiled.specs]
+    beside = [_beside(compiled.specs, i) if compiled.shape.per_unit else "" for i, _ in enumerate(compiled.specs)]
+    columns = [f"{spec.kind}: {text}{more}" for spec, text, more in zip(compiled.specs, own, beside, strict=True)]
+    totals = [_total(spec, f"{text}{more}") for spec, text, more in zip(compiled.specs, of_all, beside, strict=True)]
+    mixes = [_mix(spec, lambda s: all_rows.compiled((), [s]).sql, compiled.shape) for spec in compiled.specs]
+    additive = [s.kind in ("count", "sum", "units") for s in compiled.specs]
+    for chosen in compiled.selections:
+        side = compiler.compiled(by_name, (), (chosen,)).side[0]
+        end = f"{'low' if chosen.side < 0 else 'high'} end ({chosen.confidence}) of " if chosen.side else ""
+        which = [f"{end}{fraction}" for fraction in chosen.fractions] or ["mode"]
+        columns += [f"{fraction} of {chosen.size}: {side}" for fraction in which]
+        totals += [None] * len(which)
+        additive += [False] * len(which)
+        mixes += [()] * len(which)
+    stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.shape) > 1]
+    for i in stepped:
+        columns += [f"{what} of {columns[i]}" for what in ("raw", "last step")]
+        totals, additive, mixes = [*totals, None, None], [*additive, False, False], [*mixes, (), ()]
+    groups = _groups(keys, wider, all_rows.engine, key_name)
+    return Names(
+        parts(f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r}{_least(compiled)}{_top(compiled)}"),
+        tuple(map(parts, texts)),
+        tuple(map(parts, columns)),
+        parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
+        tuple(None if total is None else parts(total) for total in totals),
+        tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
+        groups or (),
+        groups is not None and compiled.top is None and not compiled.shape.norm and not compiled.shape.pick,
+        compiled.shape.rows if compiled.shape.per_unit else 0,
+        tuple(additive),
+        tuple(mixes),
+    )
+
+
+def _groups(keys: Keys, rows: Rows, engine: Engine, key_name: Callable[[tuple[str, Expr]], str]) -> tuple[KeyGroups, ...] | None:
+    """What is known of the groups of each key over all rows; None where they are not declared."""
+    dense = dense_domain([key for _, key in keys], rows) if keys else None
+    if dense is None:
+        return None if keys else ()
+    found: dict[int, KeyGroups] = {}
+    for part in dense.parts:
+        columns = coverage.open_columns(dense, part)
+        names = tuple(parts(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c))
+        unlimited = None if len(names) < len(columns) else names
+        for index, key in part.keys:
+            text = coverage.source(part, key, Renderer(engine))
+            found[index] = KeyGroups(parts(text), unlimited, facts(keys[index][1]).constant)
+    return tuple(found[i] for i in range(len(keys)))
+
+
+def _least(compiled: Compiled) -> str:
+    """`min_units` decides which undeclared groups there are; declared ones are all there, whoever asks."""
+    undeclared = compiled.threshold is not None or (compiled.top is not None and compiled.shape.dense is None)
+    return f" {compiled.min_units}" if undeclared else ""
+
+
+def _beside(specs: Sequence[BasisSpec], i: int) -> str:
+    """The sum of a mean is cut by the count beside it, if there is one (`bounding`), which counts a few more values."""
+    if i >= len(specs) or specs[i].kind != "sum" or not specs[i].mean:
+        return ""
+    spec = specs[i]
+    counts = (s for s in specs[:i] if s.kind == "count")
+    return " beside its count" if any((s.value, s.where) == (spec.counted, spec.where) for s in counts) else ""
+
+
+def _top(compiled: Compiled) -> str:
+    """Which groups are there depends on the score they were chosen by."""
+    top = compiled.top
+    return "" if top is None else f" top {top.k} {compiled.specs[top.score].kind} {compiled.sql}"
+
+
+def _total(spec: BasisSpec, text: str) -> str | None:
+    return f"{spec.kind}: {text}" if spec.kind != "distinct" else None
+
+
+def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], shape: Shape) -> tuple[tuple[Text, int], ...]:
+    """sum(x - c) = sum(x) - c count(x), and the other way round; bounds on a unit's rows would cut the sides differently."""
+    if spec.kind != "sum" or spec.value is None or shape.per_unit or shape.norm or _may_be_nan(spec.value):
+        return ()
+    middle = spec.shift if spec.mean else (spec.lo + spec.hi) // 2
+    if not middle:
+        return ()
+    away = middle if spec.mean else -middle
+    center = Fraction(0) if spec.mean else middle * spec.grid
+    other = replace(spec, lo=spec.lo + away, hi=spec.hi + away, center=center, mean=not spec.mean)
+    count = BasisSpec("count", spec.value if facts(spec.value).nullable else None, spec.where, "")
+    return (parts(f"sum: {total(other)}"), 1), (parts(f"count: {total(count)}"), -away)
+
+
+def _may_be_nan(value: Expr) -> bool:
+    """NaN is counted and not summed. No arithmetic of whole numbers, or of decimals made of them, comes to it."""
+    return any(e.type in FLOATS or (e.type == "numeric" and _unknown(e)) for e in walk(value))
+
+
+def _unknown(number: Expr) -> bool:
+    """A decimal from a table or a text: PostgreSQL's may be NaN."""
+    return isinstance(number, Ref | Hole) or (isinstance(number, Cast) and number.arg.type not in (*INTEGERS, "numeric"))
+
+
+def _value(constant: Expr) -> str | Param:
+    if isinstance(constant, Hole):
+        return Param(constant.index, constant.type)
+    assert isinstance(constant, Lit)
+    assert constant.text is not None
+    return constant.text
+
+
+def _without_accepts(rows: Rows) -> tuple[Rows, list[tuple[Ref, tuple[Expr, ...]]]]:
+    """The rows without conditions that a column is one of some constants, to make a name of; these conditions."""
+    if not isinstance(rows.node, Filter):
+        return rows, []
+    found = {c: accepted for c in conjuncts(rows.node.condition) if (accepted := _accepted(c)) is not None}
+    rest = conjunction(tuple(c for c in conjuncts(rows.node.condition) if c not in found))
+    node = rows.node.child if rest is None else replace(rows.node, condition=rest)
+    conditions = tuple(c for c in rows.conditions if c not in found)
+    return rows.rewritten(node, conditions, rows.unit), list(found.values())
+
+
+def _accepted(condition: Expr) -> tuple[Ref, tuple[Expr, ...]] | None:
+    match condition:
+        case Call(op="=", args=(Ref() as ref, constant)):
+            values: tuple[Expr, ...] = (constant,)
+        case InList(arg=Ref() as ref, items=items, negated=False):
+            values = items
+        case _:
+            return None
+    if not _nameable(ref.column) or any(v.type != ref.type for v in values):
+        return None
+    if not all(isinstance(v, Hole) or (isinstance(v, Lit) and v.text is not None) for v in values):
+        return None
+    return ref, values
+
+
+def _nameable(column: Column) -> bool:
+    """Whether a condition on the column can be told from texts of groups."""
+    return column.id >= 0 and column.type in _ACCEPTED and not column.taint

@@ -1,0 +1,251 @@
+"""Variances, correlations and regressions from noisy moments (PRIVACY.md section 3, Aggregates).
+
+Knows: which centred moments each statistic needs and its formula over them. Must not know: noise, engines. Values are centred
+at the middle of their bounds, squares again at the middle of theirs, so that every moment is symmetric about 0 and has the
+least sensitivity; all statistics of the same inputs share them. Results are clamped to their feasible sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpproxy.plan.logical.expr import (
+    Call,
+    Expr,
+    Lit,
+    conjunction,
+)
+from dpproxy.plan.measure import enclosures, output_weights
+from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.measure.specs import BasisSpec
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.grid import grid_of, on_grid
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.decimals import decimal
+from dpproxy.sql.types import FLOATS
+
+SINGLE = {"var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"}
+PAIRED = {"corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy"}
+PAIRED |= {"regr_count", "regr_sxx", "regr_syy", "regr_sxy"}
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A value centred at `center`; |value - center| <= half."""
+
+    value: Expr
+    centred: Expr
+    lo: int
+    hi: int
+    grid: Fraction
+    center: Fraction
+    half: Fraction
+
+
+def _input(value: Expr, steps: int) -> _Input:
+    lo, hi, grid = grid_of(value, steps)
+    middle = (lo + hi) // 2
+    center = middle * grid
+    half = max(hi - middle, middle - lo) * grid
+    centred = value if center == 0 else Call(value.type, "-", (value, Lit(_literal_type(value), decimal(center))))
+    return _Input(value, centred, lo - middle, hi - middle, grid, center, half)
+
+
+def _literal_type(value: Expr) -> str:
+    return value.type if value.type not in FLOATS else "numeric"
+
+
+Found = tuple[tuple[BasisSpec, ...], Range, str, tuple[float, ...]]
+
+
+def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> Found:
+    """Bases, formula, PostgreSQL type of a statistic, and the weights of its bases. Raises Refusal for wrong arguments."""
+    inputs, bases = _needed(name, arguments, where, label, steps)
+    if name in SINGLE:
+        weights = output_weights.DEVIATION if name.startswith("stddev") else output_weights.VARIANCE
+        return bases, *_single(name, inputs[0], bases[2]), weights
+    used = _used(name)
+    y, x = inputs
+    formula = _paired(name, y, x, bases)
+    if name != "regr_count":
+        formula = enclosures.among(formula, enclosures.basis(0), 2 if name == "covar_samp" else 1)
+    type_ = "int8" if name == "regr_count" else "float8"
+    return tuple(bases[i] for i in used), formula, type_, tuple(_weight(name, i) for i in used)
+
+
+def needed(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, ...]:
+    """The bases alone, for a tenth of the work. Raises Refusal as `moments` does."""
+    bases = _needed(name, arguments, where, label, steps)[1]
+    return bases if name in SINGLE else tuple(bases[i] for i in _used(name))
+
+
+def _needed(
+    name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int
+) -> tuple[list[_Input], tuple[BasisSpec, ...]]:
+    """The inputs and what is summed of them: of two also what the statistic does not use, in places of their own."""
+    wanted = 1 if name in SINGLE else 2
+    if len(arguments) != wanted:
+        raise unsupported(f"{name}() with {len(arguments)} arguments")
+    inputs = [_input(a, steps) for a in arguments]
+    if wanted == 1:
+        squares = _square(inputs[0], where, f"centred squares for {label}", steps, _counted(arguments[0]))
+        return inputs, (*mean_bases(arguments[0], where, label, steps), squares)
+    y, x = inputs
+    present = tuple(Call("bool", "is_not_null", (i.value,)) for i in inputs if facts(i.value).nullable)
+    condition = conjunction((*((where,) if where is not None else ()), *present))
+    count = BasisSpec("count", None, condition, f"count for {label}", mean=True)
+    bases = [count, *(_first(i, condition, f"centred sum of {n} for {label}") for n, i in (("y", y), ("x", x)))]
+    if name not in ("regr_count", "regr_avgx", "regr_avgy"):
+        bases.append(_cross(y, x, condition, f"products of y and x for {label}", steps))
+        bases.append(_square(y, condition, f"centred squares of y for {label}", steps))
+        bases.append(_square(x, condition, f"centred squares of x for {label}", steps))
+    return inputs, tuple(bases)
+
+
+_COVARIANCE, _REGRESSION, _ALL = (0, 1, 2, 3), (0, 1, 2, 3, 5), (0, 1, 2, 3, 4, 5)
+_USED = {"regr_count": (0,), "regr_avgy": (0, 1), "regr_avgx": (0, 2), "regr_sxx": (0, 2, 5), "regr_syy": (0, 1, 4)}
+_USED |= dict.fromkeys(("covar_pop", "covar_samp", "regr_sxy"), _COVARIANCE)
+_USED |= dict.fromkeys(("regr_slope", "regr_intercept"), _REGRESSION)
+
+
+def _used(name: str) -> tuple[int, ...]:
+    """Which of a pair's bases a statistic uses: count, sums of y and x, products, squares of y and x."""
+    return _USED.get(name, _ALL)
+
+
+def _weight(name: str, index: int) -> float:
+    """Of basis `index` of the paired ones, in the statistic `name`."""
+    if name == "regr_count":
+        return 1.0
+    if name in ("regr_avgx", "regr_avgy"):
+        return 0.5 if index == 0 else 1.0
+    if name in ("regr_sxx", "regr_syy"):
+        return output_weights.VARIANCE[min(index, 1)]
+    squares = output_weights.SQUARES if name in ("corr", "regr_r2") else 2 * output_weights.SQUARES
+    return squares if index > 3 else output_weights.COVARIANCE[index]
+
+
+def mean_bases(value: Expr, where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, BasisSpec]:
+    """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
+    counted = _counted(value)
+    first = _first(_input(value, steps), where, f"centred sum for {label}", counted)
+    return BasisSpec("count", counted, where, f"count for {label}", mean=True), first
+
+
+def _counted(value: Expr) -> Expr | None:
+    return value if facts(value).nullable else None
+
+
+def _first(i: _Input, where: Expr | None, label: str, counted: Expr | None = None) -> BasisSpec:
+    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, True, counted)
+
+
+def _square(i: _Input, where: Expr | None, label: str, steps: int, counted: Expr | None = None) -> BasisSpec:
+    """Sum of (x - c)^2 - half^2/2, on a grid of its own."""
+    top = i.half * i.half
+    lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, steps)
+    middle = (lo + hi) // 2
+    square = Call("float8", "square", (i.centred,))
+    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, True, counted)
+
+
+def _cross(y: _Input, x: _Input, where: Expr | None, label: str, steps: int) -> BasisSpec:
+    top = y.half * x.half
+    lo, hi, grid = on_grid(-top, top, y.grid * x.grid, steps)
+    return BasisSpec("sum", Call("float8", "*", (_float(y.centred), _float(x.centred))), where, label, lo, hi, grid, mean=True)
+
+
+def _float(expr: Expr) -> Expr:
+    from dpproxy.plan.logical.expr import Cast
+
+    return expr if expr.type == "float8" else Cast("float8", expr)
+
+
+def _present() -> Range:
+    """GREATEST(count, 1), in floats."""
+    return enclosures.rising(enclosures.at_least(enclosures.basis(0), "1"), lambda x: f"{x}::float8")
+
+
+def _mean(index: int, i: _Input) -> Range:
+    """The mean of x - c."""
+    bound = decimal(i.half)
+    return enclosures.named(enclosures.clamped(_per_row(index, i.grid), f"-{bound}", bound))
+
+
+def _per_row(index: int, grid: Fraction) -> Range:
+    return enclosures.over(enclosures.scaled(enclosures.basis(index), f"{decimal(grid)}::float8"), enclosures.named(_present()))
+
+
+def _mean_square(index: int, spec: BasisSpec, i: _Input) -> Range:
+    inner = enclosures.plus(_per_row(index, spec.grid), enclosures.constant(decimal(spec.center)))
+    return enclosures.named(enclosures.clamped(inner, "0", decimal(i.half * i.half)))
+
+
+def _variance(mean: Range, square: Range) -> Range:
+    return enclosures.named(enclosures.at_least(enclosures.minus(square, enclosures.named(enclosures.squared(mean))), "0"))
+
+
+def _sampled(a: Range) -> Range:
+    """Times n / (n - 1), which falls with n from 2 on."""
+
+    def ratio(n: str) -> str:
+        return f"GREATEST({n}, 1)::float8 / GREATEST({n} - 1, 1)"
+
+    n = enclosures.basis(0)
+    return enclosures.times(a, Range(ratio(n.value), ratio(n.high), ratio(f"GREATEST({n.low}, 2)"), ratio(n.free)))
+
+
+def _single(name: str, i: _Input, squares: BasisSpec) -> tuple[Range, str]:
+    found = _variance(_mean(1, i), _mean_square(2, squares, i))
+    if not name.endswith("_pop"):
+        found = _sampled(found)
+    type_ = "float8" if i.value.type in FLOATS else "numeric"
+    root = "sqrt" if name.startswith("stddev") else ""
+    held = enclosures.rising(found, lambda x: f"CAST({root}({x}) AS {type_})")
+    return enclosures.among(held, enclosures.basis(0), 1 if name.endswith("_pop") else 2), type_
+
+
+def _paired(name: str, y: _Input, x: _Input, bases: Sequence[BasisSpec]) -> Range:
+    """The formula of a statistic over the bases it uses (`_used`), numbered among those."""
+    if name == "regr_count":
+        return enclosures.at_least(enclosures.basis(0), "0")
+    if name in ("regr_avgy", "regr_avgx"):
+        i = y if name == "regr_avgy" else x
+        return _centred(_mean(1, i), i)
+    if name in ("regr_sxx", "regr_syy"):
+        i, squares = (x, bases[5]) if name == "regr_sxx" else (y, bases[4])
+        return enclosures.times(_present(), _variance(_mean(1, i), _mean_square(2, squares, i)))
+    covariance = _covariance(y, x, bases[3])
+    if name == "covar_pop":
+        return covariance
+    if name == "covar_samp":
+        return _sampled(covariance)
+    if name == "regr_sxy":
+        return enclosures.times(_present(), covariance)
+    if name in ("regr_slope", "regr_intercept"):
+        slope = enclosures.named(enclosures.divided(covariance, _variance(_mean(2, x), _mean_square(4, bases[5], x))))
+        if name == "regr_slope":
+            return slope
+        return enclosures.minus(_centred(_mean(1, y), y), enclosures.times(slope, _centred(_mean(2, x), x)))
+    variances = (_variance(_mean(1, y), _mean_square(4, bases[4], y)), _variance(_mean(2, x), _mean_square(5, bases[5], x)))
+    correlation = _correlation(covariance, *variances)
+    return correlation if name == "corr" else enclosures.squared(correlation)
+
+
+def _centred(mean: Range, i: _Input) -> Range:
+    return enclosures.plus(enclosures.constant(decimal(i.center)), mean)
+
+
+def _covariance(y: _Input, x: _Input, products: BasisSpec) -> Range:
+    limit = decimal(y.half * x.half)
+    product = enclosures.clamped(_per_row(3, products.grid), f"-{limit}", limit)
+    return enclosures.named(enclosures.minus(product, enclosures.times(_mean(1, y), _mean(2, x))))
+
+
+def _correlation(covariance: Range, vy: Range, vx: Range) -> Range:
+    """Within +-1; NULL where a variance is nothing, as PostgreSQL has it (LEAST and GREATEST would pass over the NULL)."""
+    both = enclosures.named(enclosures.rising(enclosures.growing(vy, vx), lambda x: f"sqrt({x})"))
+    found = enclosures.clamped(enclosures.divided(covariance, both), "-1", "1")
+    return enclosures.named(replace(found, value=f"CASE WHEN {both.value} > 0 THEN {found.value} END"))

@@ -1,0 +1,259 @@
+"""One form for rows that are written in different ways, so that equal measurements have equal text (answer reuse).
+
+Knows: relations, expressions, what SQL lets one exchange without changing a row. Must not know: engines, clients, stored
+answers. Each step keeps the meaning on every database: operands of AND, OR, IN, = are sets; an inner join is a set of
+sources under a set of conditions, wherever these were written. What is compiled, and run, is this form: a step that changed a
+meaning would change answers, not only the names of stored ones. Two texts that mean the same and still differ here
+cost an analyst budget, never privacy.
+
+Columns are named after their tables while sorting, never after their numbers, which follow the client's spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+from dpproxy.plan.logical.expr import (
+    FALSE,
+    TRUE,
+    Call,
+    Column,
+    Exists,
+    Expr,
+    Hole,
+    InList,
+    InQuery,
+    Lit,
+    Relation,
+    Scalar,
+    Win,
+    conjunction,
+    conjuncts,
+    has_subquery,
+    rebuilt,
+    references,
+)
+from dpproxy.plan.logical.relation import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Project,
+    Public,
+    Rows,
+    Scan,
+    Union,
+)
+from dpproxy.plan.measure.normal_steps import (
+    FOLDED,
+    chain,
+    compared,
+    flat,
+    folded,
+    gathered,
+    linked,
+)
+from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
+from dpproxy.plan.properties.equivalence import equalities
+from dpproxy.sql.types import INTEGERS
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+_SYMMETRIC = frozenset({"=", "<>", "is_distinct", "is_not_distinct"})
+Measured = tuple[Rows, list[tuple[str, Expr]], list[BasisSpec], list[SelectionSpec]]
+
+
+def normal(
+    rows: Rows, keys: Sequence[tuple[str, Expr]], specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]
+) -> Measured:
+    """The same measurement in its normal form: keys, specs and selections in the order given."""
+    form = _Form()
+    node = form.relation(rows.node)
+    conditions = form.sorted(rows.conditions)
+    unit = form.unit(rows, conditions)
+    values = [replace(s, value=_counted(s.kind, form.optional(s.value)), where=form.optional(s.where)) for s in specs]
+    chosen = [replace(s, value=form.expr(s.value), where=form.optional(s.where)) for s in selections]
+    named = [(label, form.expr(key)) for label, key in keys]
+    return rows.rewritten(node, conditions, unit), named, values, chosen
+
+
+def _counted(kind: str, value: Expr | None) -> Expr | None:
+    """count(1) is count(*)."""
+    return None if kind == "count" and isinstance(value, Lit) and value.text is not None else value
+
+
+@cache
+def _telling(kind: Any) -> tuple[str, ...]:
+    """The fields that make an expression or relation what it is: the columns of a relation are named by the others."""
+    return tuple(f.name for f in fields(kind) if not (issubclass(kind, Relation) and f.name in ("columns", "number")))
+
+
+LONGEST = 200  # characters of a relation's text within the names of its columns
+
+
+class _Form:
+    """Names of the columns seen so far, by their id."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    # --- texts to sort by
+
+    def text(self, value: object, exact: bool = False) -> str:
+        """Equal for equal meanings, whatever the numbers of columns and scans. `exact`: and only for these; two scans
+        of one table have one name, so what shall be dropped as a repetition is compared exactly."""
+        if isinstance(value, Column):
+            return f"#{value.id}" if exact else self._names.get(value.id, value.name)
+        if isinstance(value, Scan):
+            return f"#{value.number}" if exact else ".".join(value.source)
+        if isinstance(value, Expr | Relation):
+            kind: Any = type(value)
+            return f"{kind.__name__}({', '.join([self.text(getattr(value, name), exact) for name in _telling(kind)])})"
+        if isinstance(value, tuple):
+            return f"({', '.join([self.text(v, exact) for v in value])})"
+        return repr(value)
+
+    def once(self, exprs: Iterable[Expr]) -> tuple[Expr, ...]:
+        """Each of several once, in the order of their texts."""
+        found = {self.text(e, exact=True): e for e in exprs}
+        return tuple(sorted(found.values(), key=self.text))
+
+    def _name(self, relation: Relation, prefix: str) -> None:
+        """Columns by the text of their relation, or by its digest: a text of texts would double with every level of nesting."""
+        if len(prefix) > LONGEST:
+            prefix = blake2b(prefix.encode(), digest_size=16).hexdigest()
+        for i, column in enumerate(relation.columns):
+            self._names.setdefault(column.id, f"{prefix}.{column.name if isinstance(relation, Scan) else i}")
+
+    # --- relations
+
+    def relation(self, node: Relation) -> Relation:
+        """The normal form; its columns are those of `node`, in the same order."""
+        match node:
+            case Join(kind="left" | "full", left=left, right=right, on=on):
+                left, right = self.relation(left), self.relation(right)
+                on = conjunction(self.sorted(conjuncts(on)))
+                found: Relation = replace(node, left=left, right=right, on=on)
+            case Join() | Filter():
+                return self._block(node)
+            case Project(child=child, items=items):
+                child = self.relation(child)
+                found = replace(node, child=child, items=tuple(map(self.expr, items)))
+                self._name(found, self.text(tuple(found.items)))
+                return found
+            case Aggregate(child=child):
+                child = self.relation(child)
+                found = replace(node, child=child, keys=tuple(map(self.expr, node.keys)), aggs=tuple(map(self.expr, node.aggs)))
+            case Distinct(child=child) | Public(child=child):
+                found = replace(node, child=self.relation(child))
+            case Union(children=children):
+                found = replace(node, children=tuple(map(self.relation, children)))
+            case _:
+                found = node
+        self._name(found, self.text(found))
+        return found
+
+    def _block(self, node: Relation) -> Relation:
+        """Inner joins and filters: sources in an order of their own, conditions where all their columns are known."""
+        leaves: list[Relation] = []
+        found: list[Expr] = []
+        gathered(node, leaves, found)
+        leaves = [self.relation(leaf) for leaf in leaves]
+        conditions = self.sorted(found)
+        ordered = self._ordered(leaves, conditions)
+        made, rest = chain(ordered, conditions)
+        condition = conjunction(rest)
+        if condition is not None:
+            return Filter(node.columns, made, condition)
+        return replace(made, columns=node.columns) if isinstance(made, Join) else made
+
+    def _ordered(self, leaves: list[Relation], conditions: Sequence[Expr]) -> list[Relation]:
+        """By name, each next to one it is joined with if there is any. Sources of one name keep the order they came in."""
+        rest = sorted(leaves, key=lambda leaf: (self.text(leaf), self._role(leaf, conditions)))
+        ordered = rest[:1]
+        rest = rest[1:]
+        while rest:
+            known = {c.id for leaf in ordered for c in leaf.columns}
+            following = next((leaf for leaf in rest if linked(leaf, known, conditions)), rest[0])
+            rest = [leaf for leaf in rest if leaf is not following]
+            ordered.append(following)
+        return ordered
+
+    def _role(self, leaf: Relation, conditions: Sequence[Expr]) -> str:
+        """What is asked of one of several sources of the same table."""
+        mine = {c.id for c in leaf.columns}
+        return ", ".join(sorted(self.text(c) for c in conditions if {r.id for r in references(c)} <= mine))
+
+    def unit(self, rows: Rows, conditions: Sequence[Expr]) -> Column | None:
+        """Of the columns that are equal to the unit's in every row, the first by name."""
+        unit = rows.unit
+        if unit is None or unit.optional:
+            return unit
+        equal, before = {unit.id}, 0
+        while len(equal) > before:
+            before = len(equal)
+            for a, b in equalities(conditions):
+                equal |= {a.id, b.id} if equal & {a.id, b.id} else set()
+        fitting = [c for c in rows.node.columns if c.id in equal and not c.optional]
+        fitting = [c for c in fitting if (c.type, c.taint) == (unit.type, unit.taint)]
+        return min(fitting, key=self.text, default=unit)
+
+    # --- expressions
+
+    def optional(self, expr: Expr | None) -> Expr | None:
+        return self.expr(expr) if expr is not None else None
+
+    def expr(self, expr: Expr) -> Expr:
+        expr = self._children(expr)
+        match expr:
+            case Call(op="and" | "or"):
+                return self._logical(expr)
+            case Call(op=op, args=(a, b)) if op in _MIRRORED or op in _SYMMETRIC:
+                return self._compared(expr, a, b)
+            case Call(op=op, args=(Lit() as a, Lit() as b)) if op in FOLDED and expr.type in INTEGERS:
+                return folded(expr, a, b)
+            case Call(op="+" | "*", args=(a, b)) if a.type == b.type and a.type in INTEGERS:
+                return replace(expr, args=tuple(sorted((a, b), key=self.text)))
+            case InList(items=items) if len({i.type for i in items}) == 1 and not any(map(has_subquery, items)):
+                return replace(expr, items=self.once(items))
+        return expr
+
+    def _children(self, expr: Expr) -> Expr:
+        """The expression with the normal forms of its parts, those of subqueries too."""
+        expr = rebuilt(expr, self.expr)
+        match expr:
+            case InQuery(relation=relation, columns=columns):
+                return replace(expr, relation=self.relation(relation), columns=tuple(map(self.expr, columns)))
+            case Exists(relation=relation):
+                return replace(expr, relation=self.relation(relation))
+            case Scalar(relation=relation, value=value):
+                return replace(expr, relation=self.relation(relation), value=self.expr(value))
+            case Win(partition=partition):
+                return replace(expr, partition=tuple(sorted(partition, key=self.text)))
+        return expr
+
+    def _logical(self, expr: Call) -> Expr:
+        """Operands flat, once, sorted, without those that decide nothing (three-valued logic keeps all of this)."""
+        neutral, absorbing = (TRUE, FALSE) if expr.op == "and" else (FALSE, TRUE)
+        operands = self.sorted(flat(expr, expr.op), drop=neutral)
+        if absorbing in operands:
+            return absorbing
+        if not operands:
+            return neutral
+        return operands[0] if len(operands) == 1 else replace(expr, args=operands)
+
+    def sorted(self, conditions: Iterable[Expr], drop: Expr = TRUE) -> tuple[Expr, ...]:
+        """Normal forms of conditions that hold together, each once, in order."""
+        return self.once(c for c in map(self.expr, conditions) if c != drop)
+
+    def _compared(self, expr: Call, a: Expr, b: Expr) -> Expr:
+        """A constant stands on the right; the sides of = have no order; constants are compared here."""
+        if isinstance(a, Lit) and isinstance(b, Lit):
+            return compared(expr, a, b)
+        mirrored = expr.op if expr.op in _SYMMETRIC else _MIRRORED[expr.op]
+        constants = isinstance(a, Lit | Hole), isinstance(b, Lit | Hole)
+        swap = constants[0] if any(constants) else expr.op in _SYMMETRIC and self.text(b) < self.text(a)
+        return replace(expr, op=mirrored, args=(b, a)) if swap else expr

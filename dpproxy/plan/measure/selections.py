@@ -1,0 +1,119 @@
+"""MIN, MAX, percentiles and MODE as selections from a grid (PRIVACY.md section 3: the exponential mechanism on rank).
+
+Knows: grids of numbers, days and seconds, and how a chosen grid index reads in PostgreSQL. Must not know: how it is chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.context import GRID_STEPS
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Expr,
+    Lit,
+    Ref,
+    SeriesDomain,
+    ValuesDomain,
+)
+from dpproxy.plan.logical.interval import Interval
+from dpproxy.plan.measure import durations
+from dpproxy.plan.measure.specs import SelectionSpec
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.grid import on_grid
+from dpproxy.plan.properties.required_bounds import bounded_argument
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.decimals import decimal
+from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
+
+MAX_SIZE = 2**40  # points of a grid (mechanisms.select.MAX_SIZE)
+MAX_SECONDS = 2**32  # what an engine rounds to whole steps without error; a grid of seconds reaches the year 2106
+MAX_MODES = 1_000  # declared values of a MODE: one CASE arm each
+
+
+def selected(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
+    """The selection, the formula over its columns `{0}`.., and PostgreSQL's type. Raises Refusal."""
+    if agg.distinct:
+        agg = replace(agg, distinct=False) if agg.name in ("min", "max") else agg
+    if agg.name == "mode":
+        return _mode(agg, label)
+    if agg.name in ("min", "max"):
+        value, array = agg.args[0], False
+        fractions: tuple[Fraction, ...] = (Fraction(agg.name == "max"),)
+    else:
+        value, fractions, array = _percentile(agg)
+    spec, text = _grid(agg, value, fractions, label)
+    type_ = "float8" if agg.name == "percentile_cont" and value.type in NUMBERS else value.type
+    reads = [f"CAST({text.replace('#', '{' + str(i) + '}')} AS {type_})" for i in range(len(fractions))]
+    if array:
+        return spec, f"ARRAY[{', '.join(reads)}]", f"{type_}[]"
+    return spec, reads[0], type_
+
+
+def _percentile(agg: Agg) -> tuple[Expr, tuple[Fraction, ...], bool]:
+    if len(agg.order) != 1 or not agg.fractions:
+        raise unsupported(f"{agg.name}() of this form", f"Write {agg.name}(0.5) WITHIN GROUP (ORDER BY x).")
+    value, descending, _ = agg.order[0]
+    if any(not 0 <= f <= 1 for f in agg.fractions):
+        raise Refusal("22003", "percentile value is not between 0 and 1")
+    fractions = tuple(1 - f if descending else f for f in agg.fractions)
+    return value, fractions, bool(agg.args)
+
+
+def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) -> tuple[SelectionSpec, str]:
+    """The grid of a value, and how grid index `#` reads."""
+    if value.type in NUMBERS:
+        bounded_argument(replace(agg, args=(value,), order=()))
+        known = facts(value)
+        lo, hi, grid = on_grid(*known.bound.ends, known.grid, GRID_STEPS[0])
+        return SelectionSpec(value, agg.where, label, lo, hi, grid, fractions), f"(# + ({lo})) * {decimal(grid)}"
+    if durations.is_duration(value):
+        spec, text = _grid(agg, durations.seconds(value, agg.name), fractions, label)
+        return spec, durations.read(text)
+    if value.type not in TIMES:
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"{agg.name}() of {value.type} over private rows would reveal a single value",
+            hint="Group by it instead: values that enough people share become rows.",
+        )
+    bound = facts(value).bound
+    if not bound.closed:
+        bounded_argument(replace(agg, args=(Ref("int8", value.column),) if isinstance(value, Ref) else (value,), order=()))
+        raise unsupported(f"{agg.name}() of a time without a declared range")
+    return _time_grid(agg, value, bound, fractions, label)
+
+
+def _time_grid(agg: Agg, value: Expr, bound: Interval, fractions: tuple[Fraction, ...], label: str) -> tuple[SelectionSpec, str]:
+    lo, hi = (x.__floor__() for x in bound.ends)
+    if value.type == "date":
+        days = Call("int4", "date_diff", (value, Lit("date", "1970-01-01")))
+        return SelectionSpec(
+            days, agg.where, label, lo, hi, Fraction(1), fractions
+        ), f"DATE '1970-01-01' + CAST(# + ({lo}) AS int4)"
+    seconds, step = Call("float8", "epoch", (value,)), 1
+    while max(abs(lo), abs(hi)) // step > MAX_SECONDS:
+        step *= 60  # ranges of centuries are chosen from by the minute or hour
+    lo, hi = lo // step, -(-hi // step)
+    spec = SelectionSpec(seconds, agg.where, label, lo, hi, Fraction(step), fractions)
+    return spec, f"TIMESTAMP '1970-01-01' + (# + ({lo})) * INTERVAL '{step} second'"
+
+
+def _mode(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
+    if len(agg.order) != 1 or agg.args:
+        raise unsupported("mode() of this form", "Write mode() WITHIN GROUP (ORDER BY x).")
+    value = agg.order[0][0]
+    domain = value.column.domain if isinstance(value, Ref) else None
+    values: tuple[str | None, ...] = ()
+    if isinstance(domain, ValuesDomain):
+        values = tuple(v for v in domain.values if v is not None)
+    elif isinstance(domain, SeriesDomain) and domain.kind == "int" and value.type in INTEGERS:
+        values = tuple(str(v) for v in range(domain.lo, domain.hi + 1)) if domain.size <= MAX_MODES else ()
+    if not 0 < len(values) <= MAX_MODES:
+        raise unsupported("mode() of a column without declared values", "Use GROUP BY x ORDER BY count(*) DESC LIMIT 1.")
+    spec = SelectionSpec(value, agg.where, label, 0, len(values) - 1, Fraction(1), (), values)
+    items = ", ".join("'" + (v or "").replace("'", "''") + "'" for v in values)
+    formula = f"(CAST(ARRAY[{items}] AS {value.type}[]))[{{0}} + 1]".replace("{", "{{").replace("}", "}}")
+    return spec, formula.replace("{{0}}", "{0}"), value.type

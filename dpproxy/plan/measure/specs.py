@@ -1,0 +1,174 @@
+"""What a measurement measures, before noise: basis columns, selections, and how contributions are bounded.
+
+Knows: expressions, grids, sensitivities. Must not know: SQL text, noise, budgets. The sensitivity of a basis column is
+stated here, beside the reason why it holds; `bounding` writes the SQL that makes it true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+
+from dpproxy.plan.logical.expr import Expr
+from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.measure.output_weights import Kind
+from dpproxy.plan.properties.key_domains import Dense
+
+PRECISION = 2**20
+
+CONTRIBUTION_STEPS = 12
+"""Sizes of contributions that are measured apart, each twice the one before: of `rows: 10` up to 20,480 rows. What is longer
+is scaled down to that. More steps cost the backend a column each, and no noise."""
+
+
+@dataclass(frozen=True)
+class BasisSpec:
+    """A basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
+    A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Shape.spread` is set.
+
+    `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
+    or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
+    `counted` of such a sum is what its count counts (None: rows): not NULL in any row whose value is not NULL.
+
+    Why `linf` holds with `mean`: let n rows of a unit add up to s in a group, k be the row bound and m = max(|lo|, |hi|).
+    Each row adds at most m or nothing, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n
+    rounded towards zero, and |s k / n| <= n m k / n = k m. Either is a number between the unit's least and greatest k-row sums.
+    """
+
+    kind: str
+    value: Expr | None
+    where: Expr | None
+    label: str
+    lo: int = 0
+    hi: int = 1
+    grid: Fraction = Fraction(1)
+    center: Fraction = Fraction(0)
+    mean: bool = False
+    counted: Expr | None = None
+
+    @property
+    def shift(self) -> int:
+        """The centre in grid units: it is a whole number of them."""
+        assert (self.center / self.grid).denominator == 1
+        return int(self.center / self.grid)
+
+    def linf(self, rows: int) -> int:
+        """The most one unit changes the column by in one group, in grid units."""
+        if self.kind in ("units", "weight"):
+            return 1
+        return rows * max(abs(self.lo), abs(self.hi))
+
+    def norm(self, shape: Shape) -> int:
+        """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
+        units = shape.spread and shape.dense is None  # elsewhere a unit's 1 costs no more by itself
+        return shape.norm if self.kind in ("count", "sum", "weight") or (self.kind == "units" and units) else 0
+
+    def steps(self, shape: Shape) -> int:
+        """How many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
+        return CONTRIBUTION_STEPS if self.norm(shape) and self.stepped else 1
+
+    @property
+    def stepped(self) -> bool:
+        return self.kind in ("count", "sum") and not self.mean
+
+    def fine(self, shape: Shape) -> int:
+        """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth."""
+        linf = max(self.linf(shape.rows), 1)
+        return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(shape) else 1
+
+    def sensitivity(self, shape: Shape) -> int:
+        """The most one unit changes the column by in one group, or that norm over all groups, in `fine` parts of a grid unit.
+
+        A column that no row can move still gets noise of one part: this is 1, never 0. Units are numbers of 0 and 1 in
+        each group: in as many groups as there may be rows their l1 norm is that number, their l2 norm its root.
+        """
+        fine = self.fine(shape)
+        if self.kind == "units" and self.norm(shape):
+            return shape.rows * fine if shape.norm == 1 else isqrt(shape.rows * fine * fine) + 1
+        return max(self.linf(shape.rows), 1) * fine
+
+
+@dataclass(frozen=True)
+class SelectionSpec:
+    """A value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
+
+    `fractions` of PERCENTILE (0 is MIN, 1 is MAX); empty for MODE, whose candidates are `values`.
+    `side`: of the one quantile, not itself but the low (-1) or high (1) end of its interval that holds with `confidence`.
+    """
+
+    value: Expr
+    where: Expr | None
+    label: str
+    lo: int
+    hi: int
+    grid: Fraction
+    fractions: tuple[Fraction, ...]
+    values: tuple[str | None, ...] = ()
+    side: int = 0
+    confidence: Fraction = Fraction(0)
+
+    @property
+    def size(self) -> int:
+        return len(self.values) if self.values else self.hi - self.lo + 1
+
+    @property
+    def columns(self) -> int:
+        return max(len(self.fractions), 1)
+
+
+@dataclass(frozen=True)
+class TopSpec:
+    """Only the k groups in which basis `score`, a count, is highest are asked for."""
+
+    k: int
+    score: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each unit.
+
+    `norm`: 1 or 2 where a unit's contributions to all its groups are scaled down together until their l1 or l2 norm is
+    that of `rows` rows in one group: then one unit changes the column by at most `linf` in that norm, however many groups
+    it reaches. Scaling one unit's vector looks at that unit alone, so that nothing else moves. 0 otherwise. By which power
+    of 2 it was scaled down decides in which column it is counted (`scaling`): still one unit changes them by `linf` in all.
+    `kept`: where no more than so many groups are released, None elsewhere.
+    """
+
+    rows: int
+    l0: int
+    per_unit: bool
+    pick: bool
+    dense: Dense | None
+    notes: tuple[str, ...]
+    norm: int = 0
+    kept: int | None = None
+
+    @property
+    def spread(self) -> bool:
+        """Whether a unit's contributions to several groups are bounded together."""
+        return bool(self.norm) and self.l0 > 1
+
+    @property
+    def reach(self) -> int:
+        """How many of the released groups one unit changes at most."""
+        return self.l0 if self.kept is None else min(self.l0, self.kept)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is PostgreSQL's.
+
+    `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as `nominal.Output`.
+    """
+
+    bases: tuple[BasisSpec, ...]
+    formula: str
+    type: str
+    kind: Kind
+    weights: tuple[float, ...]
+    range: Range | None = None
+    selection: SelectionSpec | None = None
+    bound: Interval = OPEN

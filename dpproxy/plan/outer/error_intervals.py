@@ -1,0 +1,245 @@
+"""`dpproxy.low(e)`, `dpproxy.high(e)`, `dpproxy.stderr(e)`: how far off a released value may be, as post-processing of it.
+
+Knows: intervals of formulas (`ranges`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or arithmetic
+of aggregates, keys and constants. With k bases in it, each basis is held within its interval at 1 - (1 - c) / k, so
+that all are with probability c (union bound), and interval arithmetic encloses the result: coverage is at least c, and
+often much more. `stderr` is the spread to first order, by differences of one standard deviation to both sides of each basis.
+Where the formula is nearly straight over the noise - second differences, of each basis and of all together, are a quarter
+of the spread at most - its noise is the sum of the bases', and the interval is z times the spread if that is narrower, z
+by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or take a percent.
+
+What is enclosed is the *bounded* true value, over the noise alone: not what the row and group bounds have cut, and
+for groups that passed a threshold not that they are there because their noise was not very negative.
+
+Scales are known only when the whole statement is (`finish`). Until then half-widths are columns `h{basis}_{k}` and
+deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `settled` resolves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import sqlglot
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.bind.interval_calls import asked, misplaced
+from dpproxy.plan.measure import enclosures
+from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.measure.specs import Measured
+from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.noise_error import CHOSEN, GROWTH, deviation, excess, normal_point, told_half
+from dpproxy.sql.dialect import FaithfulPostgres, position, to_sql
+from dpproxy.sql.types import NUMBERS, type_name
+
+HALF, DEVIATION, EXCESS, NORMAL = "dpproxy_half", "dpproxy_deviation", "dpproxy_excess", "dpproxy_normal"
+"""Names no client can call: the facade has no such functions, and it has parsed the client's text."""
+
+_RISING = {"round", "floor", "ceil", "ceiling", "trunc"}
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Range, Range], Range]] = {
+    exp.Add: enclosures.plus, exp.Sub: enclosures.minus, exp.Mul: enclosures.times, exp.Div: enclosures.divided,
+}  # fmt: skip
+
+
+@dataclass
+class Teller:
+    """Rewrites the calls in one measured SELECT. `aggregate` gives an aggregate's formula and its bases; `plain` rewrites
+    what holds none; `stepped` says whether a basis is measured in steps: intervals are then about its value before any group's
+    noise was smoothed by others', and the noise is that of the last step. `end` writes an end of a selection (`ends`). `halves`
+    and `deviations`: columns the source must have."""
+
+    alias: str
+    aggregate: Callable[[exp.Expr], tuple[Measured, tuple[int, ...]]]
+    is_aggregate: Callable[[exp.Expr], bool]
+    plain: Callable[[exp.Expr], exp.Expr]
+    stepped: Callable[[int], bool]
+    end: Callable[[Measured, exp.Expr, str, exp.Expr], str]
+    halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
+    deviations: set[int] = field(default_factory=set)
+    excesses: set[int] = field(default_factory=set)
+
+    @property
+    def columns(self) -> bool:
+        return bool(self.halves or self.deviations)
+
+    def rewritten(self, node: exp.Expr) -> exp.Expr:
+        """What stands for a call that `asked` knows. The text is ours and final: it is not parsed. Raises Refusal."""
+        name, arguments = asked(node), node.expression.expressions
+        if len(arguments) != 1 or not any(self.is_aggregate(n) for n in arguments[0].walk()):
+            raise misplaced(node)
+        inner = arguments[0].unnest()
+        if self.is_aggregate(inner) and (selected := self.aggregate(inner)[0]).range is None:
+            return _cast(self.end(selected, inner, name or "", node), selected.type)
+        used: list[int] = []
+        found, type_ = self._range(arguments[0], used, node)
+        bases = tuple(dict.fromkeys(used))
+        if name == "stderr":
+            return _cast(self._deviation(found, bases), "float8")
+        self.halves |= {(i, len(bases)) for i in bases}
+        fields = {f"v{i}": self._column(i) for i in bases}
+        fields |= {f"h{i}": f"{self.alias}.h{i}_{len(bases)}" for i in bases}
+        text = enclosures.end(found, "low" if name == "low" else "high").format_map(fields)
+        if len(bases) > 1:
+            text = self._narrowed(found, bases, text, name == "low")
+        elif self.stepped(bases[0]):
+            text = f"{'LEAST' if name == 'low' else 'GREATEST'}({self._shown(found, bases)}, {text})"
+        return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
+
+    def _column(self, basis: int) -> str:
+        return f"{self.alias}.{'r' if self.stepped(basis) else 'b'}{basis}"
+
+    def _shown(self, found: Range, bases: tuple[int, ...]) -> str:
+        return found.value.format_map({f"v{i}": f"{self.alias}.b{i}" for i in bases})
+
+    def _narrowed(self, found: Range, bases: tuple[int, ...], enclosure: str, low: bool) -> str:
+        """The enclosure's end, or that of z times the spread about the value, whichever is nearer, where the formula is nearly
+        straight. Laterals: t{i} half differences and c{i} second differences of basis i, then their sums."""
+        self.deviations |= set(bases)
+        self.excesses |= set(bases)
+        free = enclosures.end(found, "free")
+        values = {f"v{j}": self._column(j) for j in bases}
+
+        def at(**moved: str) -> str:
+            return f"({free.format_map(values | moved)})::float8"
+
+        def beside(i: int, sign: str) -> str:
+            return f"({self._column(i)} {sign} {self.alias}.d{i})"
+
+        points = [f"{at()} AS mid", f"{at(**{f'v{i}': beside(i, '+') for i in bases})} AS far"]
+        for i in bases:
+            points += [f"{at(**{f'v{i}': beside(i, s)})} AS {n}{i}" for n, s in (("up", "+"), ("down", "-"))]
+        squares = " + ".join(f"power((a.up{i} - a.down{i}) / 2, 2)" for i in bases)
+        bends = " + ".join(f"abs(a.up{i} + a.down{i} - 2 * a.mid)" for i in bases)
+        mixed = f"abs(a.far - a.mid - ({' + '.join(f'(a.up{i} - a.mid)' for i in bases)}))"
+        fourths = " + ".join(f"{self.alias}.e{i} * power(power((a.up{i} - a.down{i}) / 2, 2) / b.square, 2)" for i in bases)
+        z = f"{self.alias}.z + (power({self.alias}.z, 3) - 3 * {self.alias}.z) / 24 * ({fourths})"
+        straight = "b.square > 0 AND b.bend <= sqrt(b.square) / 4"
+        shown, sign = self._shown(found, bases), "-" if low else "+"
+        nearer, back = ("GREATEST", "LEAST") if low else ("LEAST", "GREATEST")
+        narrow = f"{back}({shown}, {nearer}({enclosure}, a.mid {sign} ({z}) * sqrt(b.square)))"
+        return (
+            f"(SELECT CASE WHEN {straight} THEN {narrow} ELSE {enclosure} END FROM (SELECT {', '.join(points)} OFFSET 0) AS a "
+            f"CROSS JOIN LATERAL (SELECT {squares} AS square, {bends} + {mixed} AS bend OFFSET 0) AS b)"
+        )
+
+    def _deviation(self, found: Range, bases: tuple[int, ...]) -> str:
+        """To first order: the root of the sum of squared half differences."""
+        self.deviations |= set(bases)
+        free, terms = enclosures.end(found, "free"), []
+        for i in bases:
+            fields = {f"v{j}": self._column(j) for j in bases}
+            up, down = (
+                free.format_map(fields | {f"v{i}": f"({self._column(i)} {sign} {self.alias}.d{i})"}) for sign in ("+", "-")
+            )
+            terms.append(f"power((({up}) - ({down}))::float8 / 2, 2)")
+        return f"sqrt({' + '.join(terms)})"
+
+    def _range(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+        """The interval of an expression, with fields `{v3}`, `{h3}` for basis 3, and its type if it is an aggregate's."""
+        if isinstance(node, exp.Paren):
+            return self._range(node.this, used, call)
+        if self.is_aggregate(node):
+            return self._measured(node, used, call)
+        if not any(self.is_aggregate(n) for n in node.walk()):
+            return enclosures.constant(_escaped(f"({to_sql(self.plain(node))})")), ""
+        operation = _ARITHMETIC.get(type(node))
+        if operation is not None:
+            return operation(self._range(node.this, used, call)[0], self._range(node.expression, used, call)[0]), ""
+        if isinstance(node, exp.Neg):
+            return enclosures.negated(self._range(node.this, used, call)[0]), ""
+        return self._monotone(node, used, call)
+
+    def _monotone(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+        """Casts to numbers, rounding, NULLIF(x, 0) (a divisor's guard: dividing guards itself)."""
+        if isinstance(node, exp.Cast) and type_name(node.to) in NUMBERS:
+            target = to_sql(node.to)
+            return enclosures.rising(self._range(node.this, used, call)[0], lambda x: f"CAST({x} AS {target})"), ""
+        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+        arguments = node.expressions
+        rest = arguments[1:] if name else []
+        if name in _RISING and all(isinstance(a, exp.Literal) for a in rest):
+            more = "".join(f", {to_sql(a)}" for a in rest)
+            return enclosures.rising(self._range(arguments[0], used, call)[0], lambda x: f"{name}({x}{more})"), ""
+        if name == "nullif" and [to_sql(a) for a in rest] == ["0"]:
+            return self._range(arguments[0], used, call)[0], ""
+        if isinstance(node, exp.Nullif) and to_sql(node.expression) == "0":
+            return self._range(node.this, used, call)[0], ""
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"dpproxy.{asked(call)}() is not available for this expression",
+            position(call),
+            hint="Put it around an aggregate, or around sums, differences, products and quotients of aggregates.",
+        )
+
+    def _measured(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+        found, bases = self.aggregate(node)
+        if found.range is None:
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED,
+                f"dpproxy.{asked(call)}() is not available for expressions of {to_sql(node).split('(')[0].lower()}()",
+                position(call),
+                hint=f"Write dpproxy.{asked(call)}() around the percentile itself.",
+            )
+        values = [f"{{v{i}}}" for i in bases]
+        fields = {f"h{i}": f"{{h{basis}}}" for i, basis in enumerate(bases)} | {"p": str(len(used))}
+        used += bases
+        r = found.range
+
+        def placed(text: str) -> str:
+            return text.format(*values, **fields)
+
+        steps = tuple((placed(name), placed(low), placed(high), placed(free)) for name, low, high, free in r.steps)
+        return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps), found.type
+
+
+def _cast(text: str, type_: str) -> exp.Expr:
+    """A text that is not parsed, cast to a type whose name is known to the planner."""
+    return exp.Cast(this=exp.Var(this=text), to=exp.DataType.build(type_, dialect=FaithfulPostgres))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+# --- the columns of the released source
+
+
+def source_columns(teller: Teller, measurement: int, cells: int, summed: bool = False) -> list[str]:
+    """Select items `call AS column`; a row of the source is the sum of `cells` released cells, of several rows if `summed`."""
+
+    def grown(call: str, i: int, form: str) -> str:
+        last = f"max(t{i})" if summed else f"t{i}"
+        return form.format(f"{call} * {GROWTH.format(last)}") if teller.stepped(i) else call
+
+    halves = []
+    for i, k in sorted(teller.halves):
+        halves.append(f"{grown(f'{HALF}({measurement}, {i}, {k}, {cells})', i, 'ceil({})::numeric')} AS h{i}_{k}")
+    halves += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(teller.deviations)]
+    halves += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(teller.excesses)]
+    return halves + ([f"{NORMAL}({int(any(map(teller.stepped, teller.excesses)))}) AS z"] if teller.excesses else [])
+
+
+def settled(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
+    """The tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
+    for node in list(tree.find_all(exp.Anonymous)):
+        if node.this == NORMAL:
+            chosen = confidence if not int(node.expressions[0].this) else 1 - CHOSEN * (1 - confidence)
+            node.replace(exp.Literal.number(repr(normal_point(chosen))))
+        elif node.this in (HALF, DEVIATION, EXCESS):
+            measurement, basis, *rest = (int(a.this) for a in node.expressions)
+            known = measurements[measurement].bases[basis]
+            if node.this == HALF:
+                number = str(told_half(known, 1 - (1 - confidence) / rest[0], rest[1]))
+            else:
+                number = repr(deviation(known, rest[0]) if node.this == DEVIATION else excess(known, rest[0]))
+            node.replace(exp.Literal.number(number))
+    return tree
+
+
+def settled_text(sql: str, measurements: Sequence[Measurement], confidence: Fraction) -> str:
+    """The same for SQL of ours as text."""
+    if HALF not in sql and DEVIATION not in sql:
+        return sql
+    return to_sql(settled(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))

@@ -1,0 +1,109 @@
+"""What the whole of a SELECT says about its measurement: sums that are means by another name, and the k largest groups.
+
+Knows: sqlglot's trees, bound aggregates. Must not know: measurements, noise. Nothing here decides privacy: it recognises
+shapes of queries for which less needs to be measured; `measure` and `finish` fix the numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpproxy.plan.logical.expr import Agg
+from dpproxy.plan.measure.aggregates import Counted
+from dpproxy.sql.dialect import ident
+from dpproxy.sql.output_names import output_name
+from dpproxy.sql.trees import aggregate_calls, is_aggregate
+
+Bind = Callable[[exp.Expr], Agg | None]
+"""An aggregate call as it is bound; None for what cannot be."""
+
+MAX_TOP = 100
+
+
+def _parts(select: exp.Select) -> Iterator[exp.Expr]:
+    for part in (*select.expressions, select.args.get("having"), select.args.get("order")):
+        if part is not None:
+            yield part
+
+
+def divided_sums(select: exp.Select, bind: Bind) -> frozenset[Counted]:
+    """Inputs whose SUM is only ever divided by their COUNT: a mean by another name, and it is measured like one, so that
+    what bounds cut from the one they cut from the other."""
+    sums = Counter(agg for part in _parts(select) for node in aggregate_calls(part) if (agg := bind(node)) is not None)
+    divisions = (node for part in _parts(select) for node in part.find_all(exp.Div))
+    divided = Counter(agg for node in divisions if (agg := _divided_sum(node, bind)) is not None)
+    return frozenset((agg.args[0], agg.where) for agg, times in divided.items() if sums[agg] == times)
+
+
+def _divided_sum(node: exp.Div, bind: Bind) -> Agg | None:
+    """SUM(x) of `... SUM(x) ... / ... COUNT(x) ...`."""
+    over, under = list(aggregate_calls(node.this)), list(aggregate_calls(node.expression))
+    if len(over) != 1 or len(under) != 1:
+        return None
+    total, count = bind(over[0]), bind(under[0])
+    if total is None or count is None or (total.name, count.name) != ("sum", "count") or total.distinct or count.distinct:
+        return None
+    counted = not count.args or count.args == total.args
+    return total if counted and total.where == count.where else None
+
+
+@dataclass(frozen=True)
+class TopRequest:
+    """The k groups of the highest `score`, an aggregate call, are all that is asked for."""
+
+    k: int
+    score: exp.Expr
+
+
+def top_request(select: exp.Select, bind: Bind) -> TopRequest | None:
+    """`... GROUP BY key ORDER BY count(*) DESC LIMIT k`, when nothing in it looks at other groups."""
+    limit, order = select.args.get("limit"), select.args.get("order")
+    others = any(select.args.get(key) for key in ("having", "distinct", "offset", "windows"))
+    if others or limit is None or order is None or select.args.get("group") is None:
+        return None
+    if any(part.find(exp.Window, exp.Query) is not None for part in _parts(select)):
+        return None
+    k = _most(limit)
+    if not isinstance(k, exp.Literal) or k.is_string or not k.this.isdigit() or not 1 <= int(k.this) <= MAX_TOP:
+        return None
+    first = order.expressions[0]
+    if not isinstance(first, exp.Ordered) or not first.args.get("desc"):
+        return None
+    score = _shown(first.this, select)
+    if not is_aggregate(score):
+        return None
+    agg = bind(score)
+    return TopRequest(int(k.this), score.copy()) if agg is not None and agg.name == "count" else None
+
+
+def _most(limit: exp.Expr) -> exp.Expr | None:
+    """The number of LIMIT k and FETCH FIRST k ROWS ONLY."""
+    if isinstance(limit, exp.Limit):
+        count = limit.args.get("expression")
+        return count if isinstance(count, exp.Expr) else None
+    options = limit.args.get("limit_options")
+    if not isinstance(limit, exp.Fetch) or (options is not None and any(options.args.get(o) for o in ("percent", "with_ties"))):
+        return None
+    count = limit.args.get("count")
+    return count if isinstance(count, exp.Expr) else None
+
+
+def _shown(term: exp.Expr, select: exp.Select) -> exp.Expr:
+    """What a term of ORDER BY stands for: an output by its name or number, or itself."""
+    if isinstance(term, exp.Literal) and term.this.isdigit() and 1 <= int(term.this) <= len(select.expressions):
+        return _unaliased(select.expressions[int(term.this) - 1])
+    if isinstance(term, exp.Column) and not term.args.get("table"):
+        for node in select.expressions:
+            if output_name(node) == ident(term.this):
+                return _unaliased(node)
+    return term
+
+
+def _unaliased(node: exp.Expr) -> exp.Expr:
+    inner = node.unalias()
+    assert isinstance(inner, exp.Expr)
+    return inner

@@ -1,0 +1,173 @@
+"""What one statement has measured so far, and the parameters of its outer query: arrays, and values the facade evaluates first.
+
+Knows: compiled measurements, numbers of parameters. Must not know: how a SELECT is rewritten. Equal measurements are registered
+once, whoever asks for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpproxy.errors import UNDEFINED_TABLE, Refusal
+from dpproxy.plan.bind import joins
+from dpproxy.plan.context import Context, Counter
+from dpproxy.plan.engines import engine
+from dpproxy.plan.engines.base import Engine
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Expr,
+    Hole,
+    conjunction,
+)
+from dpproxy.plan.logical.relation import Beside, Rows
+from dpproxy.plan.measure import (
+    amplification,
+    bound_cuts,
+    coverage,
+    fingerprint,
+    normal_form,
+)
+from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
+from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
+from dpproxy.plan.model import Array, Input
+from dpproxy.plan.outer.array_sources import array_source, wire
+from dpproxy.plan.outer.request import MeasurementRequest
+from dpproxy.plan.properties import fanout
+from dpproxy.sql.dialect import copied, position
+from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
+
+MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
+
+
+@dataclass
+class Registry:
+    """What one statement measures; nothing outlives its plan.
+
+    `first_array[i]` is the number of the first array of measurement i. `beside` says, by hole, what is known of the rows that
+    the facade hands over."""
+
+    context: Context
+    counter: Counter
+    compiled: list[Compiled] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    first_array: list[int] = field(default_factory=list)
+    beside: dict[int, Beside] = field(default_factory=dict)
+    _aliases: int = 0
+    _virtual: dict[str, int] = field(default_factory=dict)
+
+    def next_alias(self) -> str:
+        self._aliases += 1
+        return f"dpproxy_m{self._aliases}"
+
+    def input(self, sql: str, type_: str) -> Hole:
+        arrays, measurements = self._used(sql)
+        self.inputs.append(Input(sql, type_, arrays, measurements))
+        return Hole(type_, len(self.context.parameters) + len(self.inputs) - 1)
+
+    def _used(self, sql: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        first = len(self.context.parameters)
+        numbers = {int(n) - first - 1 for n in re.findall(r"\$(\d+)", sql)}
+        arrays = tuple(sorted(n for n in numbers if 0 <= n < len(self.arrays)))
+        measurements = {self.arrays[a].measurement for a in arrays}
+        return arrays, tuple(sorted(m for m in measurements if m is not None))
+
+    def constant(self, sql: str, type_: str) -> Expr:
+        wanted = Input(sql, type_)
+        if wanted not in self.inputs:
+            self.inputs.append(wanted)
+        return Hole(type_, len(self.context.parameters) + self.inputs.index(wanted))
+
+    def virtual(self, node: exp.Table, name: str) -> None:
+        """A table of schema dpproxy: replaced by arrays the session fills."""
+        columns = VIRTUAL_TABLES.get(name)
+        if columns is None:
+            raise Refusal(UNDEFINED_TABLE, f'relation "dpproxy.{name}" does not exist', position(node))
+        if name not in self._virtual:
+            self._virtual[name] = len(self.arrays)
+            self.arrays += [Array(t, None, i, name) for i, (_, t) in enumerate(columns)]
+        first = len(self.context.parameters) + 1 + self._virtual[name]
+        alias = copied(node.args["alias"].this) if node.args.get("alias") is not None else exp.to_identifier(name)
+        source = array_source("dpproxy_v", first, list(columns))
+        source.args["alias"].set("this", alias)
+        node.replace(source)
+
+    def compile(self, request: MeasurementRequest, rows: Rows, members: tuple[int, ...]) -> Compiled:
+        context = self.context
+        chosen = [request.keys[i] for i in members]
+        fanout.check(rows, [key for _, key in chosen])
+        rows, keys, specs, selections = normal_form.normal(rows, chosen, request.specs, request.selections)
+        compiler = Compiler(rows, context, self.engine_for(rows, keys, specs, selections))
+        compiled = compiler.compiled(keys, specs, selections, request.top)
+        beyond = bound_cuts.condition(compiled) if context.role.query.measure_bounds else ""
+        cut = compiler.cut(keys, beyond) if beyond else ""
+        names, more = fingerprint.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
+        told = replace(compiled.shape, notes=(*compiled.shape.notes, *more))
+        dense = compiled.shape.dense
+        whole = dense is not None and coverage.holds_all(dense, rows.conditions)
+        return replace(compiled, shape=told, outputs=tuple(request.outputs), names=names, cut=cut, holds_all=whole)
+
+    def engine_for(
+        self,
+        rows: Rows,
+        keys: Sequence[tuple[str, Expr]],
+        specs: Sequence[BasisSpec] = (),
+        selections: Sequence[SelectionSpec] = (),
+    ) -> Engine:
+        """The engine with texts cut as the measurement's cost demands. Raises Refusal when nothing bounds the cost."""
+        items = [key for _, key in keys]
+        items += [e for s in specs for e in (s.value, s.where) if e is not None]
+        items += [e for c in selections for e in (c.value, c.where) if e is not None]
+        cut, _ = amplification.chosen(rows.node, items, self.context, self.beside)
+        return engine(self.context.dialect, cut)
+
+    def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr] | None:
+        """The values that enough units share in each group of a measured SELECT, as a source of its own; its columns are the
+        keys and then the value. None when the values are declared: then all are there, whoever has them."""
+        value = agg.args[0]
+        present = Call("bool", "is_not_null", (value,))
+        rows = joins.filtered(request.rows, conjunction((*([agg.where] if agg.where is not None else []), present)))
+        keys = [*(request.keys[i] for i in request.sets[0]), (f"values of {agg.name}()", value)]
+        rows, keys, _, _ = normal_form.normal(rows, keys, [], [])
+        compiler = Compiler(rows, self.context, self.engine_for(rows, keys))
+        compiled = compiler.compiled(keys, [], [])
+        if compiled.shape.dense is not None:
+            return None
+        alias = self.next_alias()
+        compiled = replace(compiled, names=fingerprint.names(compiler, keys, compiled))
+        return alias, self.set_source(alias, compiled, tuple(range(len(keys))))
+
+    def set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
+        """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
+        index = self.register(compiled)
+        types = [(f"k{i}", type_) for i, (_, type_) in zip(members, compiled.keys, strict=True)]
+        # the compiled measurement may have a column more than was asked for: the units behind its threshold
+        types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
+        types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
+        stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.shape) > 1]
+        types += [(name, "int8") for i in stepped for name in (f"r{i}", f"t{i}")]
+        first = len(self.context.parameters) + 1 + self.first_array[index]
+        return array_source(alias, first, types)
+
+    def register(self, compiled: Compiled) -> int:
+        for i, known in enumerate(self.compiled):
+            if (known.sql, known.specs, known.selections, known.top) == (
+                compiled.sql, compiled.specs, compiled.selections, compiled.top,
+            ):  # fmt: skip
+                self.compiled[i] = replace(known, outputs=tuple(dict.fromkeys((*known.outputs, *compiled.outputs))))
+                return i
+        if len(self.compiled) >= MAX_MEASUREMENTS:
+            raise Refusal("54001", f"statement needs more than {MAX_MEASUREMENTS} measurements")
+        index = len(self.compiled)
+        self.compiled.append(compiled)
+        self.first_array.append(len(self.arrays))
+        self.arrays += [Array(wire(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
+        stepped = sum(spec.steps(compiled.shape) > 1 for spec in compiled.specs)
+        width = len(compiled.specs) + sum(s.columns for s in compiled.selections) + 2 * stepped
+        self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(width)]
+        return index

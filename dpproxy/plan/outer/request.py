@@ -1,0 +1,90 @@
+"""What one SELECT asks to be measured: keys, basis columns, selections, grouping sets, and what is made of them.
+
+Knows: bound expressions and the specifications of columns. Must not know: trees, engines, noise. A request only grows while its
+SELECT is rewritten; equal things are asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.plan.logical.expr import Expr
+from dpproxy.plan.logical.relation import Rows
+from dpproxy.plan.measure.output_weights import Output
+from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, TopSpec
+
+MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
+
+
+@dataclass
+class MeasurementRequest:
+    """What the SELECT asks for. `keys[i]` is a label and the key's expression, `sets` the keys of each grouping set, by index.
+    `top` is the column by which groups are chosen, where that is cheaper than releasing all."""
+
+    rows: Rows
+    keys: list[tuple[str, Expr]] = field(default_factory=list)
+    specs: list[BasisSpec] = field(default_factory=list)
+    selections: list[SelectionSpec] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    sets: list[tuple[int, ...]] = field(default_factory=lambda: [()])
+    top: TopSpec | None = None
+    _key_places: dict[Expr, int] = field(default_factory=dict)
+    _places: dict[Hashable, int] = field(default_factory=dict)
+
+    @property
+    def stepped(self) -> bool:
+        """Whether counts and sums are measured in steps (`specs.BasisSpec.steps`)."""
+        return self.rows.limits.whole and not self.rows.one
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is asked for."""
+        return not (self.keys or self.specs or self.selections)
+
+    def key(self, expr: Expr) -> int | None:
+        """The index of a key that is asked for already."""
+        return self._key_places.get(expr)
+
+    def add_key(self, label: str, expr: Expr) -> int:
+        """The index of a key that is asked for from now on."""
+        self._key_places[expr] = len(self.keys)
+        self.keys.append((label, expr))
+        return len(self.keys) - 1
+
+    def basis(self, spec: BasisSpec) -> int:
+        """The index of a basis column, which is asked for from now on. Raises Refusal beyond `MAX_COLUMNS`."""
+        if spec.kind == "count" and not self.stepped:
+            spec = replace(spec, mean=False)  # one count serves all
+        told = (spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean)
+        if told not in self._places:
+            if len(self.specs) == MAX_COLUMNS:
+                raise Refusal(
+                    PROGRAM_LIMIT_EXCEEDED,
+                    f"this query needs more than {MAX_COLUMNS} noisy columns",
+                    hint="Ask for fewer aggregates at a time: an average needs two columns, a correlation six.",
+                )
+            self._places[told] = len(self.specs)
+            self.specs.append(spec)
+        return self._places[told]
+
+    def in_steps(self, basis: int) -> bool:
+        """Whether a basis column is measured in steps."""
+        return self.stepped and self.specs[basis].stepped
+
+    def step_columns(self) -> list[str]:
+        """The names of what is released beside the basis columns that have steps: see `Measurement.stepped`."""
+        return [name for i in range(len(self.specs)) if self.in_steps(i) for name in (f"r{i}", f"t{i}")]
+
+    def selection(self, spec: SelectionSpec) -> list[str]:
+        """The names of a selection's columns, s{selection}_{fraction}; it is asked for from now on."""
+        if spec not in self.selections:
+            self.selections.append(spec)
+        index = self.selections.index(spec)
+        return [f"s{index}_{i}" for i in range(spec.columns)]
+
+    def output(self, found: Output) -> None:
+        """Something that is made of the columns; told once."""
+        if found not in self.outputs:
+            self.outputs.append(found)

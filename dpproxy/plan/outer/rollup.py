@@ -1,0 +1,95 @@
+"""ROLLUP levels that add up: least squares over a tree of released cells, as SQL for the facade (post-processing: free).
+
+Knows: names of released columns, standard deviations of their noise (by calls that `accuracy.settled` resolves). Must not
+know: data, measurements. Each level of a ROLLUP over declared keys was measured by itself; where bounds cut nothing from
+one level that they leave in another, the true levels add up, and of all trees that do the nearest one to what was
+released has the least variance (Hay, Rastogi, Miklau, Suciu 2010, "Boosting the accuracy of differentially private
+histograms through consistency", here with any variance a level and any number of children).
+
+Upwards, `z`: the mean of a cell's own value and the sum of its children's z, each weighed by one over its variance.
+Downwards, `h`: what a parent has more than its children's z is divided over them in proportion to their variances.
+Whole numbers: the running sum over a parent's children is rounded, and a child is what it grew by; the parent is whole,
+so that the children add up to it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dpproxy.plan.outer.error_intervals import DEVIATION
+
+
+@dataclass(frozen=True)
+class Level:
+    """One grouping set: the SQL of its source, the names of its keys, its measurement's number."""
+
+    source: str
+    keys: tuple[str, ...]
+    measurement: int
+
+
+def consistent(levels: Sequence[Level], values: Sequence[str]) -> tuple[str, list[str]]:
+    """CTEs, and for each level, the finest first, the name of one with its keys and adjusted values."""
+    ctes = [f"dpproxy_l{i} AS (SELECT * FROM {level.source})" for i, level in enumerate(levels)]
+    ctes.append(_leaves(levels[0], values))
+    ctes += [_upwards(i, levels[i], levels[i - 1], values) for i in range(1, len(levels))]
+    last = len(levels) - 1
+    root = [*levels[last].keys, *(f"round(z{i}) AS {v}" for i, v in enumerate(values))]
+    ctes.append(f"dpproxy_h{last} AS (SELECT {', '.join([*root, *_carried(values)])} FROM dpproxy_z{last})")
+    ctes += [_downwards(i, levels[i], levels[i + 1], values) for i in reversed(range(last))]
+    return f"WITH {', '.join(ctes)} ", [f"dpproxy_h{i}" for i in range(len(levels))]
+
+
+def chain(sets: Sequence[tuple[int, ...]]) -> list[int] | None:
+    """The order of grouping sets from the finest to the coarsest, None where they are no chain of different ones."""
+    order = sorted(range(len(sets)), key=lambda i: -len(sets[i]))
+    nested = all(set(sets[b]) < set(sets[a]) for a, b in pairwise(order))
+    return order if nested and len(sets) > 1 else None
+
+
+def _carried(values: Sequence[str]) -> list[str]:
+    """What a parent's children have by themselves, for the way down."""
+    return [name for i, _ in enumerate(values) for name in (f"cz{i}", f"cv{i}")]
+
+
+def _variance(level: Level, i: int) -> str:
+    return f"power({DEVIATION}({level.measurement}, {i}, 1), 2)"
+
+
+def _leaves(level: Level, values: Sequence[str]) -> str:
+    items = [f"{v}::float8 AS z{i}, {_variance(level, i)} AS v{i}, 0 AS cz{i}, 1 AS cv{i}" for i, v in enumerate(values)]
+    return f"dpproxy_z0 AS (SELECT {', '.join([*level.keys, *items])} FROM dpproxy_l0)"
+
+
+def _upwards(number: int, level: Level, finer: Level, values: Sequence[str]) -> str:
+    sums = [f"sum(z{i}) AS cz{i}, sum(v{i}) AS cv{i}" for i, _ in enumerate(values)]
+    by = f" GROUP BY {', '.join(level.keys)}" if level.keys else ""
+    children = f"(SELECT {', '.join([*level.keys, *sums])} FROM dpproxy_z{number - 1}{by}) AS c"
+    items = [f"l.{k} AS {k}" for k in level.keys]
+    for i, v in enumerate(values):
+        own, whole = _variance(level, i), f"({_variance(level, i)} + c.cv{i})"
+        items.append(f"COALESCE((l.{v} * c.cv{i} + c.cz{i} * {own}) / {whole}, l.{v}) AS z{i}")
+        items.append(f"COALESCE({own} * c.cv{i} / {whole}, {own}) AS v{i}")
+        items += [f"c.cz{i} AS cz{i}", f"c.cv{i} AS cv{i}"]
+    source = f"dpproxy_l{number} AS l LEFT JOIN {children} ON {_same(level, 'l', 'c')}"
+    return f"dpproxy_z{number} AS (SELECT {', '.join(items)} FROM {source})"
+
+
+def _downwards(number: int, level: Level, coarser: Level, values: Sequence[str]) -> str:
+    shares = [f"COALESCE(z.z{i} + (p.{v} - p.cz{i}) * z.v{i} / p.cv{i}, z.z{i}) AS h{i}" for i, v in enumerate(values)]
+    plain = [f"z.{k} AS {k}" for k in level.keys] + [f"z.{name} AS {name}" for name in _carried(values)]
+    parts = f"dpproxy_z{number} AS z LEFT JOIN dpproxy_h{number + 1} AS p ON {_same(coarser, 'z', 'p')}"
+    partition = f"PARTITION BY {', '.join(coarser.keys)} " if coarser.keys else ""
+    window = f"({partition}ORDER BY {', '.join(level.keys)} ROWS BETWEEN UNBOUNDED PRECEDING AND"
+    grown = [
+        f"round(sum(h{i}) OVER {window} CURRENT ROW)) - COALESCE(round(sum(h{i}) OVER {window} 1 PRECEDING)), 0) AS {v}"
+        for i, v in enumerate(values)
+    ]
+    inner = f"SELECT {', '.join([*plain, *shares])} FROM {parts}"
+    return f"dpproxy_h{number} AS (SELECT {', '.join([*level.keys, *_carried(values), *grown])} FROM ({inner}) AS s)"
+
+
+def _same(level: Level, a: str, b: str) -> str:
+    return " AND ".join(f"{a}.{k} IS NOT DISTINCT FROM {b}.{k}" for k in level.keys) or "TRUE"

@@ -1,0 +1,145 @@
+"""Rows the facade computes before a measurement runs: how they are asked for, and what is known of them beforehand.
+
+Knows: trees of released and public queries, their types. Must not know: private rows, engines. Such rows reach the engine
+as constants, so that anything PostgreSQL can compute of released and public rows may be joined with private ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from dpproxy.plan.context import TOO_MANY
+from dpproxy.plan.logical.expr import Column
+from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.plan.logical.relation import Beside
+from dpproxy.plan.properties.fanout import of_series
+from dpproxy.sql.dialect import ident
+from dpproxy.sql.trees import contains_aggregate
+from dpproxy.sql.types import FLOATS, type_name
+
+ONE_ROW, KEY, BOUND = "dpproxy_one_row", "dpproxy_key", "dpproxy_bound"
+"""Notes that a measured SELECT carries after it was rewritten: it has one row; which output is its only key; and that the formula
+of an aggregate carries: what its value is held within."""
+
+
+def note_measured(select: exp.Select, keys: int, outputs: Sequence[int | None]) -> None:
+    """`outputs[i]` is the key that output i is, None for other expressions."""
+    if keys == 0:
+        select.meta[ONE_ROW] = True
+    elif keys == 1 and 0 in outputs:
+        select.meta[KEY] = outputs.index(0)
+
+
+def note_bound(formula: exp.Expr, bound: Interval) -> None:
+    if bound.closed:
+        formula.meta[BOUND] = bound
+
+
+def as_json(query: str, names: Sequence[str], cells: str, most: int) -> str:
+    """The rows of a query as one value, an array of arrays of `cells`; the text TOO_MANY when there are more than `most`."""
+    rows = f"(SELECT * FROM ({query}) AS dpproxy_all LIMIT {most + 1}) AS dpproxy_rows({', '.join(names)})"
+    whole = f"coalesce(json_agg(json_build_array({cells})), '[]')"
+    return f"(SELECT CASE WHEN count(*) <= {most} THEN {whole} ELSE to_json('{TOO_MANY}'::text) END FROM {rows})"
+
+
+def bounds_of(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> list[Interval]:
+    """What the outputs of a released query are held within: means, extremes and percentiles as they are measured."""
+    inner = _plain(query, ctes)
+    return [_bound(e.unalias()) for e in inner.expressions] if isinstance(inner, exp.Select) else []
+
+
+def _bound(node: exp.Expr) -> Interval:
+    while isinstance(node, exp.Cast) and type_name(node.to) in ("numeric", *FLOATS):
+        node = node.this
+    return node.meta.get(BOUND, OPEN)  # type: ignore[no-any-return]
+
+
+def known_of(query: exp.Expr, columns: Sequence[Column], ctes: Mapping[str, exp.Expr]) -> Beside:
+    """How many rows it has, and how often a value of a column comes, as far as its form tells."""
+    ids = frozenset(c.id for c in columns)
+    inner = _plain(query, ctes)
+    call = _series(inner)
+    if call is not None:
+        return of_series(columns, *call)
+    if not isinstance(inner, exp.Select):
+        return Beside(ids, None)
+    key = inner.meta.get(KEY)
+    if key is None and not inner.meta.get(ONE_ROW):
+        key = _own_key(inner)
+    most = ((columns[key].id, 1),) if key is not None and key < len(columns) else ()
+    return Beside(ids, 1 if inner.meta.get(ONE_ROW) or _one_row(inner) else None, most)
+
+
+def _plain(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> exp.Expr:
+    """The query behind parentheses, `SELECT * FROM (query)` and `SELECT * FROM cte`."""
+    while True:
+        if isinstance(query, exp.Subquery):
+            query = query.this
+            continue
+        bare = isinstance(query, exp.Select) and not any(query.args.get(k) for k in ("joins", "where", "group", "distinct"))
+        clause = query.args.get("from_")
+        if not bare or clause is None or not (len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star)):
+            return query
+        source = clause.this
+        if isinstance(source, exp.Subquery):
+            query = source
+        elif isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and ident(source.this) in ctes:
+            query = ctes[ident(source.this)]
+        else:
+            return query
+
+
+def _series(query: exp.Expr) -> tuple[str, str, str] | None:
+    """Start, stop and step of `SELECT * FROM generate_series(...)` or `SELECT generate_series(...)` of constants."""
+    if not isinstance(query, exp.Select):
+        return None
+    clause = query.args.get("from_")
+    call = clause.this.this if clause is not None and isinstance(clause.this, exp.Table) else None
+    if clause is None and len(query.expressions) == 1:
+        call = query.expressions[0].unalias()
+        call = call.this if isinstance(call, exp.Cast) else call
+    if not isinstance(call, exp.Anonymous) or call.name.lower() != "generate_series":
+        return None
+    found = [_constant(e) for e in call.expressions]
+    if len(found) == 2:
+        found.append("1")
+    return (found[0], found[1], found[2]) if len(found) == 3 else None
+
+
+def _constant(node: exp.Expr) -> str:
+    """The text of a constant, empty for anything else."""
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        return f"-{node.this.this}"
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
+        return f"{node.this.this} {node.args['unit'].name if node.args.get('unit') is not None else ''}".strip()
+    return str(node.this) if isinstance(node, exp.Literal) else ""
+
+
+def _own_key(select: exp.Select) -> int | None:
+    """The output that a public query groups by, or is distinct in, alone."""
+    if select.args.get("distinct") is not None and len(select.expressions) == 1:
+        return 0
+    group = select.args.get("group")
+    if group is None or len(group.expressions) != 1 or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets")):
+        return None
+    item = group.expressions[0]
+    if isinstance(item, exp.Literal) and item.this.isdigit():
+        return int(item.this) - 1
+    return next((i for i, e in enumerate(select.expressions) if e.unalias() == item or e.alias_or_name == item.name), None)
+
+
+def _one_row(select: exp.Select) -> bool:
+    """An aggregate of everything, no FROM at all, or LIMIT 1."""
+    limit = select.args.get("limit")
+    value = limit.args.get("expression") if isinstance(limit, exp.Limit) else None
+    if isinstance(value, exp.Literal) and value.this == "1":
+        return True
+    if select.args.get("group") is not None:
+        return False
+    return any(map(contains_aggregate, select.expressions)) or (
+        select.args.get("from_") is None and not any(e.find(exp.Anonymous) for e in select.expressions)
+    )

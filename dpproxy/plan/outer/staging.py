@@ -1,0 +1,95 @@
+"""Released values that are needed below a measurement: the facade computes them first, then they are constants.
+
+Knows: trees of released queries, their types and CTEs. Must not know: private rows, engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpproxy.plan.bind.results import (
+    Item,
+    ReleasedResult,
+    alias_columns,
+    renamed,
+)
+from dpproxy.plan.known_tables import Env
+from dpproxy.plan.logical.expr import Column, Expr
+from dpproxy.plan.logical.interval import OPEN
+from dpproxy.plan.logical.relation import Contribution, Given, Rows
+from dpproxy.plan.measure import amplification
+from dpproxy.plan.outer.array_sources import local
+from dpproxy.plan.outer.registry import Registry
+from dpproxy.plan.outer.staged_rows import as_json, bounds_of, known_of
+from dpproxy.plan.outer.types import TreeTypes
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.dialect import copied, to_sql
+from dpproxy.sql.skeleton import parse_expression
+from dpproxy.sql.trees import mentions
+
+
+@dataclass
+class Stager:
+    """`released_ctes`: the released CTEs of a statement, by the identity of their query."""
+
+    registry: Registry
+    released_ctes: dict[int, ReleasedResult] = field(default_factory=dict)
+
+    def scalar(self, released: ReleasedResult, env: Env) -> Expr:
+        """A released scalar subquery below a measurement: evaluated by the facade first, then a constant."""
+        ctes = self._released_trees(env)
+        type_ = TreeTypes(self.registry.context, ctes).scalar(released.tree)
+        if not type_:
+            raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
+        local = "timestamp" if type_ == "timestamptz" else type_
+        bounds = bounds_of(released.tree, ctes)
+        hole = self.registry.input(f"(SELECT ({_with_ctes(released.tree, ctes)})::{local})", type_)
+        return replace(hole, bound=bounds[0]) if len(bounds) == 1 else hole
+
+    def _released_trees(self, env: Env) -> dict[str, exp.Expr]:
+        """The rewritten trees of the released CTEs in scope, in order."""
+        found = {}
+        for name, cte in env.items():
+            result = self.released_ctes.get(id(cte.query))
+            if result is not None:
+                tree = copied(result.tree)
+                found[name] = tree if not cte.columns or mentions(tree, name) else _renamed(tree, cte.columns)
+        return found
+
+    def rows(self, item: Item, released: exp.Expr, env: Env) -> Item:
+        """Released rows joined with private ones: the facade computes them first, then they are constants."""
+        ctes = self._released_trees(env)
+        types = TreeTypes(self.registry.context, ctes).columns(released)
+        if not types or not all(types.values()):
+            raise unsupported("joining these released rows with private rows", "Cast their columns: x::text, n::numeric.")
+        names = [f"c{i}" for i in range(len(types))]
+        cells = ", ".join(f"{local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
+        bounds = bounds_of(released, ctes)
+        bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
+        columns = tuple(Column(self.registry.counter.column(), n, t, b) for (n, t), b in zip(types.items(), bounds, strict=True))
+        beside = known_of(released, columns, ctes)
+        sql = as_json(_with_ctes(released, ctes), names, cells, amplification.handed(beside))
+        hole = self.registry.input(sql, f"rows({','.join(types.values())})")
+        self.registry.beside[hole.index] = beside
+        given = Item(
+            item.alias, Rows(node=Given(columns, hole.index), contribution=Contribution(beside=(beside,))), columns, item.node
+        )
+        return renamed(given, alias_columns(item.node))
+
+
+def _renamed(tree: exp.Expr, columns: tuple[str, ...]) -> exp.Expr:
+    """A CTE's query under the column names of its WITH clause."""
+    names = ", ".join(f'"{c}"' for c in columns)
+    return parse_expression(f"SELECT * FROM ({to_sql(tree)}) AS dpproxy_cte({names})")
+
+
+def _with_ctes(tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
+    """A released query with the CTEs it may refer to in front of it."""
+    if not ctes:
+        return to_sql(tree)
+    bodies = ", ".join(f'"{name}" AS ({to_sql(body)})' for name, body in ctes.items())
+    word = "WITH RECURSIVE" if any(mentions(body, name) for name, body in ctes.items()) else "WITH"
+    return f"{word} {bodies} SELECT * FROM ({to_sql(tree)}) AS dpproxy_staged"

@@ -1,0 +1,154 @@
+"""How many values a key can take over the values that a domain's query enumerates: an upper bound, NULL included.
+
+Knows: expressions, facts, what stands for a column in the query of `domains`. Must not know: data, engines, what a policy's
+`range` or a WHERE says of rows. That many groups a unit may reach without any being picked, and rows may hold whatever they
+like: what drops their other groups is the join with the groups enumerated, so these are what is counted here. A column is
+therefore taken with the bounds of its enumerated values alone, met with the conditions that the query tries on them.
+A form of key without a rule has no count (None); there are then as many values as there are combinations to be tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from dpproxy.plan.logical import interval as iv
+from dpproxy.plan.logical.expr import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Domain,
+    Expr,
+    Lit,
+    Ref,
+    SeriesDomain,
+    ValuesDomain,
+    rebuilt,
+    references,
+)
+from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.plan.properties.facts import as_type, facts, literal_number
+from dpproxy.plan.properties.narrowing import narrowed
+
+_DAY = Fraction(86400)
+_TIMES = ("timestamp", "timestamptz")
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365, "decade": 3652, "century": 36524,
+              "millennium": 365242}  # fmt: skip
+"""The fewest days of a unit."""
+_CLOCK = {"%H": 24, "%M": 60, "%S": 60}
+_CALENDAR = {"%m": 12, "%b": 12, "%B": 12, "%d": 31, "%a": 7, "%A": 7, "%y": 100}
+"""How many texts a code of strftime prints, of those that `functions_time` uses. Of others nothing is known here."""
+_DATES = {"%d", "%a", "%A"}
+_MONTHS = {"%m", "%b", "%B"}
+
+
+def most(key: Expr, domains: Sequence[tuple[Column, Domain]], conditions: Sequence[Expr]) -> int | None:
+    """How many values `key` takes at most where each column takes the values of its domain that satisfy the conditions."""
+    standing = {column.id: enumerated(column, domain, conditions) for column, domain in domains}
+    return _outputs(_over(key, standing))
+
+
+def enumerated(column: Column, domain: Domain, conditions: Sequence[Expr]) -> Column:
+    """The column with what is true of its enumerated values, whatever the policy says of it."""
+    bound, grid = _values(column.type, domain) if isinstance(domain, ValuesDomain) else _series(column, domain)
+    said = narrowed(Ref(column.type, column), [_over(c, {column.id: column}) for c in conditions])
+    if column.type in _TIMES and said.lo is not None:  # the days or hours that stand for instants are tried as a whole
+        said = replace(said, lo=said.lo - _DAY)
+    return replace(column, bound=iv.meet(bound, said), grid=grid)
+
+
+def _series(column: Column, domain: Domain) -> tuple[Interval, Fraction | None]:
+    if not isinstance(domain, SeriesDomain):
+        return OPEN, None
+    size = {"int": Fraction(1), "day": _DAY, "hour": Fraction(3600)}[domain.kind]
+    if column.type not in _TIMES:
+        return Interval(Fraction(domain.lo), Fraction(domain.hi)), Fraction(1)
+    return Interval(domain.lo * size, domain.hi * size), None
+
+
+def _values(type_: str, domain: ValuesDomain) -> tuple[Interval, Fraction | None]:
+    numbers = [literal_number(type_, v) for v in domain.values if v is not None]
+    known = [n for n in numbers if n is not None]
+    if not known or len(known) < len(numbers):
+        return OPEN, None
+    whole = type_ not in _TIMES and all(n.denominator == 1 for n in known)
+    return Interval(min(known), max(known)), Fraction(1) if whole else None
+
+
+def _over(expr: Expr, standing: Mapping[int, Column]) -> Expr:
+    if isinstance(expr, Ref):
+        return Ref(expr.type, standing.get(expr.column.id, expr.column))
+    return rebuilt(expr, lambda e: _over(e, standing))
+
+
+def _outputs(key: Expr) -> int | None:
+    """By the key's form, and by its bounds where it is a whole number."""
+    if isinstance(key, Ref):
+        return None  # as many as are declared
+    known = facts(key)
+    whole = _whole(known.bound) + 1 if known.grid == 1 and known.bound.closed else None
+    counts = [3 if key.type == "bool" else None, whole, _form_outputs(key)]
+    return min((n for n in counts if n is not None), default=None)
+
+
+def _whole(bound: Interval) -> int:
+    """How many whole numbers are within a closed bound."""
+    lo, hi = bound.ends
+    return max(hi.__floor__() - lo.__ceil__() + 1, 0)
+
+
+def _steps(bound: Interval, size: Fraction) -> int:
+    """How many intervals of at least `size`, end to end, values within a closed bound fall in, wherever these begin."""
+    lo, hi = bound.ends
+    return int(max(hi - lo, Fraction(0)) // size) + 2
+
+
+def _form_outputs(key: Expr) -> int | None:
+    """A function has no more results than its arguments have values."""
+    if isinstance(key, Case):
+        results = [r for _, r in key.whens] + [key.default if key.default is not None else Lit(key.type, None)]
+        return len(set(results)) if all(isinstance(r, Lit) for r in results) else None
+    if isinstance(key, Cast):
+        return _outputs(key.arg)
+    return _call_outputs(key) if isinstance(key, Call) else None
+
+
+def _call_outputs(key: Call) -> int | None:
+    if key.op == "strftime":
+        return _printed_outputs(key)
+    if key.op in ("trunc_time", "date_bin"):
+        return _truncated_outputs(key)
+    known = [_outputs(a) for a in key.args if references(a)]
+    return prod(k for k in known if k is not None) if known and None not in known else None
+
+
+def _truncated_outputs(key: Call) -> int | None:
+    """Times cut to a unit, or to bins of one length."""
+    bound, text = as_type("timestamp", key.args[1]).bound, _text(key.args[0])
+    if key.op == "date_bin":
+        _, days, micros = (int(x) for x in text.split())
+        size = days * _DAY + Fraction(micros, 10**6)
+    else:
+        size = _UNIT_DAYS.get(text, 0) * _DAY
+    return _steps(bound, size) + 1 if bound.closed and size > 0 else None
+
+
+def _printed_outputs(key: Call) -> int | None:
+    codes = set(re.findall("%.", _text(key.args[1])))
+    if not codes <= {"%Y", *_CLOCK, *_CALENDAR}:
+        return None
+    if "%Y" not in codes:
+        return prod({**_CLOCK, **_CALENDAR}[c] for c in codes) + 1
+    bound = as_type("timestamp", key.args[0]).bound
+    if not bound.closed:
+        return None
+    unit = 1 if codes & _DATES else 28 if codes & _MONTHS else 365
+    return _steps(bound, unit * _DAY) * prod(_CLOCK[c] for c in codes & set(_CLOCK)) + 1
+
+
+def _text(expr: Expr) -> str:
+    return expr.text or "" if isinstance(expr, Lit) else ""

@@ -1,0 +1,495 @@
+"""What is known of an expression before any data is touched: bounds, grid, taint, constancy within a unit.
+
+Knows: interval arithmetic over the planner's expressions. Must not know: engines, SQL text. Two intervals are kept: `bound`
+is what the policy promises (sums are clamped to it, so a false promise costs accuracy, never privacy);
+`span` is what the type itself guarantees (it decides how wide the engine's arithmetic must be, so it must be true).
+An operation without a rule here has no bound: aggregates over it are refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpproxy.plan.logical import interval as iv
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Exists,
+    Expr,
+    Hole,
+    InList,
+    InQuery,
+    Lit,
+    Ref,
+    Scalar,
+    Taint,
+    Win,
+    children,
+)
+from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.plan.properties import function_bounds
+from dpproxy.plan.properties.interval_fields import (
+    INTERVAL_PARTS,
+    MICROSECOND,
+    interval_part,
+    times_unit,
+)
+from dpproxy.plan.properties.text_length import most
+from dpproxy.sql.types import INTEGERS
+
+SPANS = {
+    "int2": Interval(Fraction(-(2**15)), Fraction(2**15 - 1)),
+    "int4": Interval(Fraction(-(2**31)), Fraction(2**31 - 1)),
+    "int8": Interval(Fraction(-(2**63)), Fraction(2**63 - 1)),
+    "bool": Interval(Fraction(0), Fraction(1)),
+}
+ONE = Fraction(1)
+_KNOWN = "_facts"  # beside the fields: neither compared nor copied
+
+
+@dataclass(frozen=True)
+class Facts:
+    bound: Interval = OPEN
+    span: Interval = OPEN
+    grid: Fraction | None = None
+    taint: Taint = Taint.NONE
+    constant: bool = False  # the same in all rows of a unit: it decides privacy, so what is not known is taken to vary
+    nullable: bool = True
+
+
+def facts(expr: Expr) -> Facts:
+    """Facts of an expression; unknown ones are open. An expression never changes: what was found of it is kept with it."""
+    known: Facts | None = expr.__dict__.get(_KNOWN)
+    if known is None:
+        known = expr.__dict__[_KNOWN] = _found(expr)
+    return known
+
+
+def _found(expr: Expr) -> Facts:
+    match expr:
+        case Ref(column=column):
+            return _column(column)
+        case Lit(text=text):
+            return _literal(expr.type, text)
+        case Hole(bound=bound) if bound.closed:
+            return Facts(bound, SPANS.get(expr.type, OPEN), ONE if expr.type in INTEGERS else None, constant=True)
+        case Hole():
+            return Facts(span=SPANS.get(expr.type, OPEN), grid=ONE if expr.type in INTEGERS else None, constant=True)
+        case Cast(arg=arg):
+            return _cast(expr, facts(arg))
+        case Case():
+            return _case(expr)
+        case Call(op="coalesce" | "least" | "greatest" as op, args=args):
+            return _call(op, expr.type, [as_type(expr.type, a) for a in args], args)
+        case Call(op=op, args=args):
+            return _call(op, expr.type, [facts(a) for a in args], args)
+        case InQuery(own=True):
+            return Facts(constant=False, span=SPANS["bool"])
+        case InQuery() | Exists():
+            return Facts(taint=_taint([facts(c) for c in children(expr)]), constant=False, span=SPANS["bool"])
+        case Scalar(value=value):  # it varies between rows of a unit unless proven otherwise
+            known = facts(value)
+            return replace(known, taint=_taint([facts(c) for c in children(expr)]), constant=False, nullable=True)
+        case Win():
+            return _window(expr, [facts(a) for a in expr.args])
+        case Agg():
+            return _aggregate(expr.name, expr.type, [facts(a) for a in expr.args])
+        case InList():
+            inner = [facts(c) for c in children(expr)]
+            return Facts(span=SPANS["bool"], taint=_taint(inner), constant=all(f.constant for f in inner))
+        case _:
+            return Facts(span=SPANS.get(expr.type, OPEN), grid=ONE if expr.type in INTEGERS else None)
+
+
+def bound_of(expr: Expr) -> Interval:
+    return facts(expr).bound
+
+
+def _taint(parts: list[Facts]) -> Taint:
+    return max((p.taint for p in parts), default=Taint.NONE)
+
+
+def _column(column: Column) -> Facts:
+    grid = column.grid or (ONE if column.type in INTEGERS else None)
+    bound = SPANS["bool"] if column.type == "bool" else column.bound
+    return Facts(bound, column_span(column), grid, column.taint, column.constant, column.nullable)
+
+
+def column_span(column: Column) -> Interval:
+    return SPANS.get(column.type, OPEN)
+
+
+def _literal(type_: str, text: str | None) -> Facts:
+    if text is None:
+        return Facts(bound=Interval(Fraction(0), Fraction(0)), span=Interval(Fraction(0), Fraction(0)), grid=None, constant=True)
+    value = literal_number(type_, text)
+    if value is None:
+        return Facts(constant=True, nullable=False)
+    point = Interval(value, value)
+    grid = _decimal_grid(text) if type_ in (*INTEGERS, "numeric", "float8", "float4") else None
+    return Facts(point, point, grid, constant=True, nullable=False)
+
+
+def literal_number(type_: str, text: str) -> Fraction | None:
+    """A constant as a rational on the scale of `interval.number`; None for what has no order we compute with."""
+    import datetime as dt
+
+    try:
+        if type_ in (*INTEGERS, "numeric", "float4", "float8"):
+            return Fraction(text)
+        if type_ == "bool":
+            return Fraction(text == "true")
+        if type_ == "date":
+            return iv.number(dt.date.fromisoformat(text))
+        if type_ in ("timestamp", "timestamptz"):
+            return iv.number(dt.datetime.fromisoformat(text))
+    except (ValueError, ZeroDivisionError):
+        return None
+    return None
+
+
+def _decimal_grid(text: str) -> Fraction | None:
+    """The power of ten a decimal literal is a multiple of."""
+    digits = text.lstrip("+-")
+    if not digits.replace(".", "", 1).isdigit():
+        return None
+    _, _, decimals = digits.partition(".")
+    return Fraction(1, 10 ** len(decimals))
+
+
+def _cast(expr: Cast, inner: Facts) -> Facts:
+    """Casts keep bounds, but between dates (days) and timestamps (seconds)."""
+    source, target = expr.arg.type, expr.type
+    bound, grid = inner.bound, inner.grid
+    if source == "date" and target in ("timestamp", "timestamptz"):
+        bound = iv.multiply(bound, Interval(Fraction(86400), Fraction(86400)))
+        grid = None
+    elif target == "date" and source in ("timestamp", "timestamptz"):
+        bound = iv.floor(iv.divide(bound, Interval(Fraction(86400), Fraction(86400))))
+        grid = ONE
+    elif target in INTEGERS:
+        bound, grid = iv.outward(bound), ONE
+    elif target == "numeric" and len(expr.length) == 2:
+        bound, grid = iv.outward(bound, expr.length[1]), Fraction(1, 10 ** expr.length[1])
+    elif _family(source) != _family(target) and source != "bool":
+        bound, grid = OPEN, None
+    if target == "float4":  # the nearest of few digits
+        bound, grid = _nearly(bound), None
+    span = SPANS.get(target, inner.span if _family(source) == _family(target) else OPEN)
+    return Facts(bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True)
+
+
+def _nearly(bound: Interval) -> Interval:
+    """A bound of values rounded to 24 bits."""
+    lo = None if bound.lo is None else bound.lo - abs(bound.lo) / 2**23
+    return Interval(lo, None if bound.hi is None else bound.hi + abs(bound.hi) / 2**23)
+
+
+def as_type(type_: str, expr: Expr) -> Facts:
+    """Facts of an expression where one of `type_` is wanted: dates among timestamps are seconds, not days."""
+    return facts(expr) if expr.type == type_ or {expr.type, type_}.isdisjoint({"date"}) else facts(Cast(type_, expr))
+
+
+def _family(type_: str) -> str:
+    if type_ in (*INTEGERS, "numeric", "float4", "float8"):
+        return "number"
+    return "text" if type_ in ("text", "varchar", "bpchar", "unknown") else type_
+
+
+def _case(expr: Case) -> Facts:
+    results = [as_type(expr.type, result) for _, result in expr.whens]
+    results.append(as_type(expr.type, expr.default) if expr.default is not None else facts(Lit(expr.type, None)))
+    tests = [facts(test) for test, _ in expr.whens]
+    valued = [r for r, e in zip(results, [*(r for _, r in expr.whens), expr.default], strict=True) if not _is_null(e)]
+    return Facts(
+        iv.hull([r.bound for r in valued]) if valued else OPEN,
+        iv.hull([r.span for r in results]),
+        _coarsest([r.grid for r in valued]),
+        _taint([*results, *tests]),
+        all(f.constant for f in [*results, *tests]),
+    )
+
+
+def _is_null(expr: Expr | None) -> bool:
+    return expr is None or (isinstance(expr, Lit) and expr.text is None)
+
+
+def _coarsest(grids: list[Fraction | None]) -> Fraction | None:
+    """A grid all values are on: powers of ten divide each other, so the smallest one."""
+    known = [g for g in grids if g is not None]
+    if len(known) < len(grids) or not known:
+        return None
+    smallest = min(known)
+    return smallest if all((g / smallest).denominator == 1 for g in known) else None
+
+
+_Rule = Callable[[list[Interval]], Interval]
+
+
+def _first(parts: list[Interval]) -> Interval:
+    return parts[0]
+
+
+def _constant_interval(lo: int, hi: int) -> _Rule:
+    return lambda _: Interval(Fraction(lo), Fraction(hi))
+
+
+def _plus_minus(most: int) -> _Rule:
+    return _constant_interval(-most, most)
+
+
+def _masked(parts: list[Interval]) -> Interval:
+    """`&`: no larger than an operand that is not negative."""
+    tops = [p.hi for p in parts if p.lo is not None and p.lo >= 0 and p.hi is not None]
+    return Interval(Fraction(0), min(tops)) if tops else OPEN
+
+
+def _bits(parts: list[Interval]) -> Interval:
+    """`|` and `#` of what is not negative: no more bits than the larger has."""
+    if not all(p.closed and p.ends[0] >= 0 for p in parts):
+        return OPEN
+    top = max(p.ends[1].__ceil__() for p in parts)
+    return Interval(Fraction(0), Fraction(2 ** top.bit_length() - 1))
+
+
+def _shifted_right(parts: list[Interval]) -> Interval:
+    by = Fraction(2 ** int(parts[1].hi or 0))
+    return iv.floor(iv.divide(parts[0], Interval(by, by)))
+
+
+def _around(seconds: int) -> _Rule:
+    return lambda p: iv.add(p[0], Interval(Fraction(-seconds), Fraction(seconds)))
+
+
+def _dated(parts: list[Interval]) -> Interval:
+    """make_date: from the first day of the first year to the last of the last, of years 1 to 9999."""
+    import datetime as dt
+
+    low, high = (parts[0].lo or Fraction(1), parts[0].hi if parts[0].hi is not None else Fraction(9999))
+    first, last = (min(max(int(x), 1), 9999) for x in (low, high))
+    return Interval(iv.number(dt.date(first, 1, 1)), iv.number(dt.date(last, 12, 31)))
+
+
+def _product(parts: list[Interval]) -> Interval:
+    return iv.multiply(parts[0], parts[1])
+
+
+def _non_negative(_: list[Interval]) -> Interval:
+    return Interval(Fraction(0), None)
+
+
+def _square(parts: list[Interval]) -> Interval:
+    return Interval(Fraction(0), parts[0].magnitude ** 2) if parts[0].closed else Interval(Fraction(0), None)
+
+
+def _modulo(parts: list[Interval]) -> Interval:
+    if not parts[1].closed:
+        return OPEN
+    size = parts[1].magnitude
+    lo = Fraction(0) if parts[0].lo is not None and parts[0].lo >= 0 else -size
+    return Interval(lo, size)
+
+
+RULES: dict[str, _Rule] = {
+    "+": lambda p: iv.add(p[0], p[1]),
+    "-": lambda p: iv.subtract(p[0], p[1]),
+    "*": _product,
+    "square": _square,
+    "/": lambda p: iv.divide(p[0], p[1]),
+    "int/": lambda p: iv.outward(iv.divide(p[0], p[1], whole=True)),
+    "%": _modulo,
+    "neg": lambda p: iv.negate(p[0]),
+    "abs": lambda p: iv.absolute(p[0]),
+    "floor": lambda p: iv.floor(p[0]),
+    "ceil": lambda p: iv.ceiling(p[0]),
+    "trunc": lambda p: iv.outward(p[0]),
+    "round": lambda p: iv.outward(p[0]),
+    "sign": _constant_interval(-1, 1),
+    "sqrt": lambda p: function_bounds.root(p[0]),
+    "ln": lambda p: function_bounds.logarithm(p[0]),
+    "log": lambda p: function_bounds.logarithm(p[0], 10),
+    "exp": lambda p: function_bounds.exponential(p[0]),
+    "power": lambda p: function_bounds.power(p[0], p[1]),
+    "least": iv.least,
+    "greatest": iv.greatest,
+    "coalesce": iv.hull,
+    "nullif": _first,
+    "length": _non_negative,
+    "strpos": _non_negative,
+    "year": _constant_interval(-6_000_000, 6_000_000),  # of DuckDB's and PostgreSQL's dates
+    "month": _constant_interval(1, 12),
+    "day": _constant_interval(1, 31),
+    "quarter": _constant_interval(1, 4),
+    "dow": _constant_interval(0, 6),
+    "isodow": _constant_interval(1, 7),
+    "doy": _constant_interval(1, 366),
+    "week": _constant_interval(1, 53),
+    "hour": _constant_interval(0, 23),
+    "minute": _constant_interval(0, 59),
+    "second": _constant_interval(0, 60),
+    "epoch": _first,
+    "date_add": lambda p: iv.add(p[0], p[1]),
+    "ts_add": lambda p: iv.add(p[0], p[1]),
+    "ts_sub": lambda p: iv.subtract(p[0], p[1]),
+    "date_sub": lambda p: iv.subtract(p[0], p[1]),
+    "date_diff": lambda p: iv.subtract(p[0], p[1]),
+    "ts_diff": lambda p: iv.subtract(p[0], p[1]),
+    "trunc_time": lambda p: p[1],
+    "sin": _plus_minus(1),
+    "cos": _plus_minus(1),
+    "asin": _plus_minus(2),
+    "acos": _constant_interval(0, 4),
+    "atan": _plus_minus(2),
+    "atan2": _plus_minus(4),
+    "bucket_numeric": lambda p: Interval(Fraction(0), (p[3].hi or 0) + ONE),
+    "bucket_float": lambda p: Interval(Fraction(0), (p[3].hi or 0) + ONE),
+    "bitand": _masked,
+    "bitor": _bits,
+    "bitxor": _bits,
+    "bitright": _shifted_right,
+    "ascii": _constant_interval(0, 0x10FFFF),
+    "octet_length": _non_negative,
+    "regexp_count": _non_negative,
+    "make_date": _dated,
+    "age": lambda p: iv.subtract(p[0], p[1]),
+    "from_epoch": _first,
+    "from_utc": _around(86400),
+    "to_utc": _around(86400),
+    "date_bin": lambda p: p[1],
+}
+_WHOLE = {
+    "int/",
+    "floor",
+    "ceil",
+    "sign",
+    "length",
+    "strpos",
+    "year",
+    "month",
+    "day",
+    "quarter",
+    "dow",
+    "isodow",
+    "doy",
+}
+_WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff", "make_date"}
+_SECONDS = {
+    "microseconds": 0, "milliseconds": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400,
+    "month": 31 * 86400, "quarter": 92 * 86400, "year": 366 * 86400, "decade": 3653 * 86400,
+}  # fmt: skip
+"""How far truncation may go back."""
+_TIMES = ("date", "timestamp", "timestamptz", "interval")
+
+
+def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Facts:
+    rule = RULES.get(op)
+    bound = rule([p.bound for p in parts]) if rule else OPEN
+    span = rule([p.span for p in parts]) if rule else OPEN
+    if op in ("ln", "log") and rule:
+        bound = rule([function_bounds.positive(parts[0].bound, parts[0].grid)])
+    if op == "/":
+        bound = function_bounds.quotient(parts[0].bound, parts[1].bound, parts[1].grid)
+    if op == "year" and parts[0].bound.closed and args[0].type != "interval":
+        bound = _years(parts[0].bound, args[0].type)
+    if op == "epoch" and args[0].type == "date":
+        bound = iv.multiply(parts[0].bound, Interval(Fraction(86400), Fraction(86400)))
+    if op == "trunc_time" and bound.lo is not None:
+        bound = Interval(bound.lo - _SECONDS[str(getattr(args[0], "text", ""))], bound.hi)
+    if op == "date_bin" and bound.lo is not None and isinstance(args[0], Lit):
+        _, days, micros = (int(x) for x in (args[0].text or "0 0 0").split())
+        bound = Interval(bound.lo - days * 86400 - Fraction(micros, 10**6), bound.hi)
+    if op == "interval_times":
+        bound = times_unit(parts[0].bound, args[1], "epoch")
+    if op in INTERVAL_PARTS and args[0].type == "interval":
+        number = facts(args[0].args[0]).bound if isinstance(args[0], Call) and args[0].op == "interval_times" else OPEN
+        bound, span = interval_part(op, args[0], parts[0].bound, parts[0].grid is not None, number)
+    if op in _LENGTHS_OF and (longest := most(args[0])) is not None:
+        bound = Interval(Fraction(0), Fraction(longest * _LENGTHS_OF[op]))
+    if op in ("round", "trunc") and len(args) > 1:
+        bound, span = (iv.outward(parts[0].bound, _digits(args)), iv.outward(parts[0].span, _digits(args)))
+    if op == "nullif":
+        bound, span = parts[0].bound, parts[0].span
+    if op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "not") or type_ == "bool":
+        bound = span = SPANS["bool"]
+    if type_ in INTEGERS and not rule:
+        span = SPANS["int8"]
+    grid = _call_grid(op, type_, parts, args)
+    nullable = op not in ("is_null", "is_not_null", "is_distinct", "is_not_distinct")
+    return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
+
+
+_LENGTHS_OF = {"length": 1, "strpos": 1, "octet_length": 4}
+"""Functions bounded by the characters of their text, and how often."""
+
+
+def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fraction | None:
+    if op in _WHOLE or type_ in INTEGERS:
+        return ONE
+    if op == "ts_diff":
+        return MICROSECOND
+    if op in ("+", "-", "least", "greatest", "coalesce"):
+        return _coarsest([p.grid for p in parts])
+    if op == "*":
+        a, b = parts[0].grid, parts[1].grid
+        return a * b if a is not None and b is not None else None
+    if op in ("neg", "abs", "nullif"):
+        return parts[0].grid
+    if op in ("round", "trunc"):
+        return Fraction(10) ** -_digits(args)
+    return None
+
+
+def _digits(args: tuple[Expr, ...]) -> int:
+    """The places that ROUND and TRUNC keep."""
+    return int(args[1].text or 0) if len(args) > 1 and isinstance(args[1], Lit) else 0
+
+
+def _years(bound: Interval, type_: str) -> Interval:
+    """Calendar years reached by days or seconds since 1970 (a year has 365 to 366 days)."""
+    per = Fraction(1) if type_ == "date" else Fraction(86400)
+
+    def year(x: Fraction) -> Fraction:
+        import datetime as dt
+
+        days = (x / per).__floor__()
+        days = min(max(days, -719162), 2932896)
+        return Fraction((iv.EPOCH + dt.timedelta(days=days)).year)
+
+    lo, hi = bound.ends
+    return Interval(year(lo), year(hi))
+
+
+def _window(win: Win, parts: list[Facts]) -> Facts:
+    """As aggregates, and what counts or adds up rows of a partition is bounded by how many there are."""
+    known = _aggregate(win.name, win.type, parts)
+    rows = Interval(Fraction(0), Fraction(win.rows))
+    if win.name in ("count", "row_number", "rank", "dense_rank"):
+        return replace(known, bound=rows)
+    if win.name == "ntile":
+        return replace(known, bound=Interval(ONE, parts[0].bound.hi))
+    if win.name == "sum" and parts[0].bound.closed:
+        lo, hi = parts[0].bound.ends
+        return replace(known, bound=Interval(min(lo, Fraction(0)) * win.rows, max(hi, Fraction(0)) * win.rows))
+    return known
+
+
+def _aggregate(name: str, type_: str, parts: list[Facts]) -> Facts:
+    """Inside one unit: MIN, MAX, AVG stay within their argument; counts are non-negative; the rest is open.
+
+    The relation's row bound turns counts and sums into closed intervals (`binder` does, it knows the bound).
+    """
+    taint = _taint(parts)
+    whole = ONE if type_ in INTEGERS else None
+    if name in ("min", "max", "first_value", "last_value", "lag", "lead", "nth_value", "any_value", "mode") and parts:
+        return Facts(parts[0].bound, parts[0].span, parts[0].grid, taint, constant=False)
+    if name == "avg" and parts:
+        return Facts(parts[0].bound, OPEN, None, taint, constant=False)
+    if name in ("count", "row_number", "rank", "dense_rank", "ntile"):
+        return Facts(Interval(Fraction(0), None), SPANS["int8"], ONE, taint, constant=False, nullable=False)
+    grid = parts[0].grid if name == "sum" and parts else whole
+    return Facts(OPEN, SPANS.get(type_, OPEN), grid, taint, constant=False)

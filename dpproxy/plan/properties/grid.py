@@ -1,0 +1,40 @@
+"""The grid a value is measured on: bounds in whole units of its resolution, or of one chosen from their width.
+
+Knows: rationals, facts of expressions. Must not know: SQL, noise. A grid trades rounding for room: sums, their row bounds and
+their noise must all fit in 64 bits. `STEPS` are tried in order; a coarser one is used only where a finer one leaves no
+room for the noise (then the rounding is far below the noise).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpproxy.plan.logical.expr import Expr
+from dpproxy.plan.properties.facts import facts
+
+AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cut into about this many steps
+
+
+def grid_of(expr: Expr, steps: int) -> tuple[int, int, Fraction]:
+    """(lo, hi, grid) of a bounded numeric expression in whole grid units, rounded outwards."""
+    known = facts(expr)
+    lo, hi = known.bound.ends
+    return on_grid(lo, hi, known.grid, steps)
+
+
+def on_grid(lo: Fraction, hi: Fraction, grid: Fraction | None, steps: int) -> tuple[int, int, Fraction]:
+    """The interval in whole units of `grid`, ten times as coarse while that is too fine; of one chosen if none is known."""
+    if grid is None:
+        grid = _auto_grid(max(hi - lo, Fraction(1, 10**12)))
+    while max(abs(lo), abs(hi)) / grid > steps:
+        grid *= 10
+    return (lo / grid).__floor__(), (hi / grid).__ceil__(), grid
+
+
+def _auto_grid(width: Fraction) -> Fraction:
+    grid = Fraction(1)
+    while width / grid < AUTO_GRID_STEPS:
+        grid /= 10
+    while width / grid > AUTO_GRID_STEPS * 10:
+        grid *= 10
+    return grid

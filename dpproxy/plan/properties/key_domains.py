@@ -1,0 +1,333 @@
+"""Declared domains of group keys: which groups can exist, from policy and public tables alone.
+
+Knows: declared values, ranges, public scans, the conditions every row satisfies. Must not know: private data, engines. If every
+key is a function of declared columns, the possible groups are enumerated by the engine from constants and public tables;
+all of them are returned, so that existence of a group says nothing (PRIVACY.md section 3, Keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from dpproxy.plan.logical.expr import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Domain,
+    Expr,
+    Hole,
+    Lit,
+    Ref,
+    SeriesDomain,
+    TableDomain,
+    ValuesDomain,
+    children,
+    has_subquery,
+    references,
+    walk,
+)
+from dpproxy.plan.logical.relation import Public, Rows, Scan
+from dpproxy.plan.properties import cardinality
+from dpproxy.plan.properties.facts import facts
+from dpproxy.sql.types import INTEGERS, NUMBERS
+
+MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
+MAX_INPUTS = 2_000_000  # declared values an engine enumerates to find the groups there can be: well under a second
+MAX_WHOLE = 1_000  # values of a computed key beyond which most groups would be empty
+MAX_BESIDE_TABLE = 1_000  # declared values beside the keys of a public table, whose size the plan does not know
+_DAY_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "isoyear"}
+_DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Keys that share sources: `columns` with value domains, `scans` of public tables, `conditions` on them."""
+
+    keys: tuple[tuple[int, Expr], ...]
+    columns: tuple[tuple[Column, Domain], ...]
+    scans: tuple[Scan | Public, ...]
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The possible groups: the product of the parts. `size`: an upper bound of their number, None if not fixed by policy.
+    `computed`: columns of the parts that are no columns of a table, by the expressions they stand for."""
+
+    parts: tuple[Part, ...]
+    size: int | None
+    width: int
+    computed: tuple[tuple[Expr, Column], ...] = ()
+
+
+def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
+    """The domain of a grouping, None when some key is not declared or there are too many groups."""
+    scans = {s.number: s for s in rows.publics}
+    whole: dict[Expr, Column] = {}
+    keys = [_by_known_values(key, whole, scans) for key in keys]
+    for key in keys:
+        if has_subquery(key) or not all(_usable(key, c, scans) for c in references(key)):
+            return None
+    parts = _parts(keys, rows, scans)
+    if any(_inputs(part) > MAX_INPUTS for part in parts):
+        return None  # a key of two long ranges: the engine would try every pair
+    sizes = [_size(part) for part in parts]
+    known = prod(s for s in sizes if s is not None)
+    unknown = sizes.count(None)
+    if known > (MAX_BESIDE_TABLE if unknown else MAX_CELLS) or unknown > 1:
+        return None  # a product of public tables may be larger than any answer
+    size = None if unknown else known
+    return Dense(tuple(parts), size, len(keys), tuple(whole.items()))
+
+
+_WHOLE = {"floor", "ceil", "round", "trunc", "int/", "%", "bucket_numeric", "bucket_float"}
+"""Operations whose results, when they are on the grid of whole numbers, are all whole numbers of their bound."""
+_FIELDS = {"month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "year"}
+"""Fields of instants and intervals: all whole numbers of their bound, too."""
+
+
+def _by_known_values(key: Expr, known: dict[Expr, Column], scans: dict[int, Scan | Public]) -> Expr:
+    """The key with each FLOOR(amount / 100), CASE of constants and their like, over columns without usable declared values,
+    replaced by a column of the few values it can have: what is computed from it then has a domain. `known`: those replaced
+    so far."""
+    column = known.get(key) or _known_column(key, -1 - len(known), scans)
+    if column is not None:
+        known[key] = column
+        return Cast(key.type, Ref("int8", column)) if column.type == "int8" else Ref(key.type, column)
+    if isinstance(key, Call):
+        return Call(key.type, key.op, tuple(_by_known_values(a, known, scans) for a in key.args))
+    if isinstance(key, Cast):
+        return Cast(key.type, _by_known_values(key.arg, known, scans), key.length)
+    if isinstance(key, Case):
+        whens = tuple((_by_known_values(t, known, scans), _by_known_values(r, known, scans)) for t, r in key.whens)
+        return Case(key.type, whens, _by_known_values(key.default, known, scans) if key.default is not None else None)
+    return key
+
+
+def _known_column(expr: Expr, number: int, scans: dict[int, Scan | Public]) -> Column | None:
+    """A column of all values of `expr`, numbered below those of the query; None when they are many, or declared already."""
+    if not references(expr) or has_subquery(expr) or all(_usable(expr, c, scans) for c in references(expr)):
+        return None
+    if isinstance(expr, Case):
+        results = [r for _, r in expr.whens] + [expr.default if expr.default is not None else Lit(expr.type, None)]
+        if not all(isinstance(r, Lit) for r in results):
+            return None
+        texts = tuple(dict.fromkeys(r.text for r in results if isinstance(r, Lit)))
+        return Column(number, "case", expr.type, nullable=None in texts, domain=ValuesDomain(texts))
+    if expr.type == "bool" and not isinstance(expr, Ref):
+        nulls = (None,) if _may_be_null(expr) else ()
+        return Column(number, "test", "bool", nullable=bool(nulls), domain=ValuesDomain(("true", "false", *nulls)))
+    whole = isinstance(expr, Call) and expr.op in _WHOLE | _FIELDS
+    if not (whole or (isinstance(expr, Cast) and expr.type in INTEGERS)) or expr.type not in NUMBERS:
+        return None
+    bound, grid = facts(expr).bound, facts(expr).grid
+    if grid != 1 or not bound.closed:
+        return None
+    lo, hi = (x.__floor__() for x in bound.ends)
+    if hi - lo >= MAX_WHOLE:
+        return None
+    return Column(number, "whole", "int8", bound, grid, domain=SeriesDomain(lo, hi, "int", _may_be_null(expr)))
+
+
+_TOTAL = _WHOLE | {"+", "-", "*", "/", "neg", "abs", "least", "greatest", "coalesce"}
+_TOTAL |= {"=", "<>", "<", "<=", ">", ">=", "and", "or", "not"}
+_NEVER_NULL = {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_not_true", "is_false", "is_not_false"}
+
+
+def _may_be_null(expr: Expr) -> bool:
+    """Whether NULL is a key of its own: not where it could only come from a column with a declared range, whose NULLs the
+    policy has not declared."""
+    if isinstance(expr, Call) and expr.op in _NEVER_NULL:
+        return False
+    divisors = [e.args[1] for e in walk(expr) if isinstance(e, Call) and e.op in ("/", "int/", "%")]
+    known = all(isinstance(e, Ref | Lit) or (isinstance(e, Call) and e.op in _TOTAL) for e in walk(expr))
+    ranged = all(facts(Ref(c.type, c)).bound.closed and not c.nulls for c in references(expr))
+    return not (known and ranged and all(isinstance(d, Lit) and d.text not in (None, "0") for d in divisors))
+
+
+def _usable(key: Expr, column: Column, scans: dict[int, Scan | Public]) -> bool:
+    domain = column.domain
+    if isinstance(domain, TableDomain):
+        return domain.scan in scans
+    if isinstance(domain, SeriesDomain):
+        return _series(key, column) is not None
+    return domain is not None
+
+
+def _series(key: Expr, column: Column) -> SeriesDomain | None:
+    """The series that reaches every value `key` can take: days, or hours where the key looks at hours."""
+    domain = column.domain
+    assert isinstance(domain, SeriesDomain)
+    if domain.kind == "int" or column.type == "date":
+        return domain
+    step = _granularity(key, column)
+    if step == "day":
+        return domain
+    if step == "hour":
+        return SeriesDomain(domain.lo * 24, domain.hi * 24 + 23, "hour", domain.nulls)
+    return None
+
+
+def _granularity(expr: Expr, column: Column) -> str | None:
+    """The finest time step a key looks at in `column`; None when it looks at the instant itself."""
+    if isinstance(expr, Ref):
+        return None if expr.column == column else "day"
+    if column not in references(expr):
+        return "day"
+    if isinstance(expr, Call) and expr.op == "strftime" and _plain(expr.args[0], column):
+        return _printed_step(_text(expr.args[1]))
+    if isinstance(expr, Call) and expr.op == "date_bin" and _plain(expr.args[1], column):
+        return _bin_step(_text(expr.args[0]), _text(expr.args[2]))
+    if isinstance(expr, Call):
+        inner = expr.args[-1]
+        if expr.op in _DAY_PARTS or (expr.op == "trunc_time" and _unit(expr) in _DAY_UNITS):
+            return "day" if _plain(inner, column) else _granularity(inner, column)
+        if (expr.op == "hour" or (expr.op == "trunc_time" and _unit(expr) == "hour")) and _plain(inner, column):
+            return "hour"
+    if isinstance(expr, Cast) and expr.type == "date" and _plain(expr.arg, column):
+        return "day"
+    steps = [_granularity(child, column) for child in children(expr)]
+    if None in steps or not steps:
+        return None
+    return "hour" if "hour" in steps else "day"
+
+
+def _text(expr: Expr) -> str:
+    return expr.text or "" if isinstance(expr, Lit) else ""
+
+
+def _printed_step(pattern: str) -> str | None:
+    """The step a format of strftime looks at."""
+    return None if "%M" in pattern or "%S" in pattern else "hour" if "%H" in pattern else "day"
+
+
+def _bin_step(stride: str, origin: str) -> str | None:
+    """Bins of whole days that begin at midnight, or of whole hours at a full hour, hold their days, or hours, whole."""
+    micros = int(stride.split()[2])
+    clock = origin[11:] or "00:00:00"
+    if micros == 0 and clock == "00:00:00":
+        return "day"
+    return "hour" if micros % 3_600_000_000 == 0 and clock.endswith(":00:00") else None
+
+
+def _plain(expr: Expr, column: Column) -> bool:
+    while isinstance(expr, Cast) and expr.type in ("timestamp", "timestamptz", "date"):
+        expr = expr.arg
+    return isinstance(expr, Ref) and expr.column == column
+
+
+def _unit(expr: Call) -> str:
+    unit = expr.args[0]
+    return unit.text or "" if isinstance(unit, Lit) else ""
+
+
+def _parts(keys: Sequence[Expr], rows: Rows, scans: dict[int, Scan | Public]) -> list[Part]:
+    """Group keys by the sources they share, sources being joined by conditions between public tables."""
+    owner = {c.id: s.number for s in scans.values() for c in s.columns}
+    links = _linked_scans(rows, owner)
+    groups: list[tuple[set[int], set[Column], list[tuple[int, Expr]]]] = []
+    for index, key in enumerate(keys):
+        columns = {c for c in references(key) if c.id not in owner}
+        numbers = set().union(*(links[owner[c.id]] for c in references(key) if c.id in owner)) if owner else set()
+        mine = (numbers, columns, [(index, key)])
+        rest = []
+        for group in groups:
+            if group[0] & mine[0] or group[1] & mine[1]:
+                mine = (group[0] | mine[0], group[1] | mine[1], group[2] + mine[2])
+            else:
+                rest.append(group)
+        groups = [*rest, mine]
+    return [_part(numbers, columns, members, rows, scans) for numbers, columns, members in groups]
+
+
+def _linked_scans(rows: Rows, owner: dict[int, int]) -> dict[int, set[int]]:
+    links = {n: {n} for n in owner.values()}
+    for condition in rows.conditions:
+        ids = [c.id for c in references(condition)]
+        if ids and all(i in owner for i in ids):
+            merged = set().union(*(links[owner[i]] for i in ids))
+            for n in merged:
+                links[n] = merged
+    return links
+
+
+def _part(
+    numbers: set[int], columns: set[Column], keys: list[tuple[int, Expr]], rows: Rows, scans: dict[int, Scan | Public]
+) -> Part:
+    members = tuple(scans[n] for n in sorted(numbers))
+    known = {c.id for s in members for c in s.columns} | {c.id for c in columns}
+    conditions = tuple(
+        c
+        for c in rows.conditions
+        if references(c)
+        and all(r.id in known for r in references(c))
+        and all(_condition_fits(c, r) for r in references(c))
+        and not has_subquery(c)
+    )
+    domains = []
+    for column in sorted(columns, key=lambda c: c.id):
+        domain = column.domain
+        assert domain is not None
+        if isinstance(domain, SeriesDomain):
+            steps = [_series(key, column) for _, key in keys if column in references(key)]
+            domain = next((s for s in steps if s is not None and s.kind == "hour"), steps[0])
+            assert domain is not None
+        domains.append((column, domain))
+    return Part(tuple(keys), tuple(domains), members, conditions)
+
+
+def _condition_fits(condition: Expr, column: Column) -> bool:
+    """A condition on instants must not be tried on the days that stand for them, unless it looks at days only."""
+    if not isinstance(column.domain, SeriesDomain) or column.type in (*INTEGERS, "date"):
+        return True
+    if _comparison_with_constant(condition) is not None:
+        return True
+    return _granularity(condition, column) == "day"
+
+
+def _comparison_with_constant(condition: Expr) -> tuple[str, Expr, Expr] | None:
+    """(operator, instant, constant) of `column < constant` and its like, the column on the left."""
+    if not (isinstance(condition, Call) and condition.op in _FLIPPED and len(condition.args) == 2):
+        return None
+    a, b = condition.args
+    if isinstance(a, Ref) and isinstance(b, Lit | Hole):
+        return condition.op, a, b
+    if isinstance(b, Ref) and isinstance(a, Lit | Hole):
+        return _FLIPPED[condition.op], b, a
+    return None
+
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def on_days(condition: Expr) -> Expr:
+    """A condition on instants, tried on the day (or hour) they fall in: kept when some instant of it may satisfy it.
+
+    Some instant of the hour from h on is >= x when h >= the hour x falls in; some is < x when h < x. Days likewise.
+    """
+    found = _comparison_with_constant(condition)
+    if found is None or not isinstance(found[1], Ref) or not isinstance(found[1].column.domain, SeriesDomain):
+        return condition
+    op, instant, constant = found
+    if instant.type not in ("timestamp", "timestamptz") or op not in (">", ">="):
+        return condition
+    stamp = constant if constant.type in ("timestamp", "timestamptz") else Cast("timestamp", constant)
+    return Call("bool", ">=", (instant, Call("timestamp", "trunc_time", (Lit("text", "day"), stamp))))
+
+
+def _inputs(part: Part) -> int:
+    """How many combinations of declared values the engine enumerates for a part."""
+    return prod(len(d.values) if isinstance(d, ValuesDomain) else getattr(d, "size", 1) for _, d in part.columns)
+
+
+def _size(part: Part) -> int | None:
+    """No more groups than combinations that are tried, nor than the keys have values by their forms (`cardinality`)."""
+    if part.scans:
+        return None
+    outputs = [cardinality.most(key, part.columns, part.conditions) for _, key in part.keys]
+    known = [n for n in outputs if n is not None]
+    tried = _inputs(part)
+    return min(tried, prod(known)) if len(known) == len(outputs) else tried

@@ -1,0 +1,74 @@
+"""What WHERE says of a value's bounds: `amount < 100` makes a sum of amounts cost a tenth of `range: [0, 1000]`.
+
+Knows: conjuncts every row satisfies. Must not know: SQL, engines. A bound is only ever met with another: rows that satisfy
+the condition lie in both, and what is summed is clamped to the result as it is to any bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpproxy.plan.logical import interval as iv
+from dpproxy.plan.logical.expr import (
+    Call,
+    Column,
+    Expr,
+    InList,
+    Lit,
+    Ref,
+)
+from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.plan.properties.facts import literal_number
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def narrowed(expr: Expr, conditions: Sequence[Expr]) -> Interval:
+    """Where the conditions leave an expression; open when they say nothing."""
+    bound = OPEN
+    for condition in conditions:
+        bound = iv.meet(bound, _said(expr, condition))
+    return bound
+
+
+def _said(expr: Expr, condition: Expr) -> Interval:
+    match condition:
+        case Call(op=op, args=(left, right)) if op in _MIRRORED:
+            if left == expr:
+                return _side(op, right, expr.type)
+            return _side(_MIRRORED[op], left, expr.type) if right == expr else OPEN
+        case InList(arg=arg, items=items, negated=False) if arg == expr and items:
+            return iv.hull([_side("=", item, expr.type) for item in items])
+        case _:
+            return OPEN
+
+
+def _side(op: str, constant: Expr, type_: str) -> Interval:
+    """The values that stand in a comparison with a constant. Of other kinds than the expression's own nothing is said."""
+    same = constant.type == type_ or not {constant.type, type_} & {"date", "timestamp", "timestamptz", "interval"}
+    if not isinstance(constant, Lit) or constant.text is None or not same:
+        return OPEN
+    value = literal_number(constant.type, constant.text)
+    if value is None:
+        return OPEN
+    return Interval(value if op in ("=", ">", ">=") else None, value if op in ("=", "<", "<=") else None)
+
+
+def narrowed_column(column: Column, expr: Expr, conditions: Sequence[Expr]) -> Column:
+    """A column that holds the value of `expr`; identifiers have no bounds worth knowing."""
+    if column.taint:
+        return column
+    met = iv.meet(column.bound, narrowed(expr, conditions))
+    return column if met == column.bound else replace(column, bound=met)
+
+
+def spoken_of(condition: Expr) -> list[int]:
+    """The columns that a condition compares as they are."""
+    match condition:
+        case Call(op=op, args=args) if op in _MIRRORED:
+            return [arg.column.id for arg in args if isinstance(arg, Ref)]
+        case InList(arg=Ref(column=column)):
+            return [column.id]
+        case _:
+            return []

@@ -1,0 +1,81 @@
+"""Which expressions say nothing about the padded rows of an outer join.
+
+Knows: expressions, which columns keep their values in a padded row. Must not know: engines, measurements. `public LEFT JOIN
+private` is measured as an inner join: the rows that SQL pads with NULLs are left out. An aggregate means the same only
+when those rows add nothing to it: when its argument is NULL, or its FILTER not true, as soon as all private columns are.
+"""
+
+from __future__ import annotations
+
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Expr,
+    InList,
+    Lit,
+    Ref,
+)
+
+# operations that can make something of NULL; all others yield NULL when an argument is
+_LENIENT = {"and", "or", "coalesce", "least", "greatest", "is_null", "is_not_null", "is_true", "is_not_true", "is_false",
+            "is_not_false", "is_distinct", "is_not_distinct"}  # fmt: skip
+
+
+def ignores_padding(agg: Agg, kept: frozenset[int]) -> bool:
+    """Whether padded rows add nothing; `kept`: ids of the columns that are not NULL in them."""
+    if agg.where is not None and _not_true(agg.where, kept):
+        return True
+    if agg.name == "sum":
+        return _nothing(agg.args[0], kept)
+    return any(_vanishes(a, kept) for a in (*agg.args, *(o[0] for o in agg.order)))
+
+
+def _vanishes(expr: Expr, kept: frozenset[int]) -> bool:
+    """Whether it is NULL in padded rows."""
+    match expr:
+        case Ref(column=column):
+            return column.id not in kept
+        case Lit(text=text):
+            return text is None
+        case Cast(arg=arg) | InList(arg=arg):
+            return _vanishes(arg, kept)
+        case Case(whens=whens, default=default):
+            results = all(_not_true(test, kept) or _vanishes(result, kept) for test, result in whens)
+            return results and (default is None or _vanishes(default, kept))
+        case Call(op=op, args=args):
+            if op in ("and", "or", "coalesce", "least", "greatest"):
+                return all(_vanishes(a, kept) for a in args)
+            return op not in _LENIENT and any(_vanishes(a, kept) for a in args)
+        case _:
+            return False
+
+
+def _nothing(expr: Expr, kept: frozenset[int]) -> bool:
+    """Whether it is NULL or 0 in padded rows."""
+    match expr:
+        case Lit(text=text):
+            return text is None or text.strip("+-0.") == ""
+        case Cast(arg=arg):
+            return _nothing(arg, kept)
+        case Case(whens=whens, default=default):
+            results = all(_not_true(test, kept) or _nothing(result, kept) for test, result in whens)
+            return results and (default is None or _nothing(default, kept))
+        case Call(op="coalesce", args=args):
+            return all(_nothing(a, kept) for a in args)
+        case _:
+            return _vanishes(expr, kept)
+
+
+def _not_true(test: Expr, kept: frozenset[int]) -> bool:
+    """Whether a condition is false or NULL in padded rows."""
+    match test:
+        case Call(op="and", args=args):
+            return any(_not_true(a, kept) for a in args)
+        case Call(op="or", args=args):
+            return all(_not_true(a, kept) for a in args)
+        case Call(op="is_not_null" | "is_true" | "is_false", args=args):
+            return _vanishes(args[0], kept)
+        case _:
+            return _vanishes(test, kept)

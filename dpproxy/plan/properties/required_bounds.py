@@ -1,0 +1,52 @@
+"""Arguments of numeric aggregates must have closed bounds, and the refusal says whose are missing.
+
+Knows: facts of expressions. Must not know: mechanisms.
+"""
+
+from __future__ import annotations
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Column,
+    Expr,
+    Ref,
+    Taint,
+    references,
+)
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.types import NUMBERS, TEXTS
+
+LARGEST = 10**60  # of any summed value: its square and the products of two still are doubles
+
+
+def bounded_argument(agg: Agg) -> Expr:
+    """The argument of a numeric aggregate, with a closed bound. Raises Refusal naming the column and the remedies."""
+    (value,) = agg.args
+    if value.type not in NUMBERS:
+        raise unsupported(f"{agg.name}() of {value.type}")
+    known = facts(value)
+    if known.taint != Taint.NONE and isinstance(value, Ref):
+        raise unsupported(f"{agg.name}() of an identifier", "Count it: count(DISTINCT ...).")
+    if not known.bound.closed:
+        columns = ", ".join(f'"{c.name}"' for c in _open_columns(value))
+        what = f"column {columns}" if columns else "this expression"
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"{agg.name}() needs bounds, and {what} has none",
+            hint=f"Clamp it in SQL, `{agg.name}(LEAST(GREATEST(x, 0), 100))`, or ask the policy's author for "
+            f"a `{'length' if columns and _texts(value) else 'range'}` of the column.",
+        )
+    if not known.bound.within(LARGEST):
+        raise unsupported(f"{agg.name}() of values beyond 1e{len(str(LARGEST)) - 1}")
+    return value
+
+
+def _texts(value: Expr) -> bool:
+    return all(c.type in TEXTS for c in _open_columns(value))
+
+
+def _open_columns(value: Expr) -> list[Column]:
+    """The columns to name in the refusal."""
+    return [c for c in references(value) if not facts(Ref(c.type, c)).bound.closed]

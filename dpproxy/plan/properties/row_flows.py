@@ -1,0 +1,203 @@
+"""Relations as flows of rows: how many become of one row of a person, and how many a join makes.
+
+Knows: columns, keys, equalities. Must not know: tables, policies, what is too much (`amplification`). A join's rows are counted
+from one of its relations on: each next one repeats them once where equalities with columns already there fix a key of it, else
+as often as it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpproxy.plan.logical.expr import (
+    Call,
+    Column,
+    Exists,
+    Expr,
+    InQuery,
+    Ref,
+    Relation,
+    Scalar,
+    children,
+    conjuncts,
+    references,
+)
+from dpproxy.plan.logical.relation import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Project,
+    Public,
+    Union,
+)
+from dpproxy.plan.properties import text_growth
+
+AGAIN = 10
+"""What rows of a person count as that are joined with each of that person's rows: their number is bounded by nothing."""
+
+FAR = 10**12
+"""Numbers are not counted beyond: it is more than any limit."""
+
+Ids = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Rows of a relation: of one row of a person, or in all where it is public. `keys`: columns no two rows share all values of
+    (the empty set: one row); `most`: how many rows at most share a value of a column; `lengths`: of its texts; `again`: how often
+    rows of a person are joined in it with others of theirs."""
+
+    columns: Ids
+    rows: int
+    private: bool
+    keys: tuple[Ids, ...] = ()
+    most: Mapping[int, int] = field(default_factory=dict)
+    lengths: Mapping[int, int] = field(default_factory=dict)
+    again: int = 0
+
+
+@dataclass(frozen=True)
+class Region:
+    leaves: tuple[Flow, ...]
+    conditions: tuple[Expr, ...]
+
+    @property
+    def columns(self) -> Ids:
+        return frozenset().union(*(leaf.columns for leaf in self.leaves))
+
+
+Ties = Sequence[tuple[int, Ids]]
+"""Columns that an equality makes a function of others."""
+
+
+def product(start: Flow | None, leaves: Sequence[Flow], ties: Ties, known: Ids) -> tuple[int, int]:
+    """Rows of a join, and how often rows of a person are joined with others of theirs: begun at `start` (None: at a row around
+    it, whose columns are known), each next relation the one that adds least; or first those that equalities fix a column of."""
+    own = {id(leaf): [t for t in ties if t[0] in leaf.columns] for leaf in leaves}
+    known = known if start is None else known | start.columns
+    rest = [leaf for leaf in leaves if leaf is not start]
+    begun = (1, 0) if start is None else (start.rows, start.again)
+    return min(_in_order(begun, list(rest), own, known, tied) for tied in (False, True))
+
+
+def _in_order(begun: tuple[int, int], waiting: list[Flow], own: Mapping[int, Ties], known: Ids, tied: bool) -> tuple[int, int]:
+    rows, again = begun
+    while waiting:
+        found = [repeated(leaf, own[id(leaf)], known) for leaf in waiting]
+        at = min(range(len(waiting)), key=lambda i: (tied and not found[i][2], found[i][0]))
+        often, more, _ = found[at]
+        rows, again = min(rows * often, FAR), again + more
+        known |= waiting.pop(at).columns
+    return rows, again
+
+
+def repeated(leaf: Flow, ties: Ties, known: Ids) -> tuple[int, int, bool]:
+    """How many rows of a relation meet one row whose columns are known; how often rows of a person are joined again by that;
+    whether an equality fixes a column."""
+    fixed = {column for column, others in ties if others <= known}
+    if any(key <= fixed for key in leaf.keys):
+        return 1, 0, True
+    if leaf.private:
+        return leaf.rows * AGAIN, leaf.again + 1, bool(fixed)
+    return min([leaf.rows, *(leaf.most[i] for i in fixed if i in leaf.most)]), 0, bool(fixed)
+
+
+def ties_of(conditions: Sequence[Expr]) -> list[tuple[int, Ids]]:
+    found = []
+    for condition in conditions:
+        if _equal(condition):
+            assert isinstance(condition, Call)
+            for side, other in (condition.args, condition.args[::-1]):
+                if isinstance(side, Ref):
+                    found.append((side.column.id, frozenset(c.id for c in references(other))))
+    return found
+
+
+def _equal(condition: Expr) -> bool:
+    return isinstance(condition, Call) and condition.op == "=" and not any(map(subqueries, condition.args))
+
+
+def looked_up(condition: Expr) -> bool:
+    """What engines look up in a hash table, alone or all together."""
+    if isinstance(condition, Call) and condition.op == "and":
+        return all(map(looked_up, condition.args))
+    return isinstance(condition, Call) and condition.op in ("=", "is_not_distinct") and not any(map(subqueries, condition.args))
+
+
+def outside(node: Relation) -> Ids:
+    """Columns that a relation reads and has not."""
+    own: set[int] = set()
+    read: set[int] = set()
+    waiting: list[Relation] = [node]
+    while waiting:
+        one = waiting.pop()
+        own |= {c.id for c in one.columns}
+        waiting += _parts(one)
+        for expr in _expressions(one):
+            read |= {c.id for c in references(expr)}
+            for inner in subqueries(expr):
+                read |= outside(inner.relation)
+                if isinstance(inner, Scalar):
+                    read |= {c.id for c in references(inner.value)} - _defined(inner.relation)
+    return frozenset(read - own)
+
+
+def referring(node: Relation, ids: Ids) -> list[Expr]:
+    """Conditions and other expressions, anywhere in a relation, that read one of these columns."""
+    found = [e for part in _expressions(node) for e in conjuncts(part) if any(c.id in ids for c in references(e))]
+    found += [e for part in _expressions(node) for inner in subqueries(part) for e in referring(inner.relation, ids)]
+    return found + [e for below in _parts(node) for e in referring(below, ids)]
+
+
+def _defined(node: Relation) -> set[int]:
+    return {c.id for c in node.columns}.union(*map(_defined, _parts(node)))
+
+
+def _parts(node: Relation) -> tuple[Relation, ...]:
+    match node:
+        case Join(left=left, right=right):
+            return left, right
+        case Union(children=branches):
+            return branches
+        case Public() | Filter() | Project() | Aggregate() | Distinct():
+            return (node.child,)
+    return ()
+
+
+def _expressions(node: Relation) -> tuple[Expr, ...]:
+    match node:
+        case Join(on=on):
+            return () if on is None else (on,)
+        case Filter(condition=condition):
+            return (condition,)
+        case Project(items=items):
+            return items
+        case Aggregate(keys=keys, aggs=aggs):
+            return (*keys, *aggs)
+    return ()
+
+
+def subqueries(expr: Expr) -> list[InQuery | Exists | Scalar]:
+    return [e for e in everything(expr) if isinstance(e, InQuery | Exists | Scalar)]
+
+
+def everything(expr: Expr) -> Iterator[Expr]:
+    """Each sub-expression once, however often it is shared."""
+    seen: set[int] = set()
+    waiting = [expr]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += children(one)
+
+
+def ids_of(columns: Sequence[Column]) -> Ids:
+    return frozenset(c.id for c in columns)
+
+
+def lengths_of(columns: Sequence[Column]) -> dict[int, int]:
+    return {c.id: text_growth.USUAL if c.length is None else c.length for c in columns}

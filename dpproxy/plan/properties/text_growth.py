@@ -1,0 +1,160 @@
+"""How long texts get: of each expression the longest value, and what is made on the way to it.
+
+Knows: expressions, lengths in characters. Must not know: relations, engines' spelling. `engines.growing` cuts where this says
+it cuts: a column, or anything else whose length its form does not tell, to `cut` characters where it is put together,
+replaced in or repeated. Every text that a function, CASE or coalesce makes counts, since engines may hold them all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dpproxy.plan.logical.expr import (
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Expr,
+    Hole,
+    InList,
+    Lit,
+    Ref,
+    Win,
+    children,
+)
+from dpproxy.sql.types import TEXTS
+
+CUTS = (1_000_000, 100_000, 10_000, 2_000, 500, 100)
+"""Characters at which columns are cut where longer texts are made of them: the first that suffices."""
+
+GROWING = frozenset({"concat", "concat_ws", "replace", "repeat", "regexp_replace"})
+TREE = GROWING | {"coalesce"}
+"""What is looked into for leaves to cut."""
+USUAL = 64  # characters of a text whose length nothing tells, where it is not cut
+PARAMETER = 10_000  # characters of a text that a client or the facade gives when the statement runs
+PADDED = 1_000  # what lpad and rpad make at most
+MATCHING = {"regex", "iregex", "regexp_count", "regexp_extract", "regexp_replace", "like", "ilike"}
+BYTES = 4  # of a character at most
+MOST = 10**12
+_SAME = {"lower", "upper", "initcap", "trim", "btrim", "ltrim", "rtrim", "reverse", "substring_from", "split_part", "translate"}
+_FIRST = {"regexp_extract", "nullif"}
+_UP_TO = {"left": 1, "right": 1, "substring": 2}
+_FORMATS = {"strftime", "to_char"}
+
+Lengths = Mapping[int, int]
+"""Of columns, by id."""
+
+
+def grown(expr: Call, sizes: Sequence[int]) -> int:
+    """The longest value of an operation of `GROWING` whose arguments are that long."""
+    match expr.op:
+        case "concat":
+            found = sum(sizes)
+        case "concat_ws":
+            found = sum(sizes[1:]) + sizes[0] * len(sizes)
+        case "repeat":
+            found = sizes[0] * int(constant(expr.args[1]))
+        case "regexp_replace":  # every character, and the ends, may become the replacement
+            found = (sizes[0] + 1) * (len(constant(expr.args[2])) + 1)
+        case "replace":
+            found = sizes[0] * max(sizes[2], 1)
+        case _:
+            raise ValueError(expr.op)
+    return min(found, MOST)
+
+
+def constant(expr: Expr) -> str:
+    """The text of a constant, empty for anything else."""
+    return (expr.text or "") if isinstance(expr, Lit) else ""
+
+
+def leaf(expr: Expr) -> bool:
+    """Whether a part of a growing text is cut."""
+    return not (isinstance(expr, Lit) or (isinstance(expr, Call) and expr.op in TREE))
+
+
+def length(expr: Expr, lengths: Lengths, cut: int) -> int:
+    """Characters of the value at most."""
+    return _Sizes(lengths, cut).length(expr)
+
+
+def made(expr: Expr, lengths: Lengths, cut: int) -> int:
+    """Bytes of all texts that are made for one value, and one for each operation."""
+    return _Sizes(lengths, cut).made(expr)
+
+
+class _Sizes:
+    def __init__(self, lengths: Lengths, cut: int) -> None:
+        self._lengths, self._cut = lengths, cut
+        self._known: dict[int, int] = {}
+        self._made: dict[int, int] = {}
+
+    def length(self, expr: Expr) -> int:
+        if id(expr) not in self._known:
+            self._known[id(expr)] = min(self._length(expr), MOST)
+        return self._known[id(expr)]
+
+    def _length(self, expr: Expr) -> int:
+        match expr:
+            case Lit(text=text):
+                return len(text or "")
+            case Ref(column=column):
+                return self._lengths.get(column.id, USUAL if column.length is None else column.length)
+            case Hole():
+                return PARAMETER if expr.type in (*TEXTS, "unknown") else USUAL
+            case Case(whens=whens, default=default):
+                return max(self.length(e) for e in (*(value for _, value in whens), *([default] if default is not None else [])))
+            case Cast(arg=arg, length=most):
+                found = self.length(arg) if arg.type in (*TEXTS, "unknown") else USUAL
+                return min(found, most[0]) if most and expr.type in TEXTS else found
+            case Agg(args=args) | Win(args=args):
+                return max((self.length(a) for a in args), default=USUAL)
+            case Call():
+                return self._of_call(expr)
+        return USUAL
+
+    def _of_call(self, expr: Call) -> int:
+        op, args = expr.op, expr.args
+        if op in GROWING:
+            return grown(expr, [self._part(a) for a in args])
+        if op in ("lpad", "rpad"):
+            return PADDED
+        if op == "md5":
+            return 32
+        if op in _SAME or op in _FIRST:
+            return self.length(args[0])
+        if op in _UP_TO:
+            number = constant(args[_UP_TO[op]])
+            return min(self.length(args[0]), int(number)) if number.isdigit() else self.length(args[0])
+        if op in _FORMATS:
+            return USUAL + 12 * max((len(constant(a)) for a in args), default=0)
+        return (
+            max((self.length(a) for a in args), default=USUAL)
+            if op in ("least", "greatest")
+            else sum(map(self.length, args)) + USUAL
+        )
+
+    def _part(self, expr: Expr) -> int:
+        """Of an argument of a growing operation, as `engines.growing` writes it."""
+        if isinstance(expr, Call) and expr.op == "coalesce":
+            return max(map(self._part, expr.args))
+        return self._cut if leaf(expr) else self.length(expr)
+
+    def made(self, expr: Expr) -> int:
+        if id(expr) not in self._made:
+            below = sum(self.made(e) for e in _below(expr))
+            self._made[id(expr)] = min(1 + below + self._own(expr), MOST)
+        return self._made[id(expr)]
+
+    def _own(self, expr: Expr) -> int:
+        """Of its own value where it is a text that is not there anyway; of a pattern, one for each character looked at."""
+        searched = 0
+        if isinstance(expr, Call) and expr.op in MATCHING:
+            text = self._part(expr.args[0]) if expr.op in GROWING else self.length(expr.args[0])
+            searched = text * (1 + len(constant(expr.args[1])) // 8)
+        copied = isinstance(expr, Call | Case | Cast | Agg | Win) and expr.type in TEXTS
+        return searched + (BYTES * self.length(expr) if copied else 0)
+
+
+def _below(expr: Expr) -> tuple[Expr, ...]:
+    return (expr.arg,) if isinstance(expr, InList) else children(expr)

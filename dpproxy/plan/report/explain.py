@@ -1,0 +1,324 @@
+"""A plan told to an analyst: what is measured, bounded, charged, and how far off the answer may be.
+
+Knows: the plan, what its columns are for. Must not know: data; every word is known before any is touched. `account` says it
+once, as plain values; `as_text` (a tree, like PostgreSQL's) and `as_json` only spell it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
+from dpproxy.plan.context import Context
+from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.plan.measure.output_weights import Output
+from dpproxy.policy.model import ATTO, MICRO
+from dpproxy.privacy import calibration
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Basis, Measurement, Selection
+from dpproxy.privacy.noise_error import half_width
+from dpproxy.privacy.real_bounds import ln_bounds
+
+Account = dict[str, Any]
+"""What JSON can hold: texts, numbers, lists, and more of the same by name."""
+
+MECHANISMS = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What one measurement is told from."""
+
+    measurement: Measurement
+    outputs: tuple[Output, ...]
+    groups: int | None  # how many are declared
+    confidence: Fraction
+    unit: str
+
+
+def account(
+    measurements: Sequence[Measurement], compiled: Sequence[Compiled], loss: Loss, context: Context, outer: str
+) -> Account:
+    """Everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of."""
+    confidence = Fraction(context.settings.confidence)
+    told = [
+        _Told(m, c.outputs, c.shape.dense.size if c.shape.dense else None, confidence, context.policy.unit_name)
+        for m, c in zip(measurements, compiled, strict=True)
+    ]
+    return {
+        "Charge": _charge(loss) | {"Maximum Epsilon": _micro(context.role.query.max_epsilon)},
+        "Privacy Unit": context.policy.unit_name,
+        "Role": context.role.name,
+        "Confidence": float(confidence),
+        "Measurements": [_measurement(t) for t in told],
+        "Post-Processing": outer,
+    }
+
+
+def amount(micro: int) -> str:
+    return f"{Decimal(micro) / MICRO:f}".rstrip("0").rstrip(".") if micro % MICRO else str(micro // MICRO)
+
+
+def _micro(amount: int) -> float:
+    return amount / MICRO
+
+
+def _charge(loss: Loss) -> Account:
+    found: Account = {"Epsilon": _micro(loss.epsilon)}
+    return found | ({"Delta": float(Fraction(loss.delta, ATTO))} if loss.delta else {})
+
+
+def _measurement(told: _Told) -> Account:
+    m = told.measurement
+    found: Account = {"Keys": [k.label for k in m.keys], "Charge": _charge(m.loss), "Bounds": list(m.notes)}
+    if m.keys:
+        found["Groups"] = _groups(told)
+    found["Outputs"] = [_output(o, told) for o in told.outputs]
+    found["Noise"] = [_basis(b, told) for b in m.bases]
+    found["Selections"] = [_selection(s, told) for s in m.selections]
+    return found
+
+
+def _groups(told: _Told) -> Account:
+    m = told.measurement
+    if m.top is not None:
+        return {
+            "Top": m.top.k,
+            "By": m.bases[m.top.score].label,
+            "Epsilon": _micro(m.top.epsilon * m.top.k),
+        } | (
+            {"Declared": told.groups}
+            if m.top.absent is None
+            else {"Threshold": m.top.absent, "Delta": float(Fraction(m.top.delta, ATTO))}
+        )
+    if m.threshold is None:
+        return {"Declared": told.groups} if told.groups is not None else {"Declared": "by a public table"}
+    return {
+        "Threshold": -(-m.threshold.tau // m.bases[m.threshold.basis].fine),
+        "Weighed": bool(m.bases[m.threshold.basis].norm),
+        "Delta": float(Fraction(m.threshold.delta, ATTO)),
+        "Minimum Units": m.threshold.min_units,
+    }
+
+
+def _output(output: Output, told: _Told) -> Account:
+    """An aggregate: its interval as far as it is known beforehand, and where its noise comes from."""
+    found: Account = {"Aggregate": output.label}
+    bases = [told.measurement.bases[i] for i in output.bases]
+    if output.kind == "linear":
+        found["Within"] = _half(bases[0], told.confidence)
+        found |= {"Steps": bases[0].steps} if bases[0].steps > 1 else {}
+    elif output.kind == "mean":
+        found["Within Times Rows"] = _mean_half(bases, told)
+    elif output.selection is not None:
+        selection = told.measurement.selections[output.selection]
+        if selection.offset:
+            found["Ranks Beside"] = selection.offset
+        else:
+            found["Within Ranks"] = _ranks(selection, told.confidence)
+        found["Selection"] = output.selection + 1
+        return found
+    return found | {"Noise": [i + 1 for i in output.bases]}
+
+
+def _half(basis: Basis, confidence: Fraction) -> float:
+    return float(half_width(basis, confidence) * basis.grid)
+
+
+def _mean_half(bases: Sequence[Basis], told: _Told) -> float:
+    """How far a mean of n rows may be off, times n, to first order: the sum's share and the count's, which are independent."""
+    count, total = bases
+    half = Fraction(total.linf * count.fine, max(count.linf, 1) * total.fine)  # the most a mean can be off its centre
+    own, others = half_width(total, told.confidence), half * half_width(count, told.confidence)
+    return math.hypot(own, float(others)) * float(total.grid)
+
+
+def _ranks(selection: Selection, confidence: Fraction) -> int:
+    """The exponential mechanism misses its best score by more than (ln size + ln 1/(1 - c)) / eta with probability 1 - c
+    at most (McSherry & Talwar 2007, theorem 6); eta is at least epsilon / (2 sensitivity) a rank. MIN and MAX aim some
+    ranks inside. Of a mode: by how many its count may be below the highest."""
+    epsilon = Fraction(selection.epsilon // calibration.draws(selection.fractions), MICRO)
+    misses = ln_bounds(Fraction(selection.size))[1] + ln_bounds(1 / (1 - confidence))[1]
+    per_rank = 2 if selection.kind == "quantile" else 1
+    missed = -(-misses * per_rank * selection.sensitivity // epsilon)
+    extreme = any(f in (0, 1) for f in selection.fractions)
+    return missed + (calibration.extreme_rank(selection.size, selection.sensitivity, epsilon) if extreme else 0)
+
+
+def _basis(basis: Basis, told: _Told) -> Account:
+    return {
+        "Column": basis.label,
+        "Mechanism": MECHANISMS[basis.mechanism],
+        "Scale": float(basis.scale * basis.grid / basis.fine),
+        "Within": _half(basis, told.confidence),
+        "Epsilon": _micro(basis.loss.epsilon),
+        "Sensitivity": float(basis.linf * basis.grid / basis.fine),
+        "Groups Per Unit": "all together" if basis.norm else told.measurement.reach,
+    } | ({"Steps": basis.steps} if basis.steps > 1 else {})
+
+
+def _selection(selection: Selection, told: _Told) -> Account:
+    return {
+        "Column": selection.label,
+        "Mechanism": "exponential on rank" if selection.kind == "quantile" else "exponential on counts",
+        "Values": selection.size,
+        "Epsilon": _micro(selection.loss.epsilon),
+        "Sensitivity": selection.sensitivity,
+        "Groups Per Unit": told.measurement.l0,
+    }
+
+
+# --- spelling
+
+_IGNORED = {
+    "PRIVACY",
+    "VERBOSE",
+    "COSTS",
+    "SETTINGS",
+    "GENERIC_PLAN",
+    "BUFFERS",
+    "SERIALIZE",
+    "WAL",
+    "TIMING",
+    "SUMMARY",
+    "MEMORY",
+}
+"""PostgreSQL's options, and ours: what they ask for is always or never told."""
+
+_OFF = {"FALSE", "OFF", "0", "NO"}
+
+
+def spelling(options: Sequence[str]) -> Literal["text", "json"]:
+    """The format that EXPLAIN's words (upper case, commas between options) ask for. Raises Refusal."""
+    chosen: dict[str, str] = {}
+    for option in " ".join(options).replace("ANALYSE", "ANALYZE").split(","):
+        name, _, value = option.strip().partition(" ")
+        chosen[name] = value.strip()
+    chosen.pop("", None)
+    if chosen.pop("ANALYZE", "OFF") not in _OFF:
+        raise Refusal(FEATURE_NOT_SUPPORTED, "EXPLAIN over private tables does not run the query", hint="Leave out ANALYZE.")
+    name = chosen.pop("FORMAT", "TEXT")
+    if name not in ("TEXT", "JSON"):
+        raise Refusal(FEATURE_NOT_SUPPORTED, "EXPLAIN over private tables has the formats TEXT and JSON")
+    unknown = sorted(chosen.keys() - _IGNORED)
+    if unknown:
+        raise Refusal(SYNTAX_ERROR, f'unrecognized EXPLAIN option "{unknown[0].lower()}"')
+    return "json" if name == "JSON" else "text"
+
+
+def spelled(told: Account, options: Sequence[str]) -> tuple[str, ...]:
+    """The rows of EXPLAIN. Raises Refusal."""
+    return as_json(told) if spelling(options) == "json" else as_text(told)
+
+
+def as_json(told: Account) -> tuple[str, ...]:
+    """One row, as PostgreSQL's EXPLAIN (FORMAT JSON) has it."""
+    return (json.dumps([{"Privacy Plan": told}], indent=2, ensure_ascii=False),)
+
+
+def as_text(told: Account) -> tuple[str, ...]:
+    """The rows of EXPLAIN."""
+    most = _number(told["Charge"]["Maximum Epsilon"])
+    lines = [f"Differentially Private Answer  (charge {_price(told['Charge'])}; a query may cost up to {most})"]
+    percent = _number(told["Confidence"] * 100)
+    lines.append(f"  Privacy unit: {told['Privacy Unit']}; role: {told['Role']}; intervals hold with {percent} % (noise alone)")
+    if not told["Measurements"]:
+        lines.append("  No measurement: nothing private is read")
+    for number, measurement in enumerate(told["Measurements"], 1):
+        lines += [f"  {line}" for line in _measurement_lines(number, measurement, told["Privacy Unit"])]
+    lines.append(f"  Post-processing (free): {_readable(told['Post-Processing'])}")
+    return tuple(lines)
+
+
+_RELEASED = re.compile(r"UNNEST\((?:CAST\(\$\d+ AS [^\[\]]*\[\]\)(?:, )?)+\) AS (\w+)\(([^()]*)\)")
+
+
+def _readable(outer: str) -> str:
+    """The outer query with the released columns named where they are unnested: `m1(k0, b0)`, not how they travel."""
+    return _RELEASED.sub(r"\1(\2)", outer).replace("dpproxy_m", "m")
+
+
+def _measurement_lines(number: int, told: Account, unit: str) -> Iterator[str]:
+    keys = f" by {', '.join(told['Keys'])}" if told["Keys"] else ""
+    yield f"-> Measurement {number}{keys}  ({_price(told['Charge'])})"
+    yield from (f"     Bound: {note}" for note in told["Bounds"])
+    if "Groups" in told:
+        yield f"     Groups: {_groups_text(told['Groups'], unit)}"
+    for output in told["Outputs"]:
+        yield f"     -> {output['Aggregate']}  {_error_text(output)}"
+    for i, basis in enumerate(told["Noise"], 1):
+        yield f"     Noise {i}: {_noise_text(basis)}"
+    for i, selection in enumerate(told["Selections"], 1):
+        yield f"     Selection {i}: {_selection_text(selection)}"
+
+
+def _price(charge: Account) -> str:
+    delta = f", delta={charge['Delta']:.3g}" if "Delta" in charge else ""
+    return f"epsilon={_number(charge['Epsilon'])}{delta}"
+
+
+def _number(value: float) -> str:
+    """Micro-epsilon and percentages to their last digit, others to six digits."""
+    text = f"{value:.6f}".rstrip("0").rstrip(".")
+    return text if abs(value) < 10**6 and text not in ("0", "-0") else f"{value:.6g}"
+
+
+def _groups_text(groups: Account, unit: str) -> str:
+    if "Top" in groups and "Declared" in groups:
+        return (
+            f"only the {groups['Top']} of about the highest {groups['By']} of the {groups['Declared']} declared ones, "
+            f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])})"
+        )
+    if "Declared" in groups:
+        known = f" {groups['Declared']}" if isinstance(groups["Declared"], int) else ""
+        return f"all{known} declared ones, empty ones too"
+    if "Top" in groups:
+        return (
+            f"only the {groups['Top']} of about the highest {groups['By']} and at least about {groups['Threshold']}, "
+            f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])}, delta={groups['Delta']:.3g})"
+        )
+    least = f", none of fewer than {groups['Minimum Units']}" if groups["Minimum Units"] > 1 else ""
+    of = "weight" if groups["Weighed"] else "number"
+    return f"those whose noisy {of} of {unit}s reaches {groups['Threshold']} (delta={groups['Delta']:.3g}{least})"
+
+
+def _error_text(output: Account) -> str:
+    if "Within" in output:
+        more = ", times about 2**s where s steps are taken" if "Steps" in output else ""
+        told = f"within +-{output['Within']:.6g}{more}"
+    elif "Within Times Rows" in output:
+        told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
+    elif "Within Ranks" in output:
+        return f"within {output['Within Ranks']} ranks  (selection {output['Selection']})"
+    elif "Ranks Beside" in output:
+        beside = output["Ranks Beside"]
+        return f"aims {abs(beside)} ranks {'below' if beside < 0 else 'above'}  (selection {output['Selection']})"
+    else:
+        told = "error by dpproxy.low() and dpproxy.high()"
+    return f"{told}  (noise {', '.join(map(str, output['Noise']))})"
+
+
+def _noise_text(basis: Account) -> str:
+    steps = f" for each of {basis['Steps']} steps" if "Steps" in basis else ""
+    return (
+        f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g}{steps} "
+        f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} {_reached(basis['Groups Per Unit'])})"
+    )
+
+
+def _reached(groups: int | str) -> str:
+    return f"x {groups} groups" if isinstance(groups, int) else f"over {groups}"
+
+
+def _selection_text(selection: Account) -> str:
+    return (
+        f"{selection['Column']}: {selection['Mechanism']}, of {selection['Values']} values "
+        f"(epsilon={_number(selection['Epsilon'])}, {selection['Sensitivity']} rows x {selection['Groups Per Unit']} groups)"
+    )

@@ -1,0 +1,102 @@
+"""What is said after an answer: how far off it typically is (PRIVACY.md section 7; `cuts` says what bounds cut).
+
+Knows: a plan's noise, what its columns are for, released values. Must not know: exact values. Everything said follows from the
+plan and from what was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.plan.model import Typical
+from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.noise_error import deviation, step_growth
+
+Values = Sequence[npt.NDArray[np.int64]]
+MOST = 3  # aggregates whose error is told: the rest is in EXPLAIN
+
+
+_KINDS: Mapping[str, Literal["linear", "mean", "total"]] = {"linear": "linear", "mean": "mean", "total": "total"}
+
+
+def relative(what: Typical, values: Values) -> float | None:
+    """The median over groups of deviation / value, at most 1; None without groups."""
+    if not len(values[what.columns[0]]):
+        return None
+    first = values[what.columns[0]].astype(float)
+    if what.kind == "linear":
+        grown = 1.0 if what.step is None else step_growth(int(values[what.step][0]))
+        value, error = np.abs(first), np.full(first.size, what.deviations[0] * grown)
+    elif what.kind == "total":
+        value = np.abs(values[what.columns[1]] + what.center * first)
+        error = np.full(first.size, np.hypot(what.deviations[1], what.center * what.deviations[0]))
+    else:
+        rows = np.maximum(first, 1)
+        mean = values[what.columns[1]] / rows
+        value = np.abs(what.center + mean)
+        error = np.hypot(what.deviations[1], np.abs(mean) * what.deviations[0]) / rows
+    return float(np.median(np.minimum(error / np.maximum(value, 1e-300), 1)))
+
+
+def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -> tuple[Typical, ...]:
+    """The aggregates whose error can be told."""
+    found = []
+    for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
+        for output in made.outputs:
+            kind = _KINDS.get(output.kind)
+            if kind is None or not output.bases:
+                continue
+            bases = [measurement.bases[i] for i in output.bases]
+            center = made.specs[output.bases[1]].shift if kind != "linear" else 0
+            raw = measurement.step_column(output.bases[0]) if kind == "linear" else None
+            step = raw + 1 if raw is not None else None
+            found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center, step))
+    return tuple({t.label: t for t in reversed(found)}.values())[::-1]
+
+
+def aimable(compiled: Sequence[Compiled]) -> bool:
+    """Whether `typical` says the error of every aggregate, and there are some."""
+    kinds = {output.kind for made in compiled for output in made.outputs}
+    return bool(kinds) and kinds <= set(_KINDS)
+
+
+def worst(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
+    """The largest typical error; 1 where nothing was released that could tell."""
+    known = [relative(t, values[t.measurement]) for t in wanted if t.measurement in values]
+    return max((1.0 if error is None else error for error in known), default=1.0)
+
+
+def errors(wanted: Sequence[Typical], values: Mapping[int, Values]) -> dict[str, float]:
+    """The typical errors that can be told, by label."""
+    known = ((t.label, relative(t, values[t.measurement])) for t in wanted if t.measurement in values)
+    return {label: error for label, error in known if error is not None}
+
+
+def told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
+    """`typical error 2 % of count(*), 5 % of sum(amount)`; empty when there is nothing to say."""
+    known = ((t.label, relative(t, values[t.measurement])) for t in wanted[:MOST] if t.measurement in values)
+    texts = [f"{percent(error)} of {label}" for label, error in known if error is not None]
+    return f"typical error {', '.join(texts)}" if texts else ""
+
+
+def percent(error: float) -> str:
+    return "100 % or more" if error >= 1 else f"{100 * error:.2g} %"
+
+
+def unseen_told(measurements: Sequence[Measurement], unit: str) -> str:
+    """Which groups an answer leaves out: analysts would else take an empty answer for an empty table."""
+    found = []
+    for m in measurements:
+        if m.top is not None and m.top.absent is not None:
+            found.append(f"groups with {m.bases[m.top.score].label} below about {m.top.absent} are not shown")
+        elif m.threshold is not None and m.bases[m.threshold.basis].norm:
+            found.append(f"groups of few {unit}s are not shown")
+        elif m.threshold is not None:
+            reached = -(-m.threshold.tau // m.bases[m.threshold.basis].fine)
+            found.append(f"groups of fewer than about {reached} {unit}s are not shown")
+    return ", ".join(dict.fromkeys(found))

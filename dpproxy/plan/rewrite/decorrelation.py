@@ -1,0 +1,160 @@
+"""Subqueries that refer to the query around them, above a measurement.
+
+Knows: sqlglot trees, names of sources' columns. Must not know: privacy types, engines. A reference to a released query around
+a subquery over public or released rows is the facade's business: it only has to survive the rewriting of both. A subquery
+over private rows with `inner = outer` conditions is measured once for all values of `inner`, and the outer query looks up
+its value: `(SELECT count(*) FROM orders o WHERE o.region = r.region)` becomes a measurement by `o.region`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.output_names import output_name
+from dpproxy.sql.trees import contains_aggregate, sources_of
+
+OUTER = "dpproxy_outer"
+"""Marks a column of a subquery that belongs to a query around it."""
+
+Columns = Callable[[exp.Table], frozenset[str] | None]
+"""The column names of a table or CTE; None when they are not known."""
+
+
+def mark_outer(query: exp.Expr, columns: Columns) -> bool:
+    """Mark the columns that no source inside `query` can have; whether there are any."""
+    found = False
+    for column in query.find_all(exp.Column):
+        if not isinstance(column.this, exp.Star) and not _inside(column, query, columns):
+            column.meta[OUTER] = found = True
+    return found
+
+
+def outer(node: exp.Expr) -> bool:
+    return bool(node.meta.get(OUTER))
+
+
+def _inside(column: exp.Column, root: exp.Expr, columns: Columns) -> bool:
+    """Whether a SELECT between the column and the root has a source it may belong to, or an output of that name."""
+    table, name = ident(column.args.get("table")), ident(column.this)
+    node: exp.Expr | None = column
+    while node is not None:
+        node = node.parent
+        if isinstance(node, exp.Select):
+            if any(_has(source, table, name, columns) for source in sources_of(node)):
+                return True
+            if not table and any(output_name(e) == name for e in node.expressions if isinstance(e, exp.Alias)):
+                return True
+        if node is root:
+            return False
+    return False
+
+
+def _has(source: exp.Expr, table: str, name: str, columns: Columns) -> bool:
+    alias = source.args.get("alias")
+    own = ident(alias.this) if alias is not None and alias.this is not None else ""
+    if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
+        own = own or ident(source.this)
+    if table:
+        return table == own
+    named = frozenset(ident(c) for c in alias.args.get("columns") or ()) if alias is not None else frozenset()
+    if named:
+        return name in named
+    known = columns(source) if isinstance(source, exp.Table) else _outputs(source)
+    return known is None or name in known or name == own
+
+
+def _outputs(source: exp.Expr) -> frozenset[str] | None:
+    inner = source.unnest() if isinstance(source, exp.Subquery) else None
+    if not isinstance(inner, exp.Select) or any(e.find(exp.Star) for e in inner.expressions if not isinstance(e, exp.Alias)):
+        return None
+    return frozenset(output_name(e) for e in inner.expressions)
+
+
+Pairs = list[tuple[exp.Expr, exp.Expr]]
+"""(inner side, outer side) of equalities."""
+
+
+def decorrelated(query: exp.Expr) -> exp.Expr | None:
+    """`SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg FROM ... WHERE rest GROUP BY inner HAVING inner = outer`.
+
+    None when it has another form. A group that is not there would be no row, and NULL: a count of nothing is 0.
+    """
+    parts = _parted(query)
+    if parts is None:
+        return None
+    made, pairs = _grouped(*parts), parts[1]
+    tests = [exp.EQ(this=copied(own), expression=copied(other)) for own, other in pairs]
+    made.set("having", exp.Having(this=exp.and_(*tests, copy=False)))
+    return made
+
+
+def lookup(query: exp.Expr) -> tuple[exp.Select, Pairs] | None:
+    """`SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg, inner FROM ... WHERE rest GROUP BY inner`.
+
+    With it the pairs; None when it has another form, or no pair.
+    """
+    parts = _parted(query)
+    if parts is None or not parts[1]:
+        return None
+    made = _grouped(*parts)
+    keys = [exp.alias_(copied(own), f"dpproxy_k{i}", quoted=True) for i, (own, _) in enumerate(parts[1])]
+    value = exp.alias_(made.expressions[0].unalias(), "dpproxy_value", quoted=True)
+    made.set("expressions", [value, *keys])
+    return made, parts[1]
+
+
+def _parted(query: exp.Expr) -> tuple[exp.Select, Pairs, list[exp.Expr]] | None:
+    """The aggregate query, its `inner = outer` conditions, and the others, which refer to nothing around it."""
+    inner = query.unnest() if isinstance(query, exp.Subquery) else query
+    if not isinstance(inner, exp.Select) or len(inner.expressions) != 1 or inner.args.get("where") is None:
+        return None
+    if any(inner.args.get(k) for k in ("group", "having", "distinct", "limit", "offset", "with_", "windows")):
+        return None
+    projection = inner.expressions[0].unalias()
+    if not contains_aggregate(projection) or _refers(projection) or any(map(_refers, sources_of(inner))):
+        return None
+    if any(join.args.get("on") is not None and _refers(join.args["on"]) for join in inner.args.get("joins") or ()):
+        return None
+    where = inner.args["where"].this
+    parts = [p.unnest() for p in (where.flatten() if isinstance(where, exp.And) else [where])]
+    pairs, rest = [], []
+    for part in parts:
+        if not _refers(part):
+            rest.append(part)
+        elif isinstance(part, exp.EQ) and (pair := _sides(part)) is not None:
+            pairs.append(pair)
+        else:
+            return None
+    return inner, pairs, rest
+
+
+def _grouped(inner: exp.Select, pairs: Pairs, rest: list[exp.Expr]) -> exp.Select:
+    made = copied(inner)
+    made.set("where", exp.Where(this=exp.and_(*map(copied, rest), copy=False)) if rest else None)
+    made.set("group", exp.Group(expressions=[copied(own) for own, _ in pairs]))
+    made.set("order", None)
+    return made
+
+
+def counts(query: exp.Expr) -> bool:
+    """Whether its only output is a COUNT."""
+    inner = query.unnest() if isinstance(query, exp.Subquery) else query
+    call = inner.expressions[0].unalias() if isinstance(inner, exp.Select) and len(inner.expressions) == 1 else None
+    call = call.this if isinstance(call, exp.Filter) else call
+    return isinstance(call, exp.Anonymous) and call.name.lower() == "count"
+
+
+def _sides(test: exp.EQ) -> tuple[exp.Expr, exp.Expr] | None:
+    """(inner side, outer side) of an equality between what is inside and what is around."""
+    for own, other in ((test.this, test.expression), (test.expression, test.this)):
+        columns = list(other.find_all(exp.Column))
+        if not _refers(own) and own.find(exp.Column) is not None and columns and all(map(outer, columns)):
+            return own, other
+    return None
+
+
+def _refers(node: exp.Expr) -> bool:
+    return any(map(outer, node.find_all(exp.Column)))

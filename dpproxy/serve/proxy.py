@@ -1,0 +1,381 @@
+"""The proxy as one running process: what is started in which order, which signals it listens to, how it ends.
+
+Knows: every part's constructor, signals. Must not know: the command line, how any part works. SIGTERM and SIGINT stop
+it: no new connections, running statements get `drain` seconds; a second signal ends the patience.
+
+SIGHUP reads certificates, policies and data again. What cannot be read is reported, and what was there stays. Where neither
+policy nor data changed, nothing does. Otherwise the new one is made ready beside the old, and holds from one moment to the next:
+whoever comes in from then on comes in under it, and no session lives under two. Those under the old one end with 57P01: at
+once, in a transaction or not, or after the statement that runs, within `drain` seconds, and nothing is begun in them. Where
+only users changed, those who are what they were stay connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+from wsgiref.simple_server import WSGIServer
+
+import structlog
+
+from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.failures import incident
+from dpproxy.answers.store import AnswerStore
+from dpproxy.backends.base import BackendError
+from dpproxy.budget.ledger import LedgerError
+from dpproxy.budget.place import ledger_key, place_of, read_secret
+from dpproxy.budget.record import recent
+from dpproxy.budget.seal import Sealer, SealError, derived
+from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.facade import Facade
+from dpproxy.facade.remote_server import RemoteFacade
+from dpproxy.facade.server import Bounds
+from dpproxy.facade.usage import visible
+from dpproxy.policy.load import Loaded, load_file
+from dpproxy.policy.model import Policy
+from dpproxy.policy.problems import PolicyError
+from dpproxy.serve.datasets import open_dataset, outdated
+from dpproxy.serve.memory import give_back
+from dpproxy.serve.secret import lasting_secret
+from dpproxy.server.connection_slots import Places
+from dpproxy.server.quota import Quota
+from dpproxy.server.rations import Rations
+from dpproxy.server.server import DRAIN_SECONDS, Server
+from dpproxy.server.sockets import local_socket
+from dpproxy.server.tls import TlsError, TlsFiles, load_tls
+from dpproxy.server.warden import Warden
+from dpproxy.session.client import ClientSession
+from dpproxy.session.limits import Limits
+
+LOG = structlog.get_logger()
+ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
+UNKNOWN = "unknown-users.key"  # in the state folder, of this machine's processes: what unknown users' salts are made of
+REMEMBERED = 5000  # of the ledger's last entries, what is of a dataset is shown in its `dpproxy.answers`
+SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
+
+
+class ServingError(Exception):
+    """What was asked for cannot be served together; the text says why."""
+
+
+ERRORS: Final = (PolicyError, BackendError, FacadeError, LedgerError, SealError, TlsError, ServingError)
+"""What an operator can mend; the text says how."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds.
+    `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers.
+    `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
+    `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back."""
+
+    policies: tuple[Path, ...]
+    host: str
+    port: int
+    state: Path
+    postgres: Path | None = None
+    facade_dsn: str | None = None
+    tls: TlsFiles | None = None
+    require_tls: bool = False
+    drain: float = DRAIN_SECONDS
+    limits: Limits = field(default_factory=Limits)
+    ledger: str | None = None
+    key_file: Path | None = None
+    metrics: tuple[str, int] | None = None
+    local: Path | None = None
+    rations: Rations = field(default_factory=Rations)
+    anchor: Path | None = None
+
+
+class Neighbours(Protocol):
+    """The other processes of the same port, for one of them. `number` is its own, from 1."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def places(self) -> Places: ...
+
+    @property
+    def local(self) -> socket.socket | None:
+        """The unix socket they share, which listens."""
+        ...
+
+    @property
+    def expected(self) -> Mapping[str, str]:
+        """The data that are to be opened, by dataset (`Backend.state`); of others what is there."""
+        ...
+
+    def reloaded(self, running: Running) -> None:
+        """This process has read policies and data again."""
+        ...
+
+    def outdated(self) -> None:
+        """All processes are to read policies and data again."""
+        ...
+
+    def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
+        """Pass a cancel request on to the process whose key it is; done when what is cancelled has heard of it."""
+        ...
+
+    async def joined(self, running: Running) -> None:
+        """This process listens."""
+        ...
+
+
+async def serve(options: Options, neighbours: Neighbours | None = None) -> None:
+    """Until SIGTERM or SIGINT. Raises what is in ERRORS."""
+    running = Running(options, neighbours)
+    try:
+        await running.start()
+        await running.stopping.wait()
+    finally:
+        await running.stop()
+
+
+@contextmanager
+def listening(where: str) -> Iterator[None]:
+    """Raises ServingError for an address that cannot be had."""
+    try:
+        yield
+    except OSError as error:
+        raise ServingError(f"cannot listen on {where}: {error.strerror or error}") from None
+
+
+def said(host: str, port: int, local: Path | None) -> str:
+    """For the operator, once connections are accepted."""
+    return f"listening on {host}:{port}" + (f" and in {local}" if local else "")
+
+
+class Running:
+    """`stopping` is set by the first signal."""
+
+    def __init__(self, options: Options, neighbours: Neighbours | None = None) -> None:
+        """Opens the ledger and the stored answers. Raises LedgerError, SealError, TlsError."""
+        try:
+            options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ServingError(f"no state directory at {options.state}: {error.strerror}") from None
+        self.stopping = asyncio.Event()
+        self._options = options
+        self._neighbours = neighbours
+        tls = load_tls(options.tls) if options.tls else None
+        secret = read_secret(options.key_file)
+        self._place = place_of(options.ledger, options.state, options.anchor)
+        self._ledger = self._place.open(ledger_key(secret))
+        self._answers = AnswerStore(options.state / ANSWERS, sealer=Sealer(secret) if secret else None)
+        self._quota = options.rations.quota(options.state)
+        self._facade = _facade(options, self._quota)
+        self._datasets: dict[str, Dataset] = {}
+        self._names: dict[Path, str] = {}  # datasets by policy file
+        self._server = Server(
+            self._datasets,
+            lambda dataset, role: dataset.endpoint(role),
+            limits=options.limits,
+            tls=tls,
+            require_tls=options.require_tls,
+            places=neighbours.places if neighbours else None,
+            number=neighbours.number if neighbours else 0,
+            elsewhere=neighbours.cancel if neighbours else None,
+            secret=derived(secret, "unknown users") if secret else lasting_secret(options.state / UNKNOWN),
+        )
+        self._local = ExitStack()
+        self._scraped: WSGIServer | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._reloading = asyncio.Event()
+        self._reloader: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.told_to_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reloading.set)
+
+    async def start(self) -> None:
+        options, neighbours = self._options, self._neighbours
+        await self._facade.start(options.state / f"process-{neighbours.number}" if neighbours else options.state)
+        for path in options.policies:
+            await self._open(path, load_file(path))
+        self._reloader = asyncio.ensure_future(self._reload_when_told())
+        if isinstance(self._facade, Facade) and visible():
+            warden = Warden(self._quota, self._server.sessions, self._facade.clusters)
+            self._watching = asyncio.ensure_future(warden.watch())
+        with listening(f"{options.host}:{options.port}"):
+            bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
+        await self._listen_locally(bound)
+        self._serve_metrics()
+        give_back()
+        if neighbours is not None:
+            await neighbours.joined(self)
+        else:
+            print(said(options.host, bound, options.local), file=sys.stderr, flush=True)
+
+    async def _listen_locally(self, port: int) -> None:
+        """Raises ServingError."""
+        local = self._neighbours.local if self._neighbours else None
+        if local is None and self._options.local is not None:
+            with listening(str(self._options.local)):
+                local = self._local.enter_context(local_socket(self._options.local, port))
+        if local is not None:
+            await self._server.listen_locally(local)
+
+    def _serve_metrics(self) -> None:
+        """Raises ServingError."""
+        options = self._options
+        if options.metrics is None or (self._neighbours is not None and self._neighbours.number != 1):
+            return
+        from dpproxy.console.metrics import Metrics, serve_metrics  # who does not ask for it does not pay for its memory
+
+        host, port = options.metrics
+        with listening(f"{host}:{port}"):
+            self._scraped = serve_metrics(host, port, Metrics(lambda: dict(self._datasets), self._server.occupancy))
+        print(f"metrics on {host}:{self._scraped.server_port}", file=sys.stderr, flush=True)
+
+    async def stop(self) -> None:
+        """Also after a start that failed halfway."""
+        if self._scraped is not None:
+            await asyncio.to_thread(self._scraped.shutdown)
+            self._scraped.server_close()
+        for task in (self._reloader, self._watching):
+            if task is not None:
+                task.cancel()
+        self._local.close()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.drain
+        await self._server.stop(self._options.drain)
+        if self._retiring:
+            await asyncio.wait(self._retiring)
+        for dataset in self._datasets.values():
+            await dataset.close(0.0 if self._server.hurried else max(0.0, deadline - loop.time()))
+        await self._facade.stop()
+        self._ledger.close()
+        self._answers.close()
+
+    def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
+        """A cancel request that reached another process."""
+        return self._server.cancel(pid, secret)
+
+    def told_to_stop(self) -> None:
+        if self.stopping.is_set():
+            self._server.hurry()
+        self.stopping.set()
+
+    async def _open(self, path: Path, loaded: Loaded) -> None:
+        """Serve a policy, in place of the one of the same name. Raises PolicyError, BackendError, FacadeError, ServingError."""
+        name = loaded.policy.dataset
+        if self._names.get(path) != name and name in self._datasets:
+            raise ServingError(f"two policies are for dataset `{name}`")
+        before = self._datasets.get(name)
+        expected = self._neighbours.expected.get(name) if self._neighbours else None
+        opened = await open_dataset(loaded, self._facade, self._ledger, self._answers, expected)
+        dataset = replace(opened, outdated=self._outdated)
+        try:
+            dataset.remember(await asyncio.to_thread(recent, self._place.reader(name), name, REMEMBERED))
+            await dataset.take_place()
+        except BaseException:
+            await dataset.close()
+            raise
+        self._datasets[name] = dataset  # from here on it holds
+        former = self._names.get(path)
+        self._names[path] = name
+        if former is not None and former != name:  # the file was another dataset's
+            self._retire(self._datasets.pop(former), None)
+        if before is not None:
+            self._retire(before, dataset)
+
+    def _retire(self, before: Dataset, newer: Dataset | None) -> None:
+        """In the background: a later reload must not wait for it."""
+        retiring = asyncio.ensure_future(self._retired(before, newer))
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
+
+    async def _retired(self, before: Dataset, newer: Dataset | None) -> None:
+        leaving = asyncio.ensure_future(self._server.exchange(before, self._options.drain))
+        try:
+            if newer is not None:
+                await before.yield_to(newer)
+            await leaving
+        finally:
+            await before.close(0.0 if self._server.hurried else self._options.drain)
+
+    # SIGHUP
+
+    async def _reload_when_told(self) -> None:
+        while True:
+            await self._reloading.wait()
+            self._reloading.clear()
+            self._reload_tls()
+            for path in self._options.policies:
+                await self._reload_policy(path)
+            if self._neighbours is not None:
+                self._neighbours.reloaded(self)
+
+    def reload(self) -> None:
+        """As by SIGHUP."""
+        self._reloading.set()
+
+    def _outdated(self) -> None:
+        """Data are not what was opened: read again, by all processes."""
+        if self._neighbours is not None:
+            self._neighbours.outdated()
+        else:
+            self._reloading.set()
+
+    def states(self) -> dict[str, str]:
+        """What names the data that are open, by dataset."""
+        return {name: dataset.backend.state for name, dataset in self._datasets.items()}
+
+    def _reload_tls(self) -> None:
+        """Certificates are for handshakes to come; those made stay as they are."""
+        if self._options.tls is None:
+            return
+        try:
+            self._server.tls = load_tls(self._options.tls)
+            LOG.info("certificates reloaded")
+        except TlsError as error:
+            LOG.error("certificates not reloaded", reason=str(error))
+
+    async def _reload_policy(self, path: Path) -> None:
+        try:
+            loaded = load_file(path)
+            current = self._datasets.get(self._names.get(path, ""))
+            if current is None or not same_but_users(current.policy, loaded.policy) or await outdated(current):
+                await self._open(path, loaded)
+            elif current.policy == loaded.policy:
+                LOG.info("policy unchanged", file=str(path))
+                return
+            else:
+                await self._change_users(current, loaded.policy)
+            LOG.info("policy reloaded", file=str(path))
+        except (PolicyError, BackendError, FacadeError, LedgerError, ServingError) as error:
+            LOG.error("policy not reloaded", file=str(path), reason=str(error))
+        except Exception as error:  # the proxy goes on with what it has
+            LOG.error("policy not reloaded", file=str(path), incident=incident(error))
+
+    async def _change_users(self, dataset: Dataset, policy: Policy) -> None:
+        newer = replace(dataset, policy=policy)
+        self._datasets[policy.dataset] = newer
+
+        def unchanged(session: ClientSession) -> bool:
+            user = session.asker.user
+            return policy.users.get(user.name) == user
+
+        self._server.move(dataset, newer, unchanged)
+        await self._server.exchange(dataset, self._options.drain)
+
+
+def same_but_users(one: Policy, other: Policy) -> bool:
+    return replace(one, users={}) == replace(other, users={})
+
+
+def _facade(options: Options, quota: Quota) -> Facade | RemoteFacade:
+    if options.facade_dsn:
+        return RemoteFacade(options.facade_dsn)
+    bounds = Bounds(min(Bounds.memory, quota.role_memory), min(Bounds.disk, quota.role_disk))
+    return Facade(folder=options.postgres, connections=options.limits.connections + SPARE_CONNECTIONS, bounds=bounds)

@@ -1,0 +1,210 @@
+"""The listening side: connections, their number, cancel keys, the facade behind them.
+
+Knows: sockets, sessions, datasets by name. Must not know: statements. One server serves every dataset on one port; it
+owns neither facade nor ledgers nor engines: who starts them stops them (`serve.proxy`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import socket
+from collections.abc import Callable, Collection, Iterable
+
+from dpproxy.answers.dataset import Dataset
+from dpproxy.facade.cluster import Endpoint
+from dpproxy.policy.model import Policy
+from dpproxy.server.connection import Door
+from dpproxy.server.connection_slots import OwnPlaces, Places
+from dpproxy.server.login import Nobody
+from dpproxy.server.sockets import BACKLOG
+from dpproxy.server.tls import Tls
+from dpproxy.session.client import ClientSession
+from dpproxy.session.limits import Limits, State, Throttle, Watch
+
+NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
+LEAVE = "terminating connection due to administrator command"
+DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
+
+
+class Server:
+    """`facade` is asked at each connection, for a dataset's role: it may be being started again."""
+
+    def __init__(
+        self,
+        datasets: dict[str, Dataset],
+        facade: Callable[[Dataset, str], Endpoint],
+        *,
+        limits: Limits | None = None,
+        tls: Tls | None = None,
+        require_tls: bool = False,
+        places: Places | None = None,
+        number: int = 0,
+        elsewhere: Callable[[int, int, bytes], asyncio.Future[None]] | None = None,
+        secret: bytes | None = None,
+    ) -> None:
+        """`tls` may be exchanged while the server runs: handshakes that begin later use the new one.
+
+        Of several processes on one port each has its `number`, from 1, and passes the others' cancel requests to `elsewhere`.
+        `secret`: what unknown users' salts are made of; it must outlive the server, and None is for tests.
+        """
+        self.tls = tls
+        self.require_tls = require_tls
+        self._secret = secret or secrets.token_bytes(32)
+        self.limits = limits or Limits()
+        self.throttle = Throttle()
+        self._datasets = datasets
+        self._facade = facade
+        self._doors: set[Door] = set()
+        self._sessions: dict[int, ClientSession] = {}
+        self._places = places or OwnPlaces(self.limits.connections, self.limits.connections_per_user)
+        self._number = number
+        self._elsewhere = elsewhere
+        self._nobody: tuple[list[Policy], Nobody] = ([], Nobody(self._secret, ()))
+        self._listeners: list[asyncio.Server] = []
+        self._watching: asyncio.Task[None] | None = None
+        self._impatient = asyncio.Event()
+
+    async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Accept connections; returns the port (0 asks for a free one). `shared`: with other processes. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(lambda: Door(self), host, port, backlog=BACKLOG, reuse_port=shared or None)
+        self._listeners.append(listener)
+        self._watching = asyncio.ensure_future(self._watch())
+        return int(listener.sockets[0].getsockname()[1])
+
+    async def listen_locally(self, local: socket.socket) -> None:
+        """Accept connections of this machine as well, in a socket that listens."""
+        loop = asyncio.get_running_loop()
+        self._listeners.append(await loop.create_unix_server(lambda: Door(self, local=True), sock=local, backlog=BACKLOG))
+
+    async def _watch(self) -> None:
+        watch = Watch[ClientSession](self.limits)
+        while True:
+            await asyncio.sleep(watch.tick)
+            watch.look(list(self._sessions.values()), asyncio.get_running_loop().time())
+
+    async def stop(self, drain: float = DRAIN_SECONDS) -> None:
+        """No new connections; idle sessions are told to go, busy ones after `drain` seconds."""
+        for listener in self._listeners:
+            listener.close()
+        for door in list(self._doors):
+            door.abort()
+        await self._send_away(self._sessions.values, drain)
+        if self._watching is not None:
+            self._watching.cancel()
+        await asyncio.sleep(0)
+
+    def hurry(self) -> None:
+        """Who waits for `stop` or `exchange` has lost patience."""
+        self._impatient.set()
+
+    @property
+    def hurried(self) -> bool:
+        return self._impatient.is_set()
+
+    async def _send_away(self, who: Callable[[], Iterable[ClientSession]], drain: float) -> None:
+        """Idle sessions at once, busy ones when they are done, all after `drain` seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + drain
+        while sessions := list(who()):
+            over = self._impatient.is_set() or loop.time() >= deadline
+            for session in sessions:
+                if over or session.progress[0] is State.IDLE:
+                    session.fatal("57P01", LEAVE)
+            if over:
+                return
+            await asyncio.sleep(0.02)
+
+    # datasets while the server runs
+
+    async def exchange(self, former: Dataset, drain: float) -> None:
+        """Whoever is in a dataset that is not served any more goes: at once, in a transaction or not; a statement that runs may
+        end within `drain` seconds, and nothing is begun after it."""
+
+        def leaving() -> list[ClientSession]:
+            return [s for s in self._sessions.values() if s.dataset is former]
+
+        for session in leaving():
+            session.leave(LEAVE)
+        deadline = asyncio.get_running_loop().time() + drain
+        while sessions := leaving():
+            if self._impatient.is_set() or asyncio.get_running_loop().time() >= deadline:
+                for session in sessions:
+                    session.fatal("57P01", LEAVE)
+                return
+            await asyncio.sleep(0.02)
+            for session in sessions:
+                session.leave(LEAVE)
+
+    def move(self, former: Dataset, newer: Dataset, stay: Callable[[ClientSession], bool]) -> None:
+        """Those that may stay belong to the newer one, which differs in its users only."""
+        for session in self._sessions.values():
+            if session.dataset is former and stay(session):
+                session.dataset = newer
+
+    def sessions(self) -> Collection[ClientSession]:
+        """Those that are logged in."""
+        return self._sessions.values()
+
+    def occupancy(self) -> int:
+        """Sessions that are logged in."""
+        return len(self._sessions)
+
+    # for doors and sessions
+
+    def facade(self, dataset: Dataset, role: str) -> Endpoint:
+        return self._facade(dataset, role)
+
+    @property
+    def nobody(self) -> Nobody:
+        """Made once for each state of the policies."""
+        policies = [dataset.policy for dataset in self._datasets.values()]
+        known, nobody = self._nobody
+        if len(policies) != len(known) or any(one is not other for one, other in zip(policies, known, strict=True)):
+            nobody = Nobody(self._secret, policies)
+            self._nobody = policies, nobody
+        return nobody
+
+    def dataset(self, name: str) -> Dataset | None:
+        return self._datasets.get(name)
+
+    def room(self) -> bool:
+        return self._places.room() and len(self._doors) <= 2 * self.limits.connections
+
+    def admit(self, user: str) -> bool:
+        return self._places.take(user)
+
+    def entered(self, door: Door) -> None:
+        self._doors.add(door)
+
+    def left(self, door: Door) -> None:
+        self._doors.discard(door)
+
+    def new_pid(self) -> int:
+        """The number of a cancel key, with the process's own in its first bits."""
+        if not self._number:
+            return secrets.randbits(31)
+        bits = 31 - NUMBER_BITS
+        return self._number << bits | secrets.randbits(bits)
+
+    def opened(self, session: ClientSession) -> None:
+        """Of a user who was admitted."""
+        while session.key[0] in self._sessions:
+            session.renew_key()
+        self._sessions[session.key[0]] = session
+
+    def closed(self, session: ClientSession) -> None:
+        if self._sessions.pop(session.key[0], None) is not None:
+            self._places.give(session.asker.user.name)
+
+    def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
+        """Silent when the key is wrong, as in PostgreSQL. The result, if any, is done when what is cancelled has heard of it."""
+        owner = pid >> (31 - NUMBER_BITS)
+        if self._number and owner != self._number:
+            return self._elsewhere(owner, pid, secret) if self._elsewhere is not None and owner > 0 else None
+        session = self._sessions.get(pid)
+        if session is not None and hmac.compare_digest(session.key[1], secret):
+            return session.cancel()
+        return None

@@ -1,0 +1,98 @@
+"""Prepared statements whose plan needs to know a parameter's value: `date_trunc($1, ts)`, `sum(least(amount, $2))`.
+
+Knows: plans' refusals, text forms of values. Must not know: messages, answers. Drivers send as parameters what people write as
+constants, and what a query releases may depend on them: bounds, units of time, fractions. A statement that cannot be planned
+without its values waits for them, and each Bind plans it with its values written in their places. If that does not help, the
+refusal is the first one, which has its place in the client's text. Arrays stay parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.session.outer_text import with_literals
+from dpproxy.session.prepared import Look, Private, fit, planned
+from dpproxy.session.private_talk import Talk
+from dpproxy.sql.statements import Statement
+
+_EXAMPLES: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8"), "1"),
+    **dict.fromkeys(("text", "varchar"), "day"),
+    **dict.fromkeys(("date", "timestamp", "timestamptz"), "2020-01-01"),
+    "bool": "true",
+    "time": "12:00",
+    "interval": "1 day",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+}
+"""Types whose values are written as constants, each with one that is as good as any other."""
+
+
+@dataclass(frozen=True)
+class Unplanned:
+    """Of such a statement the facade has the original; the outer query will be called `internal`."""
+
+    statement: Statement
+    look: Look
+    internal: str
+    refusal: Refusal
+
+    def valued(self, texts: Sequence[str | None]) -> Statement:
+        """With the values, in PostgreSQL's text forms, in the places of the parameters."""
+        types = self.look.types
+        literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _EXAMPLES}
+        s = self.statement
+        query = with_literals(s.query, literals)
+        return replace(s, query=query, text=f"{s.prefix}{s.into}{query}{s.suffix}")
+
+
+Prepared = Private | Unplanned
+
+
+async def prepared(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal: str) -> Prepared:
+    """`fit`, where that can be without values. Raises Refusal."""
+    try:
+        return await fit(talk, dataset, asker, statement, look, internal)
+    except Refusal as refusal:
+        if refusal.sqlstate != FEATURE_NOT_SUPPORTED or statement.kind not in ("select", "explain", "prepare"):
+            raise
+        unplanned = Unplanned(statement, look, internal, refusal)
+        if not await _may_help(unplanned, dataset, asker):
+            raise
+        return unplanned
+
+
+async def _may_help(found: Unplanned, dataset: Dataset, asker: Asker) -> bool:
+    """Whether values change what is said: a statement that is refused for another reason is refused at once."""
+    examples = [_EXAMPLES.get(type_) for type_ in found.look.types]
+    if not any(examples):
+        return False
+    try:
+        await planned(dataset, asker, found.valued(examples), found.look)
+    except Refusal as refusal:
+        return refusal.message != found.refusal.message
+    return True
+
+
+async def current(
+    talk: Talk, dataset: Dataset, asker: Asker, found: Prepared, look: Look, texts: Sequence[str | None]
+) -> Private:
+    """Planned for these values and settings, which may have changed since Parse: then the outer query is parsed again. Raises
+    Refusal."""
+    if isinstance(found, Unplanned):
+        try:
+            return await fit(talk, dataset, asker, found.valued(texts), look, found.internal)
+        except Refusal as refusal:
+            same = refusal.message == found.refusal.message
+            raise (replace(found.refusal) if same else replace(refusal, position=None)) from None
+    if await planned(dataset, asker, found.statement, look) == found.plan and not found.inlined:
+        return replace(found, look=look)
+    return await fit(talk, dataset, asker, found.statement, look, found.internal)
+
+
+def _constant(text: str | None, type_: str) -> str:
+    """In parentheses: `$1::text` stays a cast of it."""
+    return f"(NULL::{type_})" if text is None else f"('{text.replace(chr(39), chr(39) * 2)}'::{type_})"

@@ -1,0 +1,113 @@
+"""What a session was just answered, for when it asks the same again and nothing has happened in it since.
+
+Knows: texts, and what the facade said to them. Must not know: how it was asked, charges. A dashboard or a pool asks the same in
+the same session again and again. As long as the client has sent the facade nothing (`FacadeLink.sent` has not moved), its
+settings, its names and its temporary tables are what they were: the statement need not be described again. And where the
+outer query is `steady` (`sql.repeatability`) and the released numbers are the same, its rows are, byte for byte.
+
+Whether these numbers may be shown, and at which charge, is decided anew each time; this only saves asking PostgreSQL for the
+same encoding of the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from dpproxy.answers.side_threads import Aside
+from dpproxy.sql.repeatability import steady
+
+if TYPE_CHECKING:
+    from dpproxy.session.prepared import Private
+
+MOST: Final = 16
+"""Statements a session remembers: a dashboard's."""
+ROWS: Final = 8192
+"""Bytes of rows that are kept of one: with `MOST`, an eighth of a megabyte a session at most."""
+LONG: Final = 2000
+"""Characters of texts that are read in some milliseconds; longer ones shall not hold others up."""
+KNOWN: Final = 1024
+"""Texts of which a dataset remembers whether they are steady."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """`rows`: what came before `complete`, the command's completion, for these `literals`."""
+
+    private: Private
+    literals: tuple[bytes, ...]
+    rows: bytes
+    complete: bytes
+
+
+class Rows:
+    """Messages on their way to the client, for `Kept`. Only a row description, whole rows and a completion can be kept."""
+
+    def __init__(self) -> None:
+        self._messages: list[bytes] = []
+        self._size = 0
+        self._plain = True
+        self.complete = b""
+
+    def add(self, tag: bytes, raw: bytes) -> None:
+        if tag == b"C":
+            self.complete = raw
+            return
+        self._size += len(raw)
+        self._plain = self._plain and tag in (b"T", b"D") and self._size <= ROWS
+        if self._plain:
+            self._messages.append(raw)
+
+    def kept(self, private: Private, literals: tuple[bytes, ...]) -> Kept | None:
+        return Kept(private, literals, b"".join(self._messages), self.complete) if self._plain and self.complete else None
+
+
+class Keeping:
+    """Of one session, by the statement's text. `since`: how much had been sent to the facade when the first was kept."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._since = -1
+
+    def find(self, text: str, sent: int) -> Kept | None:
+        if sent != self._since:
+            self._kept.clear()
+            self._since = sent
+        return self._kept.get(text)
+
+    def keep(self, text: str, kept: Kept, sent: int) -> None:
+        self.find(text, sent)
+        self._kept[text] = kept
+        self._kept.move_to_end(text)
+        if len(self._kept) > MOST:
+            self._kept.popitem(last=False)
+
+
+class Steadiness:
+    """Of one dataset. `immutable`: names of functions, as the facade tells them; None as long as it has not been asked."""
+
+    def __init__(self) -> None:
+        self.immutable: frozenset[str] | None = None
+        self._known: dict[tuple[str, str], bool] = {}
+        self._aside = Aside(1)
+
+    async def of(self, private: Private) -> bool:
+        """Neither the statement nor its outer query changes anything, or looks at anything that changes."""
+        texts = private.statement.query, private.outer
+        if self.immutable is None:
+            return False
+        known = self._known.get(texts)
+        if known is None:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            immutable = self.immutable
+            asked = partial(_all_steady, texts, immutable)
+            known = await self._aside.run(asked) if sum(map(len, texts)) > LONG else asked()
+            self._known[texts] = known
+        return known
+
+
+def _all_steady(texts: tuple[str, ...], immutable: frozenset[str]) -> bool:
+    return all(steady(text, immutable) for text in texts)

@@ -1,0 +1,113 @@
+"""Questions about sqlglot's trees that need no policy: where aggregates and nested queries stand.
+
+Knows: node classes, names of aggregates. Must not know: scopes, policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from dpproxy.sql.dialect import ident
+from dpproxy.sql.function_names import AGGREGATES
+
+
+def sources_of(select: exp.Select) -> list[exp.Expr]:
+    """What stands in FROM, joined or listed, in order."""
+    clause = select.args.get("from_")
+    return ([clause.this] if clause is not None else []) + [join.this for join in select.args.get("joins") or ()]
+
+
+def joins_before(select: exp.Select, join: exp.Join) -> list[exp.Join]:
+    joins: list[exp.Join] = select.args["joins"]
+    return joins[: next(i for i, j in enumerate(joins) if j is join)]
+
+
+def table_alias(table: exp.Expr) -> str:
+    """The name a table goes by in its query."""
+    alias = table.args.get("alias")
+    return ident(alias.this) if alias is not None else ident(table.this)
+
+
+def nested_queries(select: exp.Select) -> list[exp.Expr]:
+    """Queries nested in the expressions of a SELECT (not in FROM, not in WITH), outermost ones only."""
+    found: list[exp.Expr] = []
+    for key, value in select.args.items():
+        if key in ("from_", "with_"):
+            continue
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, exp.Join):
+                on = part.args.get("on")
+                found += outermost_queries(on) if on is not None else []
+            elif isinstance(part, exp.Expr):
+                found += outermost_queries(part)
+    return found
+
+
+def outermost_queries(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Select | exp.SetOperation):
+        return [node]
+    found = []
+    for child in node.iter_expressions():
+        found += outermost_queries(child)
+    return found
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is an aggregate call by itself (a window function is not)."""
+    if isinstance(node, exp.Filter | exp.WithinGroup):
+        return True
+    if isinstance(node, exp.GroupConcat):
+        return True
+    if isinstance(node, exp.Dot) and ident(node.this) == "pg_catalog":
+        return is_aggregate(node.expression)
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in (*AGGREGATES, "grouping")
+
+
+def contains_aggregate(node: exp.Expr | None) -> bool:
+    """Whether an aggregate (not a window function) stands in an expression, subqueries excluded."""
+    if node is None or isinstance(node, exp.Select | exp.SetOperation):
+        return False
+    if isinstance(node, exp.Window):
+        inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        parts = [
+            *([node.this.expression] if isinstance(node.this, exp.Filter) else []),
+            *inner.iter_expressions(),
+            *(c for k, c in node.args.items() if k != "this" and isinstance(c, exp.Expr)),
+        ]
+        parts += list(node.args.get("partition_by") or ())
+        return any(contains_aggregate(p) for p in parts)
+    if is_aggregate(node):
+        return True
+    return any(contains_aggregate(child) for child in node.iter_expressions())
+
+
+def mentions(node: exp.Expr, name: str) -> bool:
+    """Whether a table of that name stands below `node`."""
+    return any(ident(t.this) == name for t in node.find_all(exp.Table))
+
+
+def aggregate_calls(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The aggregate calls in an expression, those in a window function's arguments too; subqueries excluded."""
+    if node is None or isinstance(node, exp.Select | exp.SetOperation):
+        return
+    if is_aggregate(node):
+        if function_name(node) != "grouping":
+            yield node
+        return
+    call = node.this if isinstance(node, exp.Window) else None
+    for child in node.iter_expressions():
+        for inner in child.iter_expressions() if child is call else (child,):
+            yield from aggregate_calls(inner)
+
+
+def counts_rows(node: exp.Expr) -> bool:
+    """Whether a node is COUNT(*), or COUNT of a constant."""
+    return (
+        function_name(node) == "count" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star | exp.Literal)
+    )
+
+
+def function_name(node: exp.Expr) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
