@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
-from dpproxy.answers.side_threads import Aside
+from dpproxy.answers.side_threads import Aside, Race
 from dpproxy.errors import Refusal
 from dpproxy.facade.ddl import Shown, visible_columns
 from dpproxy.plan.model import Plan
@@ -23,6 +23,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
 from dpproxy.session.session_settings import Settings
 from dpproxy.sql.aliases import spelled_out
+from dpproxy.sql.effort import Stop, stoppable
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect
 
@@ -48,12 +49,12 @@ class Planner(Protocol):
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
 
-    async def splitting(self, text: str, role: Role) -> tuple[Statement, ...]:
-        """`split`, beside the loop where it may take long."""
+    async def splitting(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
+        """`split`, beside the loop where it may take long; then it is waited for by `race`."""
         ...
 
-    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
-        """`plan`, beside the loop where it may take long."""
+    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
+        """`plan`, beside the loop where it may take long; then it is waited for by `race`."""
         ...
 
 
@@ -133,17 +134,19 @@ class CachedPlanner:
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
 
-    async def splitting(self, text: str, role: Role) -> tuple[Statement, ...]:
-        return _unpacked(await self._beside(self._split, len(text), text, self._known(role)))
+    async def splitting(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
+        return _unpacked(await self._beside(race, self._split, len(text), text, self._known(role)))
 
-    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
+    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
         key = (statement, _RoleKey(role), tuple(settings.items()), types)
-        return _unpacked(await self._beside(self._plans, len(statement.text), *key))
+        return _unpacked(await self._beside(race, self._plans, len(statement.text), *key))
 
-    async def _beside(self, remembered: Remembered[T], length: int, *key: Hashable) -> T:
+    async def _beside(self, race: Race, remembered: Remembered[T], length: int, *key: Hashable) -> T:
+        """A plan that nobody waits for any more ends at its next step (`sql.effort`), and is not remembered."""
         if length <= SHORT or remembered.has(*key):
             return remembered(*key)
-        return await self._aside.run(lambda: remembered(*key))
+        stop = Stop()
+        return await race(self._aside.run(lambda: stoppable(stop, lambda: remembered(*key)), stop.ask))
 
     def _known(self, role: Role | None) -> Known:
         return self._all if role is None else self._roles.get(role.name, self._all)

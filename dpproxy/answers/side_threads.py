@@ -8,21 +8,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
 
+class Race(Protocol):
+    """Waits for work that costs nothing, and cancels it when the statement is to end: then it raises Refusal (`ending`)."""
+
+    def __call__(self, work: Awaitable[T], /) -> Awaitable[T]: ...
+
+
 class Aside:
-    """Some pieces of work at a time; others wait for their turn. Who waits may be cancelled: what has begun goes on unheard, in
-    its place."""
+    """Some pieces of work at a time; others wait for their turn. Who waits may be cancelled: what has begun is asked to stop, and
+    has its place until it has ended."""
 
     def __init__(self, places: int) -> None:
         self._free = asyncio.Semaphore(places)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises."""
+    async def run(self, work: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
+        """What `work` gives or raises. `stop`: asks it to stop, where it can; called when nobody waits any more."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
@@ -51,4 +57,7 @@ class Aside:
         except BaseException:
             self._free.release()
             raise
-        return await done
+        try:
+            return await done
+        finally:
+            stop()

@@ -2,9 +2,9 @@
 
 Knows: reasons, waiting. Must not know: what is waited for. There is one of these for a statement, however many answers it takes.
 
-Before its first charge a statement ends at once, as in PostgreSQL, and costs nothing. What is charged does not end: it is
-measured to its end and kept (`paid`), and only the client stops waiting. With a time grid (`grid`) it stops on a point, where
-what is through by then is shown all the same: so nobody is told more than between which two points it ended.
+Before its first charge a statement ends at once, also while it is planned, as in PostgreSQL, and costs nothing. What is charged
+does not end: it is measured to its end and kept (`paid`), and only the client stops waiting. With a time grid (`grid`) it stops
+on a point, where what is through by then is shown all the same: so nobody is told more than between which two points it ended.
 """
 
 from __future__ import annotations
@@ -31,6 +31,17 @@ class Ending:
         self._heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting = False
         self._grid: Grid | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limit(self, seconds: float | None) -> None:
+        """The client's own `statement_timeout`, from the first time it is told on; the proxy's holds besides (`limits.Watch`)."""
+        if seconds and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.ask, TIMEOUT)
+
+    def over(self) -> None:
+        """The statement has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def ask(self, reason: str) -> bool:
         """To end it. Whether it stops, or will: else something outside of the proxy may be at work for it."""

@@ -7,7 +7,6 @@ PostgreSQL would have told it. Parse and Describe never charge; each Bind, and e
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -23,7 +22,7 @@ from dpproxy.answers.array_literals import text_literal
 from dpproxy.answers.notices import Answer
 from dpproxy.answers.preview import foretold
 from dpproxy.answers.reuse import reuse_mode
-from dpproxy.answers.statement_end import TIMEOUT, Ending
+from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.report.explain import amount
 from dpproxy.privacy.loss import ZERO
@@ -63,6 +62,7 @@ LOG = structlog.get_logger()
 
 _SILENT = frozenset((b"1", b"2", b"3", b"n", b"t"))
 """Replies to messages a client of the simple protocol did not send."""
+NO_VALUES = Bind("", "", (), (), ())
 
 
 class Conductor:
@@ -159,7 +159,8 @@ class Conductor:
 
     async def _statements(self, text: str) -> tuple[Statement, ...]:
         """Raises Refusal."""
-        statements = await self._session.dataset.planner.splitting(text, self._session.asker.role)
+        with self._endable() as ending:
+            statements = await self._session.dataset.planner.splitting(text, self._session.asker.role, ending.race)
         for statement in statements:
             check_allowed(statement)
             check_name(statement)
@@ -211,11 +212,11 @@ class Conductor:
             await self._forget(by_name, talk)
         if not statement.private:
             return await self._stream(front.query(" " * statement.offset + statement.text), "", None)
-        with self._endable():
+        with self._endable() as ending:
             kept = self._kept(statement)
-            private = await self._seen(talk, statement) if kept is None else kept.private
-            rows = Rows() if kept is not None or await self._steady(talk, private) else None
-            answer, aimed = await self._aimed(talk, private, (), ())
+            private = await self._seen(talk, statement, ending) if kept is None else kept.private
+            rows = Rows() if kept is not None or await self._steady(talk, private, ending) else None
+            answer, aimed = await self._aimed(talk, private, ending)
         if aimed.inlined:
             return await self._stream(front.query(aimed.text(answer.literals)), "", answer.notice)
         if kept is not None and answer.literals == kept.literals:
@@ -230,10 +231,10 @@ class Conductor:
             self._keep(statement, rows.kept(private, answer.literals))
         return succeeded
 
-    async def _seen(self, talk: Talk, statement: Statement) -> Private:
+    async def _seen(self, talk: Talk, statement: Statement, ending: Ending) -> Private:
         """Raises Refusal, StatementFailed, LinkLost."""
         session = self._session
-        return await fitted(talk, session.dataset, session.asker, statement, session.link.tracker.status == "I")
+        return await fitted(talk, session.dataset, session.asker, statement, session.link.tracker.status == "I", ending)
 
     # what was answered a moment ago
 
@@ -246,14 +247,14 @@ class Conductor:
         if kept is not None:
             self._keeping.keep(statement.text, kept, self._session.link.sent)
 
-    async def _steady(self, talk: Talk, private: Private) -> bool:
+    async def _steady(self, talk: Talk, private: Private, ending: Ending) -> bool:
         """Whether it is a query that changes nothing; if not, whatever is kept is forgotten before the facade is asked for its
-        inputs. Raises StatementFailed."""
+        inputs. Raises StatementFailed, Refusal."""
         steadiness, link = self._session.dataset.steadiness, self._session.link
         if steadiness.immutable is None and link.tracker.status == "I":
             row, _ = await talk.ask_row(IMMUTABLE)
             steadiness.immutable = frozenset((row[0] or b"").decode().split())
-        if private.statement.kind == "select" and await steadiness.of(private):
+        if private.statement.kind == "select" and await steadiness.of(private, ending.race):
             return True
         link.sent += 1
         return False
@@ -271,7 +272,9 @@ class Conductor:
         found = await by_names.prepare(talk, statement, given.name)
         self._count += 1
         try:
-            private = await prepared(talk, session.dataset, session.asker, statement, found, f"dpproxy_{self._count}")
+            with self._endable() as ending:
+                internal = f"dpproxy_{self._count}"
+                private = await prepared(talk, session.dataset, session.asker, statement, found, internal, ending)
         except Refusal:
             await talk.ask(front.close("S", given.name), 1)
             raise
@@ -383,7 +386,9 @@ class Conductor:
         former = session.private.pop(message.name, None)
         self._count += former is None
         internal = former.internal if former else f"dpproxy_{self._count}"
-        session.private[message.name] = await prepared(talk, session.dataset, session.asker, statement, found, internal)
+        with self._endable() as ending:
+            private = await prepared(talk, session.dataset, session.asker, statement, found, internal, ending)
+        session.private[message.name] = private
         session.tell(back.parse_complete())
 
     async def _bind(self, raw: bytes, message: Bind, found: Prepared) -> None:
@@ -413,11 +418,11 @@ class Conductor:
     async def _answer_bind(self, talk: Talk, message: Bind, found: Prepared) -> tuple[Answer, Private]:
         session = self._session
         session.link.sent += 1
-        with self._endable():
+        with self._endable() as ending:
             texts, settings = await client_values(talk, found.look, message.statement, message.values, message.formats)
             look = replace(found.look, settings=settings)
-            private = await current(talk, session.dataset, session.asker, found, look, texts)
-            answer, private = await self._aimed(talk, private, message.values, message.formats, texts, message)
+            private = await current(talk, session.dataset, session.asker, found, look, texts, ending)
+            answer, private = await self._aimed(talk, private, ending, texts, message)
         if isinstance(found, Private):
             session.private[message.statement] = private
         return answer, private
@@ -432,22 +437,10 @@ class Conductor:
     # answers
 
     async def _aimed(
-        self,
-        talk: Talk,
-        private: Private,
-        values: Sequence[bytes | None],
-        formats: Sequence[int],
-        texts: Sequence[str | None] = (),
-        bind: Bind | None = None,
+        self, talk: Talk, private: Private, ending: Ending, texts: Sequence[str | None] = (), bind: Bind = NO_VALUES
     ) -> tuple[Answer, Private]:
         """The answer, as exact as `dpproxy.accuracy` asks; and the statement as it was planned for it. Raises as `_answer`."""
-        bind = bind or Bind("", "", tuple(formats), tuple(values), ())
-        with self._within(seconds(private.look.settings["statement_timeout"])):
-            return await self._aimed_within(talk, private, bind, texts)
-
-    async def _aimed_within(
-        self, talk: Talk, private: Private, bind: Bind, texts: Sequence[str | None]
-    ) -> tuple[Answer, Private]:
+        ending.limit(seconds(private.look.settings["statement_timeout"]))
         settings, session = private.look.settings, self._session
         text = settings["dpproxy.accuracy"]
         wanted = accuracy_search.target(text)
@@ -461,7 +454,7 @@ class Conductor:
             aimed = replace(private.look, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
             before = spent
             try:
-                fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal)
+                fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal, ending)
                 answer, error = await self._answer(talk, fitted, bind, texts, aimed=True)
                 spent = spent + answer.charged
                 following = None if last else accuracy_search.following(epsilon, error, wanted, most, text, spent.epsilon)
@@ -473,23 +466,14 @@ class Conductor:
             epsilon, last = following, error < 1
 
     @contextmanager
-    def _within(self, limit: float | None) -> Iterator[None]:
-        """The client's own statement_timeout, for all that is answered; the proxy's limit holds besides (`limits.Watch`)."""
-        timer = asyncio.get_running_loop().call_later(limit, self.cancel, TIMEOUT) if limit else None
-        try:
-            yield
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    @contextmanager
-    def _endable(self) -> Iterator[None]:
+    def _endable(self) -> Iterator[Ending]:
         """A statement, from its first question to the facade on: whoever wants to end it is heard."""
-        self._ending = Ending()
+        self._ending = ending = Ending()
         try:
-            yield
+            yield ending
         finally:
             self._ending = None
+            ending.over()
 
     async def _answer(
         self, talk: Talk, private: Private, bind: Bind, texts: Sequence[str | None], *, aimed: bool = False

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.answers.statement_end import Ending
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, Refusal
 from dpproxy.session.outer_text import with_literals
 from dpproxy.session.prepared import Look, Private, fit, planned
 from dpproxy.session.private_talk import Talk
@@ -52,45 +53,50 @@ class Unplanned:
 Prepared = Private | Unplanned
 
 
-async def prepared(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal: str) -> Prepared:
+async def prepared(
+    talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal: str, ending: Ending
+) -> Prepared:
     """`fit`, where that can be without values. Raises Refusal."""
     try:
-        return await fit(talk, dataset, asker, statement, look, internal)
+        return await fit(talk, dataset, asker, statement, look, internal, ending)
     except Refusal as refusal:
         if refusal.sqlstate != FEATURE_NOT_SUPPORTED or statement.kind not in ("select", "explain", "prepare"):
             raise
         unplanned = Unplanned(statement, look, internal, refusal)
-        if not await _may_help(unplanned, dataset, asker):
+        if not await _may_help(unplanned, dataset, asker, ending):
             raise
         return unplanned
 
 
-async def _may_help(found: Unplanned, dataset: Dataset, asker: Asker) -> bool:
-    """Whether values change what is said: a statement that is refused for another reason is refused at once."""
+async def _may_help(found: Unplanned, dataset: Dataset, asker: Asker, ending: Ending) -> bool:
+    """Whether values change what is said: a statement that is refused for another reason is refused at once. Raises Refusal when
+    the statement is to end."""
     examples = [_EXAMPLES.get(type_) for type_ in found.look.types]
     if not any(examples):
         return False
     try:
-        await planned(dataset, asker, found.valued(examples), found.look)
+        await planned(dataset, asker, found.valued(examples), found.look, ending)
     except Refusal as refusal:
+        if refusal.sqlstate == QUERY_CANCELED:
+            raise
         return refusal.message != found.refusal.message
     return True
 
 
 async def current(
-    talk: Talk, dataset: Dataset, asker: Asker, found: Prepared, look: Look, texts: Sequence[str | None]
+    talk: Talk, dataset: Dataset, asker: Asker, found: Prepared, look: Look, texts: Sequence[str | None], ending: Ending
 ) -> Private:
     """Planned for these values and settings, which may have changed since Parse: then the outer query is parsed again. Raises
     Refusal."""
     if isinstance(found, Unplanned):
         try:
-            return await fit(talk, dataset, asker, found.valued(texts), look, found.internal)
+            return await fit(talk, dataset, asker, found.valued(texts), look, found.internal, ending)
         except Refusal as refusal:
             same = refusal.message == found.refusal.message
             raise (replace(found.refusal) if same else replace(refusal, position=None)) from None
-    if await planned(dataset, asker, found.statement, look) == found.plan and not found.inlined:
+    if await planned(dataset, asker, found.statement, look, ending) == found.plan and not found.inlined:
         return replace(found, look=look)
-    return await fit(talk, dataset, asker, found.statement, look, found.internal)
+    return await fit(talk, dataset, asker, found.statement, look, found.internal, ending)
 
 
 def _constant(text: str | None, type_: str) -> str:

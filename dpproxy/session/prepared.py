@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dpproxy.answers.answer import Literals, StatementFailed
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import internal
+from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_OBJECT, Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import spelling
@@ -36,6 +37,7 @@ from dpproxy.session.session_settings import (
     check_hiding,
     has_temporary,
     read_settings,
+    seconds,
 )
 from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
@@ -151,12 +153,13 @@ async def fit(
     statement: Statement,
     look: Look,
     internal_name: str,
+    ending: Ending,
     parsed: tuple[Outer, tuple[Field, ...] | None] | None = None,
 ) -> Private:
     """Plan, and parse the outer query under `internal_name` with the original's columns, unless that has been `parsed`, with
     these columns. Raises Refusal."""
     told = explained(statement)
-    plan = await planned(dataset, asker, statement, look)
+    plan = await planned(dataset, asker, statement, look, ending)
     check_withheld(plan, dataset)
     arrays = len(look.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer
@@ -180,7 +183,7 @@ async def fit(
     return Private(statement, look, plan, internal_name, outer)
 
 
-async def fitted(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, idle: bool) -> Private:
+async def fitted(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, idle: bool, ending: Ending) -> Private:
     """A statement of a simple query, seen and planned, its outer query parsed without a name. `idle`: no transaction is open.
 
     What a SELECT had for an outer query the last time is sent along as a guess. Raises Refusal, StatementFailed, LinkLost.
@@ -200,7 +203,7 @@ async def fitted(talk: Talk, dataset: Dataset, asker: Asker, statement: Statemen
     found = found or await look(talk, front.parse("", query), 1, "")
     if found.oids:
         raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
-    private = await fit(talk, dataset, asker, statement, found, "", parsed)
+    private = await fit(talk, dataset, asker, statement, found, "", ending, parsed)
     if usual:
         outer = Outer(private.plan.outer, private.outer, tuple(outer_oids(private)), found.fields)
         dataset.outers.learn(asker.role.name, query, outer)
@@ -213,10 +216,11 @@ def _as_guessed(private: Private, guess: Outer, fields: tuple[Field, ...] | None
     return same and look.fields is not None and fields is not None and same_columns(look.fields, fields)
 
 
-async def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look) -> Plan:
-    """The plan; a refusal's position is moved to its place in the client's text."""
+async def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look, ending: Ending) -> Plan:
+    """The plan; a refusal's position is moved to its place in the client's text. From here on `statement_timeout` is known."""
+    ending.limit(seconds(look.settings["statement_timeout"]))
     try:
-        plan = await dataset.planner.planning(statement, asker.role, look.settings, look.types)
+        plan = await dataset.planner.planning(statement, asker.role, look.settings, look.types, ending.race)
         check_texts(look.settings["client_encoding"], (statement.text, plan.outer, *(given.sql for given in plan.inputs)))
         return plan
     except Refusal as r:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from dpproxy.answers.side_threads import Aside
+from dpproxy.answers.side_threads import Aside, Race
 from dpproxy.sql.repeatability import steady
 
 if TYPE_CHECKING:
@@ -93,8 +93,9 @@ class Steadiness:
         self._known: dict[tuple[str, str], bool] = {}
         self._aside = Aside(1)
 
-    async def of(self, private: Private) -> bool:
-        """Neither the statement nor its outer query changes anything, or looks at anything that changes."""
+    async def of(self, private: Private, race: Race) -> bool:
+        """Neither the statement nor its outer query changes anything, or looks at anything that changes. `race` waits for what
+        takes long."""
         texts = private.statement.query, private.outer
         if self.immutable is None:
             return False
@@ -104,7 +105,7 @@ class Steadiness:
                 self._known.clear()
             immutable = self.immutable
             asked = partial(_all_steady, texts, immutable)
-            known = await self._aside.run(asked) if sum(map(len, texts)) > LONG else asked()
+            known = await race(self._aside.run(asked)) if sum(map(len, texts)) > LONG else asked()
             self._known[texts] = known
         return known
 

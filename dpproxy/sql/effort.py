@@ -2,8 +2,8 @@
 
 Knows: nothing of statements. Must not know: clocks, or a plan would depend on how busy the machine is. Caps on what is written
 (`sql.guard`, `expansion`, `outer`) refuse what is foreseen; this is for what is not: each cap by itself lets through a statement
-of much of everything. A step stands for ten
-to thirty microseconds.
+of much of everything. A step stands for ten to thirty microseconds. Each is also where planning ends when nobody wants it any
+more (`Stop`).
 """
 
 from __future__ import annotations
@@ -21,31 +21,58 @@ MOST = 80_000
 T = TypeVar("T")
 
 
+class Stop:
+    """Whether somebody, in another thread, wants planning to end."""
+
+    asked = False
+
+    def ask(self) -> None:
+        self.asked = True
+
+
+class Stopped(Exception):
+    """Planning ended since it was asked to. Not a Refusal: nothing is wrong with the statement."""
+
+
 @dataclass
 class Steps:
-    """What has been done for one statement."""
+    """What has been done for one statement, and who may want no more."""
 
+    stop: Stop
     taken: int = 0
 
 
+_stop: ContextVar[Stop] = ContextVar("dpproxy_stop")  # of what this thread plans
 _now: ContextVar[Steps | None] = ContextVar("dpproxy_steps", default=None)  # of the statement that this thread plans
 
 
 def step(number: int = 1) -> None:
-    """Work is being done. Raises Refusal 54001 where it is too much for one statement; outside of planning nothing is counted."""
+    """Work is being done. Raises Refusal 54001 where it is too much for one statement, Stopped where it is not wanted any more;
+    outside of planning nothing is counted."""
     steps = _now.get()
     if steps is None:
         return
     steps.taken += number
+    if steps.stop.asked:
+        raise Stopped
     if steps.taken > MOST:
         raise Refusal(STATEMENT_TOO_COMPLEX, "statement is too complex to be planned", hint="Ask for less at a time.")
 
 
 def counted(work: Callable[[], T]) -> tuple[T, int]:
-    """What `work` gives, and the steps it took. Raises Refusal where there were too many."""
-    steps = Steps()
+    """What `work` gives, and the steps it took. Raises Refusal where there were too many, Stopped."""
+    steps = Steps(_stop.get(Stop()))
     token = _now.set(steps)
     try:
         return work(), steps.taken
     finally:
         _now.reset(token)
+
+
+def stoppable(stop: Stop, work: Callable[[], T]) -> T:
+    """What `work` gives, unless `stop` is asked for meanwhile. Raises Stopped."""
+    token = _stop.set(stop)
+    try:
+        return work()
+    finally:
+        _stop.reset(token)

@@ -160,6 +160,33 @@ def test_there_is_an_end(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch)
     effort.step(10**9)  # nobody plans
 
 
+def test_who_wants_no_plan_is_heard_at_the_next_step(shop_catalog: Catalog) -> None:
+    """Wherever planning is: it ends, and not as a Refusal, for which the statement would be tried in other ways."""
+
+    class After(effort.Stop):
+        """Is asked for after so many looks."""
+
+        def __init__(self, looks: int) -> None:
+            self.looks = looks
+
+        @property
+        def asked(self) -> bool:  # type: ignore[override]
+            self.looks -= 1
+            return self.looks < 0
+
+    sql = averages(20)
+    never = After(10**9)
+    plan = effort.stoppable(never, lambda: plan_harness.plan(sql, shop_catalog))
+    looked = 10**9 - never.looks
+    assert looked > 100
+    for looks in range(0, looked, 7):
+        stop = After(looks)
+        with pytest.raises(effort.Stopped):
+            effort.stoppable(stop, lambda: plan_harness.plan(sql, shop_catalog))
+        assert stop.looks == -1, "it ends where it is told"
+    assert plan_harness.plan(sql, shop_catalog) == plan
+
+
 def test_much_of_everything(shop_catalog: Catalog) -> None:
     """Within each cap, and still too much."""
     keys = ", ".join(f"qty + {i}" for i in range(40))

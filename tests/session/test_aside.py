@@ -11,8 +11,11 @@ import pytest
 
 from dpproxy.answers.plan_cache import SHORT, CachedPlanner, Remembered
 from dpproxy.answers.side_threads import Aside
+from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.server.server import Server
+from dpproxy.sql import effort
 from dpproxy.wire import frontend_build as front
+from dpproxy.wire.backend import read_backend_key_data
 
 from .conftest import Stage, Wire, report, rows, tags
 
@@ -118,12 +121,101 @@ async def test_what_is_known_is_not_asked_aside(stage: Stage, monkeypatch: pytes
     wire = await stage.connect()
     first = rows(await wire.query(long("k")))
 
-    async def never(self: Aside, work: Callable[[], Any]) -> Any:
+    async def never(*_: Any) -> Any:
         raise AssertionError("it is remembered")
 
     monkeypatch.setattr(Aside, "run", never)
     assert rows(await wire.query(long("k"))) == first
     assert rows(await (await stage.connect()).query("SELECT region, count(*) AS n FROM people GROUP BY 1")) == first
+
+
+async def cancel(stage: Stage, wire: Wire) -> None:
+    key = read_backend_key_data(next(payload for tag, payload in wire.startup if tag == b"K"))
+    other = await Wire.open(stage.port)
+    other.send(front.cancel_request(*key))
+
+
+@pytest.mark.parametrize("message", ["simple", "extended"])
+async def test_a_cancel_request_is_heard_at_once(stage: Stage, gate: Gate, message: str) -> None:
+    """While planning stands still: it does not wait for its end."""
+    heavy, other = await stage.connect(), await stage.connect()
+    text = long(message)
+    if message == "simple":
+        heavy.send(front.query(text))
+    else:
+        heavy.send(front.parse("", text), front.bind("", "", []), front.execute(""), front.SYNC)
+    await asked(gate)
+    await cancel(stage, heavy)
+    told = report(await heavy.until(b"Z"))
+    assert (told["C"], told["M"]) == ("57014", "canceling statement due to user request")
+    assert rows(await other.query("SELECT 1")) == [("1",)]
+    assert rows(await heavy.query("SELECT 1")) == [("1",)]
+    assert not gate.open.is_set()
+    gate.open.set()
+    assert len(rows(await heavy.query(text))) == 3
+    await heavy.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("gate", ["_plans"], indirect=True)
+@pytest.mark.parametrize("message", ["simple", "extended", "by name"])
+async def test_a_timeout_is_heard_at_once(stage: Stage, gate: Gate, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own, from when it is known; it comes here when the test says so."""
+    endings: list[tuple[Ending, float | None]] = []
+    monkeypatch.setattr(Ending, "limit", lambda self, seconds: endings.append((self, seconds)))
+    heavy = await stage.connect()
+    await heavy.query("SET statement_timeout = '7min'")
+    text = long(f"timeout {message}")
+    if message == "simple":
+        heavy.send(front.query(text))
+    elif message == "extended":
+        heavy.send(front.parse("", text), front.bind("", "", []), front.execute(""), front.SYNC)
+    else:
+        heavy.send(front.query(f"PREPARE p AS {text}"))
+    await asked(gate)
+    assert [seconds for _, seconds in endings] == [420.0]
+    endings[0][0].ask(TIMEOUT)
+    told = report(await heavy.until(b"Z"))
+    assert (told["C"], told["M"]) == ("57014", "canceling statement due to statement timeout")
+    assert not gate.open.is_set()
+    gate.open.set()
+    assert len(rows(await heavy.query(text))) == 3
+    await heavy.close()
+
+
+async def test_what_nobody_waits_for_stops_at_its_next_step(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that would take for ever, one step after the other."""
+    planner = stage.dataset.planner
+    assert isinstance(planner, CachedPlanner)
+    planner.forget()
+    begun, ended, given_up = threading.Event(), threading.Event(), threading.Event()
+
+    def endless() -> None:
+        while not given_up.is_set():
+            begun.set()
+            effort.step(0)
+
+    def planned(*_: Any) -> Any:
+        try:
+            return effort.counted(endless)
+        except effort.Stopped:
+            ended.set()
+            raise
+
+    plain = planner._plans._function
+    monkeypatch.setattr(planner._plans, "_function", planned)
+    heavy = await stage.connect()
+    heavy.send(front.query(long("s")))
+    assert await asyncio.to_thread(begun.wait, LIMIT)
+    await cancel(stage, heavy)
+    assert report(await heavy.until(b"Z"))["C"] == "57014"
+    try:
+        assert await asyncio.to_thread(ended.wait, LIMIT)
+    finally:
+        given_up.set()
+    monkeypatch.setattr(planner._plans, "_function", plain)
+    assert len(rows(await heavy.query(long("s")))) == 3, "nothing is remembered of a plan that was not made"
+    await heavy.close()
 
 
 async def test_places() -> None:
