@@ -25,8 +25,8 @@ from dpproxy.mechanisms.exponential import Runs
 from dpproxy.mechanisms.noise import Noise, exact_loss, saturate
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.privacy.calibration import MechanismName
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.noise_scale import MechanismName
 
 
 class NoNoise:

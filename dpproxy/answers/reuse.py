@@ -30,9 +30,9 @@ from dpproxy.answers.store import AnswerStore, Found
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact_answers import Released
-from dpproxy.privacy.calibration import draws
 from dpproxy.privacy.loss import MICRO
 from dpproxy.privacy.measurement import Accept, Measurement, Names
+from dpproxy.privacy.selection_ranks import draws
 from dpproxy.sql.template import (
     Dialect,
     Param,

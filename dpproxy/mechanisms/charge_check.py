@@ -13,7 +13,7 @@ from operator import add, ge
 
 from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss
 from dpproxy.policy.model import MICRO
-from dpproxy.privacy import calibration
+from dpproxy.privacy import noise_scale, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (
     Basis,
@@ -21,6 +21,7 @@ from dpproxy.privacy.measurement import (
     Selection,
     Threshold,
 )
+from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 
 MAP_ROUNDING = 1 + Fraction(1, 2**40)
 """A library states its loss as a double rounded up; it must be the formula's, and that is held against the charge."""
@@ -67,7 +68,7 @@ def _check_gaussians(measurement: Measurement) -> None:
     epsilon, delta = sum(b.loss.epsilon for b in columns), sum(b.loss.conversion for b in columns)
     moved = [(b.reach(measurement.reach), b.linf) for b in columns]
     try:
-        covered = calibration.gaussian_covered(moved, [b.scale for b in columns], epsilon, delta)
+        covered = noise_scale.gaussian_covered(moved, [b.scale for b in columns], epsilon, delta)
     except ValueError:
         raise MechanismError("the charge of Gaussian noise needs an epsilon and a delta") from None
     if not covered:
@@ -90,7 +91,7 @@ def draw_epsilon(selection: Selection) -> int:
 
 def _draws(selection: Selection) -> int:
     """None for a quantile of nothing."""
-    return 0 if selection.kind == "quantile" and not selection.fractions else calibration.draws(selection.fractions)
+    return 0 if selection.kind == "quantile" and not selection.fractions else selection_ranks.draws(selection.fractions)
 
 
 def _check_selection(selection: Selection, measurement: Measurement) -> None:
@@ -135,7 +136,7 @@ def _check_top(measurement: Measurement) -> None:
     if not 0 <= top.score < len(measurement.bases) or measurement.bases[top.score].norm:
         raise MechanismError("groups are chosen by no count")
     linf, l0 = measurement.bases[top.score].linf, measurement.l0
-    if top.absent is not None and top.absent < calibration.top_threshold(top.k, l0, linf, top.epsilon, top.delta, top.min_units):
+    if top.absent is not None and top.absent < top_threshold(top.k, l0, linf, top.epsilon, top.delta, top.min_units):
         raise MechanismError("a threshold is lower than its delta allows")
     if not _covers(top.loss, Loss.bounded_range(top.epsilon, top.k) + Loss.delta_only(top.delta)):
         raise MechanismError("a charge is smaller than the loss of its choices")
@@ -143,8 +144,8 @@ def _check_top(measurement: Measurement) -> None:
 
 def _least_tau(threshold: Threshold, units: Basis, l0: int) -> int:
     if threshold.reach is None:
-        return calibration.threshold(units.scale, l0, threshold.delta, threshold.min_units * units.fine, units.mechanism)
-    _, reach = calibration.truncated_threshold(units.scale, l0, threshold.delta, threshold.min_units)
+        return units_threshold(units.scale, l0, threshold.delta, threshold.min_units * units.fine, units.mechanism)
+    _, reach = truncated_threshold(units.scale, l0, threshold.delta, threshold.min_units)
     if units.mechanism != "laplace" or units.norm or threshold.reach < reach:
         raise MechanismError("a threshold with less noise than its delta allows")
     return threshold.min_units + threshold.reach

@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.mechanisms.sampler import Coin, Entropy, toss
-from dpproxy.privacy.calibration import extreme_rank
 from dpproxy.privacy.real_bounds import ln_bounds
+from dpproxy.privacy.selection_ranks import extreme_rank
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -210,7 +210,7 @@ def mode(data: Counts, size: int, per_unit: int, epsilon: Fraction, entropy: Ent
 def top(scores: Int64, k: int, eta: Fraction, absent: int | None = None, entropy: Entropy = os.urandom) -> Int64:
     """Positions of (nearly) the k highest scores, highest first, each chosen by the exponential mechanism from the rest.
 
-    Undeclared keys: `absent` is the score of "no further one" (`calibration.top_threshold`); when that is chosen the list
+    Undeclared keys: `absent` is the score of "no further one" (`threshold.top_threshold`); when that is chosen the list
     ends. Each choice costs eta * (most that one unit raises any score), whatever the number of groups a unit reaches.
     """
     here = np.arange(scores.size, dtype=np.int64)

@@ -21,7 +21,7 @@ import opendp.prelude as dp
 
 from dpproxy.mechanisms import sampler
 from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.privacy.calibration import MAX_SCALE, MIN_SCALE, MechanismName
+from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE, MechanismName
 
 dp.enable_features("contrib")
 

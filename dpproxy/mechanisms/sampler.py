@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.privacy.calibration import MAX_SCALE, MIN_SCALE
+from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE
 from dpproxy.privacy.real_bounds import exp_bounds, floor_log2
 
 Bools = npt.NDArray[np.bool_]

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.mechanisms.quantiles import PARTS
-from dpproxy.privacy.calibration import draws, extreme_rank
+from dpproxy.privacy.selection_ranks import draws, extreme_rank
 
 Rows = tuple[Int64, Int64, Int64]
 """Group, point, count."""

@@ -23,9 +23,10 @@ Proof. P, Q: the session's answers on two neighbours, in either order; every rea
 under P (zero unless l > epsilon).
 
 Failures first (as in Whitehouse, Ramdas, Rogers, Wu 2023). On one neighbour a statement with a threshold of failure f is a
-mixture: with probability at least 1 - f it is its restriction to the groups of both neighbours (`privacy.calibration.
-threshold`). Along every path the f add up to at most delta_f, so all statements are restricted ones with probability at
-least 1 - delta_f, whichever neighbour it is: that costs delta_f. From here on P and Q are of restricted statements.
+mixture: with probability at least 1 - f it is its restriction to the groups of both neighbours
+(`privacy.threshold.units_threshold`). Along every path the f add up to at most delta_f, so all statements are restricted ones
+with probability at least 1 - delta_f, whichever neighbour it is: that costs delta_f. From here on P and Q are of restricted
+statements.
 
 Each session is put under one certificate that holds for its total at the end; it is shown that the excess of those under c,
 integrated, is at most delta_c. Let i run over the statements of a path; what a statement costs is known before its answer.

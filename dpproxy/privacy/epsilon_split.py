@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dpproxy.policy.model import MICRO
-from dpproxy.privacy.calibration import MechanismName, gaussian_rho
+from dpproxy.privacy.noise_scale import MechanismName, gaussian_rho
 
 Row = tuple[tuple[int, float], ...]
 """Of one output: columns, and the relative standard error that each column's noise brings it, were the column alone."""

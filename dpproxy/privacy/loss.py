@@ -140,7 +140,7 @@ class Loss:
 
     @classmethod
     def gaussian(cls, l0: int, linf: int, sigma: Fraction, epsilon_micro: int, delta_atto: int) -> Loss:
-        """Discrete Gaussian noise; (epsilon, delta) is a proven basic reading (`privacy.calibration.gaussian_covered`).
+        """Discrete Gaussian noise; (epsilon, delta) is a proven basic reading (`privacy.noise_scale.gaussian_covered`).
 
         rho = l0 linf^2 / (2 sigma^2), RDP alpha * rho (Canonne, Kamath, Steinke 2020, theorem 14). See `_ripple_free`.
         """
@@ -278,12 +278,12 @@ def _ripple_free(sigma: Fraction, variance: Fraction, reserve: int) -> bool:
 
 
 STEPPED = Fraction(5, 2)
-"""The part of the variance that makes noise whole numbers (`privacy.calibration.normal_rho_for`), in squared grid units."""
+"""The part of the variance that makes noise whole numbers (`privacy.noise_scale.normal_rho_for`), in squared grid units."""
 
 
 def _coarse_cost(l0: int, linf: int, sigma: Fraction) -> int:
     """The variance of reading 3 where a small reserve does not smooth the lattice: that of continuous noise of sigma**2 - 5/2, of
-    which discrete noise is post-processing but for a factor 1 +- 4e-21 a coordinate (`privacy.calibration.normal_rho_for` has the
+    which discrete noise is post-processing but for a factor 1 +- 4e-21 a coordinate (`privacy.noise_scale.normal_rho_for` has the
     proof), at every reserve. Noise of less variance than that is beyond this reading."""
     left = sigma * sigma - STEPPED
     return min(UNREACHABLE, math.ceil(l0 * linf * linf / left * PICO)) if left > 0 else UNREACHABLE

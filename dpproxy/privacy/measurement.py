@@ -61,7 +61,7 @@ class Threshold:
     """Groups are kept when the *noisy* `bases[basis]` (distinct units) is at least `tau`.
 
     The backend has already dropped groups of fewer than `min_units` units; `tau` accounts for it.
-    With `reach` the noise on that basis is discrete Laplace held within +-reach (`calibration.truncated_threshold`).
+    With `reach` the noise on that basis is discrete Laplace held within +-reach (`threshold.truncated_threshold`).
     """
 
     basis: int
@@ -75,7 +75,7 @@ class Threshold:
 class Top:
     """Groups are chosen one after the other by the exponential mechanism on the exact `bases[score]`, a count, k times at
     `epsilon` (micro) each: a unit raises each score by at most that basis's linf and lowers none. "No further one" has
-    the score `absent` (`calibration.top_threshold`); the backend has dropped groups of fewer than `min_units` units. Of
+    the score `absent` (`threshold.top_threshold`); the backend has dropped groups of fewer than `min_units` units. Of
     declared groups all are there, whatever the data: `absent` is None, and no delta is charged.
     `loss` is `Loss.bounded_range(epsilon, k)` and `delta`.
     """
@@ -96,10 +96,11 @@ class Selection:
     quantile: the query returns (k0.., bucket BIGINT, n BIGINT): how many contributions fall in each bucket of
     the grid `0..size-1`; released is a grid index, one column a fraction (0 is MIN, 1 is MAX).
     mode: the same, over the positions of declared values; `fractions` is empty, released is one position.
-    `offset`: of a single fraction, by how many ranks beside it is aimed (`calibration.end_rank`); then what lies beyond the
+    `offset`: of a single fraction, by how many ranks beside it is aimed (`selection_ranks.end_rank`); then what lies beyond the
     grid on that side is a candidate too, released as the grid's first or last point.
     `sensitivity`: most contributions of one unit in one group. `epsilon` (micro) is spent in each group, its draws
-    (`calibration.draws`) sharing it; a unit reaches `l0` groups. `loss` is `Loss.bounded_range(epsilon // draws, draws * l0)`.
+    (`selection_ranks.draws`) sharing it; a unit reaches `l0` groups. `loss` is `Loss.bounded_range` of the epsilon of a draw and
+    of draws * l0 times.
     """
 
     label: str

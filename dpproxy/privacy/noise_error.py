@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from statistics import NormalDist
 
-from dpproxy.privacy import calibration
+from dpproxy.privacy import noise_tail
 from dpproxy.privacy.measurement import Basis
 
 CHOSEN = Fraction(3, 4)
@@ -33,10 +33,10 @@ def step_growth(last: int) -> float:
 
 
 def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
-    """In grid units. For one cell certified (`calibration.interval`); for a sum of several by Cornish & Fisher's
+    """In grid units. For one cell certified (`noise_tail.interval`); for a sum of several by Cornish & Fisher's
     expansion to the fourth cumulant (Laplace noise: excess kurtosis 3 / cells), rounded up."""
     if cells == 1:
-        half = calibration.interval(basis.mechanism, basis.scale, confidence)
+        half = noise_tail.interval(basis.mechanism, basis.scale, confidence)
         return half if basis.fine == 1 else math.ceil(Fraction(half, basis.fine) + Fraction(1, 2))  # and it is rounded
     z = normal_point(confidence)
     z += (z**3 - 3 * z) / 24 * excess(basis, cells)

@@ -20,7 +20,7 @@ from scipy import stats
 
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.mechanisms.noise import exact_loss
-from dpproxy.privacy import calibration
+from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import (
     Basis,
@@ -44,7 +44,7 @@ class Dice:
 
     gaussian = laplace
 
-    def loss(self, mechanism: calibration.MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
+    def loss(self, mechanism: noise_scale.MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
         return exact_loss(mechanism, scale, l0, linf)
 
 
@@ -108,13 +108,13 @@ def oracle_gaussian(sigma: Fraction, rng: random.Random) -> int:
 
 
 def laplace_basis(linf: int = 1, l0: int = 1, epsilon: int = 1_000_000) -> Basis:
-    scale = calibration.laplace_scale(l0, linf, epsilon)
+    scale = noise_scale.laplace_scale(l0, linf, epsilon)
     loss = Loss.laplace_vector(l0, linf / scale, max(linf, 1))
     return Basis(f"linf {linf}", linf, Fraction(1), "laplace", scale, loss)
 
 
 def gaussian_basis(linf: int = 1, l0: int = 1, epsilon: int = 1_000_000, delta: int = 10**12) -> Basis:
-    (sigma,) = calibration.gaussian_sigmas([(l0, linf)], [1], epsilon, delta)
+    (sigma,) = noise_scale.gaussian_sigmas([(l0, linf)], [1], epsilon, delta)
     return Basis(f"linf {linf}", linf, Fraction(1), "gaussian", sigma, Loss.gaussian(l0, linf, sigma, epsilon, delta))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpproxy.mechanisms.noise import LIMIT, DefaultNoise, MechanismError, Noise, OpenDPNoise, OwnNoise, exact_loss
-from dpproxy.privacy.calibration import MAX_SCALE, MIN_SCALE
+from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE
 
 SOURCES: list[Noise] = [OpenDPNoise(), OwnNoise(), DefaultNoise()]
 EXTREMES = np.array([2**63 - 1, -(2**63), 2**62, -(2**62), 2**31, 0], dtype=np.int64)

@@ -15,7 +15,7 @@ from scipy import stats
 from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms import quantiles as several
 from dpproxy.mechanisms.quantiles import Segment, halves, level, middle, quantiles, spread
-from dpproxy.privacy.calibration import draws
+from dpproxy.privacy.selection_ranks import draws
 
 QUARTERS = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]
 SEED = np.random.default_rng(13).bytes

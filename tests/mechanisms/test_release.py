@@ -13,9 +13,10 @@ import pytest
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import DefaultNoise, MechanismError, OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.privacy import calibration
+from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Threshold
+from dpproxy.privacy.threshold import truncated_threshold, units_threshold
 
 
 @pytest.mark.parametrize("by", [-7, 0, 1, 10**6])
@@ -35,7 +36,7 @@ def test_values_saturate_before_the_noise(kit: SimpleNamespace) -> None:
 
 
 def with_threshold(kit: SimpleNamespace, units: object, min_units: int = 3, delta: int = 10**12) -> object:
-    tau = calibration.threshold(units.scale, 2, delta, min_units, units.mechanism)
+    tau = units_threshold(units.scale, 2, delta, min_units, units.mechanism)
     return kit.measurement(kit.laplace_basis(9, l0=2), units, keys=1, l0=2, threshold=Threshold(1, tau, min_units, delta))
 
 
@@ -208,7 +209,7 @@ def test_ratio_of_neighbours_by_enumeration(kit: SimpleNamespace) -> None:
 def held(kit: SimpleNamespace, reach_more: int = 0, min_units: int = 3, delta: int = 10**16) -> object:
     """Undeclared keys whose units get noise within +-reach."""
     units = kit.laplace_basis(1, l0=2)
-    tau, reach = calibration.truncated_threshold(units.scale, 2, delta, min_units)
+    tau, reach = truncated_threshold(units.scale, 2, delta, min_units)
     threshold = Threshold(0, tau + reach_more, min_units, delta, reach + reach_more)
     return kit.measurement(units, kit.laplace_basis(9, l0=2), keys=1, l0=2, threshold=threshold)
 
@@ -261,7 +262,7 @@ def test_too_little_reach_is_refused(kit: SimpleNamespace) -> None:
 def test_gaussian_columns_share_one_loss(kit: SimpleNamespace) -> None:
     """Two columns at half of it each are within (epsilon, delta) together, though not column by column."""
     epsilon, delta, l0 = 10**6, 10**12, 3
-    sigma, _ = calibration.gaussian_sigmas([(l0, 5)] * 2, [1, 1], epsilon, delta)
+    sigma, _ = noise_scale.gaussian_sigmas([(l0, 5)] * 2, [1, 1], epsilon, delta)
     basis = replace(kit.gaussian_basis(5, l0), scale=sigma, loss=Loss.gaussian(l0, 5, sigma, epsilon // 2, delta // 2))
     release(kit.measurement(basis, basis, l0=l0), kit.exact([], [[1], [2]]), DefaultNoise())
     for bases in ((basis,), (basis, basis, replace(basis, loss=replace(basis.loss, epsilon=0, delta=0, conversion=0)))):

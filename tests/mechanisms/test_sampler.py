@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dpproxy.mechanisms import noise, sampler
-from dpproxy.privacy.calibration import MAX_SCALE, MIN_SCALE
+from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE
 
 
 def seeded(seed: int) -> sampler.Entropy:

@@ -17,14 +17,11 @@ from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import MechanismError, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.privacy.calibration import (
-    ATTO,
-    end_rank,
-    extreme_rank,
-    top_threshold,
-)
+from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement, Selection, Threshold
+from dpproxy.privacy.selection_ranks import end_rank, extreme_rank
+from dpproxy.privacy.threshold import top_threshold
 from dpproxy.sql.template import Template
 
 FRACTIONS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(9, 10), Fraction(1)]

@@ -16,10 +16,10 @@ from dpproxy.mechanisms import charge_check, step_columns
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.privacy.calibration import gaussian_sigma, laplace_scale, rho_for
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement
 from dpproxy.privacy.noise_error import step_growth, told_half
+from dpproxy.privacy.noise_scale import gaussian_sigma, laplace_scale, rho_for
 from dpproxy.sql.template import Template
 
 ROWS, COUNT = 10, 6

@@ -11,7 +11,7 @@ import pytest
 
 from dpproxy.mechanisms import exponential, quantiles, thinning
 from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.privacy.calibration import extreme_rank
+from dpproxy.privacy.selection_ranks import extreme_rank
 
 SIZE = 10**6
 NEVER = 256 * math.log(2)

@@ -13,7 +13,7 @@ from dpproxy.mechanisms import charge_check
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.privacy import calibration
+from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import (
     Basis,
@@ -22,10 +22,11 @@ from dpproxy.privacy.measurement import (
     Threshold,
 )
 from dpproxy.privacy.noise_error import deviation, half_width
+from dpproxy.privacy.threshold import units_threshold
 from dpproxy.sql.template import Template
 
 FINE, ROWS, GROUPS = 1024, 10, 1000
-RHO = calibration.rho_for(500_000, 10**11)
+RHO = noise_scale.rho_for(500_000, 10**11)
 
 
 class Shifted(OpenDPNoise):
@@ -39,7 +40,7 @@ class Shifted(OpenDPNoise):
 
 
 def basis(rho: Fraction = RHO, linf: int = ROWS * FINE) -> Basis:
-    sigma = calibration.gaussian_sigma(1, linf, rho)  # one group's worth, however many there are
+    sigma = noise_scale.gaussian_sigma(1, linf, rho)  # one group's worth, however many there are
     return Basis("n", linf, Fraction(1), "gaussian", sigma, Loss.gaussian(1, linf, sigma, 500_000, 10**11), 2, FINE)
 
 
@@ -85,7 +86,7 @@ def test_thresholds_on_weights() -> None:
     """A new group weighs at most `min_units`: the threshold is that, in parts, and the tail of the noise."""
     weight = basis(linf=FINE)
     for least in (1, 4):
-        tau = calibration.threshold(weight.scale, GROUPS, 10**11, least * FINE, "gaussian")
+        tau = units_threshold(weight.scale, GROUPS, 10**11, least * FINE, "gaussian")
         assert tau > least * FINE + 5 * weight.scale
         kept = Threshold(0, tau, least, 10**11)
         at = exact([tau - 1, tau, 10 * tau])

@@ -21,7 +21,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.outer import error_intervals
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
-from dpproxy.privacy import calibration
+from dpproxy.privacy import noise_scale, noise_tail
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis
 
@@ -169,14 +169,14 @@ def test_where_it_means_nothing(stage: Stage, sql: str, reason: str) -> None:
 # --- sums of cells, deviations
 
 
-def basis(mechanism: calibration.MechanismName, scale: Fraction) -> Basis:
+def basis(mechanism: noise_scale.MechanismName, scale: Fraction) -> Basis:
     return Basis("b", 1, Fraction(1), mechanism, scale, Loss(10**6))
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("cells", [1, 2, 5, 40])
 @pytest.mark.parametrize("confidence", [Fraction(9, 10), Fraction(95, 100), Fraction(99, 100)])
-def test_sums_of_cells(mechanism: calibration.MechanismName, cells: int, confidence: Fraction) -> None:
+def test_sums_of_cells(mechanism: noise_scale.MechanismName, cells: int, confidence: Fraction) -> None:
     made = basis(mechanism, Fraction(80))
     sums = Seeded(3).draw(made, 8_000 * cells).reshape(8_000, cells).sum(axis=1)
     half = error_intervals.half_width(made, confidence, cells)
@@ -186,7 +186,7 @@ def test_sums_of_cells(mechanism: calibration.MechanismName, cells: int, confide
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(7, 2), Fraction(500)])
-def test_deviations(mechanism: calibration.MechanismName, scale: Fraction) -> None:
+def test_deviations(mechanism: noise_scale.MechanismName, scale: Fraction) -> None:
     made = basis(mechanism, scale)
     drawn = Seeded(5).draw(made, 50_000)
     assert error_intervals.deviation(made) == pytest.approx(float(np.std(drawn)), rel=0.03)
@@ -212,7 +212,7 @@ def test_explain_as_json(stage: Stage) -> None:
     assert kinds == [["Within"], ["Within Times Rows"], ["Within Ranks"]]
     for basis_told, known in zip(measurement["Noise"], made.measurements[0].bases, strict=True):
         assert basis_told["Scale"] == float(known.scale * known.grid)
-        half = calibration.interval(known.mechanism, known.scale, Fraction(95, 100))
+        half = noise_tail.interval(known.mechanism, known.scale, Fraction(95, 100))
         assert basis_told["Within"] == float(half * known.grid)
     spent = sum(x["Epsilon"] for part in ("Noise", "Selections") for x in measurement[part])
     assert spent == pytest.approx(1, abs=1e-4)

@@ -8,13 +8,13 @@ import math
 import pytest
 
 from dpproxy.privacy import epsilon_split
-from dpproxy.privacy.calibration import MechanismName
 from dpproxy.privacy.epsilon_split import (
     Allocation,
     Weights,
     better,
     deviations,
 )
+from dpproxy.privacy.noise_scale import MechanismName
 
 CASES = [
     [[1.0]],

@@ -14,22 +14,19 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import stats
 
 from dpproxy.errors import Refusal
-from dpproxy.privacy.calibration import (
-    ATTO,
+from dpproxy.policy.model import ATTO
+from dpproxy.privacy.loss import STEPPED
+from dpproxy.privacy.noise_scale import (
     MAX_SCALE,
     MIN_SCALE,
-    STEPPED,
     gaussian_covered,
     gaussian_sigma,
     gaussian_sigmas,
-    interval,
     laplace_scale,
     normal_rho_for,
     rho_for,
-    tail_point,
-    threshold,
-    truncated_threshold,
 )
+from dpproxy.privacy.noise_tail import interval, tail_point
 from dpproxy.privacy.real_bounds import (
     exp_bounds,
     floor_log2,
@@ -39,6 +36,7 @@ from dpproxy.privacy.real_bounds import (
     round_up,
     sqrt_bounds,
 )
+from dpproxy.privacy.threshold import truncated_threshold, units_threshold
 
 
 def laplace_tail(scale: float, t: int) -> float:
@@ -204,25 +202,25 @@ def test_threshold_by_enumeration(scale: Fraction, l0: int, delta: int) -> None:
     """tau holds the delta of a lone group, and tau - 1 would not: for both mechanisms, with min_units as a shift."""
     wanted = delta / ATTO / l0
     for mechanism, tail in (("laplace", laplace_tail), ("gaussian", gaussian_tail)):
-        tau = threshold(scale, l0, delta, 10, mechanism)
+        tau = units_threshold(scale, l0, delta, 10, mechanism)
         assert tail(float(scale), tau - 10) <= wanted * (1 + 1e-9)
         slack = 1.01 if mechanism == "gaussian" else 1 + 1e-9  # large sigma: the bound is within 1 % of the tail
         assert tau == 11 or tail(float(scale), tau - 11) * slack > wanted
-        assert threshold(scale, l0, delta, 1, mechanism) == tau - 9
+        assert units_threshold(scale, l0, delta, 1, mechanism) == tau - 9
 
 
 def test_threshold_by_the_textbook() -> None:
     """1 + ln(l0 / (2 delta)) * l0 / epsilon for continuous noise (Wilson et al. 2020), to the step of the grid."""
     for l0, epsilon, delta in [(1, 0.1, 1e-6), (10, 1.0, 1e-9), (100, 0.5, 1e-12)]:
-        tau = threshold(laplace_scale(l0, 1, round(epsilon * 10**6)), l0, round(delta * ATTO), 1)
+        tau = units_threshold(laplace_scale(l0, 1, round(epsilon * 10**6)), l0, round(delta * ATTO), 1)
         assert abs(tau - (1 + l0 / epsilon * math.log(l0 / (2 * delta)))) <= 1.5
 
 
 def test_threshold_of_certainty_is_still_a_threshold() -> None:
-    assert threshold(Fraction(10), 1, ATTO, 5) > 5
+    assert units_threshold(Fraction(10), 1, ATTO, 5) > 5
     for amounts in [(0, 1, 1), (1, 0, 1), (1, 1, 0)]:
         with pytest.raises(ValueError, match="positive"):
-            threshold(Fraction(1), *amounts)
+            units_threshold(Fraction(1), *amounts)
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(3), Fraction(12), Fraction(13), Fraction(300)])
@@ -318,10 +316,10 @@ def test_truncated_threshold_is_the_lowest() -> None:
             pi, n = min(math.exp(epsilon) * pi + delta, 1 - math.exp(-epsilon) * (1 - pi - delta), 1), n + 1
         tau, _ = truncated_threshold(Fraction(scale), 1, round(delta * ATTO), 1)
         assert n <= tau <= n + 1
-        assert tau <= threshold(Fraction(scale), 1, round(delta * ATTO), 1)
+        assert tau <= units_threshold(Fraction(scale), 1, round(delta * ATTO), 1)
     assert truncated_threshold(Fraction(10), 1, ATTO // 10**6, 1)[0] == 110
     assert truncated_threshold(Fraction(100), 1, ATTO // 10**6, 1)[0] == 853
-    assert threshold(Fraction(100), 1, ATTO // 10**6, 1) == 1314
+    assert units_threshold(Fraction(100), 1, ATTO // 10**6, 1) == 1314
 
 
 def test_truncated_threshold_of_many_groups_and_least_units() -> None:

@@ -16,8 +16,9 @@ from dpproxy.mechanisms.noise import OpenDPNoise
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism, Policy
-from dpproxy.privacy import calibration
+from dpproxy.privacy import loss, noise_scale
 from dpproxy.privacy.measurement import Basis, Measurement
+from dpproxy.privacy.threshold import units_threshold
 
 ATTO = 10**18
 DELTA = 10**12  # 1e-6, the fixtures' query delta
@@ -106,7 +107,7 @@ def test_a_threshold_gets_its_share(shop_catalog: Catalog) -> None:
     assert 0.5 < units.loss.epsilon / made.loss.epsilon < 0.8
     assert made.threshold is not None
     assert made.threshold.reach is not None
-    plain = calibration.threshold(units.scale, made.l0, made.threshold.delta, made.threshold.min_units)
+    plain = units_threshold(units.scale, made.l0, made.threshold.delta, made.threshold.min_units)
     assert made.threshold.tau < plain
 
 
@@ -130,8 +131,8 @@ def test_gaussian_columns_are_one_mechanism(shop_catalog: Catalog) -> None:
     sql = "SELECT region, count(*), avg(income), stddev(score) FROM customers GROUP BY region"
     made = only(plan_harness.plan(sql, shop_catalog, with_mechanism("gaussian")))
     assert {b.mechanism for b in made.bases} == {"gaussian"}
-    rho = sum(Fraction(made.l0 * b.linf**2) / (2 * (b.scale**2 - calibration.STEPPED)) for b in made.bases)
-    allowed = calibration.normal_rho_for(10**6, DELTA)
+    rho = sum(Fraction(made.l0 * b.linf**2) / (2 * (b.scale**2 - loss.STEPPED)) for b in made.bases)
+    allowed = noise_scale.normal_rho_for(10**6, DELTA)
     assert allowed * Fraction(999, 1000) <= rho <= allowed
     assert made.loss.conversion == DELTA
     assert made.loss.failure == 0

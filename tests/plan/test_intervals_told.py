@@ -15,7 +15,7 @@ from accuracy_stage import RELEASES, Stage, coverage
 
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
-from dpproxy.privacy import calibration
+from dpproxy.privacy import selection_ranks
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_ends_of_percentiles_share_the_charge(stage: Stage) -> None:
     assert value.epsilon == pytest.approx(0.5 * plain.loss.epsilon, rel=0.05)
     assert low.epsilon == pytest.approx(high.epsilon, rel=0.01)
     failure = Fraction(1, 40)
-    rank = calibration.end_rank(low.size, Fraction(1, 4), 1, Fraction(low.epsilon, 10**6), failure)
+    rank = selection_ranks.end_rank(low.size, Fraction(1, 4), 1, Fraction(low.epsilon, 10**6), failure)
     assert (value.offset, low.offset) == (0, -rank)
     assert high.offset == pytest.approx(rank, rel=0.01)
     assert f"-> dpproxy.low(percentile_cont(0.25) WITHIN GROUP (ORDER BY income))  aims {rank} ranks below" in "\n".join(

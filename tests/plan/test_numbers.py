@@ -2,7 +2,7 @@
 
 The plan states sensitivities, scales, thresholds and losses. Here each is computed again: bounds by hand from the
 policy, and read from the generated SQL, which is what will happen; losses from the noise alone, by the textbook's formula; thresholds by adding
-up the tail of the noise. Nothing of the planner or of `calibration` is used.
+up the tail of the noise. Nothing of the planner or of the formulas of `dpproxy.privacy` is used.
 """
 
 from __future__ import annotations

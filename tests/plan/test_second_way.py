@@ -1,4 +1,4 @@
-"""Every plan's privacy numbers a second way: in floats, from the definitions, without a line of `calibration` or `loss`.
+"""Every plan's privacy numbers a second way: in floats, from the definitions, without a formula of `dpproxy.privacy`.
 
 For each accepted fixture, under each mechanism: epsilon from sensitivity over scale, delta of Gaussian noise from its rho, of
 thresholds by adding up probabilities, of chosen groups by the exponential mechanism's own formula. What a plan charges must

@@ -17,8 +17,8 @@ from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Bounds
-from dpproxy.privacy.calibration import top_threshold
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.threshold import top_threshold
 
 SQL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC LIMIT 3"
 ALL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC"

@@ -1,7 +1,8 @@
 """Compiled measurements given their noise: the charge of a statement divided, scales, thresholds, losses.
 
-Knows: calibration, allocation, the role's limits. Must not know: SQL trees, engines, entropy. Everything a mechanism will draw
-with is fixed here, before any data is touched; `mechanisms.charge_check` recomputes it by another road before it draws.
+Knows: scales of noise, thresholds, shares of epsilon, the role's limits. Must not know: SQL trees, engines, entropy. Everything
+a mechanism will draw with is fixed here, before any data is touched; `mechanisms.charge_check` recomputes it by another road
+before it draws.
 
 The statement's epsilon is divided twice so that its largest relative error is least: over its measurements in
 proportion to the error each would have alone, then in each over its columns (`allocation.allocate`, weights of
@@ -24,8 +25,7 @@ from dpproxy.plan.measure import output_weights
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, Shape, TopSpec
 from dpproxy.policy.model import MICRO
-from dpproxy.privacy import calibration, epsilon_split
-from dpproxy.privacy.calibration import MechanismName
+from dpproxy.privacy import epsilon_split, noise_scale, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (
     Basis,
@@ -35,6 +35,8 @@ from dpproxy.privacy.measurement import (
     Threshold,
     Top,
 )
+from dpproxy.privacy.noise_scale import MechanismName
+from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 
 UNKNOWN_GROUPS = 100
 """How many groups undeclared keys are taken to have: only to weigh such a measurement against others of the statement."""
@@ -261,7 +263,7 @@ def _measured_as(spec: BasisSpec, shape: Shape) -> tuple[int, int, int, bool]:
 
 def _laplace(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
     linf, l0 = _sensitivity(spec, shape)
-    scale = calibration.laplace_scale(l0, linf, epsilon)
+    scale = noise_scale.laplace_scale(l0, linf, epsilon)
     loss = Loss.laplace_vector(l0, Fraction(linf) / scale, linf)
     return Basis(spec.label, linf, spec.grid, "laplace", scale, loss, *_measured_as(spec, shape))
 
@@ -271,7 +273,7 @@ def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
     found = epsilon_split.allocate(_basis_weights(compiled), epsilon, "gaussian").parts
     moved = [_sensitivity(spec, compiled.shape)[::-1] for spec in compiled.specs]
     try:
-        sigmas = calibration.gaussian_sigmas(moved, found, epsilon, delta)
+        sigmas = noise_scale.gaussian_sigmas(moved, found, epsilon, delta)
     except ValueError:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
@@ -300,9 +302,9 @@ def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int) -> Thresh
         return None
     units, l0, least = bases[compiled.threshold], compiled.shape.l0, compiled.min_units
     if units.mechanism == "gaussian" or units.norm:
-        tau = calibration.threshold(units.scale, l0, delta, least * units.fine, units.mechanism)
+        tau = units_threshold(units.scale, l0, delta, least * units.fine, units.mechanism)
         return Threshold(compiled.threshold, tau, least, delta)
-    tau, reach = calibration.truncated_threshold(units.scale, l0, delta, least)
+    tau, reach = truncated_threshold(units.scale, l0, delta, least)
     return Threshold(compiled.threshold, tau, least, delta, reach)
 
 
@@ -314,7 +316,7 @@ def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:
     if shape.dense is not None:
         return Top(spec.k, spec.score, each, None, 1, 0, Loss.bounded_range(each, spec.k))
     linf, _ = _sensitivity(compiled.specs[spec.score], shape)
-    absent = calibration.top_threshold(spec.k, shape.l0, linf, each, delta, least)
+    absent = top_threshold(spec.k, shape.l0, linf, each, delta, least)
     loss = Loss.bounded_range(each, spec.k) + Loss.delta_only(delta)
     return Top(spec.k, spec.score, each, absent, least, delta, loss)
 
@@ -322,7 +324,7 @@ def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:
 def _selection(spec: SelectionSpec, query: int, shape: Shape, epsilon: int) -> Selection:
     """One mechanism a group, and a unit reaches L0 groups: each runs at epsilon / L0 (PRIVACY.md section 3)."""
     per_group = epsilon // shape.l0
-    number = calibration.draws(spec.fractions)
+    number = selection_ranks.draws(spec.fractions)
     draw = per_group // number
     if draw < 1:
         raise _too_small()
@@ -331,5 +333,5 @@ def _selection(spec: SelectionSpec, query: int, shape: Shape, epsilon: int) -> S
     offset = 0
     if spec.side:
         failure = (1 - spec.confidence) / 2
-        offset = spec.side * calibration.end_rank(spec.size, spec.fractions[0], shape.rows, Fraction(draw, MICRO), failure)
+        offset = spec.side * selection_ranks.end_rank(spec.size, spec.fractions[0], shape.rows, Fraction(draw, MICRO), failure)
     return Selection(spec.label, kind, query, spec.size, spec.fractions, shape.rows, per_group, loss, offset)

@@ -34,7 +34,7 @@ END = 1.0
 """The ends of a quantile's interval: the value itself keeps half of the epsilon that it shares with both."""
 
 EXTREME = 4.0
-"""MIN and MAX are order statistics of a rank that grows with the grid (`calibration.extreme_rank`): by their rank alone
+"""MIN and MAX are order statistics of a rank that grows with the grid (`selection_ranks.extreme_rank`): by their rank alone
 they would take ten times a count's share, which would spoil every other output of the query."""
 
 MODE = 1.0

@@ -1,10 +1,11 @@
 """`dpproxy.low(percentile_cont(p) ...)` and `high`: the ends of a percentile's interval, selected as it is.
 
-Knows: the selections of a measured SELECT. Must not know: data, how a selection is drawn. How far a percentile is off depends on
-the data beside it, which nothing else that is released tells. So each end is a quantile of its own, from the same counts, aimed
-as many ranks beside the percentile as its own draw may miss (`calibration.end_rank`): whatever the data, it is on the wrong side
-with half of what the confidence leaves at most. No number of rows is needed, and near the ends of the range, where so many ranks
-may not be there, the range's end is a candidate. They share the statement's epsilon: the percentile keeps half of what it has.
+Knows: the selections of a measured SELECT. Must not know: data, how a selection is drawn. How far a percentile is off depends
+on the data beside it, which nothing else that is released tells. So each end is a quantile of its own, from the same counts,
+aimed as many ranks beside the percentile as its own draw may miss (`selection_ranks.end_rank`): whatever the data, it is on the
+wrong side with half of what the confidence leaves at most. No number of rows is needed, and near the ends of the range, where
+so many ranks may not be there, the range's end is a candidate. They share the statement's epsilon: the percentile keeps half of
+what it has.
 
 Not of min and max, which nothing is beyond of, nor of mode, whose values have no order.
 """

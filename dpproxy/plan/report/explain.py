@@ -20,7 +20,7 @@ from dpproxy.plan.context import Context
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.policy.model import ATTO, MICRO
-from dpproxy.privacy import calibration
+from dpproxy.privacy import selection_ranks
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Measurement, Selection
 from dpproxy.privacy.noise_error import half_width
@@ -144,12 +144,12 @@ def _ranks(selection: Selection, confidence: Fraction) -> int:
     """The exponential mechanism misses its best score by more than (ln size + ln 1/(1 - c)) / eta with probability 1 - c
     at most (McSherry & Talwar 2007, theorem 6); eta is at least epsilon / (2 sensitivity) a rank. MIN and MAX aim some
     ranks inside. Of a mode: by how many its count may be below the highest."""
-    epsilon = Fraction(selection.epsilon // calibration.draws(selection.fractions), MICRO)
+    epsilon = Fraction(selection.epsilon // selection_ranks.draws(selection.fractions), MICRO)
     misses = ln_bounds(Fraction(selection.size))[1] + ln_bounds(1 / (1 - confidence))[1]
     per_rank = 2 if selection.kind == "quantile" else 1
     missed = -(-misses * per_rank * selection.sensitivity // epsilon)
     extreme = any(f in (0, 1) for f in selection.fractions)
-    return missed + (calibration.extreme_rank(selection.size, selection.sensitivity, epsilon) if extreme else 0)
+    return missed + (selection_ranks.extreme_rank(selection.size, selection.sensitivity, epsilon) if extreme else 0)
 
 
 def _basis(basis: Basis, told: _Told) -> Account:
