@@ -57,18 +57,11 @@ RANKS: Mapping[str, tuple[int, ...]] = {
 """Rooms from the ground up. `plan` and its siblings have one number; inside `plan` the second number orders its own rooms."""
 
 KNOWN_UP = {
-    ("dpproxy.answers.dataset", "dpproxy.session.outer_text"),
-    ("dpproxy.answers.dataset", "dpproxy.session.repeat_cache"),
     ("dpproxy.answers.plan_cache", "dpproxy.session.session_settings"),
     ("dpproxy.plan.known_tables", "dpproxy.plan.rewrite.anti_join_counts"),
     ("dpproxy.session.client", "dpproxy.server.login"),
 }
 KNOWN_CIRCLES = [
-    [
-        "dpproxy.answers.answer", "dpproxy.answers.charge_round", "dpproxy.answers.dataset", "dpproxy.answers.notices",
-        "dpproxy.answers.public_tables", "dpproxy.answers.virtual_rows", "dpproxy.session.prepared",
-        "dpproxy.session.private_talk", "dpproxy.session.repeat_cache",
-    ],
     ["dpproxy.session.client", "dpproxy.session.conductor"],
 ]  # fmt: skip
 """What points up, or in circles, today. The lists may only shrink."""

@@ -81,14 +81,6 @@ async def unrehearsed() -> None:
     """Of a statement that no facade gets."""
 
 
-class StatementFailed(Exception):
-    """The facade refused: `raw` is its ErrorResponse, for the client as it is."""
-
-    def __init__(self, raw: bytes) -> None:
-        super().__init__("the facade refused the statement")
-        self.raw = raw
-
-
 class Answering:
     """The making of one answer. `statement` is the hash that names the statement in logs and ledger."""
 

@@ -28,8 +28,6 @@ from dpproxy.facade.facade import Rooms
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
-from dpproxy.session.outer_text import Outers
-from dpproxy.session.repeat_cache import Steadiness
 from dpproxy.sql.aliases import FOREIGN
 from dpproxy.sql.session_reach import BEYOND_WORDS
 
@@ -61,8 +59,8 @@ class Asker:
 
 @dataclass(frozen=True)
 class Dataset:
-    """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely;
-    `unconcerned` remembers texts that do not. `withheld`: public tables too large for the facade. `reuse`: None where no
+    """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely.
+    `withheld`: public tables too large for the facade. `reuse`: None where no
     answers are stored. `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables
     held when they were read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew."""
 
@@ -77,13 +75,10 @@ class Dataset:
     withheld: frozenset[TableName] = frozenset()
     reuse: Reuse | None = None
     rooms: Rooms | None = None
-    unconcerned: set[bytes] = field(default_factory=set)
-    outers: Outers = field(default_factory=Outers)
     answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
     tally: Counter[str] = field(default_factory=Counter)  # answers since the start: charged, reused
     warned: Warned = field(default_factory=Warned)
     lately: Lately = field(default_factory=Lately)
-    steadiness: Steadiness = field(default_factory=Steadiness)
     said: Said = field(default_factory=Said)
     paid: Paid = field(default_factory=Paid)
     seats: Seats = field(default_factory=Seats)

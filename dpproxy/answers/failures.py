@@ -1,6 +1,7 @@
-"""What must not happen, and does: the operator's log has all of it, a client a number.
+"""How a statement fails, beside a refusal of the proxy's own: by the facade's error, or by what must not happen.
 
-Knows: errors, the log. Must not know: what was being done.
+Knows: errors, the log. Must not know: what was being done. A client hears the facade's error as it is (`StatementFailed`). Of
+what must not happen the operator's log has everything, and a client a number by which to ask for it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,14 @@ import structlog
 from dpproxy.errors import INTERNAL_ERROR, Refusal
 
 LOG = structlog.get_logger()
+
+
+class StatementFailed(Exception):
+    """The facade refused: `raw` is its ErrorResponse, for the client as it is."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__("the facade refused the statement")
+        self.raw = raw
 
 
 def incident(error: BaseException, **context: object) -> str:

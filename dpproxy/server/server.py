@@ -22,6 +22,7 @@ from dpproxy.server.sockets import BACKLOG
 from dpproxy.server.tls import Tls
 from dpproxy.session.client import ClientSession
 from dpproxy.session.limits import Limits, State, Throttle, Watch
+from dpproxy.session.memo import Memo
 
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
 LEAVE = "terminating connection due to administrator command"
@@ -55,6 +56,7 @@ class Server:
         self.limits = limits or Limits()
         self.throttle = Throttle()
         self._datasets = datasets
+        self._memos: dict[str, tuple[Dataset, Memo]] = {}
         self._facade = facade
         self._doors: set[Door] = set()
         self._sessions: dict[int, ClientSession] = {}
@@ -142,7 +144,7 @@ class Server:
         """Those that may stay belong to the newer one, which differs in its users only."""
         for session in self._sessions.values():
             if session.dataset is former and stay(session):
-                session.dataset = newer
+                session.move(newer)
 
     def sessions(self) -> Collection[ClientSession]:
         """Those that are logged in."""
@@ -169,6 +171,14 @@ class Server:
 
     def dataset(self, name: str) -> Dataset | None:
         return self._datasets.get(name)
+
+    def memo(self, dataset: Dataset) -> Memo:
+        """What sessions of this dataset remember together; a dataset that is opened anew has a new one."""
+        known, memo = self._memos.get(dataset.policy.dataset, (None, Memo()))
+        if known is not dataset:
+            memo = Memo()
+            self._memos[dataset.policy.dataset] = dataset, memo
+        return memo
 
     def room(self) -> bool:
         return self._places.room() and len(self._doors) <= 2 * self.limits.connections

@@ -26,6 +26,7 @@ from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
 from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
+from dpproxy.session.memo import Memo
 from dpproxy.session.parameter_values import Prepared
 from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
@@ -64,6 +65,8 @@ class Site(Protocol):
     @property
     def limits(self) -> Limits: ...
 
+    def memo(self, dataset: Dataset) -> Memo: ...
+
     def new_pid(self) -> int: ...
 
     def opened(self, session: ClientSession) -> None: ...
@@ -85,6 +88,7 @@ class ClientSession(asyncio.Protocol):
     ) -> None:
         self.asker = asker
         self.dataset = dataset
+        self.memo = site.memo(dataset)
         self.link = FacadeLink(self)
         self.private: dict[str, Prepared] = {}
         self.queue: deque[tuple[bytes, bytes]] = deque()
@@ -109,6 +113,10 @@ class ClientSession(asyncio.Protocol):
         self._held_bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
+
+    def move(self, newer: Dataset) -> None:
+        """Belong to a dataset that differs from the former in its users only."""
+        self.dataset, self.memo = newer, self._site.memo(newer)
 
     # the beginning
 
@@ -198,7 +206,7 @@ class ClientSession(asyncio.Protocol):
         """Whole messages of the usual kinds that concern nobody, told as fast as Python can; None: not such."""
         position, size = 0, len(data)
         queries = syncs = extended = 0
-        unconcerned = self.dataset.unconcerned
+        unconcerned = self.memo.unconcerned
         while size - position >= 5:
             tag = data[position]
             end = position + 1 + _LENGTH(data, position + 1)[0]
@@ -267,7 +275,7 @@ class ClientSession(asyncio.Protocol):
 
     def mentions(self, text: bytes) -> bool:
         """Whether a text holds a word for which it must be read. Those that do not are remembered, for all sessions."""
-        unconcerned = self.dataset.unconcerned
+        unconcerned = self.memo.unconcerned
         if text in unconcerned:
             return False
         lower = text.lower()

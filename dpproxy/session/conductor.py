@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from dpproxy.answers import accuracy_search
-from dpproxy.answers.answer import Answering, Literals, StatementFailed
+from dpproxy.answers.answer import Answering, Literals
 from dpproxy.answers.array_literals import text_literal
+from dpproxy.answers.failures import StatementFailed
 from dpproxy.answers.notices import Answer
 from dpproxy.answers.preview import foretold
 from dpproxy.answers.reuse import reuse_mode
@@ -234,7 +235,8 @@ class Conductor:
     async def _seen(self, talk: Talk, statement: Statement, ending: Ending) -> Private:
         """Raises Refusal, StatementFailed, LinkLost."""
         session = self._session
-        return await fitted(talk, session.dataset, session.asker, statement, session.link.tracker.status == "I", ending)
+        outers = session.memo.outers if session.link.tracker.status == "I" else None
+        return await fitted(talk, session.dataset, session.asker, statement, ending, outers)
 
     # what was answered a moment ago
 
@@ -250,11 +252,11 @@ class Conductor:
     async def _steady(self, talk: Talk, private: Private, ending: Ending) -> bool:
         """Whether it is a query that changes nothing; if not, whatever is kept is forgotten before the facade is asked for its
         inputs. Raises StatementFailed, Refusal."""
-        steadiness, link = self._session.dataset.steadiness, self._session.link
+        steadiness, link = self._session.memo.steadiness, self._session.link
         if steadiness.immutable is None and link.tracker.status == "I":
             row, _ = await talk.ask_row(IMMUTABLE)
             steadiness.immutable = frozenset((row[0] or b"").decode().split())
-        if private.statement.kind == "select" and await steadiness.of(private, ending.race):
+        if private.statement.kind == "select" and await steadiness.of(private.statement.query, private.outer, ending.race):
             return True
         link.sent += 1
         return False

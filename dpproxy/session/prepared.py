@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpproxy.answers.answer import Literals, StatementFailed
+from dpproxy.answers.answer import Literals
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.failures import internal
+from dpproxy.answers.failures import StatementFailed, internal
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_OBJECT, Refusal
 from dpproxy.plan.model import Plan
@@ -23,6 +23,7 @@ from dpproxy.session.link import Replies
 from dpproxy.session.oids import array_oid, type_name
 from dpproxy.session.outer_text import (
     Outer,
+    Outers,
     array_constant,
     same_columns,
     with_literals,
@@ -183,16 +184,19 @@ async def fit(
     return Private(statement, look, plan, internal_name, outer)
 
 
-async def fitted(talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, idle: bool, ending: Ending) -> Private:
-    """A statement of a simple query, seen and planned, its outer query parsed without a name. `idle`: no transaction is open.
+async def fitted(
+    talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, ending: Ending, outers: Outers | None
+) -> Private:
+    """A statement of a simple query, seen and planned, its outer query parsed without a name.
 
-    What a SELECT had for an outer query the last time is sent along as a guess. Raises Refusal, StatementFailed, LinkLost.
+    What a SELECT had for an outer query the last time is sent along as a guess: `outers` knows it; None where a wrong guess would
+    abort a transaction. Raises Refusal, StatementFailed, LinkLost.
     """
     query = inner_text(statement)
     if statement.kind == "other":  # what PostgreSQL cannot read either, it says itself, as it does where Parse is the client's
         await talk.ask(front.parse("", " " * statement.offset + statement.text), 1)
-    usual = idle and statement.kind == "select"
-    guess = dataset.outers.guess(asker.role.name, query) if usual else None
+    outers = outers if statement.kind == "select" else None
+    guess = outers.guess(asker.role.name, query) if outers is not None else None
     parsed, found = None, None
     if guess is not None:
         try:
@@ -204,9 +208,9 @@ async def fitted(talk: Talk, dataset: Dataset, asker: Asker, statement: Statemen
     if found.oids:
         raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
     private = await fit(talk, dataset, asker, statement, found, "", ending, parsed)
-    if usual:
+    if outers is not None:
         outer = Outer(private.plan.outer, private.outer, tuple(outer_oids(private)), found.fields)
-        dataset.outers.learn(asker.role.name, query, outer)
+        outers.learn(asker.role.name, query, outer)
     return private
 
 

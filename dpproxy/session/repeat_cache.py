@@ -13,23 +13,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dpproxy.answers.side_threads import Aside, Race
-from dpproxy.sql.repeatability import steady
-
-if TYPE_CHECKING:
-    from dpproxy.session.prepared import Private
+from dpproxy.session.prepared import Private
 
 MOST: Final = 16
 """Statements a session remembers: a dashboard's."""
 ROWS: Final = 8192
 """Bytes of rows that are kept of one: with `MOST`, an eighth of a megabyte a session at most."""
-LONG: Final = 2000
-"""Characters of texts that are read in some milliseconds; longer ones shall not hold others up."""
-KNOWN: Final = 1024
-"""Texts of which a dataset remembers whether they are steady."""
 
 
 @dataclass(frozen=True)
@@ -83,32 +74,3 @@ class Keeping:
         self._kept.move_to_end(text)
         if len(self._kept) > MOST:
             self._kept.popitem(last=False)
-
-
-class Steadiness:
-    """Of one dataset. `immutable`: names of functions, as the facade tells them; None as long as it has not been asked."""
-
-    def __init__(self) -> None:
-        self.immutable: frozenset[str] | None = None
-        self._known: dict[tuple[str, str], bool] = {}
-        self._aside = Aside(1)
-
-    async def of(self, private: Private, race: Race) -> bool:
-        """Neither the statement nor its outer query changes anything, or looks at anything that changes. `race` waits for what
-        takes long."""
-        texts = private.statement.query, private.outer
-        if self.immutable is None:
-            return False
-        known = self._known.get(texts)
-        if known is None:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            immutable = self.immutable
-            asked = partial(_all_steady, texts, immutable)
-            known = await race(self._aside.run(asked)) if sum(map(len, texts)) > LONG else asked()
-            self._known[texts] = known
-        return known
-
-
-def _all_steady(texts: tuple[str, ...], immutable: frozenset[str]) -> bool:
-    return all(steady(text, immutable) for text in texts)

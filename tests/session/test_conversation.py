@@ -56,7 +56,7 @@ async def test_a_wrong_guess_at_the_outer_query_changes_nothing(stage: Stage, te
     """What was parsed in advance is of another time: the answer, its columns and its price are as without it."""
     wire = await stage.connect()
     right = tags(await wire.query(PRIVATE))
-    known = stage.dataset.outers._known
+    known = stage.server.memo(stage.dataset).outers._known
     (key,) = [k for k in known if k[1].strip() == PRIVATE]
     for wrong in (replace(known[key], text=text), replace(known[key], planned="other"), replace(known[key], oids=(25,))):
         before = stage.spent()

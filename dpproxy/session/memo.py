@@ -1,0 +1,22 @@
+"""What the sessions of one dataset remember together, so that none of them finds out again what another has found out.
+
+Knows: texts, and what was found out of each. Must not know: who asked, data, answers. Each of these is a pure function of a text
+and of the dataset as it was opened, so a dataset that is opened anew begins with an empty `Memo`. What one session remembers of
+itself is in `repeat_cache`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dpproxy.session.outer_text import Outers
+from dpproxy.session.steadiness import Steadiness
+
+
+@dataclass(frozen=True)
+class Memo:
+    """`unconcerned`: texts that hold none of the dataset's words. `outers`: the outer queries that statements had last time."""
+
+    unconcerned: set[bytes] = field(default_factory=set)
+    outers: Outers = field(default_factory=Outers)
+    steadiness: Steadiness = field(default_factory=Steadiness)
