@@ -23,9 +23,9 @@ import pytest
 from agreement import plain_cell
 from corpus_postgres import loaded
 from generous import generous
+from library_functions import listed, named
 from postgres_shop import readable
 from scratch_postgres import Scratch, scratch_server
-from test_postgres_dialect import listed, named
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB

@@ -1,6 +1,6 @@
 """The k largest groups of undeclared keys: chosen, measured alone, told; and charged for both.
 
-The law of the choice and its privacy are tested by enumeration in `tests/mechanisms/test_select.py`.
+The law of the choice and its privacy are tested by enumeration in `tests/mechanisms`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the planner says of an expression is true of its values: bounds, grids, ends of types, NULLs.
 
-Every allowed function and operator (those of `test_total_functions`, and more) is computed by DuckDB over a shop whose
+Every allowed function and operator (those of `typed_expressions`, and more) is computed by DuckDB over a shop whose
 values lie within their declared ranges: each result must lie within the stated bound and on the stated grid. Over a shop
 full of trouble each must lie within the stated span, which decides how wide the engine computes. A function that is added
 to the allow-list, or a rule to the intervals, without an expression here fails the last tests.
@@ -16,7 +16,7 @@ import duckdb
 import plan_harness
 import pytest
 import shop_world
-import test_total_functions as total
+import typed_expressions as total
 
 from dpproxy.errors import Refusal
 from dpproxy.plan import pipeline
