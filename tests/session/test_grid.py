@@ -6,7 +6,9 @@ The points come when the test says so, and what is to lie before them is awaited
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,16 +17,21 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.answers import answer, time_grid
+from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import BackendError
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.backend import read_backend_key_data, read_report
 
-from .reuse_world import Client, Town, town
+from .conftest import Wire, rows
+from .reuse_world import DATA, Client, Town, town
 
 SQL = "SELECT region, count(*) FROM people WHERE income < {} GROUP BY region"
 SAFETY = 300.0  # seconds, on a machine that does a hundred other things
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+Timers = list[tuple[Ending, float | None]]
 CANCELLING: list[asyncio.Future[None]] = []
 """So that they are not forgotten before they end."""
 
@@ -33,6 +40,7 @@ class Steps(Grid):
     """A grid whose next point is `point()`. `waiting`: how many wait for it; `asked`: what is to be done on it."""
 
     made: ClassVar[list[Steps]] = []
+    passed: ClassVar[int] = 0  # points of all of them
 
     def __init__(self, quantum_ms: int | None) -> None:
         super().__init__(quantum_ms)
@@ -51,6 +59,7 @@ class Steps(Grid):
 
     def point(self, asked_first: bool = True) -> None:
         """What happens on one point has no order: either may come first."""
+        type(self).passed += 1
         reached, self._next = self._next, asyncio.Event()
         asked, self.asked, self.waiting = self.asked, [], 0
         if asked_first:
@@ -107,15 +116,29 @@ async def outcome(client: Client, sql: str) -> object:
         return error.sqlstate
 
 
-async def wants_it_ended(client: Client, how: str, steps: Steps) -> None:
-    """A cancel request ends when it is heeded, which is on the next point. A timeout comes by itself."""
+@pytest.fixture(autouse=True)
+def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
+    """Statements, and the time each was given: it is over when the test says so."""
+    found: Timers = []
+    monkeypatch.setattr(Ending, "limit", lambda self, seconds: found.append((self, seconds)))
+    return found
+
+
+async def wants_it_ended(client: Client, how: str, steps: Steps, timers: Timers) -> None:
+    """A cancel request ends when it is heeded, which is on the next point."""
     if how == "cancel":
         CANCELLING.append(asyncio.ensure_future(client.connection.cancel_safe(timeout=SAFETY)))
+    else:
+        assert timers[-1][1] == TIMEOUTS[how]
+        timers[-1][0].ask(TIMEOUT)
     await until(lambda: steps.asked)
 
 
+TIMEOUTS = {"timeout": 420.0, "cancel": None}
+
+
 async def prepared(client: Client, how: str) -> None:
-    await client.ask(f"SET statement_timeout = {100 if how == 'timeout' else 0}")
+    await client.ask(f"SET statement_timeout = '{7 if how == 'timeout' else 0}min'")
 
 
 async def is_free(world: Town, sql: str) -> None:
@@ -146,7 +169,9 @@ async def test_failures_leave_on_the_grid(slow: Town) -> None:
 @pytest.mark.parametrize("asked_first", [True, False])
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 @pytest.mark.parametrize("early", [True, False])
-async def test_a_question_at_a_moment_of_the_clients_choice(slow: Town, how: str, early: bool, asked_first: bool) -> None:
+async def test_a_question_at_a_moment_of_the_clients_choice(
+    slow: Town, how: str, early: bool, asked_first: bool, timers: Timers
+) -> None:
     """The engine is through before it or after it, on the same stretch of the grid: the same answer, at the same time."""
     engine = Engine(slow)
     async with slow.client() as ada:
@@ -156,7 +181,7 @@ async def test_a_question_at_a_moment_of_the_clients_choice(slow: Town, how: str
         if early:
             engine.ends.set()
             await until(lambda: steps.waiting)
-        await wants_it_ended(ada, how, steps)
+        await wants_it_ended(ada, how, steps, timers)
         if not early:
             engine.ends.set()
             await until(lambda: steps.waiting)
@@ -169,12 +194,12 @@ async def test_a_question_at_a_moment_of_the_clients_choice(slow: Town, how: str
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
-async def test_it_is_heeded_on_the_next_point(slow: Town, how: str) -> None:
+async def test_it_is_heeded_on_the_next_point(slow: Town, how: str, timers: Timers) -> None:
     engine = Engine(slow)
     async with slow.client() as ada:
         await prepared(ada, how)
         asking, steps = await begun(ada, engine, SQL.format(300 + len(how)))
-        await wants_it_ended(ada, how, steps)
+        await wants_it_ended(ada, how, steps, timers)
         assert not asking.done()
         steps.point()
         assert await asking == "57014"
@@ -201,6 +226,114 @@ async def test_a_client_that_leaves_learns_nothing_from_what_is_stored(slow: Tow
     steps.point()
     await until(lambda: lines[-1].outcome == "kept")
     await is_free(slow, sql)
+
+
+# What an attacker sees of two databases that differ by one person's rows, of which one takes long to measure.
+
+VICTIM = "INSERT INTO people VALUES (1000, 'north', 'M', 5000);"
+AMPLIFIED = """SELECT count(DISTINCT g * 100 + h) FROM people JOIN generate_series(1, 30) g ON income = 5000 AND sex = 'M'
+JOIN generate_series(1, 30) h ON g <> h"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def worlds(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Town, Town]]:
+    """Without and with the victim."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "Grid", Steps)
+        async with AsyncExitStack() as stack:
+            both = [
+                await stack.enter_async_context(town(tmp_path_factory.mktemp("town"), data)) for data in (DATA, DATA + VICTIM)
+            ]
+            for world in both:
+                await world.reopen(timing_quantum_ms=1000)
+            yield both[0], both[1]
+
+
+class Seen:
+    """All that comes to a client: on which point, the message, and what of it does not depend on noise."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.messages: list[tuple[int, bytes, str]] = []
+        self._begun = Steps.passed
+        self._reading = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                tag, payload = await self.wire.read()
+            except (EOFError, TimeoutError):
+                return
+            text = str(read_report(payload)) if tag in (b"E", b"N") else payload.decode() if tag == b"C" else ""
+            by_the_answer = re.sub("typical error [^;]*", "typical error", text)
+            self.messages.append((Steps.passed - self._begun, tag, by_the_answer))
+
+    def answers(self) -> int:
+        return sum(tag == b"Z" for _, tag, _ in self.messages)
+
+    async def close(self) -> None:
+        self._reading.cancel()
+        await self.wire.close()
+
+
+async def attacked(world: Town, slow: bool, how: str, sql: str, timers: Timers) -> list[object]:
+    """All that the attacker sees over the wire, with a second session looking on. In the `slow` world the engine is not through
+    when the client asks for the end; it is before the next point."""
+    engine = Engine(world)
+    ada, eye = await Wire.open(world.port), await Wire.open(world.port)
+    for wire in (ada, eye):
+        await wire.login("ada", "town", "x")
+    await ada.query("SET statement_timeout = '7min'")
+    Steps.made.clear()
+    seen, looks = Seen(ada), []
+
+    async def look() -> None:
+        """What another session of the role sees meanwhile."""
+        looks.append(rows(await eye.query("SELECT epsilon, measurements, reused, outcome FROM dpproxy.answers")))
+
+    ada.send(front.query(sql))
+    async with asyncio.timeout(SAFETY):
+        await engine.begun.wait()
+    steps = Steps.made[-1]
+    if not slow:
+        engine.ends.set()
+        await until(lambda: steps.waiting or seen.messages)
+    await look()
+    if how == "cancel":
+        canceller = await Wire.open(world.port)
+        canceller.send(front.cancel_request(*read_backend_key_data(next(p for t, p in ada.startup if t == b"K"))))
+    elif how == "timeout":
+        next(ending for ending, seconds in reversed(timers) if seconds == TIMEOUTS["timeout"]).ask(TIMEOUT)
+    if how != "patience":
+        await until(lambda: steps.asked or seen.messages)
+    await look()
+    engine.ends.set()
+    await until(lambda: steps.waiting or seen.messages)
+    await look()
+    steps.point()
+    await until(seen.answers)
+    await look()
+    ada.send(front.query(sql))  # again
+    while seen.answers() < 2:
+        for made in Steps.made:
+            if made.waiting:
+                made.point()
+        await asyncio.sleep(0.01)
+    await look()
+    await seen.close()
+    await eye.close()
+    return [*seen.messages, *looks, world.spent()]
+
+
+@pytest.mark.parametrize("how", ["patience", "timeout", "cancel"])
+async def test_two_databases_look_the_same(worlds: tuple[Town, Town], how: str, timers: Timers) -> None:
+    """The attack of a cheap amplified statement with a timeout of the attacker's own: an answer without the victim, an error with
+    her. On one stretch of the grid there is none."""
+    sql = f"{AMPLIFIED} WHERE h < {len(how)}"
+    without, with_victim = [await attacked(world, slow, how, sql, timers) for slow, world in enumerate(worlds)]
+    assert without == with_victim
+    messages = [m for m in without if isinstance(m, tuple) and len(m) == 3]
+    assert [m[:2] for m in messages if m[1] in b"EDZ"] == [(1, b"D"), (1, b"Z"), (2, b"D"), (2, b"Z")]
 
 
 async def test_without_a_grid_all_is_as_soon_as_may_be(tmp_path: Path) -> None:
