@@ -1,7 +1,7 @@
 """The commands `ledger` and `budget`: what operators do with the record of what was spent.
 
-Knows: the terminal, both kinds of ledger by their address. Must not know: how a record is kept or read. All but `budget
-grant`, `ledger clock` and `ledger repair` work while proxies run; these three need a SQLite ledger's proxy stopped.
+Knows: the terminal, both kinds of ledger by their address. Must not know: how a record is kept or read. All but
+`budget grant`, `ledger clock` and `ledger repair` work while proxies run; these three need a SQLite ledger's proxy stopped.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
 @dataclass
 class Answered:
-    """One line of `dpproxy.answers`. `outcome`: `running`, and then `told`; or, when its client did not wait for what was
-    charged, `kept`, and `lost` when it could not be measured to its end. None: answered before the proxy was started last."""
+    """One line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
+    charged, kept, and lost when it could not be measured to its end. None: answered before the proxy was started last."""
 
     role: str
     asked: dt.datetime

@@ -23,7 +23,7 @@ SLACK = Fraction(1001, 1000)
 
 @dataclass(frozen=True)
 class Groups:
-    """`plan.model.KeyGroups` of one key, its texts as digests."""
+    """`privacy.measurement.KeyGroups` of one key, its texts as digests."""
 
     source: str
     open: tuple[str, ...] | None
@@ -35,7 +35,7 @@ class Asked:
     """A measurement as it is looked for. All names are digests (`name`), on one state of the data.
 
     `noise[i]` is the noise of column i: the scale, or 1/epsilon of a drawn value. `tau`: the threshold of undeclared
-    groups. From `base` on: for answers added up from finer groups, as in `plan.model.Names`; `accepts` has the texts
+    groups. From `base` on: for answers added up from finer groups, as in `privacy.measurement.Names`; `accepts` has the texts
     that a key may be, by its name, `groups` what is known of each key, `complete` also says that the groups are declared
     ones, or that there is only one. `heavy[i]`: the noise of column i has heavier tails than sums of such noise.
     """

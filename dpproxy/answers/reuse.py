@@ -1,7 +1,7 @@
 """Stored answers as one statement uses them: named, looked up, shown, kept; and each made by one asker at a time.
 
-Knows: measurements, the store of answers, epochs. Must not know: charges, connections. A measurement's names (`plan.model.
-Names`) with the values of this moment in their holes, on one epoch of one dataset, say what is asked for.
+Knows: measurements, the store of answers, epochs. Must not know: charges, connections. A measurement's names
+(`privacy.measurement.Names`) with the values of this moment in their holes, on one epoch of one dataset, say what is asked for.
 """
 
 from __future__ import annotations

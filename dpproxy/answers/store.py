@@ -17,7 +17,7 @@ at their own charge. Nor is another role told when the first one asked: its answ
 
 Several processes may share the file; `claims` says which of them makes what.
 
-The file is readable by its owner only. With a key, payloads and what was asked are sealed (`sealing`); their names are
+The file is readable by its owner only. With a key, payloads and what was asked are sealed (`budget.seal`); their names are
 digests either way. A file kept under another key, or in another format, is put aside and begun anew.
 """
 

@@ -104,7 +104,7 @@ T = TypeVar("T")
 
 
 class PostgresStore:
-    """A `journal.Store`. Its connection lives in an event loop of the ledger's own thread."""
+    """A `budget.store.Store`. Its connection lives in an event loop of the ledger's own thread."""
 
     def __init__(self, dsn: str) -> None:
         """Connect and create what is missing. Raises LedgerError."""

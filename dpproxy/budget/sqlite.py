@@ -107,7 +107,7 @@ class Anchor:
 
 
 class SqliteStore:
-    """A `journal.Store` in one file."""
+    """A `budget.store.Store` in one file."""
 
     def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
         """Create or open. Raises LedgerError: in use, read-only, not a ledger, damaged."""

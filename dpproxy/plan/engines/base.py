@@ -33,7 +33,7 @@ from dpproxy.sql.effort import step
 from dpproxy.sql.template import Dialect, Param, Template
 from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 
-LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
+LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
 MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand, and nested ones multiply
 
 Names = Mapping[int, str]  # column id -> SQL text in scope

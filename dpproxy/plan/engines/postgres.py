@@ -38,7 +38,7 @@ from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
 
-LIMIT = 2**62  # basis columns are saturated here (plan.model.Basis)
+LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
 SUMMED = 100  # powers of ten within which floats and numerics are summed inside a unit: their squares stay finite
 INT32 = 2**31 - 1
 

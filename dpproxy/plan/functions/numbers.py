@@ -214,7 +214,7 @@ def number_format(value: Expr, form: str) -> Expr | None:
 
 
 def _first(args: Sequence[Expr]) -> Expr:
-    """A number, the least it can be where it is NULL (`ranked`)."""
+    """A number, the least it can be where it is NULL (`percentile_by_rank`)."""
     _count(FIRST, args, 1)
     value = _number(args[0], "a percentile")
     known = facts(value)

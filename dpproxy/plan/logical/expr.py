@@ -112,7 +112,7 @@ class Hole(Expr):
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """An operator or function of the allow-list (`functions.OPERATIONS`) applied to arguments."""
+    """An operator or function of the allow-list (`functions.registry.FUNCTIONS`) applied to arguments."""
 
     op: str
     args: tuple[Expr, ...]

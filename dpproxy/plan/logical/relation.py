@@ -241,7 +241,7 @@ class Rows:
     - `Column.constant`: the same in all rows of a unit; then none of its groups are picked. `Column.optional`: NULL in rows that
       an outer join did not match, which are those of many units. Of columns the node alone says it (`columns.nulled`).
     What else privacy rests on is not claimed here but enforced by the SQL of a measurement: how many groups a unit reaches
-    (`measure._reach`), how many rows it has in one, that values are on their grid. That functions are total is theirs.
+    (`measure.compiler`), how many rows it has in one, that values are on their grid. That functions are total is theirs.
 
     **What only tunes noise**, and what is accepted: `contribution`, `identity`, `padding`; each says why.
 

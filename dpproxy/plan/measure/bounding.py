@@ -25,7 +25,7 @@ _COLUMN = re.compile(r'\w+\.("([^"]|"")*"|\w+)(::\w+)?')  # a column as it is: n
 
 
 def columns(i: int, steps: int) -> list[str]:
-    """What basis i is returned as (`plan.model.Basis`)."""
+    """What basis i is returned as (`privacy.measurement.Basis`)."""
     return [f"b{i}"] if steps == 1 else [f"b{i}s{j}" for j in range(steps)]
 
 

@@ -187,7 +187,7 @@ def _reach(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None,
     """How many groups a unit reaches, whether groups of it must be picked for that to be true, and what EXPLAIN says of it.
 
     No group is picked only where the generated SQL leaves a unit no more of them by itself: it has one row, or one value of
-    the keys, or the whole key is declared, so that the join with the declared groups drops all others (`bounding._fill`). An
+    the keys, or the whole key is declared, so that the join with the declared groups drops all others (`bounding`). An
     undeclared key beside declared ones is joined with nothing: NULL and values that are not declared are groups then,
     however many. As many as are declared are picked of them. Leaving undeclared values out instead would spare the step, but
     lose rows that SQL counts, and whose groups a threshold may well release.

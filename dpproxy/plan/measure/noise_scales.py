@@ -5,8 +5,8 @@ a mechanism will draw with is fixed here, before any data is touched; `mechanism
 before it draws.
 
 The statement's epsilon is divided twice so that its largest relative error is least: over its measurements in
-proportion to the error each would have alone, then in each over its columns (`allocation.allocate`, weights of
-`nominal`). The statement's delta is divided evenly over thresholds and Gaussian parts. All parts are integers that
+proportion to the error each would have alone, then in each over its columns (`epsilon_split.allocate`, weights of
+`output_weights`). The statement's delta is divided evenly over thresholds and Gaussian parts. All parts are integers that
 add up to no more than the charge.
 """
 

@@ -29,7 +29,7 @@ from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
 
-MAX_SIZE = 2**40  # points of a grid (mechanisms.select.MAX_SIZE)
+MAX_SIZE = 2**40  # points of a grid (mechanisms.exponential.MAX_SIZE)
 MAX_SECONDS = 2**32  # what an engine rounds to whole steps without error; a grid of seconds reaches the year 2106
 MAX_MODES = 1_000  # declared values of a MODE: one CASE arm each
 

@@ -133,7 +133,7 @@ class Shape:
     `norm`: 1 or 2 where a unit's contributions to all its groups are scaled down together until their l1 or l2 norm is
     that of `rows` rows in one group: then one unit changes the column by at most `linf` in that norm, however many groups
     it reaches. Scaling one unit's vector looks at that unit alone, so that nothing else moves. 0 otherwise. By which power
-    of 2 it was scaled down decides in which column it is counted (`scaling`): still one unit changes them by `linf` in all.
+    of 2 it was scaled down decides in which column it is counted (`norm_scaling`): still one unit changes them by `linf` in all.
     `kept`: where no more than so many groups are released, None elsewhere.
     """
 
@@ -161,7 +161,7 @@ class Shape:
 class Measured:
     """`formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is PostgreSQL's.
 
-    `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as `nominal.Output`.
+    `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as `output_weights.Output`.
     """
 
     bases: tuple[BasisSpec, ...]

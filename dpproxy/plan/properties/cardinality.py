@@ -41,7 +41,7 @@ _UNIT_DAYS = {"day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365, "dec
 """The fewest days of a unit."""
 _CLOCK = {"%H": 24, "%M": 60, "%S": 60}
 _CALENDAR = {"%m": 12, "%b": 12, "%B": 12, "%d": 31, "%a": 7, "%A": 7, "%y": 100}
-"""How many texts a code of strftime prints, of those that `functions_time` uses. Of others nothing is known here."""
+"""How many texts a code of strftime prints, of those that `times` uses. Of others nothing is known here."""
 _DATES = {"%d", "%a", "%A"}
 _MONTHS = {"%m", "%b", "%B"}
 

@@ -1,6 +1,6 @@
 """How long texts get: of each expression the longest value, and what is made on the way to it.
 
-Knows: expressions, lengths in characters. Must not know: relations, engines' spelling. `engines.growing` cuts where this says
+Knows: expressions, lengths in characters. Must not know: relations, engines' spelling. `engines.text_cuts` cuts where this says
 it cuts: a column, or anything else whose length its form does not tell, to `cut` characters where it is put together,
 replaced in or repeated. Every text that a function, CASE or coalesce makes counts, since engines may hold them all at once.
 """
@@ -135,7 +135,7 @@ class _Sizes:
         )
 
     def _part(self, expr: Expr) -> int:
-        """Of an argument of a growing operation, as `engines.growing` writes it."""
+        """Of an argument of a growing operation, as `engines.text_cuts` writes it."""
         if isinstance(expr, Call) and expr.op == "coalesce":
             return max(map(self._part, expr.args))
         return self._cut if leaf(expr) else self.length(expr)
