@@ -57,9 +57,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
 """Rooms from the ground up. `plan` and its siblings have one number; inside `plan` the second number orders its own rooms."""
 
 KNOWN_UP = {
-    ("dpproxy.answers.plan_cache", "dpproxy.session.session_settings"),
     ("dpproxy.plan.known_tables", "dpproxy.plan.rewrite.anti_join_counts"),
-    ("dpproxy.session.client", "dpproxy.server.login"),
 }
 KNOWN_CIRCLES = [
     ["dpproxy.session.client", "dpproxy.session.conductor"],

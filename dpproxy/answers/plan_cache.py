@@ -21,7 +21,6 @@ from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
-from dpproxy.session.session_settings import Settings
 from dpproxy.sql.aliases import spelled_out
 from dpproxy.sql.effort import Stop, stoppable
 from dpproxy.sql.statements import Statement, split
@@ -33,6 +32,9 @@ SHORT = 400  # characters of a text that is split and planned in some millisecon
 ASIDE = 2  # long texts at a time
 
 T = TypeVar("T")
+
+Settings = Mapping[str, str | None]
+"""A session's settings by their PostgreSQL names; None when unset."""
 
 
 class Planner(Protocol):

@@ -15,12 +15,7 @@ import structlog
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.errors import UNDEFINED_OBJECT
 from dpproxy.policy.model import User
-from dpproxy.server.login import (
-    Greeting,
-    Login,
-    Nobody,
-    greet,
-)
+from dpproxy.server.login import Login, Nobody
 from dpproxy.server.sockets import address_of, keep_alive
 from dpproxy.server.tls import (
     HANDSHAKE,
@@ -29,6 +24,7 @@ from dpproxy.server.tls import (
     encrypt,
 )
 from dpproxy.session.client import ClientSession, Site
+from dpproxy.session.greeting import Greeting, greet
 from dpproxy.session.limits import Throttle
 from dpproxy.session.session_settings import misnamed
 from dpproxy.wire import backend as back

@@ -1,6 +1,6 @@
-"""From a start-up packet to a known user: what is accepted, what is passed on, how the password is proved.
+"""From a greeting to a known user: how the password is proved.
 
-Knows: start-up parameters, SCRAM's order of messages, a policy's users. Must not know: sockets, the facade. Pure but
+Knows: SCRAM's order of messages, a policy's users. Must not know: sockets, the facade. Pure but
 for the nonce. Whether a user, a database or a password is wrong must not show: an unknown user goes through the same
 exchange against a made-up verifier and fails with the same words.
 """
@@ -9,65 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from dpproxy.policy.model import Policy, User
+from dpproxy.session.greeting import Greeting
 from dpproxy.wire import backend as back
-from dpproxy.wire.frontend import Startup, decode_sasl_initial, decode_sasl_response
-from dpproxy.wire.protocol import (
-    FEATURE_NOT_SUPPORTED,
-    INVALID_AUTHORIZATION,
-    MINOR,
-    Frame,
-    ProtocolError,
-)
+from dpproxy.wire.frontend import decode_sasl_initial, decode_sasl_response
+from dpproxy.wire.protocol import Frame
 from dpproxy.wire.scram import USUAL, ScramServer, Shape, Verifier, drawn, mock_verifier, parse_verifier
-
-ENCODINGS = frozenset(("utf8", "unicode", "sqlascii"))
-"""Client encodings in which the proxy's own bytes (UTF-8) are right, without punctuation. In another a session is relayed, as
-it is after a SET, and statements over private tables are refused; which these are, the names of the tables must say in ASCII."""
-
-
-@dataclass(frozen=True)
-class Greeting:
-    """`settings` go on to the facade. `minor`: of the protocol, as agreed, `newer`: the client asked for more.
-    `unknown`: options the client must hear of."""
-
-    user: str
-    database: str
-    settings: Mapping[str, str]
-    minor: int
-    newer: bool
-    unknown: tuple[str, ...]
-
-    @property
-    def foreign(self) -> str | None:
-        """The client's encoding, where it is not one of ENCODINGS."""
-        encoding = self.settings.get("client_encoding", "UTF8")
-        return None if "".join(c for c in encoding.lower() if c.isalnum()) in ENCODINGS else encoding
-
-    @property
-    def negotiation(self) -> bytes:
-        """NegotiateProtocolVersion where the client asked for more than there is, else nothing."""
-        return back.negotiate_protocol_version(self.minor, self.unknown) if self.newer or self.unknown else b""
-
-
-def greet(startup: Startup) -> Greeting:
-    """Raises a fatal ProtocolError for what cannot be served."""
-    params = dict(startup.params)
-    user = params.pop("user", "")
-    if not user:
-        raise _fatal(INVALID_AUTHORIZATION, "no PostgreSQL user name specified in startup packet")
-    database = params.pop("database", "") or user
-    if params.pop("replication", "off").lower() not in ("off", "false", "no", "0"):
-        raise _fatal(FEATURE_NOT_SUPPORTED, "replication connections are not supported")
-    unknown = tuple(name for name in params if name.startswith("_pq_."))
-    settings = {name: value for name, value in params.items() if not name.startswith("_pq_.")}
-    return Greeting(user, database, settings, min(startup.minor, MINOR), startup.minor > MINOR, unknown)
-
-
-def _fatal(sqlstate: str, text: str) -> ProtocolError:
-    return ProtocolError(sqlstate, text, fatal=True)
 
 
 class Nobody:

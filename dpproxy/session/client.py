@@ -21,9 +21,9 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import internal
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
-from dpproxy.server.login import Greeting
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
+from dpproxy.session.greeting import Greeting
 from dpproxy.session.limits import Limits, Progress, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dpproxy.answers.answer import Literals
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import StatementFailed, internal
+from dpproxy.answers.plan_cache import Settings
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_OBJECT, Refusal
 from dpproxy.plan.model import Plan
@@ -34,7 +35,6 @@ from dpproxy.session.session_settings import (
     HIDING,
     SELECT_LIST,
     WIDTH,
-    Settings,
     check_hiding,
     has_temporary,
     read_settings,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from dpproxy.answers.plan_cache import Settings
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
 from dpproxy.sql.statements import Statement
@@ -41,12 +42,12 @@ SELECT_LIST = ", ".join([*(f"pg_catalog.current_setting('{name}', true)" for nam
 WIDTH = len(NAMES) + 1
 """Columns of it."""
 
-Settings = Mapping[str, str | None]
-"""By name; None when unset (an empty text is what a placeholder is left with after ROLLBACK)."""
-
 
 def read_settings(values: Sequence[bytes | None]) -> Settings:
-    """Raises Refusal when the client's encoding would garble what the proxy adds."""
+    """Return them by name; an empty text, which is what a placeholder is left with after ROLLBACK, is None too.
+
+    Raises Refusal when the client's encoding would garble what the proxy adds.
+    """
     encoding = (values[NAMES.index("client_encoding")] or b"").decode()
     return MappingProxyType(dict(zip(NAMES, (text or None for text in decoded(values[:-1], encoding)), strict=True)))
 

@@ -16,8 +16,9 @@ import scramp
 
 from dpproxy.policy.model import Policy
 from dpproxy.serve.secret import lasting_secret
-from dpproxy.server.login import Greeting, Login, Nobody
+from dpproxy.server.login import Login, Nobody
 from dpproxy.server.server import Server
+from dpproxy.session.greeting import Greeting
 from dpproxy.session.limits import Throttle
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
