@@ -31,7 +31,7 @@ from dpproxy.serve.runtime import log_json, run
 from dpproxy.server.rations import Rations
 from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
-from dpproxy.session.limits import Limits
+from dpproxy.session.limits import SessionLimits
 
 ABOUT = "A PostgreSQL that answers questions about people with differential privacy: serve, connect, budgets, policies."
 
@@ -83,12 +83,14 @@ def serve(
     ] = None,
     tls_min: Annotated[str, typer.Option(help="oldest version of TLS: 1.2 or 1.3")] = "1.2",
     require_tls: Annotated[bool, typer.Option("--require-tls", help="turn away who does not encrypt")] = False,
-    connections: Annotated[int, typer.Option(min=1, help="of all users together")] = Limits.connections,
-    connections_per_user: Annotated[int, typer.Option(min=1)] = Limits.connections_per_user,
-    login_timeout: Seconds = Limits.login,
-    idle_timeout: Seconds = Limits.idle,
-    transaction_timeout: Annotated[float, typer.Option(min=0, help="seconds idle within a transaction")] = Limits.transaction,
-    statement_timeout: Seconds = Limits.statement,
+    connections: Annotated[int, typer.Option(min=1, help="of all users together")] = SessionLimits.connections,
+    connections_per_user: Annotated[int, typer.Option(min=1)] = SessionLimits.connections_per_user,
+    login_timeout: Seconds = SessionLimits.login,
+    idle_timeout: Seconds = SessionLimits.idle,
+    transaction_timeout: Annotated[
+        float, typer.Option(min=0, help="seconds idle within a transaction")
+    ] = SessionLimits.transaction,
+    statement_timeout: Seconds = SessionLimits.statement,
     facade_memory: Annotated[
         int | None,
         typer.Option(min=64, help="MB that statements of all users may take in the facade; default: a quarter"),
@@ -117,7 +119,7 @@ def serve(
     if require_tls and tls is None:
         raise Stop("--require-tls needs --tls-cert and --tls-key")
     encrypted = require_tls or tls_client_ca is not None
-    limits = Limits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
+    limits = SessionLimits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
     scraped = _address(metrics) if metrics is not None else None
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)

@@ -52,7 +52,7 @@ from dpproxy.server.sockets import local_socket
 from dpproxy.server.tls import TlsError, TlsFiles, load_tls
 from dpproxy.server.warden import Warden
 from dpproxy.session.client import ClientSession
-from dpproxy.session.limits import Limits
+from dpproxy.session.limits import SessionLimits
 
 LOG = structlog.get_logger()
 ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
@@ -85,7 +85,7 @@ class Options:
     tls: TlsFiles | None = None
     require_tls: bool = False
     drain: float = DRAIN_SECONDS
-    limits: Limits = field(default_factory=Limits)
+    limits: SessionLimits = field(default_factory=SessionLimits)
     ledger: str | None = None
     key_file: Path | None = None
     metrics: tuple[str, int] | None = None

@@ -17,6 +17,7 @@ from dpproxy.errors import UNDEFINED_OBJECT
 from dpproxy.policy.model import User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.sockets import address_of, keep_alive
+from dpproxy.server.throttle import Throttle
 from dpproxy.server.tls import (
     HANDSHAKE,
     Tls,
@@ -25,7 +26,6 @@ from dpproxy.server.tls import (
 )
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.greeting import Greeting, greet
-from dpproxy.session.limits import Throttle
 from dpproxy.session.session_settings import misnamed
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer

@@ -19,9 +19,10 @@ from dpproxy.server.connection import Door
 from dpproxy.server.connection_slots import OwnPlaces, Places
 from dpproxy.server.login import Nobody
 from dpproxy.server.sockets import BACKLOG
+from dpproxy.server.throttle import Throttle
 from dpproxy.server.tls import Tls
 from dpproxy.session.client import ClientSession
-from dpproxy.session.limits import Limits, State, Throttle, Watch
+from dpproxy.session.limits import SessionLimits, State, Watch
 from dpproxy.session.memo import Memo
 
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
@@ -37,7 +38,7 @@ class Server:
         datasets: dict[str, Dataset],
         facade: Callable[[Dataset, str], Endpoint],
         *,
-        limits: Limits | None = None,
+        limits: SessionLimits | None = None,
         tls: Tls | None = None,
         require_tls: bool = False,
         places: Places | None = None,
@@ -53,7 +54,7 @@ class Server:
         self.tls = tls
         self.require_tls = require_tls
         self._secret = secret or secrets.token_bytes(32)
-        self.limits = limits or Limits()
+        self.limits = limits or SessionLimits()
         self.throttle = Throttle()
         self._datasets = datasets
         self._memos: dict[str, tuple[Dataset, Memo]] = {}

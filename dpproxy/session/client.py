@@ -24,7 +24,7 @@ from dpproxy.facade.ddl import role_name
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
 from dpproxy.session.greeting import Greeting
-from dpproxy.session.limits import Limits, Progress, State
+from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
 from dpproxy.session.parameter_values import Prepared
@@ -63,7 +63,7 @@ class Site(Protocol):
         ...
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> SessionLimits: ...
 
     def memo(self, dataset: Dataset) -> Memo: ...
 

@@ -43,7 +43,7 @@ from dpproxy.policy.model import (
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement
 from dpproxy.server.server import Server
-from dpproxy.session.limits import Limits
+from dpproxy.session.limits import SessionLimits
 from dpproxy.session.session_settings import Settings
 from dpproxy.sql.statements import Statement
 from dpproxy.sql.template import Dialect, Param, Template
@@ -207,7 +207,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     planner = CachedPlanner(private_names(rules), scripted_plan, frozenset({"id", "region"}), frozenset({"people", "shops"}))
     noise, words = NoNoise(), words_of(planner.names)
     dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
-    server = Server({"shop": dataset}, lambda *_: cluster.endpoint, limits=Limits(connections=60, connections_per_user=50))
+    server = Server({"shop": dataset}, lambda *_: cluster.endpoint, limits=SessionLimits(connections=60, connections_per_user=50))
     port = await server.listen("127.0.0.1", 0)
     yield Stage(server, cluster, dataset, engine, port)
     await server.stop(drain=0)

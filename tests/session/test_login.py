@@ -18,8 +18,8 @@ from dpproxy.policy.model import Policy
 from dpproxy.serve.secret import lasting_secret
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.server import Server
+from dpproxy.server.throttle import Throttle
 from dpproxy.session.greeting import Greeting
-from dpproxy.session.limits import Throttle
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
 from dpproxy.wire.protocol import Frame, ProtocolError

@@ -16,7 +16,7 @@ from dpproxy.answers import engine_seats
 from dpproxy.answers.dataset import Answered
 from dpproxy.backends.base import BackendError
 from dpproxy.console.metrics import Metrics
-from dpproxy.session.limits import Limits
+from dpproxy.session.limits import SessionLimits
 
 from .reuse_world import Client, Town, town
 
@@ -274,14 +274,14 @@ async def test_the_operators_limit_ends_it(world: Town, gate: Gate) -> None:
     try:
         async with world.client() as ada, opened_on_failure(gate):
             for seconds in (0.5, 4, 30):  # before the charge it costs nothing: a busy machine takes longer to come so far
-                world.server.limits = Limits(statement=seconds)
+                world.server.limits = SessionLimits(statement=seconds)
                 with pytest.raises(psycopg.errors.QueryCanceled):
                     await ada.ask(question())
                 if gate.reached:
                     break
             await until(lambda: newest(world).outcome == "lost")
     finally:
-        world.server.limits = Limits()
+        world.server.limits = SessionLimits()
 
 
 async def test_where_nothing_is_stored_it_is_kept_for_who_paid(world: Town) -> None:

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.server.server import Server
-from dpproxy.session.limits import Limits
+from dpproxy.session.limits import SessionLimits
 from dpproxy.session.session_settings import seconds
 from dpproxy.wire import frontend_build as front
 
@@ -23,7 +23,7 @@ PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hurried(stage: Stage) -> AsyncIterator[Stage]:
     """The same stage behind a server in a hurry."""
-    limits = Limits(20, 3, login=0.4, idle=1.2, transaction=0.4, statement=0.8)
+    limits = SessionLimits(20, 3, login=0.4, idle=1.2, transaction=0.4, statement=0.8)
     server = Server({"shop": stage.dataset}, lambda *_: stage.facade.endpoint, limits=limits)
     port = await server.listen("127.0.0.1", 0)
     yield Stage(server, stage.facade, stage.dataset, stage.engine, port)
