@@ -1,1 +1,1 @@
-"""The facade: a real, empty PostgreSQL on which every analyst session runs (ARCHITECTURE.md section 2)."""
+"""The facade: a real, empty PostgreSQL on which every analyst session runs (docs/architecture.md)."""

@@ -31,9 +31,9 @@ def end_rank(size: int, fraction: Fraction, per_unit: int, epsilon: Fraction, fa
     """How many ranks beside a quantile an end of its interval aims, so that it is on the wrong side with probability `failure`
     at most, whatever the data.
 
-    The fraction is a / d, scores are in d-ths of ranks (`exponential.quantile_runs`), eta is that of one draw. Some candidate has the
-    rank that is aimed at, or lies beyond the grid; all on the other side of the quantile miss it by d * rank + 1 at least. There
-    are at most `size` of these, so that together they weigh size * exp(-eta (d * rank + 1)) of the right one at most.
+    The fraction is a / d, scores are in d-ths of ranks (`exponential.quantile_runs`), eta is that of one draw. Some candidate has
+    the rank that is aimed at, or lies beyond the grid; all on the other side of the quantile miss it by d * rank + 1 at least.
+    There are at most `size` of these, so that together they weigh size * exp(-eta (d * rank + 1)) of the right one at most.
     """
     a, d = fraction.numerator, fraction.denominator
     misses = ln_bounds(size / failure)[1] * 2 * per_unit * max(a, d - a) / epsilon

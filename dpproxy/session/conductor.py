@@ -1,6 +1,6 @@
 """Works off a client's messages in order while the proxy itself has to speak.
 
-Knows: both query protocols, the dance of ARCHITECTURE.md section 3. Must not know: SQL. For each message it either
+Knows: both query protocols, the dance of docs/architecture.md. Must not know: SQL. For each message it either
 passes it on, or captures the facade, converses with it privately, has the answer made, and tells the client what
 PostgreSQL would have told it. Parse and Describe never charge; each Bind, and each simple query, is one answer.
 """

@@ -1,9 +1,9 @@
 """How much work planning one statement may be: steps, counted where work is done, and an end to them.
 
 Knows: nothing of statements. Must not know: clocks, or a plan would depend on how busy the machine is. Caps on what is written
-(`sql.guard`, `cte_expansion`, `outer`) refuse what is foreseen; this is for what is not: each cap by itself lets through a statement
-of much of everything. A step stands for ten to thirty microseconds. Each is also where planning ends when nobody wants it any
-more (`Stop`).
+(`sql.guard`, `cte_expansion`, `outer`) refuse what is foreseen; this is for what is not: each cap by itself lets through a
+statement of much of everything. A step stands for ten to thirty microseconds. Each is also where planning ends when nobody
+wants it any more (`Stop`).
 """
 
 from __future__ import annotations

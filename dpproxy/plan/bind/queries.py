@@ -3,7 +3,8 @@
 Knows: sqlglot's query nodes, CTEs, the rules of the table of section 2. Must not know: noise, engines' spelling. `bind`
 returns either `RowsResult` (rows that belong to units, or public rows that were asked for as rows) or
 `ReleasedResult`, the rewritten tree of a query the facade may run. The default branch is a refusal. Rooms beside it:
-`sources` (items of FROM), `from_clause` (their joins), `set_operations` (UNION and its like), `select` (what a SELECT over rows becomes).
+`sources` (items of FROM), `from_clause` (their joins), `set_operations` (UNION and its like), `select` (what a SELECT over rows
+becomes).
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ most (public tables, whose numbers are known), else as often as it has rows. A p
 person count as `AGAIN` for each, and may be joined so once (`JOINED`): a person of R rows may then have R rows for each of R,
 and not R for each of these again. Rows that the facade hands over, and whose number is not known beforehand, are at most
 `UNKNOWN`, which their query sees to. A text is as long as its form tells; a column's without a declared length counts as
-`text_growth.USUAL`, since what the data hold they hold with or without the statement; where longer texts are made of columns, these
-are cut (`engines.text_cuts`), and count as the cut. The longest cut that keeps within `SIZE` is taken.
+`text_growth.USUAL`, since what the data hold they hold with or without the statement; where longer texts are made of columns,
+these are cut (`engines.text_cuts`), and count as the cut. The longest cut that keeps within `SIZE` is taken.
 
 What is not promised. That time and memory do not depend on a person at all: they do, by what is promised above, by how many
 rows and how long texts a person has, by how an engine finds rows (one that has no index may look through a table for each row),

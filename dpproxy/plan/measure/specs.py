@@ -161,7 +161,8 @@ class Shape:
 class Measured:
     """`formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is PostgreSQL's.
 
-    `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as `output_weights.Output`.
+    `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as in
+    `output_weights.Output`.
     """
 
     bases: tuple[BasisSpec, ...]

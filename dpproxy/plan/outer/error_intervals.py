@@ -1,7 +1,7 @@
 """`dpproxy.low(e)`, `dpproxy.high(e)`, `dpproxy.stderr(e)`: how far off a released value may be, as post-processing of it.
 
-Knows: intervals of formulas (`enclosures`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or arithmetic
-of aggregates, keys and constants. With k bases in it, each basis is held within its interval at 1 - (1 - c) / k, so
+Knows: intervals of formulas (`enclosures`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or
+arithmetic of aggregates, keys and constants. With k bases in it, each basis is held within its interval at 1 - (1 - c) / k, so
 that all are with probability c (union bound), and interval arithmetic encloses the result: coverage is at least c, and
 often much more. `stderr` is the spread to first order, by differences of one standard deviation to both sides of each basis.
 Where the formula is nearly straight over the noise - second differences, of each basis and of all together, are a quarter
