@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpproxy.answers.plan_cache import CachedPlanner, planner_for
+from dpproxy.answers.plan_cache import PlanCache, plans_for
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import literal
@@ -80,17 +80,17 @@ JOINED = (
 )
 
 
-def planner_of(policy: Path) -> tuple[CachedPlanner, Role]:
+def planner_of(policy: Path) -> tuple[PlanCache, Role]:
     """The planner as the session has it, and the policy's first role."""
 
-    async def made() -> tuple[CachedPlanner, Role]:
+    async def made() -> tuple[PlanCache, Role]:
         rules = load_file(policy).policy
         assert isinstance(rules.backend, DuckDBBackend)
         backend = DuckDB(rules.backend)
         try:
             public = frozenset(name for name, table in rules.tables.items() if table.public)
             catalog = await backend.with_public_ranges(await backend.introspect(), public)
-            return planner_for(rules, catalog, backend.dialect), next(iter(rules.roles.values()))
+            return plans_for(rules, catalog, backend.dialect), next(iter(rules.roles.values()))
         finally:
             await backend.close()
 
@@ -137,7 +137,7 @@ def corpus(file: Path, policies: Path) -> None:
         print(f"{name}\t{len(spent_on)}\t{median * 1e3:.2f}\t{p99 * 1e3:.2f}\t{most * 1e3:.2f}", flush=True)
 
 
-def _planned(text: str, planner: CachedPlanner, role: Role) -> tuple[float, bool]:
+def _planned(text: str, planner: PlanCache, role: Role) -> tuple[float, bool]:
     """Seconds, and whether every statement of the text has a plan."""
     planner.forget()
     start = time.process_time()

@@ -22,7 +22,7 @@ import psutil
 import psycopg
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.answers.plan_cache import Planner, planner_for
+from dpproxy.answers.plan_cache import Plans, plans_for
 from dpproxy.backends.postgres import DEFAULTS, Postgres
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import literal
@@ -107,17 +107,17 @@ def _measured(server: Scratch, work: Path, name: str, folder: Path, rounds: int)
             yield [query.id, query.kind, f"{1e3 * statistics.median(s[0] for s in raw) / times:.0f}", f"{cpu:.2f}\t{wall:.2f}"]
 
 
-def _planner(server: Scratch, work: Path, name: str) -> tuple[Planner, Role]:
+def _planner(server: Scratch, work: Path, name: str) -> tuple[Plans, Role]:
     categories = ", ".join(f"cat{i:02}" for i in range(1, 21))
     verifier = make_verifier(bench_accuracy.PASSWORD)
     policy = work / "bench.yaml"
     policy.write_text(bench_accuracy.POLICY.format(bounds=BOUNDS[name], categories=categories, verifier=verifier))
     rules = load_file(policy).policy
 
-    async def made() -> Planner:
+    async def made() -> Plans:
         backend = Postgres(PostgresBackend(server.dsn()))
         try:
-            return planner_for(rules, await backend.introspect(), backend.dialect)
+            return plans_for(rules, await backend.introspect(), backend.dialect)
         finally:
             await backend.close()
 

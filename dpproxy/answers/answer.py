@@ -48,7 +48,7 @@ from dpproxy.answers.notices import (
 )
 from dpproxy.answers.paid_measurements import LOST
 from dpproxy.answers.preview import Preview, Source
-from dpproxy.answers.reuse import Mode, Shelf
+from dpproxy.answers.reuse import AnswerLookup, Mode
 from dpproxy.answers.standings import standings
 from dpproxy.answers.statement_end import Ending
 from dpproxy.answers.store import Found
@@ -164,13 +164,13 @@ class Answering:
         if not self._plan.measurements:
             return {}
         loose = {i: (any_noise(asked), m) for i, (asked, m) in self._wanted().items()}
-        found = await self._shelf.find(loose)
+        found = await self._lookup.find(loose)
         return self._values | {i: f.released.values for i, f in found.items() if f.seen(self._asker.role.name)}
 
     def _foreseen(self, charge: Loss) -> tuple[list[Standing], BudgetExhausted | None]:
         """Of the asker's own accounts. Raises LedgerError."""
         dataset, ledger = self._dataset, self._dataset.ledger
-        own = [held for held in dataset.held(self._asker) if held.scope != "dataset"]
+        own = [held for held in dataset.applied_budgets(self._asker) if held.scope != "dataset"]
         return standings(ledger, dataset.policy.dataset, own), self._verdict(charge)
 
     def _verdict(self, charge: Loss) -> BudgetExhausted | None:
@@ -183,9 +183,9 @@ class Answering:
         names = (self._dataset.policy.dataset, self._asker.role.name)
         spelled = (self._dataset.backend.dialect, self._dataset.literal)
         reuse = self._dataset.reuse if self._plan.measurements else None
-        self._shelf = await Shelf.opened(reuse, self._mode, *names, *spelled)
+        self._lookup = await AnswerLookup.opened(reuse, self._mode, *names, *spelled)
         who = self._dataset, self._asker, self._statement
-        self._asking = Asking(*who, self._shelf, self._grid, self._ending, self._limit)
+        self._asking = Asking(*who, self._lookup, self._grid, self._ending, self._limit)
 
     def _complete(self) -> tuple[bytes, ...]:
         complete = tuple(literal for literal in self._literals if literal is not None)
@@ -224,7 +224,7 @@ class Answering:
 
     async def _settle(self) -> Loss:
         """Release everything; returns what it cost."""
-        spent, flights = ZERO, self._shelf.flights
+        spent, in_flight = ZERO, self._lookup.in_flight
         while True:
             await self._show_seen()
             if not self._open():
@@ -232,11 +232,11 @@ class Answering:
             self._ending.check()
             await self._rehearsed()
             names = {asked.identity for asked, _ in self._wanted().values()}
-            if busy := flights.busy(names):
+            if busy := in_flight.busy(names):
                 await self._ending.race(asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED))
                 continue
             async with AsyncExitStack() as held:
-                await held.enter_async_context(flights.held(names, lambda s: self._ending.race(asyncio.sleep(s))))
+                await held.enter_async_context(in_flight.held(names, lambda s: self._ending.race(asyncio.sleep(s))))
                 shown, others = await self._show_seen()
                 if not shown:
                     spent = spent + await self._pay(held, others)
@@ -263,7 +263,7 @@ class Answering:
         return [i for i in self._open() if self._needs(i) <= self._known]
 
     def _asked(self, index: int) -> Asked | None:
-        return self._shelf.asked(self._plan.measurements[index], [*self._parameters, *self._inputs])
+        return self._lookup.asked(self._plan.measurements[index], [*self._parameters, *self._inputs])
 
     def _needs(self, index: int) -> set[int]:
         """The inputs a measurement has in it."""
@@ -275,7 +275,7 @@ class Answering:
         """Show what costs nothing, and what is asked because of it. Whether there was any; what else is stored."""
         shown = False
         while True:
-            found = await self._shelf.find(self._wanted())
+            found = await self._lookup.find(self._wanted())
             seen = {i: f for i, f in found.items() if f.seen(self._asker.role.name)}
             if not seen:
                 return shown, found

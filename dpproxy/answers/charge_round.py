@@ -19,11 +19,11 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from dpproxy.answers.dataset import Answered, Asker, Dataset
+from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
 from dpproxy.answers.failures import incident, internal
 from dpproxy.answers.matching import Asked, exposure
-from dpproxy.answers.paid_measurements import Kept, Key
-from dpproxy.answers.reuse import Shelf
+from dpproxy.answers.paid_measurements import Key, UntoldAnswer
+from dpproxy.answers.reuse import AnswerLookup
 from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.answers.store import Found
 from dpproxy.answers.time_grid import Grid
@@ -46,7 +46,7 @@ class Asking:
     dataset: Dataset
     asker: Asker
     statement: str
-    shelf: Shelf
+    lookup: AnswerLookup
     grid: Grid
     ending: Ending
     limit: float = 0.0
@@ -81,7 +81,7 @@ class Round:
         """`others`: what other roles have seen, each with the price of measuring it; `parts`: measurements of the statement."""
         self.released: dict[int, Released] = {}
         self.through = False
-        self.entry: Answered | None = None
+        self.entry: AnswerEntry | None = None
         self._asking, self._others, self._fresh, self._parts = asking, others, fresh, parts
         self._left: str | None = None  # why nobody waits
         self._kept = self._ended = False
@@ -136,7 +136,9 @@ class Round:
                 asking.dataset.paid.left(asking.dataset.policy.dataset, role, reason, self._kept, asking.statement)
         for key, i in self._nameless().items() if reason is not None else ():
             released, now = self.released.get(i), dt.datetime.now(dt.UTC)
-            asking.dataset.paid.keep(key, Kept(self._fresh[i].measurement, released, now) if released is not None else None)
+            asking.dataset.paid.keep(
+                key, UntoldAnswer(self._fresh[i].measurement, released, now) if released is not None else None
+            )
 
     def _nameless(self) -> dict[Key, int]:
         """What stored answers have no name for, or no place."""
@@ -167,7 +169,7 @@ class Round:
     async def _show_others(self) -> None:
         for i, (found, _) in self._others.items():
             if found.stored is not None:
-                await self._asking.shelf.seen(found.stored)
+                await self._asking.lookup.seen(found.stored)
             self.released[i] = found.released
 
     # the measurements
@@ -198,7 +200,7 @@ class Round:
         await self._asking.grid.reached()
         for i, work in self._fresh.items():
             if work.asked is not None and i in self.released:
-                await self._asking.shelf.keep(work.asked, work.measurement, self.released[i])
+                await self._asking.lookup.keep(work.asked, work.measurement, self.released[i])
 
 
 AT_THE_LIMIT = (
@@ -207,10 +209,10 @@ AT_THE_LIMIT = (
 )
 
 
-def remembered(asking: Asking, parts: int, at: dt.datetime, loss: Loss) -> Answered:
+def remembered(asking: Asking, parts: int, at: dt.datetime, loss: Loss) -> AnswerEntry:
     """For `dpproxy.answers`. What only other roles had asked before looks as if it had been measured."""
     outcome = "running" if loss else "told"
-    entry = Answered(asking.asker.role.name, at, loss.epsilon, loss.delta, parts, not loss, asking.statement, outcome)
+    entry = AnswerEntry(asking.asker.role.name, at, loss.epsilon, loss.delta, parts, not loss, asking.statement, outcome)
     asking.dataset.note(entry)
     return entry
 

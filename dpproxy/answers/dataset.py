@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpproxy.answers.engine_seats import Seats
-from dpproxy.answers.paid_measurements import Paid
-from dpproxy.answers.plan_cache import Planner
-from dpproxy.answers.recent_answers import Said
+from dpproxy.answers.paid_measurements import PaidMeasurements
+from dpproxy.answers.plan_cache import Plans
+from dpproxy.answers.recent_answers import RecentNotices
 from dpproxy.answers.reuse import Literal_, Reuse
 from dpproxy.answers.standings import (
-    Held,
-    Lately,
-    Warned,
+    AppliedBudget,
+    RecentStanding,
+    WarningLevels,
     limit,
 )
 from dpproxy.backends.base import Backend
@@ -35,7 +35,7 @@ RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
 
 @dataclass
-class Answered:
+class AnswerEntry:
     """One line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
     charged, kept, and lost when it could not be measured to its end. None: answered before the proxy was started last."""
 
@@ -68,19 +68,19 @@ class Dataset:
     catalog: Catalog
     backend: Backend
     ledger: Ledger
-    planner: Planner
+    plans: Plans
     noise: Noise
     literal: Literal_
     words: tuple[bytes, ...]
     withheld: frozenset[TableName] = frozenset()
     reuse: Reuse | None = None
     rooms: Rooms | None = None
-    answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=RECENT))
+    answered: deque[AnswerEntry] = field(default_factory=lambda: deque(maxlen=RECENT))
     tally: Counter[str] = field(default_factory=Counter)  # answers since the start: charged, reused
-    warned: Warned = field(default_factory=Warned)
-    lately: Lately = field(default_factory=Lately)
-    said: Said = field(default_factory=Said)
-    paid: Paid = field(default_factory=Paid)
+    warning_levels: WarningLevels = field(default_factory=WarningLevels)
+    recent_standing: RecentStanding = field(default_factory=RecentStanding)
+    recent_notices: RecentNotices = field(default_factory=RecentNotices)
+    paid: PaidMeasurements = field(default_factory=PaidMeasurements)
     seats: Seats = field(default_factory=Seats)
     publics: Mapping[TableName, str] = field(default_factory=dict)
     outdated: Callable[[], None] = lambda: None
@@ -110,7 +110,7 @@ class Dataset:
         if self.rooms is not None:
             await self.rooms.withdraw(newer.policy, newer.catalog)
 
-    def note(self, entry: Answered) -> None:
+    def note(self, entry: AnswerEntry) -> None:
         """An answer just given."""
         self.answered.append(entry)
         self.tally["reused" if entry.reused else "charged"] += 1
@@ -119,17 +119,21 @@ class Dataset:
         """Earlier charges, in order."""
         for charge in charges:
             loss = charge.loss
-            self.answered.append(Answered(charge.role, charge.at, loss.epsilon, loss.delta, None, False, charge.statement))
+            self.answered.append(AnswerEntry(charge.role, charge.at, loss.epsilon, loss.delta, None, False, charge.statement))
 
     def limits(self, asker: Asker) -> Limits:
         own = limit(asker.user.budget) if asker.user.budget is not None else None
         return Limits(limit(asker.role.budget), limit(self.policy.budget), own, asker.role.query.max_epsilon)
 
-    def held(self, asker: Asker) -> list[Held]:
+    def applied_budgets(self, asker: Asker) -> list[AppliedBudget]:
         """The role's budget first, the dataset's last."""
         role, user = asker.role, asker.user
-        own = [Held("user", user.name, user.budget)] if user.budget is not None else []
-        return [Held("role", role.name, role.budget), *own, Held("dataset", self.policy.dataset, self.policy.budget)]
+        own = [AppliedBudget("user", user.name, user.budget)] if user.budget is not None else []
+        return [
+            AppliedBudget("role", role.name, role.budget),
+            *own,
+            AppliedBudget("dataset", self.policy.dataset, self.policy.budget),
+        ]
 
 
 def words_of(names: frozenset[str]) -> tuple[bytes, ...]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.preview import left
-from dpproxy.answers.standings import Held, standings
+from dpproxy.answers.standings import AppliedBudget, standings
 from dpproxy.backends.base import in_measuring_thread
 from dpproxy.budget.ledger import Standing, amounts
 from dpproxy.mechanisms.exact_answers import Int64
@@ -51,20 +51,20 @@ async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical
 
 async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, charged: Loss, free: int) -> str:
     """The notice. `free`: measurements that cost nothing. Raises LedgerError."""
-    name, held, lately = dataset.policy.dataset, dataset.held(asker), dataset.lately
+    name, held, lately = dataset.policy.dataset, dataset.applied_budgets(asker), dataset.recent_standing
     role, now = asker.role.name, asyncio.get_running_loop().time()
     if charged:
         lately.forget()
     known = lately.find(role, now)
     found = [known] if known is not None else await _standings(dataset, held if charged else held[:1])
     lately.keep(role, found[0], now)
-    reached = dataset.warned.notices(name, found, held) if charged else ()
+    reached = dataset.warning_levels.notices(name, found, held) if charged else ()
     return note(charged, free, len(plan.measurements), found[0], (*await _said(dataset, plan, values), *reached))
 
 
 async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]:
     """What the notice says of the answer itself."""
-    remembered = dataset.said
+    remembered = dataset.recent_notices
     texts = remembered.find(plan, values)
     if texts is None:
         unseen = unseen_told(plan.measurements, dataset.policy.unit_name)
@@ -74,7 +74,7 @@ async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]
     return texts
 
 
-async def _standings(dataset: Dataset, held: Sequence[Held]) -> list[Standing]:
+async def _standings(dataset: Dataset, held: Sequence[AppliedBudget]) -> list[Standing]:
     """In a thread where the ledger has to be asked."""
     ledger, name = dataset.ledger, dataset.policy.dataset
     if ledger.at_hand(name):

@@ -40,19 +40,19 @@ Key = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Kept:
+class UntoldAnswer:
     measurement: Measurement
     released: Released
     made: dt.datetime
 
 
-class Paid:
+class PaidMeasurements:
     """Of one dataset, in one event loop. `untold` counts by role, why nobody waited, and whether the answer is kept or lost."""
 
     def __init__(self) -> None:
         self.untold: Counter[tuple[str, str, str]] = Counter()
         self._running: set[asyncio.Task[Any]] = set()
-        self._kept: OrderedDict[Key, Kept] = OrderedDict()
+        self._kept: OrderedDict[Key, UntoldAnswer] = OrderedDict()
         self._waited: dict[Key, asyncio.Future[None]] = {}  # under way, and nobody waits
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -78,7 +78,7 @@ class Paid:
         """It is under way, and who asked for it has gone."""
         self._waited.setdefault(key, asyncio.get_running_loop().create_future())
 
-    def keep(self, key: Key, kept: Kept | None) -> None:
+    def keep(self, key: Key, kept: UntoldAnswer | None) -> None:
         """None: it failed."""
         expected = self._waited.pop(key, None)
         if expected is not None:
@@ -89,7 +89,7 @@ class Paid:
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
 
-    async def take(self, key: Key, measurement: Measurement) -> Kept | None:
+    async def take(self, key: Key, measurement: Measurement) -> UntoldAnswer | None:
         """Waits for what is under way. It is not kept any longer."""
         if key in self._waited:
             await asyncio.wait([self._waited[key]])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
-from dpproxy.answers.side_threads import Aside, Race
+from dpproxy.answers.side_threads import Race, SideThreads
 from dpproxy.errors import Refusal
 from dpproxy.facade.ddl import Shown, visible_columns
 from dpproxy.plan.model import Plan
@@ -37,7 +37,7 @@ Settings = Mapping[str, str | None]
 """A session's settings by their PostgreSQL names; None when unset."""
 
 
-class Planner(Protocol):
+class Plans(Protocol):
     """What the session asks. Both methods raise Refusal; `plan` with positions in characters of `Statement.query`."""
 
     @property
@@ -51,16 +51,16 @@ class Planner(Protocol):
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
 
-    async def splitting(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
+    async def split_aside(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
         """`split`, beside the loop where it may take long; then it is waited for by `race`."""
         ...
 
-    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
+    async def plan_aside(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
         """`plan`, beside the loop where it may take long; then it is waited for by `race`."""
         ...
 
 
-class Remembered(Generic[T]):
+class MemoizedCall(Generic[T]):
     """A function that is asked again and again, also from threads: what it said the last times. It is asked without a lock, so
     that nobody waits for another's question."""
 
@@ -111,7 +111,7 @@ def _spelled_out(statement: Statement, known: Known) -> Statement:
     return replace(statement, query=query, text=f"{statement.prefix}{statement.into}{query}{statement.suffix}")
 
 
-class CachedPlanner:
+class PlanCache:
     """Remembers what `plan` said; refusals are remembered too, since they are as pure as plans."""
 
     def __init__(
@@ -126,9 +126,9 @@ class CachedPlanner:
         self.names = names
         self._all, self._roles = Known(names, columns, tables), roles
         self._plan = plan
-        self._split = Remembered(_caught(self._statements), TEXTS)
-        self._plans = Remembered(_caught(self._fresh), PLANS)
-        self._aside = Aside(ASIDE)
+        self._split = MemoizedCall(_caught(self._statements), TEXTS)
+        self._plans = MemoizedCall(_caught(self._fresh), PLANS)
+        self._aside = SideThreads(ASIDE)
 
     def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
         return _unpacked(self._split(text, self._known(role)))
@@ -136,14 +136,14 @@ class CachedPlanner:
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
         return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
 
-    async def splitting(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
+    async def split_aside(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
         return _unpacked(await self._beside(race, self._split, len(text), text, self._known(role)))
 
-    async def planning(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
+    async def plan_aside(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
         key = (statement, _RoleKey(role), tuple(settings.items()), types)
         return _unpacked(await self._beside(race, self._plans, len(statement.text), *key))
 
-    async def _beside(self, race: Race, remembered: Remembered[T], length: int, *key: Hashable) -> T:
+    async def _beside(self, race: Race, remembered: MemoizedCall[T], length: int, *key: Hashable) -> T:
         """A plan that nobody waits for any more ends at its next step (`sql.effort`), and is not remembered."""
         if length <= SHORT or remembered.has(*key):
             return remembered(*key)
@@ -203,12 +203,12 @@ def private_names(policy: Policy) -> frozenset[str]:
     return frozenset(tables | {view.name for view in policy.views})
 
 
-def planner_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> CachedPlanner:
+def plans_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> PlanCache:
     """The planner of one dataset; `pick_key` of 63 bits, the same for all that share stored answers."""
     roles = {role.name: known_to(Shown(policy, catalog, role)) for role in policy.roles.values()}
     columns = frozenset[str]().union(*(known.columns for known in roles.values()))
     tables = frozenset[str]().union(*(known.tables for known in roles.values()))
-    return CachedPlanner(private_names(policy), planning(policy, catalog, dialect, pick_key), columns, tables, roles)
+    return PlanCache(private_names(policy), planning(policy, catalog, dialect, pick_key), columns, tables, roles)
 
 
 def known_to(shown: Shown) -> Known:

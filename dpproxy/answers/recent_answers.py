@@ -27,7 +27,7 @@ LIFE: Final = dt.timedelta(seconds=TOUCH_SECONDS)
 Key = tuple[Hashable, ...]
 
 
-class Remembered:
+class RecentAnswers:
     """For one dataset, one event loop."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ def _key(role: str, asked: Asked) -> Key:
 Values = Mapping[int, tuple[Int64, ...]]
 
 
-class Said:
+class RecentNotices:
     """What was said of answers just shown: computing typical errors takes longer than finding what they are of."""
 
     def __init__(self) -> None:

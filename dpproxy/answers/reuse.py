@@ -25,7 +25,7 @@ from dpproxy.answers.matching import (
     StoredRelease,
     name,
 )
-from dpproxy.answers.recent_answers import Remembered
+from dpproxy.answers.recent_answers import RecentAnswers
 from dpproxy.answers.store import AnswerStore, Found
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
@@ -64,7 +64,7 @@ def reuse_mode(setting: str | None) -> Mode:
     return cast(Mode, value)
 
 
-class Flights:
+class InFlight:
     """Measurements being made: who asks for one meanwhile waits, and finds it stored. For one event loop; with `claims`
     for all processes that share the stored answers.
 
@@ -107,12 +107,12 @@ class Reuse:
     epoch: Epoch
     ledger: str
     max_age: dt.timedelta | None = None
-    flights: Flights = field(init=False)
-    remembered: Remembered = field(default_factory=Remembered)
+    in_flight: InFlight = field(init=False)
+    recent: RecentAnswers = field(default_factory=RecentAnswers)
     named: dict[tuple[object, ...], tuple[Measurement, Asked | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "flights", Flights(self.store.claims))
+        object.__setattr__(self, "in_flight", InFlight(self.store.claims))
 
     async def close(self) -> None:
         if isinstance(self.epoch, Refreshed):
@@ -120,7 +120,7 @@ class Reuse:
 
 
 @dataclass(frozen=True)
-class Shelf:
+class AnswerLookup:
     """One statement's view: what its role may find on one epoch. `reuse` is None where nothing is stored."""
 
     reuse: Reuse | None
@@ -132,7 +132,9 @@ class Shelf:
     epoch: str | None = None
 
     @staticmethod
-    async def opened(reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_) -> Shelf:
+    async def opened(
+        reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_
+    ) -> AnswerLookup:
         """A backend that does not tell its epoch: nothing is looked up, nothing kept."""
         epoch = None
         if reuse is not None:
@@ -140,7 +142,7 @@ class Shelf:
                 epoch = await reuse.epoch.current(dt.datetime.now(dt.UTC))
             except BackendError as error:
                 LOG.error("the data's epoch is unknown", dataset=dataset, error=str(error))
-        return Shelf(reuse, mode, dataset, role, dialect, literal, epoch)
+        return AnswerLookup(reuse, mode, dataset, role, dialect, literal, epoch)
 
     def asked(self, measurement: Measurement, values: Values) -> Asked | None:
         """What a measurement is looked for as; None for what is not reused."""
@@ -214,7 +216,7 @@ class Shelf:
         if reuse is None or self.mode == "off" or not wanted:
             return {}
         role, mode, now, age = self.role, self.mode, dt.datetime.now(dt.UTC), reuse.max_age
-        near = {i: f for i, (asked, _) in wanted.items() if (f := reuse.remembered.find(role, asked, now, age)) is not None}
+        near = {i: f for i, (asked, _) in wanted.items() if (f := reuse.recent.find(role, asked, now, age)) is not None}
         far = {i: w for i, w in wanted.items() if i not in near}
         if not far:
             return near
@@ -228,7 +230,7 @@ class Shelf:
 
         found = await asyncio.to_thread(look)
         for i, each in found.items():
-            reuse.remembered.add(role, wanted[i][0], each, now)
+            reuse.recent.add(role, wanted[i][0], each, now)
         return near | found
 
     async def keep(self, asked: Asked, measurement: Measurement, released: Released) -> None:
@@ -239,7 +241,7 @@ class Shelf:
         stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
         try:
             await asyncio.to_thread(self.reuse.store.put, stored)
-            self.reuse.remembered.forget(asked)
+            self.reuse.recent.forget(asked)
         except Exception as error:  # an answer that cannot be kept is an answer all the same
             LOG.error("an answer was not stored", dataset=self.dataset, error=type(error).__name__)
 
@@ -249,6 +251,6 @@ class Shelf:
             await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role, dt.datetime.now(dt.UTC))
 
     @property
-    def flights(self) -> Flights:
+    def in_flight(self) -> InFlight:
         """Where nothing is looked up there is nothing to wait for."""
-        return Flights() if self.reuse is None or self.mode == "off" else self.reuse.flights
+        return InFlight() if self.reuse is None or self.mode == "off" else self.reuse.in_flight

@@ -20,7 +20,7 @@ class Race(Protocol):
     def __call__(self, work: Awaitable[T], /) -> Awaitable[T]: ...
 
 
-class Aside:
+class SideThreads:
     """Some pieces of work at a time; others wait for their turn. Who waits may be cancelled: what has begun is asked to stop, and
     has its place until it has ended."""
 

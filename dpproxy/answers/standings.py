@@ -21,7 +21,7 @@ LOG = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Held:
+class AppliedBudget:
     """A budget that applies to who asks, and whose it is."""
 
     scope: Scope
@@ -33,12 +33,12 @@ def limit(budget: Budget) -> Limit:
     return Limit(budget.epsilon, budget.delta, budget.every)
 
 
-def standings(ledger: Ledger, dataset: str, held: Iterable[Held]) -> list[Standing]:
+def standings(ledger: Ledger, dataset: str, held: Iterable[AppliedBudget]) -> list[Standing]:
     """One for each, now. Raises LedgerError."""
     return ledger.standings(dataset, [(h.scope, h.name, limit(h.budget)) for h in held], dt.datetime.now(dt.UTC))
 
 
-class Lately:
+class RecentStanding:
     """A role's standing a moment ago, for answers that cost nothing: they come by the thousand, and it hardly moves."""
 
     LIFE: Final = 1.0
@@ -60,13 +60,13 @@ class Lately:
         self._known.clear()
 
 
-class Warned:
+class WarningLevels:
     """Which levels have been logged, each once in a window."""
 
     def __init__(self) -> None:
         self._logged: set[tuple[Scope, str, dt.datetime | None, int]] = set()
 
-    def notices(self, dataset: str, found: Sequence[Standing], held: Sequence[Held]) -> list[str]:
+    def notices(self, dataset: str, found: Sequence[Standing], held: Sequence[AppliedBudget]) -> list[str]:
         """Texts for who asks, by the highest level of each of its budgets; logs what is reached for the first time."""
         notices = []
         for standing, own in zip(found, held, strict=True):

@@ -26,7 +26,7 @@ def virtual_columns(table: str, dataset: Dataset, asker: Asker) -> list[list[str
 
 def _budget(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     """The role's and the user's own: what others spent of the dataset's is not this role's business."""
-    own = [held for held in dataset.held(asker) if held.scope != "dataset"]
+    own = [held for held in dataset.applied_budgets(asker) if held.scope != "dataset"]
     for standing in standings(dataset.ledger, dataset.policy.dataset, own):
         yield _standing(asker.role.name, standing)
 

@@ -16,22 +16,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dpproxy.answers.dataset import Dataset
-from dpproxy.answers.standings import Held, standings
+from dpproxy.answers.standings import AppliedBudget, standings
 from dpproxy.budget.ledger import Standing, warnings
 from dpproxy.policy.model import ATTO, MICRO
 
 ACCOUNT = ("dataset", "scope", "name")
 
 
-def budgets(dataset: Dataset) -> list[Held]:
+def budgets(dataset: Dataset) -> list[AppliedBudget]:
     """Every budget of a policy: its roles', its users' own, and that of all together."""
     policy = dataset.policy
-    roles = [Held("role", role.name, role.budget) for role in policy.roles.values()]
-    users = [Held("user", user.name, user.budget) for user in policy.users.values() if user.budget is not None]
-    return [*roles, *users, Held("dataset", policy.dataset, policy.budget)]
+    roles = [AppliedBudget("role", role.name, role.budget) for role in policy.roles.values()]
+    users = [AppliedBudget("user", user.name, user.budget) for user in policy.users.values() if user.budget is not None]
+    return [*roles, *users, AppliedBudget("dataset", policy.dataset, policy.budget)]
 
 
-def level(standing: Standing, held: Held) -> int:
+def level(standing: Standing, held: AppliedBudget) -> int:
     """The highest of the policy's `warn` levels that is reached, in percent; 0 when none is."""
     return max(warnings(standing, held.budget.warn), default=0)
 

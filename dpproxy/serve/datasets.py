@@ -24,7 +24,7 @@ from dpproxy.answers.data_identity import data_of
 from dpproxy.answers.dataset import Dataset, words_of
 from dpproxy.answers.engine_seats import Seats, share
 from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.plan_cache import Planner, planner_for
+from dpproxy.answers.plan_cache import Plans, plans_for
 from dpproxy.answers.reuse import Reuse
 from dpproxy.answers.store import AnswerStore
 from dpproxy.backends import duckdb, postgres
@@ -159,17 +159,17 @@ async def open_dataset(
             LOG.warning("policy", problem=str(doubt))
         await asyncio.to_thread(ledger.name, loaded.policy.dataset, data_of(loaded.policy), dt.datetime.now(dt.UTC))
         record = await asyncio.to_thread(ledger.identity, loaded.policy.dataset)
-        planner = planner_for(loaded.policy, catalog, backend.dialect, pick_key(record))
-        reuse = await _reuse(loaded, backend, planner, shape_of(loaded.policy, catalog), record, answers)
+        plans = plans_for(loaded.policy, catalog, backend.dialect, pick_key(record))
+        reuse = await _reuse(loaded, backend, plans, shape_of(loaded.policy, catalog), record, answers)
         if backend.outdated():
             raise BackendError("the data file was replaced while it was opened")
         rooms = await facade.open(loaded.policy, catalog, backend.public_rows)
     except BaseException:
         await backend.close()
         raise
-    noise, words = DefaultNoise(), words_of(planner.names)
+    noise, words = DefaultNoise(), words_of(plans.names)
     seats = Seats(backend.places // max(len(loaded.policy.roles), 1))
-    parts = (loaded.policy, catalog, backend, ledger, planner, noise, literal, words, rooms.withheld, reuse, rooms)
+    parts = (loaded.policy, catalog, backend, ledger, plans, noise, literal, words, rooms.withheld, reuse, rooms)
     return Dataset(*parts, seats=seats, publics=known)
 
 
@@ -194,7 +194,7 @@ def pick_key(record: str) -> int:
 
 
 async def _reuse(
-    loaded: Loaded, backend: Backend, planner: Planner, shape: str, record: str, answers: AnswerStore | None
+    loaded: Loaded, backend: Backend, plans: Plans, shape: str, record: str, answers: AnswerStore | None
 ) -> Reuse | None:
     """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError."""
     policy, now = loaded.policy, dt.datetime.now(dt.UTC)
@@ -202,7 +202,7 @@ async def _reuse(
         return None
     query = epoch_query(policy)
     if query is not None:
-        _check_epoch(loaded, planner, query)
+        _check_epoch(loaded, plans, query)
     epoch, age = epoch_of(policy, backend, backend.state, shape), max_age(policy)
     if query is not None:
         epoch = Refreshed(epoch)
@@ -212,12 +212,12 @@ async def _reuse(
     return Reuse(answers, epoch, record, age)
 
 
-def _check_epoch(loaded: Loaded, planner: Planner, query: str) -> None:
+def _check_epoch(loaded: Loaded, plans: Plans, query: str) -> None:
     """What the query says is public: it must not read private tables. Raises PolicyError."""
     try:
-        private = any(statement.private for statement in planner.split(query))
+        private = any(statement.private for statement in plans.split(query))
     except Refusal:
-        private = any(name in query.lower() for name in planner.names)  # an engine's own words: by name alone
+        private = any(name in query.lower() for name in plans.names)  # an engine's own words: by name alone
     if private:
         what, fix = "the epoch's query reads a private table", "ask a public table for the number of the last load"
         raise PolicyError([_beside(loaded, ("reuse_answers", "epoch"), what, fix)])

@@ -36,16 +36,16 @@ from dpproxy.session.prepared import (
     Private,
     all_formats,
     client_values,
+    describe,
     evaluate,
     fit,
     fitted,
     inner_text,
-    look,
     outer_oids,
 )
-from dpproxy.session.private_talk import Talk
+from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.rehearsal import Needless, rehearse
-from dpproxy.session.repeat_cache import Keeping, Kept, Rows
+from dpproxy.session.repeat_cache import CachedReply, RepeatCache, ReplyRecorder
 from dpproxy.session.session_settings import check_name, is_off, seconds
 from dpproxy.session.tracker import STATUSES
 from dpproxy.sql.repeatability import IMMUTABLE
@@ -73,7 +73,7 @@ class Conductor:
         self._session = session
         self._ending: Ending | None = None
         self._count = 0  # internal statements made so far
-        self._keeping = Keeping()
+        self._keeping = RepeatCache()
 
     async def run(self) -> None:
         """Until the queue is empty. Raises LinkLost."""
@@ -131,10 +131,10 @@ class Conductor:
         self._session.link.write(raw)
 
     @asynccontextmanager
-    async def _captured(self, extended: bool) -> AsyncIterator[Talk]:
+    async def _captured(self, extended: bool) -> AsyncIterator[PrivateTalk]:
         link = self._session.link
         await link.capture()
-        yield Talk(link, extended)
+        yield PrivateTalk(link, extended)
         self._session.flush()
         await link.release()
 
@@ -154,14 +154,14 @@ class Conductor:
         """The facade ignores everything to Sync."""
         return self._session.link.tracker.failed
 
-    async def _tell(self, r: Refusal, talk: Talk) -> None:
+    async def _tell(self, r: Refusal, talk: PrivateTalk) -> None:
         self._session.tell(back.error_response("ERROR", r.sqlstate, r.message, r.detail, r.hint, r.position))
         await talk.fail()
 
     async def _statements(self, text: str) -> tuple[Statement, ...]:
         """Raises Refusal."""
         with self._endable() as ending:
-            statements = await self._session.dataset.planner.splitting(text, self._session.asker.role, ending.race)
+            statements = await self._session.dataset.plans.split_aside(text, self._session.asker.role, ending.race)
         for statement in statements:
             check_allowed(statement)
             check_name(statement)
@@ -192,7 +192,7 @@ class Conductor:
                     break
             self._session.tell(back.ready_for_query(self._session.link.tracker.status))
 
-    async def _run(self, statement: Statement, talk: Talk) -> bool:
+    async def _run(self, statement: Statement, talk: PrivateTalk) -> bool:
         """One statement of a simple query; False when it failed."""
         try:
             return await self._attempt(statement, talk)
@@ -202,7 +202,7 @@ class Conductor:
             await self._tell(refusal, talk)
         return False
 
-    async def _attempt(self, statement: Statement, talk: Talk) -> bool:
+    async def _attempt(self, statement: Statement, talk: PrivateTalk) -> bool:
         """Raises StatementFailed, Refusal."""
         by_name = by_names.concerned(statement, self._session.private)
         if statement.private and statement.kind == "prepare":
@@ -216,14 +216,14 @@ class Conductor:
         with self._endable() as ending:
             kept = self._kept(statement)
             private = await self._seen(talk, statement, ending) if kept is None else kept.private
-            rows = Rows() if kept is not None or await self._steady(talk, private, ending) else None
+            rows = ReplyRecorder() if kept is not None or await self._steady(talk, private, ending) else None
             answer, aimed = await self._aimed(talk, private, ending)
         if aimed.inlined:
             return await self._stream(front.query(aimed.text(answer.literals)), "", answer.notice)
         if kept is not None and answer.literals == kept.literals:
             self._show_again(kept, answer.notice)
             return True
-        literals = converted(answer.literals, aimed.look.settings["client_encoding"])
+        literals = converted(answer.literals, aimed.description.settings["client_encoding"])
         run = front.bind("", "", literals) + front.describe("P", "") + front.execute("") + front.SYNC
         if kept is not None:
             run = front.parse("", aimed.outer, outer_oids(aimed)) + run
@@ -232,7 +232,7 @@ class Conductor:
             self._keep(statement, rows.kept(private, answer.literals))
         return succeeded
 
-    async def _seen(self, talk: Talk, statement: Statement, ending: Ending) -> Private:
+    async def _seen(self, talk: PrivateTalk, statement: Statement, ending: Ending) -> Private:
         """Raises Refusal, StatementFailed, LinkLost."""
         session = self._session
         outers = session.memo.outers if session.link.tracker.status == "I" else None
@@ -240,16 +240,16 @@ class Conductor:
 
     # what was answered a moment ago
 
-    def _kept(self, statement: Statement) -> Kept | None:
+    def _kept(self, statement: Statement) -> CachedReply | None:
         link = self._session.link
         usual = statement.kind == "select" and link.tracker.status in ("I", "T")
         return self._keeping.find(statement.text, link.sent) if usual else None
 
-    def _keep(self, statement: Statement, kept: Kept | None) -> None:
+    def _keep(self, statement: Statement, kept: CachedReply | None) -> None:
         if kept is not None:
             self._keeping.keep(statement.text, kept, self._session.link.sent)
 
-    async def _steady(self, talk: Talk, private: Private, ending: Ending) -> bool:
+    async def _steady(self, talk: PrivateTalk, private: Private, ending: Ending) -> bool:
         """Whether it is a query that changes nothing; if not, whatever is kept is forgotten before the facade is asked for its
         inputs. Raises StatementFailed, Refusal."""
         steadiness, link = self._session.memo.steadiness, self._session.link
@@ -261,12 +261,12 @@ class Conductor:
         link.sent += 1
         return False
 
-    def _show_again(self, kept: Kept, notice: str | None) -> None:
+    def _show_again(self, kept: CachedReply, notice: str | None) -> None:
         self._session.tell(kept.rows)
         self._notify(notice)
         self._session.tell(kept.complete)
 
-    async def _prepare_by_name(self, statement: Statement, talk: Talk) -> bool:
+    async def _prepare_by_name(self, statement: Statement, talk: PrivateTalk) -> bool:
         """PREPARE name AS query. Raises StatementFailed, Refusal."""
         session, given = self._session, named(statement.text)
         session.link.sent += 1
@@ -284,24 +284,24 @@ class Conductor:
         session.tell(back.command_complete("PREPARE"))
         return True
 
-    async def _execute_by_name(self, given: Named, talk: Talk) -> bool:
+    async def _execute_by_name(self, given: Named, talk: PrivateTalk) -> bool:
         """EXECUTE name(arguments). Raises StatementFailed, Refusal."""
         self._session.link.sent += 1
         found = self._session.private[given.name]
         values = await by_names.arguments(talk, given.arguments, found)
         answer, private = await self._answer_bind(talk, Bind("", given.name, (), tuple(values), ()), found)
         formats = [0] * (len(values) + len(answer.literals))
-        literals = converted(answer.literals, private.look.settings["client_encoding"])
+        literals = converted(answer.literals, private.description.settings["client_encoding"])
         bind = front.bind("", private.internal, [*values, *literals], formats)
         run = bind + front.describe("P", "") + front.execute("") + front.SYNC
         return await self._stream(run, "", answer.notice)
 
-    async def _forget(self, given: Named, talk: Talk) -> None:
+    async def _forget(self, given: Named, talk: PrivateTalk) -> None:
         """DEALLOCATE: the facade drops its own statement when it gets the text."""
         for name in [given.name] if given.name else list(self._session.private):
             await talk.ask(front.close("S", self._session.private.pop(name).internal), 1)
 
-    async def _stream(self, data: bytes, command: str, notice: str | None, rows: Rows | None = None) -> bool:
+    async def _stream(self, data: bytes, command: str, notice: str | None, rows: ReplyRecorder | None = None) -> bool:
         """Send, and pass the replies on up to ReadyForQuery, which is held back; `command` replaces the command tag.
 
         `rows` gets them too; with it, `data` changes nothing in the session.
@@ -367,7 +367,7 @@ class Conductor:
                 await talk.ask(front.close("S", message.name), 1)
                 await self._tell(refusal, talk)
 
-    async def _pass_parse(self, talk: Talk, raw: bytes, name: str) -> None:
+    async def _pass_parse(self, talk: PrivateTalk, raw: bytes, name: str) -> None:
         """A statement of no concern; it may take the name of one that was."""
         await talk.ask(raw, 1)
         former = self._session.private.pop(name, None)
@@ -375,16 +375,16 @@ class Conductor:
             await talk.ask(front.close("S", former.internal), 1)
         self._session.tell(back.parse_complete())
 
-    async def _prepare(self, talk: Talk, raw: bytes, message: Parse, statement: Statement) -> None:
+    async def _prepare(self, talk: PrivateTalk, raw: bytes, message: Parse, statement: Statement) -> None:
         session = self._session
         session.link.sent += 1
         unchanged = statement.into or statement.text in message.sql  # else names were spelled out for PostgreSQL
         parse = raw if unchanged else front.parse(message.name, statement.text, message.oids)
         if statement.kind in ("select", "explain"):
-            found = await look(talk, parse, 1, message.name)
+            found = await describe(talk, parse, 1, message.name)
         else:
             inner = front.close("S", INNER) + front.parse(INNER, inner_text(statement), message.oids)
-            found = await look(talk, parse + inner, 3, INNER)
+            found = await describe(talk, parse + inner, 3, INNER)
         former = session.private.pop(message.name, None)
         self._count += former is None
         internal = former.internal if former else f"dpproxy_{self._count}"
@@ -402,10 +402,10 @@ class Conductor:
             try:
                 answer, private = await self._answer_bind(talk, message, found)
                 formats = all_formats(message.formats, len(message.values), len(answer.literals))
-                values = [*message.values, *converted(answer.literals, private.look.settings["client_encoding"])]
+                values = [*message.values, *converted(answer.literals, private.description.settings["client_encoding"])]
                 if private.inlined:
                     text = private.text(answer.literals)
-                    again = front.close("S", private.internal) + front.parse(private.internal, text, private.look.oids)
+                    again = front.close("S", private.internal) + front.parse(private.internal, text, private.description.oids)
                     await talk.ask(again, 2)
                     formats, values = list(message.formats), list(message.values)
                 bind = front.bind(message.portal, private.internal, values, formats, message.result_formats)
@@ -417,13 +417,13 @@ class Conductor:
         if bind is not None:
             self._forward(b"B", bind)
 
-    async def _answer_bind(self, talk: Talk, message: Bind, found: Prepared) -> tuple[Answer, Private]:
+    async def _answer_bind(self, talk: PrivateTalk, message: Bind, found: Prepared) -> tuple[Answer, Private]:
         session = self._session
         session.link.sent += 1
         with self._endable() as ending:
-            texts, settings = await client_values(talk, found.look, message.statement, message.values, message.formats)
-            look = replace(found.look, settings=settings)
-            private = await current(talk, session.dataset, session.asker, found, look, texts, ending)
+            texts, settings = await client_values(talk, found.description, message.statement, message.values, message.formats)
+            description = replace(found.description, settings=settings)
+            private = await current(talk, session.dataset, session.asker, found, description, texts, ending)
             answer, private = await self._aimed(talk, private, ending, texts, message)
         if isinstance(found, Private):
             session.private[message.statement] = private
@@ -439,11 +439,11 @@ class Conductor:
     # answers
 
     async def _aimed(
-        self, talk: Talk, private: Private, ending: Ending, texts: Sequence[str | None] = (), bind: Bind = NO_VALUES
+        self, talk: PrivateTalk, private: Private, ending: Ending, texts: Sequence[str | None] = (), bind: Bind = NO_VALUES
     ) -> tuple[Answer, Private]:
         """The answer, as exact as `dpproxy.accuracy` asks; and the statement as it was planned for it. Raises as `_answer`."""
-        ending.limit(seconds(private.look.settings["statement_timeout"]))
-        settings, session = private.look.settings, self._session
+        ending.limit(seconds(private.description.settings["statement_timeout"]))
+        settings, session = private.description.settings, self._session
         text = settings["dpproxy.accuracy"]
         wanted = accuracy_search.target(text)
         if wanted is None or text is None or private.statement.kind == "explain" or not private.plan.measurements:
@@ -453,7 +453,7 @@ class Conductor:
         most, spent = session.asker.role.query.max_epsilon, ZERO
         epsilon, last = accuracy_search.first(most), False
         while True:
-            aimed = replace(private.look, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
+            aimed = replace(private.description, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
             before = spent
             try:
                 fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal, ending)
@@ -478,7 +478,7 @@ class Conductor:
             ending.over()
 
     async def _answer(
-        self, talk: Talk, private: Private, bind: Bind, texts: Sequence[str | None], *, aimed: bool = False
+        self, talk: PrivateTalk, private: Private, bind: Bind, texts: Sequence[str | None], *, aimed: bool = False
     ) -> tuple[Answer, float]:
         """With the largest typical error of its aggregates, where it is `aimed`. Raises Refusal, StatementFailed, LinkLost."""
         session = self._session
@@ -503,10 +503,10 @@ class Conductor:
             epsilon=answer.charged.epsilon,
             reused=answer.reused,
         )
-        quiet = is_off(private.look.settings["dpproxy.notices"])
+        quiet = is_off(private.description.settings["dpproxy.notices"])
         return replace(answer, notice=None) if quiet else answer, error
 
-    def _answering(self, talk: Talk, private: Private, bind: Bind, name: str) -> Answering:
+    def _answering(self, talk: PrivateTalk, private: Private, bind: Bind, name: str) -> Answering:
         session = self._session
         tracker = session.link.tracker
         alone = tracker.status == "I" and not tracker.done
@@ -524,7 +524,7 @@ class Conductor:
             private.plan,
             name,
             ask,
-            reuse_mode(private.look.settings["dpproxy.reuse"]),
+            reuse_mode(private.description.settings["dpproxy.reuse"]),
             ending=self._ending,
             rehearse=tried,
             limit=session.statement_limit,

@@ -16,8 +16,8 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, Refusal
 from dpproxy.session.outer_text import with_literals
-from dpproxy.session.prepared import Look, Private, fit, planned
-from dpproxy.session.private_talk import Talk
+from dpproxy.session.prepared import Description, Private, fit, planned
+from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.sql.statements import Statement
 
 _EXAMPLES: Final = {
@@ -37,13 +37,13 @@ class Unplanned:
     """Of such a statement the facade has the original; the outer query will be called `internal`."""
 
     statement: Statement
-    look: Look
+    description: Description
     internal: str
     refusal: Refusal
 
     def valued(self, texts: Sequence[str | None]) -> Statement:
         """With the values, in PostgreSQL's text forms, in the places of the parameters."""
-        types = self.look.types
+        types = self.description.types
         literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _EXAMPLES}
         s = self.statement
         query = with_literals(s.query, literals)
@@ -54,15 +54,21 @@ Prepared = Private | Unplanned
 
 
 async def prepared(
-    talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, look: Look, internal: str, ending: Ending
+    talk: PrivateTalk,
+    dataset: Dataset,
+    asker: Asker,
+    statement: Statement,
+    description: Description,
+    internal: str,
+    ending: Ending,
 ) -> Prepared:
     """`fit`, where that can be without values. Raises Refusal."""
     try:
-        return await fit(talk, dataset, asker, statement, look, internal, ending)
+        return await fit(talk, dataset, asker, statement, description, internal, ending)
     except Refusal as refusal:
         if refusal.sqlstate != FEATURE_NOT_SUPPORTED or statement.kind not in ("select", "explain", "prepare"):
             raise
-        unplanned = Unplanned(statement, look, internal, refusal)
+        unplanned = Unplanned(statement, description, internal, refusal)
         if not await _may_help(unplanned, dataset, asker, ending):
             raise
         return unplanned
@@ -71,11 +77,11 @@ async def prepared(
 async def _may_help(found: Unplanned, dataset: Dataset, asker: Asker, ending: Ending) -> bool:
     """Whether values change what is said: a statement that is refused for another reason is refused at once. Raises Refusal when
     the statement is to end."""
-    examples = [_EXAMPLES.get(type_) for type_ in found.look.types]
+    examples = [_EXAMPLES.get(type_) for type_ in found.description.types]
     if not any(examples):
         return False
     try:
-        await planned(dataset, asker, found.valued(examples), found.look, ending)
+        await planned(dataset, asker, found.valued(examples), found.description, ending)
     except Refusal as refusal:
         if refusal.sqlstate == QUERY_CANCELED:
             raise
@@ -84,19 +90,25 @@ async def _may_help(found: Unplanned, dataset: Dataset, asker: Asker, ending: En
 
 
 async def current(
-    talk: Talk, dataset: Dataset, asker: Asker, found: Prepared, look: Look, texts: Sequence[str | None], ending: Ending
+    talk: PrivateTalk,
+    dataset: Dataset,
+    asker: Asker,
+    found: Prepared,
+    description: Description,
+    texts: Sequence[str | None],
+    ending: Ending,
 ) -> Private:
     """Planned for these values and settings, which may have changed since Parse: then the outer query is parsed again. Raises
     Refusal."""
     if isinstance(found, Unplanned):
         try:
-            return await fit(talk, dataset, asker, found.valued(texts), look, found.internal, ending)
+            return await fit(talk, dataset, asker, found.valued(texts), description, found.internal, ending)
         except Refusal as refusal:
             same = refusal.message == found.refusal.message
             raise (replace(found.refusal) if same else replace(refusal, position=None)) from None
-    if await planned(dataset, asker, found.statement, look, ending) == found.plan and not found.inlined:
-        return replace(found, look=look)
-    return await fit(talk, dataset, asker, found.statement, look, found.internal, ending)
+    if await planned(dataset, asker, found.statement, description, ending) == found.plan and not found.inlined:
+        return replace(found, description=description)
+    return await fit(talk, dataset, asker, found.statement, description, found.internal, ending)
 
 
 def _constant(text: str | None, type_: str) -> str:

@@ -30,7 +30,7 @@ from dpproxy.session.outer_text import (
     with_literals,
     wrapped,
 )
-from dpproxy.session.private_talk import Talk
+from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.session_settings import (
     HIDING,
     SELECT_LIST,
@@ -52,7 +52,7 @@ INNER = "dpproxy_inner"
 
 
 @dataclass(frozen=True)
-class Look:
+class Description:
     """What the facade says of the original. `fields` is None for a statement without columns."""
 
     oids: tuple[int, ...]
@@ -69,7 +69,7 @@ class Private:
     """A prepared statement over private tables. `outer` is parsed on the facade under the name `internal`."""
 
     statement: Statement
-    look: Look
+    description: Description
     plan: Plan
     internal: str
     outer: str
@@ -86,7 +86,7 @@ class Private:
 
     def text(self, literals: Sequence[bytes], rows: bool = True) -> str:
         """The utility statement around the outer query with its arrays written out; or around no row of it."""
-        first = len(self.look.oids) + 1
+        first = len(self.description.oids) + 1
         constants = {
             first + i: array_constant(literal, element)
             for i, (literal, element) in enumerate(zip(literals, self.elements, strict=True))
@@ -96,17 +96,17 @@ class Private:
         return f"{self.statement.prefix}{self.statement.into}{query}{self.statement.suffix}"
 
 
-async def look(talk: Talk, parses: bytes, count: int, described: str) -> Look:
+async def describe(talk: PrivateTalk, parses: bytes, count: int, described: str) -> Description:
     """Send the Parse messages (`count` of them), describe one, read the settings. Raises StatementFailed, Refusal."""
     before = parses + front.describe("S", described)
     row, replies = await talk.ask_row(_SETTINGS, before=before, completions=count + 1)
-    return await _looked(talk, row, replies)
+    return await _described(talk, row, replies)
 
 
 _SETTINGS = f"SELECT {SELECT_LIST}"
 
 
-async def _current(talk: Talk, row: Sequence[bytes | None]) -> Settings:
+async def _current(talk: PrivateTalk, row: Sequence[bytes | None]) -> Settings:
     """The settings of `SELECT_LIST`. Raises Refusal where the session cannot be asked about private tables."""
     if has_temporary(row):
         (hiding,), _ = await talk.ask_row(HIDING)
@@ -114,14 +114,14 @@ async def _current(talk: Talk, row: Sequence[bytes | None]) -> Settings:
     return read_settings(row)
 
 
-async def _looked(talk: Talk, row: Sequence[bytes | None], replies: Replies) -> Look:
+async def _described(talk: PrivateTalk, row: Sequence[bytes | None], replies: Replies) -> Description:
     oids = back.read_parameter_description(replies.payloads(b"t")[0])
     fields = replies.payloads(b"T")
     await _check_types(talk, oids)
-    return Look(oids, back.read_row_description(fields[0]) if fields else None, await _current(talk, row))
+    return Description(oids, back.read_row_description(fields[0]) if fields else None, await _current(talk, row))
 
 
-async def look_ahead(talk: Talk, parse: bytes, guess: Outer) -> tuple[Look, tuple[Field, ...] | None]:
+async def describe_ahead(talk: PrivateTalk, parse: bytes, guess: Outer) -> tuple[Description, tuple[Field, ...] | None]:
     """`look` at an unnamed statement, with the outer query it had the last time parsed in the same flight: its columns.
 
     Not in a transaction, which a wrong guess would abort. Raises StatementFailed: for the guess, or for the statement.
@@ -129,10 +129,10 @@ async def look_ahead(talk: Talk, parse: bytes, guess: Outer) -> tuple[Look, tupl
     behind = _parsing("", guess.text, guess.oids)
     row, replies = await talk.ask_row(_SETTINGS, before=parse + front.describe("S", ""), completions=2, behind=behind)
     fields = replies.payloads(b"T")
-    return await _looked(talk, row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
+    return await _described(talk, row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
 
 
-async def _check_types(talk: Talk, oids: Sequence[int]) -> None:
+async def _check_types(talk: PrivateTalk, oids: Sequence[int]) -> None:
     """Raises Refusal for a parameter of a type that does not exist: PostgreSQL believes a Parse until it needs the type."""
     strange = ", ".join(str(oid) for oid in sorted(set(oids)) if type_name(oid) == "unknown")
     if strange:
@@ -148,11 +148,11 @@ def inner_text(statement: Statement) -> str:
 
 
 async def fit(
-    talk: Talk,
+    talk: PrivateTalk,
     dataset: Dataset,
     asker: Asker,
     statement: Statement,
-    look: Look,
+    description: Description,
     internal_name: str,
     ending: Ending,
     parsed: tuple[Outer, tuple[Field, ...] | None] | None = None,
@@ -160,32 +160,32 @@ async def fit(
     """Plan, and parse the outer query under `internal_name` with the original's columns, unless that has been `parsed`, with
     these columns. Raises Refusal."""
     told = explained(statement)
-    plan = await planned(dataset, asker, statement, look, ending)
+    plan = await planned(dataset, asker, statement, description, ending)
     check_withheld(plan, dataset)
-    arrays = len(look.oids) + 1
+    arrays = len(description.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer
-    private = Private(statement, look, plan, internal_name, outer)
+    private = Private(statement, description, plan, internal_name, outer)
     if parsed is not None and _as_guessed(private, *parsed):
         return replace(private, outer=parsed[0].text)
     try:
         fields = await _parse_outer(talk, private, outer)
-        if statement.kind != "explain" and look.fields is not None and not same_columns(look.fields, fields):
-            if len(fields) != len(look.fields):
+        if statement.kind != "explain" and description.fields is not None and not same_columns(description.fields, fields):
+            if len(fields) != len(description.fields):
                 raise RuntimeError("the outer query has another number of columns than the original")
-            outer = wrapped(outer, look.fields, await _type_names(talk, look.fields))
+            outer = wrapped(outer, description.fields, await _type_names(talk, description.fields))
             fields = await _parse_outer(talk, private, outer)
-            if not same_columns(look.fields, fields):
+            if not same_columns(description.fields, fields):
                 raise RuntimeError("the outer query has other columns than the original")
     except (StatementFailed, RuntimeError, ValueError, KeyError) as error:
         if isinstance(error, StatementFailed) and back.read_report(error.raw[5:]).get("C") == QUERY_CANCELED:
             raise
         detail = back.read_report(error.raw[5:]) if isinstance(error, StatementFailed) else None
         raise internal(error, outer_error=detail) from error
-    return Private(statement, look, plan, internal_name, outer)
+    return Private(statement, description, plan, internal_name, outer)
 
 
 async def fitted(
-    talk: Talk, dataset: Dataset, asker: Asker, statement: Statement, ending: Ending, outers: Outers | None
+    talk: PrivateTalk, dataset: Dataset, asker: Asker, statement: Statement, ending: Ending, outers: Outers | None
 ) -> Private:
     """A statement of a simple query, seen and planned, its outer query parsed without a name.
 
@@ -200,11 +200,11 @@ async def fitted(
     parsed, found = None, None
     if guess is not None:
         try:
-            found, fields = await look_ahead(talk, front.parse("", query), guess)
+            found, fields = await describe_ahead(talk, front.parse("", query), guess)
             parsed = guess, fields
         except StatementFailed:
             pass  # of the statement or of the guess: the former is said again
-    found = found or await look(talk, front.parse("", query), 1, "")
+    found = found or await describe(talk, front.parse("", query), 1, "")
     if found.oids:
         raise Refusal(UNDEFINED_PARAMETER, "there is no parameter $1")
     private = await fit(talk, dataset, asker, statement, found, "", ending, parsed)
@@ -215,17 +215,17 @@ async def fitted(
 
 
 def _as_guessed(private: Private, guess: Outer, fields: tuple[Field, ...] | None) -> bool:
-    look = private.look
-    same = (guess.planned, guess.oids, guess.fields) == (private.outer, tuple(outer_oids(private)), look.fields)
-    return same and look.fields is not None and fields is not None and same_columns(look.fields, fields)
+    description = private.description
+    same = (guess.planned, guess.oids, guess.fields) == (private.outer, tuple(outer_oids(private)), description.fields)
+    return same and description.fields is not None and fields is not None and same_columns(description.fields, fields)
 
 
-async def planned(dataset: Dataset, asker: Asker, statement: Statement, look: Look, ending: Ending) -> Plan:
+async def planned(dataset: Dataset, asker: Asker, statement: Statement, description: Description, ending: Ending) -> Plan:
     """The plan; a refusal's position is moved to its place in the client's text. From here on `statement_timeout` is known."""
-    ending.limit(seconds(look.settings["statement_timeout"]))
+    ending.limit(seconds(description.settings["statement_timeout"]))
     try:
-        plan = await dataset.planner.planning(statement, asker.role, look.settings, look.types, ending.race)
-        check_texts(look.settings["client_encoding"], (statement.text, plan.outer, *(given.sql for given in plan.inputs)))
+        plan = await dataset.plans.plan_aside(statement, asker.role, description.settings, description.types, ending.race)
+        check_texts(description.settings["client_encoding"], (statement.text, plan.outer, *(given.sql for given in plan.inputs)))
         return plan
     except Refusal as r:
         at = None if r.position is None else r.position + statement.offset + len(statement.prefix)
@@ -255,7 +255,7 @@ def check_withheld(plan: Plan, dataset: Dataset) -> None:
             )
 
 
-async def _parse_outer(talk: Talk, private: Private, outer: str) -> tuple[Field, ...]:
+async def _parse_outer(talk: PrivateTalk, private: Private, outer: str) -> tuple[Field, ...]:
     data = _parsing(private.internal, outer, outer_oids(private))
     fields = (await talk.ask(data, 3)).payloads(b"T")
     return back.read_row_description(fields[0]) if fields else ()
@@ -267,29 +267,29 @@ def _parsing(name: str, outer: str, oids: Sequence[int]) -> bytes:
 
 def outer_oids(private: Private) -> list[int]:
     """Types of the outer query's parameters: the client's, then the arrays. Raises KeyError for an unknown one."""
-    return [*private.look.oids, *map(array_oid, private.elements)]
+    return [*private.description.oids, *map(array_oid, private.elements)]
 
 
-async def _type_names(talk: Talk, fields: Sequence[Field]) -> list[str]:
+async def _type_names(talk: PrivateTalk, fields: Sequence[Field]) -> list[str]:
     calls = ", ".join(f"pg_catalog.format_type({f.type}, {f.modifier})" for f in fields)
     row, _ = await talk.ask_row(f"SELECT {calls}")
     return [(name or b"").decode() for name in row]
 
 
 async def client_values(
-    talk: Talk, look: Look, name: str, values: Sequence[bytes | None], formats: Sequence[int]
+    talk: PrivateTalk, description: Description, name: str, values: Sequence[bytes | None], formats: Sequence[int]
 ) -> tuple[list[str | None], Settings]:
     """PostgreSQL's text forms of the client's parameters, and the settings of this moment.
 
     The client's own statement is described on the way: it may be gone (DISCARD ALL). Raises StatementFailed, Refusal.
     """
-    if len(values) != len(look.oids):  # in PostgreSQL's words, with the client's name of it
-        told = f'bind message supplies {len(values)} parameters, but prepared statement "{name}" requires {len(look.oids)}'
+    if len(values) != len(description.oids):  # in PostgreSQL's words, with the client's name of it
+        told = f'bind message supplies {len(values)} parameters, but prepared statement "{name}" requires {len(description.oids)}'
         raise Refusal(PROTOCOL_VIOLATION, told)
-    calls = [f"dpproxy.text_form(${i + 1})" for i in range(len(look.oids))]
+    calls = [f"dpproxy.text_form(${i + 1})" for i in range(len(description.oids))]
     row, _ = await talk.ask_row(
         f"SELECT {', '.join([*calls, SELECT_LIST])}",
-        look.oids,
+        description.oids,
         values,
         formats,
         before=front.describe("S", name),
@@ -300,7 +300,7 @@ async def client_values(
 
 
 async def evaluate(
-    talk: Talk,
+    talk: PrivateTalk,
     private: Private,
     values: Sequence[bytes | None],
     formats: Sequence[int],
@@ -311,8 +311,8 @@ async def evaluate(
     chosen = [private.plan.inputs[i] for i in inputs]
     types = ["text" if c.type.startswith("rows(") else c.type for c in chosen]  # rows come as JSON text
     calls = ", ".join(f"dpproxy.text_form(({c.sql})::{type_})" for c, type_ in zip(chosen, types, strict=True))
-    oids = [*private.look.oids, *(array_oid(a.type) for a in private.plan.arrays)]  # also of an EXPLAIN
-    encoding = private.look.settings["client_encoding"]
+    oids = [*private.description.oids, *(array_oid(a.type) for a in private.plan.arrays)]  # also of an EXPLAIN
+    encoding = private.description.settings["client_encoding"]
     given = [*values, *converted(literals, encoding)]
     row, _ = await talk.ask_row(f"SELECT {calls}", oids, given, all_formats(formats, len(values), len(literals)))
     return decoded(row, encoding)

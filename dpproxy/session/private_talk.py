@@ -24,7 +24,7 @@ def _unnamed(error: bytes) -> bytes:
     return error[:1] + (len(payload) + 4).to_bytes(4, "big") + payload
 
 
-class Talk:
+class PrivateTalk:
     """`extended`: whether the client is in the middle of an extended conversation."""
 
     def __init__(self, link: FacadeLink, extended: bool) -> None:

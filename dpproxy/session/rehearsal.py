@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.session.prepared import Private, all_formats, outer_oids
-from dpproxy.session.private_talk import SCRATCH, Talk
+from dpproxy.session.private_talk import SCRATCH, PrivateTalk
 from dpproxy.sql.statements import made
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind
@@ -26,7 +26,7 @@ class Needless(Exception):
     """The statement will do nothing: IF NOT EXISTS, and it does."""
 
 
-async def rehearse(talk: Talk, private: Private, bind: Bind, alone: bool) -> None:
+async def rehearse(talk: PrivateTalk, private: Private, bind: Bind, alone: bool) -> None:
     """`bind` as the client's, or as it would be. `alone`: no transaction is open, and nothing went before in this one.
 
     Raises StatementFailed, Refusal, LinkLost, and Needless.
@@ -42,7 +42,7 @@ async def rehearse(talk: Talk, private: Private, bind: Bind, alone: bool) -> Non
     await talk.ask(data, 2 if private.internal else 3)
 
 
-async def _tried(talk: Talk, private: Private, bind: Bind, alone: bool) -> None:
+async def _tried(talk: PrivateTalk, private: Private, bind: Bind, alone: bool) -> None:
     kind, target, undo = private.statement.kind, made(private.statement), ""
     if kind != "copy" and target is None:
         raise Refusal(FEATURE_NOT_SUPPORTED, "this name cannot be read", hint="Write it plainly, or in double quotes.")
@@ -55,7 +55,7 @@ async def _tried(talk: Talk, private: Private, bind: Bind, alone: bool) -> None:
             raise Needless
         undo = f"DROP TABLE pg_temp.{target.name}"
     text = private.text([b"{}"] * len(private.elements), rows=False)
-    tried = _execution(text, private.look.oids, bind.values, bind.formats)
+    tried = _execution(text, private.description.oids, bind.values, bind.formats)
     await talk.ask(tried + (_execution(undo) if undo else b""), 10 if undo else 5)
 
 
@@ -65,7 +65,7 @@ def _execution(text: str, oids: Sequence[int] = (), values: Sequence[bytes | Non
     return parse + front.bind(SCRATCH, SCRATCH, values, formats) + front.execute(SCRATCH) + front.close("P", SCRATCH)
 
 
-async def _exists(talk: Talk, name: str) -> bool:
+async def _exists(talk: PrivateTalk, name: str) -> bool:
     text = f"pg_temp.{name}".replace("'", "''")
     (found,), _ = await talk.ask_row(f"SELECT pg_catalog.to_regclass('{text}') IS NOT NULL")
     return found == b"t"

@@ -24,7 +24,7 @@ ROWS: Final = 8192
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedReply:
     """`rows`: what came before `complete`, the command's completion, for these `literals`."""
 
     private: Private
@@ -33,8 +33,8 @@ class Kept:
     complete: bytes
 
 
-class Rows:
-    """Messages on their way to the client, for `Kept`. Only a row description, whole rows and a completion can be kept."""
+class ReplyRecorder:
+    """Messages on their way to the client, for `CachedReply`. Only a row description, whole rows and a completion can be kept."""
 
     def __init__(self) -> None:
         self._messages: list[bytes] = []
@@ -51,24 +51,24 @@ class Rows:
         if self._plain:
             self._messages.append(raw)
 
-    def kept(self, private: Private, literals: tuple[bytes, ...]) -> Kept | None:
-        return Kept(private, literals, b"".join(self._messages), self.complete) if self._plain and self.complete else None
+    def kept(self, private: Private, literals: tuple[bytes, ...]) -> CachedReply | None:
+        return CachedReply(private, literals, b"".join(self._messages), self.complete) if self._plain and self.complete else None
 
 
-class Keeping:
+class RepeatCache:
     """Of one session, by the statement's text. `since`: how much had been sent to the facade when the first was kept."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, CachedReply] = OrderedDict()
         self._since = -1
 
-    def find(self, text: str, sent: int) -> Kept | None:
+    def find(self, text: str, sent: int) -> CachedReply | None:
         if sent != self._since:
             self._kept.clear()
             self._since = sent
         return self._kept.get(text)
 
-    def keep(self, text: str, kept: Kept, sent: int) -> None:
+    def keep(self, text: str, kept: CachedReply, sent: int) -> None:
         self.find(text, sent)
         self._kept[text] = kept
         self._kept.move_to_end(text)

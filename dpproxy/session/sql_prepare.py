@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.session.parameter_values import Prepared
-from dpproxy.session.prepared import Look, look
-from dpproxy.session.private_talk import Talk
+from dpproxy.session.prepared import Description, describe
+from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import frontend_build as front
 
@@ -42,16 +42,16 @@ def concerned(statement: Statement, private: Mapping[str, Prepared]) -> Named | 
     return None
 
 
-async def prepare(talk: Talk, statement: Statement, name: str) -> Look:
+async def prepare(talk: PrivateTalk, statement: Statement, name: str) -> Description:
     """PREPARE on the facade, and what it says of it. Raises StatementFailed, Refusal."""
     text = " " * statement.offset + statement.text
     await talk.ask(front.parse("", text) + front.bind("", "", ()) + front.execute(""), 3)
-    return await look(talk, b"", 0, name)
+    return await describe(talk, b"", 0, name)
 
 
-async def arguments(talk: Talk, given: Sequence[str], private: Prepared) -> list[bytes | None]:
+async def arguments(talk: PrivateTalk, given: Sequence[str], private: Prepared) -> list[bytes | None]:
     """The values of EXECUTE's arguments as text. Raises StatementFailed, Refusal."""
-    types = private.look.types
+    types = private.description.types
     if len(given) != len(types):
         raise Refusal(
             "42601",

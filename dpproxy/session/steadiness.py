@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from dpproxy.answers.side_threads import Aside, Race
+from dpproxy.answers.side_threads import Race, SideThreads
 from dpproxy.sql.repeatability import steady
 
 LONG: Final = 2000
@@ -27,7 +27,7 @@ class Steadiness:
     def __init__(self) -> None:
         self.immutable: frozenset[str] | None = None
         self._known: dict[tuple[str, str], bool] = {}
-        self._aside = Aside(1)
+        self._aside = SideThreads(1)
 
     async def of(self, query: str, outer: str, race: Race) -> bool:
         """Whether neither a statement nor its outer query changes anything, or looks at anything that changes.

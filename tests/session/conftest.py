@@ -16,7 +16,7 @@ import pytest_asyncio
 import scramp
 
 from dpproxy.answers.dataset import Dataset, words_of
-from dpproxy.answers.plan_cache import CachedPlanner, private_names
+from dpproxy.answers.plan_cache import PlanCache, private_names
 from dpproxy.backends.base import BackendError, Runner
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import Refusal
@@ -204,7 +204,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     cluster = rooms.server("analyst")
     assert isinstance(cluster, Cluster)
     ledger = SqliteLedger(state / "ledger.sqlite")
-    planner = CachedPlanner(private_names(rules), scripted_plan, frozenset({"id", "region"}), frozenset({"people", "shops"}))
+    planner = PlanCache(private_names(rules), scripted_plan, frozenset({"id", "region"}), frozenset({"people", "shops"}))
     noise, words = NoNoise(), words_of(planner.names)
     dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
     server = Server({"shop": dataset}, lambda *_: cluster.endpoint, limits=SessionLimits(connections=60, connections_per_user=50))

@@ -73,8 +73,8 @@ def say(line: str) -> None:
 async def answered(dataset: Dataset, user: str, chart: int, ending: Ending | None = None, limit: float = 0.0) -> bool:
     """Whether it was at no charge. Raises Refusal."""
     asker = asker_of(dataset, user)
-    (statement,) = dataset.planner.split(f"SELECT region, sum(income) FROM people WHERE income <> {chart} GROUP BY region")
-    plan = dataset.planner.plan(statement, asker.role, {}, ())
+    (statement,) = dataset.plans.split(f"SELECT region, sum(income) FROM people WHERE income <> {chart} GROUP BY region")
+    plan = dataset.plans.plan(statement, asker.role, {}, ())
     answer = await Answering(dataset, asker, plan, f"chart {chart}", nothing, ending=ending, limit=limit).run(())
     return not answer.charged
 

@@ -47,8 +47,8 @@ def asker_of(dataset: Dataset, name: str) -> Asker:
 
 async def ask(dataset: Dataset, asker: Asker, chart: int) -> str:
     """A digest of the answer. Raises Refusal."""
-    (statement,) = dataset.planner.split(f"SELECT region, sum(income) FROM people WHERE income <> {chart} GROUP BY region")
-    plan = dataset.planner.plan(statement, asker.role, {}, ())
+    (statement,) = dataset.plans.split(f"SELECT region, sum(income) FROM people WHERE income <> {chart} GROUP BY region")
+    plan = dataset.plans.plan(statement, asker.role, {}, ())
     answer = await Answering(dataset, asker, plan, f"chart {chart}", nothing).run(())
     return hashlib.sha256(b"|".join(answer.literals)).hexdigest()[:16]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dpproxy.answers.plan_cache import SHORT, CachedPlanner, Remembered
-from dpproxy.answers.side_threads import Aside
+from dpproxy.answers.plan_cache import SHORT, MemoizedCall, PlanCache
+from dpproxy.answers.side_threads import SideThreads
 from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.server.server import Server
 from dpproxy.sql import effort
@@ -50,10 +50,10 @@ async def asked(gate: Gate) -> None:
 @pytest.fixture(params=["_split", "_plans"])
 def gate(request: pytest.FixtureRequest, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """Splitting or planning stands still."""
-    planner = stage.dataset.planner
-    assert isinstance(planner, CachedPlanner)
+    planner = stage.dataset.plans
+    assert isinstance(planner, PlanCache)
     planner.forget()
-    remembered: Remembered[Any] = getattr(planner, request.param)
+    remembered: MemoizedCall[Any] = getattr(planner, request.param)
     gate = Gate(remembered._function)
     monkeypatch.setattr(remembered, "_function", gate)
     yield gate
@@ -124,7 +124,7 @@ async def test_what_is_known_is_not_asked_aside(stage: Stage, monkeypatch: pytes
     async def never(*_: Any) -> Any:
         raise AssertionError("it is remembered")
 
-    monkeypatch.setattr(Aside, "run", never)
+    monkeypatch.setattr(SideThreads, "run", never)
     assert rows(await wire.query(long("k"))) == first
     assert rows(await (await stage.connect()).query("SELECT region, count(*) AS n FROM people GROUP BY 1")) == first
 
@@ -185,8 +185,8 @@ async def test_a_timeout_is_heard_at_once(stage: Stage, gate: Gate, message: str
 
 async def test_what_nobody_waits_for_stops_at_its_next_step(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that would take for ever, one step after the other."""
-    planner = stage.dataset.planner
-    assert isinstance(planner, CachedPlanner)
+    planner = stage.dataset.plans
+    assert isinstance(planner, PlanCache)
     planner.forget()
     begun, ended, given_up = threading.Event(), threading.Event(), threading.Event()
 
@@ -220,7 +220,7 @@ async def test_what_nobody_waits_for_stops_at_its_next_step(stage: Stage, monkey
 
 async def test_places() -> None:
     """Two at a time; the third begins when one has ended, also one whose asker has left."""
-    aside, gates = Aside(2), [threading.Event() for _ in range(3)]
+    aside, gates = SideThreads(2), [threading.Event() for _ in range(3)]
     begun = [threading.Event() for _ in range(3)]
 
     def work(i: int) -> int:

@@ -19,8 +19,8 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.answers.matching import Asked
-from dpproxy.answers.recent_answers import Remembered
-from dpproxy.answers.reuse import Shelf
+from dpproxy.answers.recent_answers import RecentAnswers
+from dpproxy.answers.reuse import AnswerLookup
 
 from .pairs import DATA, POLICY, Question, pair
 from .reuse_world import Client, Town, town
@@ -53,7 +53,7 @@ class Trial:
 
     def forget(self) -> None:
         self.world.answers.forget("town")
-        object.__setattr__(self.world.datasets["town"].reuse, "remembered", Remembered())
+        object.__setattr__(self.world.datasets["town"].reuse, "recent", RecentAnswers())
 
     async def compare(self, first: Question, second: Question) -> None:
         self.forget()
@@ -141,8 +141,8 @@ def groups_are_alike(made: Asked) -> Asked:
 
 @pytest.mark.parametrize("planted", [all_rows_have_groups, nothing_is_cut, groups_are_alike])
 async def test_a_looser_rule_is_noticed(world: Town, planted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Shelf._asked
-    monkeypatch.setattr(Shelf, "_asked", lambda *arguments: planted(known(*arguments)))
+    known = AnswerLookup._asked
+    monkeypatch.setattr(AnswerLookup, "_asked", lambda *arguments: planted(known(*arguments)))
     world.datasets["town"].reuse.named.clear()  # type: ignore[union-attr]
     made = await trial(world, 1, 400, patient=False)
     world.datasets["town"].reuse.named.clear()  # type: ignore[union-attr]

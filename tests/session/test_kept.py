@@ -12,9 +12,9 @@ from dpproxy.session.link import FacadeLink
 from dpproxy.session.repeat_cache import (
     MOST,
     ROWS,
-    Keeping,
-    Kept,
-    Rows,
+    CachedReply,
+    RepeatCache,
+    ReplyRecorder,
 )
 from dpproxy.wire import frontend_build as front
 
@@ -154,18 +154,18 @@ async def test_other_numbers_are_shown(stage: Stage, monkeypatch: pytest.MonkeyP
 
 async def test_little_is_kept(stage: Stage) -> None:
     private = object()
-    many = Rows()
+    many = ReplyRecorder()
     many.add(b"T", b"t")
     for _ in range(ROWS):
         many.add(b"D", b"row")
     many.add(b"C", b"done")
     assert many.kept(private, ()) is None  # type: ignore[arg-type]
     for tag in (b"", b"E", b"N", b"G"):
-        odd = Rows()
+        odd = ReplyRecorder()
         odd.add(tag, b"x")
         odd.add(b"C", b"done")
         assert odd.kept(private, ()) is None  # type: ignore[arg-type]
-    keeping, kept = Keeping(), Kept(private, (), b"", b"")  # type: ignore[arg-type]
+    keeping, kept = RepeatCache(), CachedReply(private, (), b"", b"")  # type: ignore[arg-type]
     for i in range(MOST + 1):
         keeping.keep(str(i), kept, 5)
     assert (keeping.find("0", 5), keeping.find("1", 5)) == (None, kept)

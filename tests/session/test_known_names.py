@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpproxy.answers.plan_cache import known_to, planner_for
+from dpproxy.answers.plan_cache import known_to, plans_for
 from dpproxy.facade.ddl import Shown
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath
@@ -37,7 +37,7 @@ def test_a_role_knows_what_its_facade_shows() -> None:
 def test_other_names_make_no_difference() -> None:
     """A table that one may not read is taken for one that does not exist: PostgreSQL says of both that they do not."""
     given, found = rules()
-    planner = planner_for(given, found, "duckdb")
+    planner = plans_for(given, found, "duckdb")
     for form in ("LOCK TABLE {}", "SELECT * FROM {}", "SELECT |/ x FROM {}", "CREATE TABLE {} (x int)", "TRUNCATE {}"):
         one, other = (planner.split(form.format(name), given.roles["narrow"]) for name in ("salaries", "nonesuch"))
         assert [(s.kind, s.private) for s in one] == [(s.kind, s.private) for s in other], form

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.answers import engine_seats
-from dpproxy.answers.dataset import Answered
+from dpproxy.answers.dataset import AnswerEntry
 from dpproxy.backends.base import BackendError
 from dpproxy.console.metrics import Metrics
 from dpproxy.session.limits import SessionLimits
@@ -153,7 +153,7 @@ async def bound(ada: Client, sql: str) -> object:
     return await (await ada.connection.execute(sql, prepare=True)).fetchall()  # type: ignore[arg-type]
 
 
-def newest(world: Town) -> Answered:
+def newest(world: Town) -> AnswerEntry:
     return world.datasets["town"].answered[-1]
 
 

@@ -17,8 +17,8 @@ from dpproxy.answers.recent_answers import (
     LIFE,
     MOST,
     NUMBERS,
-    Remembered,
-    Said,
+    RecentAnswers,
+    RecentNotices,
 )
 from dpproxy.answers.store import Found
 from dpproxy.mechanisms.exact_answers import Released
@@ -35,7 +35,7 @@ def found(*roles: str, rows: int = 1, created: dt.datetime = NOW) -> Found:
 
 
 def test_who_has_seen_it_may_have_it_again() -> None:
-    memory, each = Remembered(), found("ada", "eve")
+    memory, each = RecentAnswers(), found("ada", "eve")
     memory.add("ada", ASKED, each, NOW)
     assert memory.find("ada", ASKED, NOW, None) is each
     assert memory.find("eve", ASKED, NOW, None) is None, "asked for by nobody of this role yet"
@@ -47,7 +47,7 @@ def test_who_has_seen_it_may_have_it_again() -> None:
     ids=["of another role", "computed from others", "too large"],
 )
 def test_what_is_not_remembered(kept: Found) -> None:
-    memory = Remembered()
+    memory = RecentAnswers()
     memory.add("ada", ASKED, kept, NOW)
     assert memory.find("ada", ASKED, NOW, None) is None
 
@@ -63,13 +63,13 @@ def test_what_is_not_remembered(kept: Found) -> None:
     ],
 )
 def test_another_question_is_not_answered(other: Asked) -> None:
-    memory = Remembered()
+    memory = RecentAnswers()
     memory.add("ada", ASKED, found("ada"), NOW)
     assert memory.find("ada", other, NOW, None) is None
 
 
 def test_it_is_forgotten() -> None:
-    memory = Remembered()
+    memory = RecentAnswers()
     memory.add("ada", ASKED, found("ada"), NOW)
     assert memory.find("ada", ASKED, NOW + LIFE, None) is None
     memory.add("ada", ASKED, found("ada", created=NOW - dt.timedelta(hours=1)), NOW)
@@ -82,7 +82,7 @@ def test_it_is_forgotten() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_answers, "MOST", 3)
-    memory = Remembered()
+    memory = RecentAnswers()
     for i in range(5):
         memory.add("ada", replace(ASKED, rows=str(i)), found("ada"), NOW)
     assert [memory.find("ada", replace(ASKED, rows=str(i)), NOW, None) is not None for i in range(5)] == [
@@ -96,7 +96,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_said_of_the_same_numbers() -> None:
     """By identity: a plan or numbers that are merely equal may be another answer's."""
-    said, plan = Said(), cast(Plan, object())
+    said, plan = RecentNotices(), cast(Plan, object())
     few, many = np.zeros(10, np.int64), np.zeros(NUMBERS + 1, np.int64)
     values = {0: (few, few)}
     assert said.find(plan, values) is None

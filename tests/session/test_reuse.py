@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.recent_answers import Remembered
+from dpproxy.answers.recent_answers import RecentAnswers
 from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
@@ -543,7 +543,7 @@ class TestTimes:
             hour = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)).isoformat()
             world.answers._db.execute("UPDATE releases SET created = ?", (hour,))
             world.answers._db.execute("UPDATE seen SET at = ?", (hour,))
-            object.__setattr__(world.datasets["town"].reuse, "remembered", Remembered())
+            object.__setattr__(world.datasets["town"].reuse, "recent", RecentAnswers())
             assert await ada.ask(sql) != first
             assert world.spent() - before == 1
 
