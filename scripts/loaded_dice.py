@@ -60,7 +60,7 @@ class Compiler(compiler.Compiler):
 
     def compiled(self, *parts: object) -> Compiled:
         made = super().compiled(*parts)  # type: ignore[arg-type]
-        if self.rows.padded or made.shape.dense is None:
+        if self.rows.padded or made.bounding.dense is None:
             return made
         if made.specs:
             return replace(made, sql=_joined(made.sql))

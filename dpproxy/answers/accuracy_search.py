@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.model import Plan
-from dpproxy.plan.report.explain import amount
+from dpproxy.plan.report.explain import epsilon_text
 
 FIRST = 50
 """The first answer costs this part of the most a query may cost: next to nothing, and enough for groups of some size."""
@@ -63,20 +63,20 @@ def following(epsilon: int, error: float, wanted: float, most: int, text: str, s
         least = "more than" if error >= 1 else "about"
         raise Refusal(
             INVALID_PARAMETER_VALUE,
-            f"accuracy {text} needs {least} epsilon {amount(needed if error < 1 else left)}; {_most(most, left)}",
+            f"accuracy {text} needs {least} epsilon {epsilon_text(needed if error < 1 else left)}; {_most(most, left)}",
             hint="Ask for a lower accuracy, or for fewer and larger groups.",
         )
     return needed
 
 
 def _most(most: int, left: int) -> str:
-    whole = f"a query may cost {amount(most)}"
-    return whole if left == most else f"{whole}, and {amount(left)} is left of that"
+    whole = f"a query may cost {epsilon_text(most)}"
+    return whole if left == most else f"{whole}, and {epsilon_text(left)} is left of that"
 
 
 def told(refusal: Refusal, spent: int, text: str | None) -> Refusal:
     """What was charged before the refusal, to find out what the accuracy needs."""
     if not spent:
         return refusal
-    said = f"epsilon {amount(spent)} was charged to find out what accuracy {text} needs"
+    said = f"epsilon {epsilon_text(spent)} was charged to find out what accuracy {text} needs"
     return replace(refusal, detail=f"{refusal.detail}; {said}" if refusal.detail else said)

@@ -63,7 +63,7 @@ from dpproxy.errors import (
 )
 from dpproxy.mechanisms.exact_answers import Int64, Released
 from dpproxy.plan.model import Plan
-from dpproxy.plan.report.typical_error import errors, worst
+from dpproxy.plan.report.typical_error import errors_by_label, worst_error
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.template import Param
@@ -145,7 +145,7 @@ class Answering:
 
     async def error(self) -> float:
         """The largest typical error of the answer's aggregates."""
-        return await of_values(self._plan, self._values, worst)
+        return await of_values(self._plan, self._values, worst_error)
 
     async def preview(self, parameters: Sequence[str | None]) -> Preview:
         """What `run` would find stored, and charge. Raises as it does."""
@@ -157,7 +157,9 @@ class Answering:
             standings, refused = await asyncio.to_thread(self._foreseen, charge)
         except Exception as error:
             raise internal(error, statement=self._statement) from error
-        return Preview(self._mode, self._free, charge, standings, refused, errors(self._plan.typical, await self._sizes()))
+        return Preview(
+            self._mode, self._free, charge, standings, refused, errors_by_label(self._plan.typical, await self._sizes())
+        )
 
     async def _sizes(self) -> dict[int, tuple[Int64, ...]]:
         """What this role has seen of each measurement, however noisy: groups are about as large as they were then."""

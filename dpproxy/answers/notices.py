@@ -19,7 +19,7 @@ from dpproxy.budget.ledger import Standing, amounts
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.model import Plan, Typical
-from dpproxy.plan.report.typical_error import told, unseen_told
+from dpproxy.plan.report.typical_error import hidden_groups_told, typical_errors_told
 from dpproxy.privacy.loss import ZERO, Loss
 
 FEW = 2000
@@ -67,9 +67,9 @@ async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]
     remembered = dataset.recent_notices
     texts = remembered.find(plan, values)
     if texts is None:
-        unseen = unseen_told(plan.measurements, dataset.policy.unit_name)
+        unseen = hidden_groups_told(plan.measurements, dataset.policy.unit_name)
         cut = bound_cuts.told(plan.measured_cuts, values, plan.cuts)
-        texts = (await of_values(plan, values, told), cut, unseen)
+        texts = (await of_values(plan, values, typical_errors_told), cut, unseen)
         remembered.keep(plan, values, texts)
     return texts
 

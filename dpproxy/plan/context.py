@@ -24,7 +24,7 @@ for a thousand million rows with any sane row and group bounds."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableColumns:
     """What every scan of a table has in common: columns without their numbers, names in the backend, which of the columns
     analysts see and which fix the unit (by place)."""
 
@@ -60,7 +60,9 @@ class Context:
     parameters: tuple[str, ...] = ()  # types of $1..$n
     steps: int = GRID_STEPS[0]  # of the grids values are measured on
     pick_key: int = 0  # of the hash that orders a unit's groups (PRIVACY.md section 3, The measurement)
-    shapes: dict[TableName, Shape] = field(default_factory=dict, compare=False)  # of the policy's tables, as they are needed
+    table_columns: dict[TableName, TableColumns] = field(
+        default_factory=dict, compare=False
+    )  # of the policy's tables, as they are needed
 
     def allowed(self, name: TableName) -> bool:
         table = self.policy.tables.get(name)
@@ -110,7 +112,7 @@ class Counter:
         return number
 
 
-MAX_GIVEN_ROWS = 100_000
+MAX_STAGED_ROWS = 100_000
 """Rows the facade may hand to a measurement: they become constants of its text."""
 
-TOO_MANY = "too many rows are to be joined with private ones"  # what the facade says instead of rows
+TOO_MANY_ROWS = "too many rows are to be joined with private ones"  # what the facade says instead of rows

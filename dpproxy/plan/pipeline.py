@@ -25,17 +25,17 @@ from dpproxy.errors import (
 from dpproxy.plan.bind import cte_expansion
 from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult, row_level
-from dpproxy.plan.context import GRID_STEPS, Context, Counter, Shape
+from dpproxy.plan.context import GRID_STEPS, Context, Counter, TableColumns
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.measure import bound_cuts
-from dpproxy.plan.measure.noise_scales import finish
+from dpproxy.plan.measure.noise_scales import calibrate
 from dpproxy.plan.model import Plan
-from dpproxy.plan.outer.error_intervals import settled, settled_text
+from dpproxy.plan.outer.error_intervals import text_with_error_numbers, with_error_numbers
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
-from dpproxy.plan.outer.safe_division import guarded
-from dpproxy.plan.report.explain import account, spelled
-from dpproxy.plan.report.typical_error import aimable, typical
+from dpproxy.plan.outer.safe_division import with_safe_division
+from dpproxy.plan.report.explain import explain_rows, plan_account
+from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite import (
     anti_join_counts,
     lateral_expressions,
@@ -92,10 +92,12 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int =
     """The planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan. `pick_key`: see
     `Context`."""
 
-    shapes: dict[TableName, Shape] = {}
+    table_columns: dict[TableName, TableColumns] = {}
 
     def planned(statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]) -> Plan:
-        context = Context(policy, catalog, role, dialect, session_settings(settings), types, pick_key=pick_key, shapes=shapes)
+        context = Context(
+            policy, catalog, role, dialect, session_settings(settings), types, pick_key=pick_key, table_columns=table_columns
+        )
         return plan(statement, context)
 
     return planned
@@ -141,13 +143,13 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
     registry, result = _analysed(statement, context)
     measured = bound_cuts.measured(registry.compiled, context.policy.unit_name)
     registry.compiled += [compiled for compiled, _ in measured]
-    measurements = finish(registry.compiled, context)
+    measurements = calibrate(registry.compiled, context)
     confidence = Fraction(context.settings.confidence)
     if not registry.compiled and not registry.arrays:
         outer = statement.query  # it turned out to read nothing private: the facade's own business
     else:
-        outer = to_sql_once(settled(guarded(result.tree), measurements, confidence))
-    inputs = [replace(i, sql=settled_text(i.sql, measurements, confidence)) for i in registry.inputs]
+        outer = to_sql_once(with_error_numbers(with_safe_division(result.tree), measurements, confidence))
+    inputs = [replace(i, sql=text_with_error_numbers(i.sql, measurements, confidence)) for i in registry.inputs]
     loss = sum((m.loss for m in measurements), ZERO)
     return Plan(
         tuple(measurements),
@@ -156,8 +158,8 @@ def _plan_query(statement: Statement, context: Context) -> Plan:
         tuple(registry.arrays),
         tuple(inputs),
         loss,
-        spelled(account(measurements, registry.compiled, loss, context, outer), statement.options),
-        typical(measurements, registry.compiled),
+        explain_rows(plan_account(measurements, registry.compiled, loss, context, outer), statement.options),
+        typical_aggregates(measurements, registry.compiled),
         bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
         tuple(cut for _, cut in measured),
         aimable(registry.compiled),

@@ -25,7 +25,7 @@ from dpproxy.answers.preview import foretold
 from dpproxy.answers.reuse import reuse_mode
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.report.explain import amount
+from dpproxy.plan.report.explain import epsilon_text
 from dpproxy.privacy.loss import ZERO
 from dpproxy.session import public_text
 from dpproxy.session import sql_prepare as by_names
@@ -453,7 +453,7 @@ class Conductor:
         most, spent = session.asker.role.query.max_epsilon, ZERO
         epsilon, last = accuracy_search.first(most), False
         while True:
-            aimed = replace(private.description, settings=MappingProxyType({**settings, "dpproxy.epsilon": amount(epsilon)}))
+            aimed = replace(private.description, settings=MappingProxyType({**settings, "dpproxy.epsilon": epsilon_text(epsilon)}))
             before = spent
             try:
                 fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal, ending)
@@ -463,7 +463,7 @@ class Conductor:
             except Refusal as refusal:
                 raise accuracy_search.told(refusal, spent.epsilon, text) from None
             if following is None:
-                said = f"; epsilon {amount(before.epsilon)} before, to find what accuracy {text} needs" if before else ""
+                said = f"; epsilon {epsilon_text(before.epsilon)} before, to find what accuracy {text} needs" if before else ""
                 return replace(answer, notice=answer.notice and answer.notice + said), fitted
             epsilon, last = following, error < 1
 

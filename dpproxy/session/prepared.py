@@ -18,7 +18,7 @@ from dpproxy.answers.plan_cache import Settings
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_OBJECT, Refusal
 from dpproxy.plan.model import Plan
-from dpproxy.plan.report.explain import spelling
+from dpproxy.plan.report.explain import explain_format
 from dpproxy.session.encodings import check_texts, converted, decoded
 from dpproxy.session.link import Replies
 from dpproxy.session.oids import array_oid, type_name
@@ -239,7 +239,7 @@ def explained(statement: Statement) -> str | None:
     if statement.kind != "explain":
         return None
     try:
-        return spelling(statement.options)
+        return explain_format(statement.options)
     except Refusal as r:
         raise Refusal(r.sqlstate, r.message, statement.offset + 1, r.detail, r.hint) from None
 

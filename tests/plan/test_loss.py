@@ -202,7 +202,7 @@ def test_composition_adds_every_reading(a: Loss, b: Loss) -> None:
 
 @pytest.mark.parametrize("scale", [0.4, 3.0, 60.0])
 def test_a_shift_costs_no_less_in_proportion_when_it_is_larger(scale: float) -> None:
-    """So a vector of few rows in many groups costs no more than one of as many rows in few groups (`specs.Shape.norm`)."""
+    """So a vector of few rows in many groups costs no more than one of as many rows in few groups (`specs.Bounding.norm`)."""
     for alpha in ORDERS:
         each = [discrete_laplace_rdp(alpha, t / scale, t) / t for t in range(1, 60)]
         assert all(b >= a * (1 - 1e-9) for a, b in pairwise(each))

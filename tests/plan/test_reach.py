@@ -141,10 +141,10 @@ def _outer_joins_keep_constants(patch: pytest.MonkeyPatch) -> None:
     """A column stayed the same in all rows of a unit where an outer join leaves some of them without a value."""
 
     def planted(column: Column) -> Column:
-        return replace(columns.nulled(column), constant=column.constant)
+        return replace(columns.nulled_column(column), constant=column.constant)
 
     for module in (joins, from_clause):
-        patch.setattr(module, "nulled", planted)
+        patch.setattr(module, "nulled_column", planted)
 
 
 def _outer_joins_keep_one(patch: pytest.MonkeyPatch) -> None:

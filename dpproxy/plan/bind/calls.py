@@ -99,17 +99,17 @@ def _fields(ref: Ref) -> tuple[Expr, ...]:
     return tuple(Call("int8", unit, (ref,)) for unit in ("year", "month", "day")) if ref.type == "interval" else ()
 
 
-def settled(expr: Expr, rows: Rows) -> Expr:
+def order_free(expr: Expr, rows: Rows) -> Expr:
     """An expression over rows whose windows do not depend on the order of equal rows."""
     if isinstance(expr, Win):
         by_place = expr.name in _BY_PLACE or (
             expr.frame.startswith("ROWS") and "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING" not in expr.frame
         )
         return replace(expr, order=total_order(expr.order, rows)) if by_place else expr
-    return rebuilt(expr, lambda child: settled(child, rows))
+    return rebuilt(expr, lambda child: order_free(child, rows))
 
 
-def ordering(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bool, bool]:
+def bind_order(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bool, bool]:
     if not isinstance(node, exp.Ordered):
         return binder.bind(node, scope), False, False
     desc = bool(node.args.get("desc"))
@@ -117,7 +117,7 @@ def ordering(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bo
     return binder.bind(node.this, scope), desc, desc if first is None else bool(first)
 
 
-def frame(spec: exp.Expr | None) -> str:
+def window_frame(spec: exp.Expr | None) -> str:
     """The frame of a window as the engines have it. EXCLUDE GROUP and TIES look at peers, which `total_order` leaves none of."""
     if spec is None:
         return ""
@@ -151,7 +151,7 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         where = binder.condition(node.expression.this, scope)
         node = node.this
     if isinstance(node, exp.WithinGroup):
-        order = tuple(ordering(binder, o, scope) for o in node.expression.expressions)
+        order = tuple(bind_order(binder, o, scope) for o in node.expression.expressions)
         node = node.this
     if isinstance(node, exp.Dot):
         node = node.expression

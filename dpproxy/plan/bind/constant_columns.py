@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.bind.results import RowsResult
-from dpproxy.plan.functions.scalars import NotPlain, alike, coerce
+from dpproxy.plan.functions.scalars import NotPlain, coerce, same_kind
 from dpproxy.plan.logical import interval as iv
 from dpproxy.plan.logical.expr import (
     Column,
@@ -32,11 +32,11 @@ from dpproxy.plan.logical.relation import (
 from dpproxy.plan.properties.facts import facts
 
 
-def fitted(left: RowsResult, right: RowsResult, what: str) -> tuple[RowsResult, RowsResult]:
+def with_common_types(left: RowsResult, right: RowsResult, what: str) -> tuple[RowsResult, RowsResult]:
     """Both sides with columns that can be combined pairwise. Raises Refusal 42804 for types that cannot be matched."""
     for i in range(len(left.columns)):
         a, b = left.columns[i], right.columns[i]
-        if alike(a.type, b.type):
+        if same_kind(a.type, b.type):
             continue
         left_read, right_read = _read(left, i, b), _read(right, i, a)
         if left_read is None and right_read is None:

@@ -2,7 +2,7 @@
 
 Knows: sqlglot's node classes, scopes, the allow-list. Must not know: engines, noise. The dispatch table lists the node classes
 that are understood; everything else is refused by name (the default branch is an error). Subqueries and aggregates
-are handed to the `Hooks` of whoever binds, since their meaning depends on the query around them.
+are handed to the `EnclosingQuery` of whoever binds, since their meaning depends on the query around them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dpproxy.sql.types import INTEGERS, TEXTS, TIMES, type_length, type_name
 MAX_EXPRESSION = 4_000  # nodes of one expression
 
 
-class Hooks(Protocol):
+class EnclosingQuery(Protocol):
     """What an expression may contain besides scalars; each raises Refusal where it has no place."""
 
     def parameter(self, index: int) -> Expr: ...
@@ -81,8 +81,8 @@ _READING = {"to_date": ("date", "date"), "to_timestamp": ("timestamptz", "timest
 class ExprBinder:
     """Binds expressions of one query. Raises Refusal with the position of what it does not accept."""
 
-    def __init__(self, hooks: Hooks) -> None:
-        self._hooks = hooks
+    def __init__(self, query: EnclosingQuery) -> None:
+        self._query = query
 
     def bind(self, node: exp.Expr, scope: Scope) -> Expr:
         return self._bind(node, scope)
@@ -110,7 +110,7 @@ class ExprBinder:
         if isinstance(node, exp.Cast | exp.Interval):
             quoted = constant.text.replace("'", "''")
             local = "timestamp" if constant.type == "timestamptz" else constant.type
-            return self._hooks.facade_constant(f"('{quoted}'::{constant.type})::{local}", constant.type)
+            return self._query.facade_constant(f"('{quoted}'::{constant.type})::{local}", constant.type)
         typed = copied(node)
         bare = [x for x in typed.find_all(exp.Literal) if x.is_string and x.this == constant.text and not _is_cast(x.parent)]
         if not bare:
@@ -137,7 +137,7 @@ class ExprBinder:
         if not column.usable:
             raise unsupported(f'column "{column.name}" ({column.reason or "its type on the backend"})')
         if column.type == "timestamptz":
-            self._hooks.zone()
+            self._query.zone()
         return Ref(column.type, column)
 
     def _literal(self, node: exp.Literal, scope: Scope) -> Expr:
@@ -149,7 +149,7 @@ class ExprBinder:
         text = node.this.name if isinstance(node.this, exp.Expr) else str(node.this)
         if not text.isdigit():
             raise self._unknown(node)
-        given = self._hooks.parameter(int(text) - 1)
+        given = self._query.parameter(int(text) - 1)
         if given.type.endswith("[]"):  # as constants it is a list, which has a place in InList alone
             raise unsupported("an array here", "Compare with its elements: x = ANY ($1).")
         return given
@@ -177,7 +177,7 @@ class ExprBinder:
         if isinstance(inner, exp.Select | exp.Subquery | exp.SetOperation):
             if not plain:
                 raise unsupported(f"{what} of a subquery", "Compare with an aggregate: x > (SELECT min(y) ...) for > ANY.")
-            return self._hooks.in_subquery((value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, every, scope)
+            return self._query.in_subquery((value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, every, scope)
         items = forms.elements(self, inner, scope)
         if items is not None:
             return forms.quantified(op, value, items, every)
@@ -195,13 +195,13 @@ class ExprBinder:
         made = isinstance(core, exp.Anonymous) and str(core.this).lower() == "string_to_array"
         if not (made or isinstance(core, exp.Parameter)) or core.find(exp.Column, exp.Query):
             return None
-        hole = Hole("text[]", -1) if made else self._hooks.parameter(int(core.name) - 1)
+        hole = Hole("text[]", -1) if made else self._query.parameter(int(core.name) - 1)
         target = types[0] if types else hole.type
         if target is None or not target.endswith("[]"):
             return None
         if isinstance(hole, Hole) and not made and hole.type in (target, "unknown"):
             return Hole(target, hole.index)
-        return self._hooks.facade_constant(to_sql(node), target)
+        return self._query.facade_constant(to_sql(node), target)
 
     def _list(self, value: Expr, items: list[exp.Expr], negated: bool, scope: Scope) -> Expr:
         bound = []
@@ -233,14 +233,14 @@ class ExprBinder:
         if isinstance(inner, exp.In):
             return self._in(inner, scope, negated=True)
         if isinstance(inner, exp.Exists):
-            return self._hooks.exists(inner.this, True, scope)
+            return self._query.exists(inner.this, True, scope)
         return Call("bool", "not", (self._boolean(inner, scope),))
 
     def _is(self, node: exp.Is, scope: Scope) -> Expr:
         negated = bool(node.args.get("negate"))
         right = node.expression
         if isinstance(right, exp.Null) and self._constant_array(node.this) is not None:
-            return self._hooks.facade_constant(to_sql(node), "bool")
+            return self._query.facade_constant(to_sql(node), "bool")
         if isinstance(right, exp.Null):
             return Call("bool", "is_not_null" if negated else "is_null", (self._bind(node.this, scope),))
         if isinstance(right, exp.Boolean):
@@ -263,20 +263,20 @@ class ExprBinder:
         if query is not None:
             args = tuple(self._bind(p, scope) for p in parts)
             inner = query.unnest() if isinstance(query, exp.Subquery) else query
-            return self._hooks.in_subquery(args, inner, negated, scope)
+            return self._query.in_subquery(args, inner, negated, scope)
         if len(parts) > 1:
             tests = [self._row_comparison("=", parts, forms.row(item) or [item], scope) for item in node.expressions]
             any_of = Call("bool", "or", tuple(tests))
             return Call("bool", "not", (any_of,)) if negated else any_of
         items = node.expressions
         if len(items) == 1 and isinstance(items[0], exp.Subquery):
-            return self._hooks.in_subquery((self._bind(left, scope),), items[0].unnest(), negated, scope)
+            return self._query.in_subquery((self._bind(left, scope),), items[0].unnest(), negated, scope)
         if not items:
             raise self._unknown(node)
         return self._list(self._bind(left, scope), items, negated, scope)
 
     def _exists(self, node: exp.Exists, scope: Scope) -> Expr:
-        return self._hooks.exists(node.this, False, scope)
+        return self._query.exists(node.this, False, scope)
 
     def _like(self, node: exp.Binary, scope: Scope) -> Expr:
         return self._pattern("ilike" if isinstance(node, exp.ILike) else "like", node, None, scope)
@@ -290,8 +290,8 @@ class ExprBinder:
         if over is not None:
             return over
         pattern = self._bind(node.expression, scope)
-        if not isinstance(pattern, Lit | Hole) and forms.given(node.expression):
-            pattern = self._hooks.facade_constant(f"({to_sql(node.expression)})::text", "text")
+        if not isinstance(pattern, Lit | Hole) and forms.of_constants_alone(node.expression):
+            pattern = self._query.facade_constant(f"({to_sql(node.expression)})::text", "text")
         test = patterns.like(op, value, pattern, escape)
         return Call("bool", "not", (test,)) if negated else test
 
@@ -309,13 +309,18 @@ class ExprBinder:
     def _add(self, node: exp.Add | exp.Sub, scope: Scope) -> Expr:
         a, b = self._bind(node.this, scope), self._bind(node.expression, scope)
         operation = fn.plus if isinstance(node, exp.Add) else fn.minus
-        return times.shifted(operation, a, b, self.zone(a, b))
+        return times.shifted_instant(operation, a, b, self.zone(a, b))
 
     def _mul(self, node: exp.Binary, scope: Scope) -> Expr:
         op = {exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}[type(node)]
         a, b = self._bind(node.this, scope), self._bind(node.expression, scope)
-        if op == "*" and "interval" in (a.type, b.type) and not {a.type, b.type} & {*INTEGERS, "unknown"} and forms.given(node):
-            return self._hooks.facade_constant(to_sql(node), "interval")
+        if (
+            op == "*"
+            and "interval" in (a.type, b.type)
+            and not {a.type, b.type} & {*INTEGERS, "unknown"}
+            and forms.of_constants_alone(node)
+        ):
+            return self._query.facade_constant(to_sql(node), "interval")
         return fn.multiply(op, a, b)
 
     def _pow(self, node: exp.Pow, scope: Scope) -> Expr:
@@ -340,7 +345,7 @@ class ExprBinder:
             results.append(self._bind(branch.args["true"], scope))
         default = node.args.get("default")
         other = self._bind(default, scope) if default is not None else None
-        type_ = fn.matched("CASE", [r.type for r in [*results, *([other] if other is not None else [])]])
+        type_ = fn.common_type("CASE", [r.type for r in [*results, *([other] if other is not None else [])]])
         whens = tuple((t, coerce(r, type_)) for t, r in zip(tests, results, strict=True))
         return Case(type_, whens, coerce(other, type_) if other is not None else None)
 
@@ -358,8 +363,8 @@ class ExprBinder:
             return fn.typed_literal(target, inner.text)
         if isinstance(inner, Hole) and inner.type == "unknown":
             return Hole(target, inner.index)
-        if target == "interval" and inner.type != "interval" and forms.given(node):
-            return self._hooks.facade_constant(to_sql(node), "interval")
+        if target == "interval" and inner.type != "interval" and forms.of_constants_alone(node):
+            return self._query.facade_constant(to_sql(node), "interval")
         if target == "interval" and inner.type != "interval":
             raise unsupported("an interval that is not a constant", "Use n * interval '1 day', where n is a whole number.")
         if target in ("json", "jsonb", "bytea") or (target == "time" and inner.type not in ("timestamp", "timestamptz", "time")):
@@ -377,14 +382,14 @@ class ExprBinder:
             raise unsupported("an interval that is not a constant")
         unit = node.args.get("unit")
         if isinstance(unit, exp.IntervalSpan):
-            return self._hooks.facade_constant(to_sql(node), "interval")
+            return self._query.facade_constant(to_sql(node), "interval")
         text = f"{node.this.this} {unit.name if unit is not None else ''}".strip()
         return fn.typed_literal("interval", text)
 
     def _substring(self, node: exp.Substring, scope: Scope) -> Expr:
         start = node.args.get("start") or exp.Literal.number(1)
         if isinstance(start, exp.Literal) and start.is_string and node.args.get("length") is None:
-            return patterns.extracted(self._bind(node.this, scope), self._bind(start, scope))
+            return patterns.regexp_substring(self._bind(node.this, scope), self._bind(start, scope))
         parts = [node.this, start, node.args.get("length")]
         return FUNCTIONS["substring"]([self._bind(p, scope) for p in parts if p is not None])
 
@@ -403,34 +408,34 @@ class ExprBinder:
         return self._bind(node.this, scope)
 
     def _subquery(self, node: exp.Subquery, scope: Scope) -> Expr:
-        return self._hooks.scalar_subquery(node.this, scope)
+        return self._query.scalar_subquery(node.this, scope)
 
     def _window(self, node: exp.Window, scope: Scope) -> Expr:
-        return self._hooks.window(node, scope)
+        return self._query.window(node, scope)
 
     def _aggregate_form(self, node: exp.Expr, scope: Scope) -> Expr:
-        return self._hooks.aggregate(node, scope)
+        return self._query.aggregate(node, scope)
 
     def _now(self, node: exp.Expr, scope: Scope) -> Expr:
         if isinstance(node, exp.CurrentDate):
-            return self._hooks.facade_constant("CURRENT_DATE", "date")
+            return self._query.facade_constant("CURRENT_DATE", "date")
         if isinstance(node, exp.Localtimestamp):
-            return self._hooks.facade_constant("LOCALTIMESTAMP", "timestamp")
-        return self._hooks.facade_constant("LOCALTIMESTAMP", "timestamptz")
+            return self._query.facade_constant("LOCALTIMESTAMP", "timestamp")
+        return self._query.facade_constant("LOCALTIMESTAMP", "timestamptz")
 
     def _function(self, node: exp.Anonymous, scope: Scope) -> Expr:
         name = str(node.this).lower()
         if name in AGGREGATES:
-            return self._hooks.aggregate(node, scope)
+            return self._query.aggregate(node, scope)
         if name in _CONSTANT_FUNCTIONS and not node.expressions:
-            return self._hooks.facade_constant("LOCALTIMESTAMP", _CONSTANT_FUNCTIONS[name])
+            return self._query.facade_constant("LOCALTIMESTAMP", _CONSTANT_FUNCTIONS[name])
         if name in _READING and [a.is_string for a in node.expressions] == [True, True]:
             type_, local = _READING[name]
-            return self._hooks.facade_constant(f"({to_sql(node)})::{local}", type_)
+            return self._query.facade_constant(f"({to_sql(node)})::{local}", type_)
         if name in forms.CALLS:
             return forms.CALLS[name](self, node.expressions, scope, name)
         if name == "age" and len(node.expressions) == 1:
-            return times.age(self._hooks.facade_constant("CURRENT_DATE", "date"), self._bind(node.expressions[0], scope))
+            return times.age(self._query.facade_constant("CURRENT_DATE", "date"), self._bind(node.expressions[0], scope))
         builder = FUNCTIONS.get(name)
         if builder is None:
             raise Refusal(
@@ -445,7 +450,7 @@ class ExprBinder:
 
     def zone(self, *values: Expr, made: bool = False) -> str | None:
         """The session's time zone where one of the values is an instant, or one is made; None is UTC."""
-        return self._hooks.zone() if made or any(v.type == "timestamptz" for v in values) else None
+        return self._query.zone() if made or any(v.type == "timestamptz" for v in values) else None
 
     def _dot(self, node: exp.Dot, scope: Scope) -> Expr:
         if ident(node.this) == "pg_catalog" and isinstance(node.expression, exp.Anonymous):

@@ -26,12 +26,12 @@ from dpproxy.plan.logical.expr import (
     references,
 )
 from dpproxy.plan.logical.relation import Rows
-from dpproxy.plan.properties.columns import computed, nulled
+from dpproxy.plan.properties.columns import computed_column, nulled_column
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import ident, position
 
 
-def joined(queries: Queries, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:
+def bind_from(queries: Queries, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:
     """FROM and its joins. WHERE's conjuncts help to relate private tables of comma joins. `items` are rows, at least one."""
     join_nodes = [None, *(select.args.get("joins") or ())]
     state = _Joining(queries, env, outer, _where_equalities(queries, select, items, env, outer))
@@ -139,7 +139,8 @@ class _Joining:
         """Columns may be without a value unless the join of all sources so far vouches for them."""
         certain = {c.id for p in self.parts for c in p.node.columns if not c.optional}
         self.sources = [
-            replace(s, columns=tuple(c if c.optional or c.id in certain else nulled(c) for c in s.columns)) for s in self.sources
+            replace(s, columns=tuple(c if c.optional or c.id in certain else nulled_column(c) for c in s.columns))
+            for s in self.sources
         ]
 
     def _either(self, pair: _Pair, left: Rows, right: Rows) -> Column:
@@ -150,7 +151,7 @@ class _Joining:
             return self._computed(replace(rows.unit, name=pair.name))  # which is how the unit is found
         sides = [next(c for s in self.sources for c in s.columns if c.id == side.id) for side in (pair.left, pair.right)]
         value = fn.FUNCTIONS["coalesce"]([Ref(c.type, c) for c in sides])
-        column = computed(self.counter, pair.name, value)
+        column = computed_column(self.counter, pair.name, value)
         kept = rows.kept | {column.id} if rows.padded else rows.kept
         self.parts = [rows.wider((column,), (value,)).padding_of(replace(rows.padding, kept=kept))]
         return self._computed(column)

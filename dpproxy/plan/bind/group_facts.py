@@ -22,7 +22,7 @@ from dpproxy.plan.logical.expr import (
     rebuilt,
     references,
 )
-from dpproxy.plan.logical.relation import Limits, Origin, Rows
+from dpproxy.plan.logical.relation import ContributionLimits, Origin, Rows
 from dpproxy.plan.properties.equivalence import equal_to
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
@@ -34,7 +34,7 @@ def equal_ids(rows: Rows) -> set[int]:
     return set(equal_to({rows.unit.id}, rows.conditions))
 
 
-def kept_conditions(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
+def conditions_on(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
     """The conditions that speak of these columns alone, and which of them are the unit id by way of others."""
     kept = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
     unit = rows.unit
@@ -53,7 +53,7 @@ def unit_ids(rows: Rows) -> set[int]:
     return {rows.unit.id, *rows.determinants, *equal_ids(rows)}
 
 
-def origins(rows: Rows, known: set[int], chosen: Mapping[Column, Column] = MappingProxyType({})) -> tuple[Origin, ...]:
+def column_origins(rows: Rows, known: set[int], chosen: Mapping[Column, Column] = MappingProxyType({})) -> tuple[Origin, ...]:
     """Where columns that are left come from, and those that are chosen among others."""
     before = (*rows.identity.tables, *rows.identity.origins)
     kept = tuple(o for o in before if o[1].id in known)
@@ -85,7 +85,7 @@ def lift_aggregates(
     return [(c, a) for a, c in found.items()], lifted
 
 
-def _agg_column(counter: Counter, agg: Agg, rows: Rows, limits: Limits, constant: bool) -> Column:
+def _agg_column(counter: Counter, agg: Agg, rows: Rows, limits: ContributionLimits, constant: bool) -> Column:
     """Bounds of one unit's aggregate from the row bound of the relation (PRIVACY.md: bounds flow through)."""
     known = facts(agg)
     bound = known.bound

@@ -14,7 +14,7 @@ from dpproxy.sql.statements import VIRTUAL_SCHEMA
 NAMES = ("low", "high", "stderr")
 
 
-def asked(node: exp.Expr) -> str | None:
+def interval_call(node: exp.Expr) -> str | None:
     """Which of `NAMES` a node calls in schema dpproxy; None for any other node."""
     if not isinstance(node, exp.Dot) or ident(node.this) != VIRTUAL_SCHEMA or not isinstance(node.expression, exp.Anonymous):
         return None
@@ -22,8 +22,8 @@ def asked(node: exp.Expr) -> str | None:
     return name if name in NAMES else None
 
 
-def misplaced(node: exp.Expr) -> Refusal:
-    name = asked(node)
+def misplaced_call(node: exp.Expr) -> Refusal:
+    name = interval_call(node)
     return Refusal(
         FEATURE_NOT_SUPPORTED,
         f"dpproxy.{name}() must stand around an aggregate of private rows",
@@ -35,5 +35,5 @@ def misplaced(node: exp.Expr) -> Refusal:
 def refuse_misplaced(select: exp.Expr) -> None:
     """A SELECT over released rows knows their values only, not how they were drawn. Raises Refusal."""
     for node in select.walk(prune=lambda n: n is not select and isinstance(n, exp.Select | exp.SetOperation)):
-        if asked(node):
-            raise misplaced(node)
+        if interval_call(node):
+            raise misplaced_call(node)

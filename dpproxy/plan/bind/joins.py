@@ -26,19 +26,19 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.relation import (
     Contribution,
-    Few,
+    ContributionLimits,
     Filter,
     Identity,
     Join,
-    Limits,
     Padding,
     Project,
     Rows,
+    RowsPerValue,
 )
 from dpproxy.plan.properties import rows_per_value
-from dpproxy.plan.properties.columns import nulled
-from dpproxy.plan.properties.equivalence import Classes, equalities
-from dpproxy.plan.properties.fanout import MOST, spread
+from dpproxy.plan.properties.columns import nulled_column
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
+from dpproxy.plan.properties.fanout import MOST, overall_limits
 
 
 def _ids(rows: Rows) -> frozenset[int]:
@@ -64,7 +64,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         contribution=Contribution(
             _limits(private) if private else base.limits,
             tuple(b for p in parts for b in p.beside),
-            few=_few(given, parts, used),
+            per_value=_rows_per_value(given, parts, used),
             numbers=private[0].contribution.numbers if len(private) == 1 else (),
             sides=_sides(given, parts),
         ),
@@ -84,11 +84,11 @@ def _identities(parts: Sequence[Rows]) -> Identity:
     )
 
 
-def _few(given: list[Rows], parts: list[Rows], conditions: Sequence[Expr]) -> tuple[Few, ...]:
+def _rows_per_value(given: list[Rows], parts: list[Rows], conditions: Sequence[Expr]) -> tuple[RowsPerValue, ...]:
     """Along a path each row of the one side meets one of the other."""
     pairs = [(p, p.limits != g.limits) for g, p in zip(given, parts, strict=True) if p.private]
     return rows_per_value.of_joined(
-        [(p, (Few(frozenset(), 1),) if along else rows_per_value.known(p, conditions)) for p, along in pairs]
+        [(p, (RowsPerValue(frozenset(), 1),) if along else rows_per_value.known(p, conditions)) for p, along in pairs]
     )
 
 
@@ -96,14 +96,14 @@ def _looked_up(parts: list[Rows], conditions: Sequence[Expr]) -> list[Rows]:
     """A part with one row for each value of its keys, all of which other parts fix, adds no rows to theirs."""
     if not any(p.keyed for p in parts):
         return parts
-    classes = Classes([*equalities(conditions), *(e for p in parts for e in equalities(p.conditions))])
+    classes = EquivalenceClasses([*equalities(conditions), *(e for p in parts for e in equalities(p.conditions))])
     found = list(parts)
     fixed = {classes.find(i) for p in parts if p.private and not p.keyed for i in _ids(p)}
     waiting = [i for i, p in enumerate(parts) if p.keyed]
     while waiting:
         ready = [i for i in waiting if all(classes.find(k) in fixed for k in parts[i].keyed)]
         for i in ready:
-            found[i] = parts[i].limited(Limits(1, 1))
+            found[i] = parts[i].limited(ContributionLimits(1, 1))
         ready = ready or waiting[:1]
         fixed |= {classes.find(k) for i in ready for k in _ids(parts[i])}
         waiting = [i for i in waiting if i not in ready]
@@ -166,7 +166,7 @@ def _relate(parts: list[Rows], conditions: list[Expr], context: Context, counter
     private = [i for i, p in enumerate(parts) if p.private]
     if len(private) < 2:
         return parts, []
-    classes = Classes([*equal, *(e for p in parts for e in equalities(p.conditions))])
+    classes = EquivalenceClasses([*equal, *(e for p in parts for e in equalities(p.conditions))])
     extra: list[Expr] = []
     for a, i in enumerate(private):
         for j in private[a + 1 :]:
@@ -210,7 +210,7 @@ def _follow_paths(parts: list[Rows], equal: list[tuple[Column, Column]]) -> None
                 targets = {c.id for t, c, n in parent.identity.tables if t == pending.target and n == pending.target_column}
                 if any(_joins(pending.column.id, targets, pair) for pair in equal):
                     parts[i] = part.of_parent(parent.unit)
-                    parts[j] = parent if parent.one else parent.limited(Limits(1, 1))
+                    parts[j] = parent if parent.one else parent.limited(ContributionLimits(1, 1))
                     changed = True
                     break
 
@@ -230,13 +230,13 @@ def _unrelated(context: Context) -> Refusal:
     )
 
 
-def added(a: Limits, b: Limits) -> Limits:
+def summed_limits(a: ContributionLimits, b: ContributionLimits) -> ContributionLimits:
     """Bounds of the rows of two relations together."""
     groups = None if a.groups is None or b.groups is None else min(a.groups + b.groups, MOST)
-    return Limits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole)
+    return ContributionLimits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole)
 
 
-def _limits(private: list[Rows]) -> Limits:
+def _limits(private: list[Rows]) -> ContributionLimits:
     """One unit's rows multiply in a many-to-many join; a parent on the path of its child was set to (1, 1)."""
     rows, groups = 1, 1
     unlimited = False
@@ -246,7 +246,7 @@ def _limits(private: list[Rows]) -> Limits:
             unlimited = True
         else:
             groups = min(groups * part.limits.groups, MOST)
-    return Limits(rows, None if unlimited else groups, any(part.limits.whole for part in private))
+    return ContributionLimits(rows, None if unlimited else groups, any(part.limits.whole for part in private))
 
 
 def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
@@ -262,13 +262,13 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     if left.private and right.private:
         return _left_private(left, right, on, context, counter)
     # outer row kept, columns of the public right side may be NULL: they are no key domain any more
-    columns = (*left.node.columns, *map(nulled, right.node.columns))
+    columns = (*left.node.columns, *map(nulled_column, right.node.columns))
     node = Join(columns, "left", left.node, right.node, conjunction(tuple(on)))
     beside = (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside))
     if not left.private:
         padding = Padding(left.publics, left.padded or right.padded, left.kept | right.kept)
         return Rows(node=node, contribution=Contribution(beside=beside), padding=padding)
-    known = replace(left.contribution, beside=beside, few=rows_per_value.known(left), keyed=frozenset())
+    known = replace(left.contribution, beside=beside, per_value=rows_per_value.known(left), keyed=frozenset())
     return Rows(
         node=node,
         unit=left.unit,
@@ -287,7 +287,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
     if right.keyed:
         plain = left.contributing(replace(left.contribution, keyed=frozenset()))
         right = _looked_up([plain, right], [*on, *extra])[1]
-    columns = (*left.node.columns, *map(nulled, right.node.columns))
+    columns = (*left.node.columns, *map(nulled_column, right.node.columns))
     node = Join(columns, "left", left.node, right.node, conjunction((*on, *extra)))
     return Rows(
         node=node,
@@ -297,7 +297,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
         contribution=Contribution(
             _limits([left, right]),
             (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside)),
-            few=rows_per_value.of_joined([(left, rows_per_value.known(left)), (right, rows_per_value.known(right, on))]),
+            per_value=rows_per_value.of_joined([(left, rows_per_value.known(left)), (right, rows_per_value.known(right, on))]),
         ),
         identity=_identities([left, right]),
         padding=left.padding,
@@ -323,13 +323,13 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
     left, right = related
     assert left.unit is not None
     assert right.unit is not None
-    columns = tuple(map(nulled, (*left.node.columns, *right.node.columns)))
+    columns = tuple(map(nulled_column, (*left.node.columns, *right.node.columns)))
     node = Join(columns, "full", left.node, right.node, conjunction((*on, *extra)))
     unit = replace(left.unit, id=counter.column(), nullable=True)
     either = Call(unit.type, "coalesce", (Ref(left.unit.type, left.unit), Ref(right.unit.type, right.unit)))
-    sides = [spread(left), spread(right)]
+    sides = [overall_limits(left), overall_limits(right)]
     # along a path a row has one parent: what matches is no more than the children, and what does not comes on top
-    limits = added(*sides) if along else _limits([left.limited(sides[0]), right.limited(sides[1])])
+    limits = summed_limits(*sides) if along else _limits([left.limited(sides[0]), right.limited(sides[1])])
     return Rows(node=Project((unit, *columns), node, (either,)), unit=unit, contribution=Contribution(limits))
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpproxy.errors import SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.bind.expressions import ExprBinder
-from dpproxy.plan.bind.from_clause import joined
+from dpproxy.plan.bind.from_clause import bind_from
 from dpproxy.plan.bind.interval_calls import refuse_misplaced
 from dpproxy.plan.bind.protocols import Measurer
 from dpproxy.plan.bind.results import (
@@ -33,7 +33,7 @@ from dpproxy.plan.bind.scope import Scope, narrowed_scope
 from dpproxy.plan.bind.select import finish_select
 from dpproxy.plan.bind.set_operations import SetOperation, fix_unit
 from dpproxy.plan.bind.sources import Sources
-from dpproxy.plan.bind.subqueries import QueryHooks
+from dpproxy.plan.bind.subqueries import Subqueries
 from dpproxy.plan.bind.values import values_item
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.known_tables import Cte, Env, KnownTables
@@ -173,7 +173,7 @@ class QueryBinder:
         return finish_select(self, select, rows, scope, env)
 
     def expressions(self, env: Env, rows: Rows | None, *, aggregates: bool = False) -> ExprBinder:
-        return QueryHooks(self, env, rows, aggregates).binder
+        return Subqueries(self, env, rows, aggregates).binder
 
     def from_items(self, select: exp.Select, env: Env, outer: Scope | None) -> list[Item]:
         if select.args.get("joins") and select.args.get("from_") is None:
@@ -186,7 +186,7 @@ class QueryBinder:
         if not items:
             return Rows(node=Values((), ((),))), Scope((), outer=outer)
         sources = Sources(self, env, outer)
-        return joined(self, select, [sources.as_rows(i) for i in items], env, outer)
+        return bind_from(self, select, [sources.as_rows(i) for i in items], env, outer)
 
     def _released(self, select: exp.Select, env: Env, items: list[Item]) -> ReleasedResult:
         """A SELECT over public and released sources: only nested subqueries may still need rewriting."""

@@ -17,7 +17,7 @@ from dpproxy.plan.logical.expr import (
     Expr,
     Ref,
 )
-from dpproxy.plan.properties.narrowing import narrowed_column, spoken_of
+from dpproxy.plan.properties.narrowing import compared_columns, narrowed_column
 
 if TYPE_CHECKING:
     pass
@@ -96,7 +96,7 @@ def narrowed_scope(scope: Scope, conditions: Sequence[Expr]) -> Scope:
     """The scope whose columns have the bounds WHERE leaves them."""
     said: dict[int, list[Expr]] = {}
     for condition in conditions:
-        for id_ in spoken_of(condition):
+        for id_ in compared_columns(condition):
             said.setdefault(id_, []).append(condition)
     if not said:
         return scope

@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, Refusal
 from dpproxy.plan.bind import joins
-from dpproxy.plan.bind.calls import ordering, settled, total_order
+from dpproxy.plan.bind.calls import bind_order, order_free, total_order
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import (
+    column_origins,
+    conditions_on,
     equal_ids,
-    kept_conditions,
     lift_aggregates,
-    origins,
     unit_ids,
 )
 from dpproxy.plan.bind.protocols import Queries
@@ -50,23 +50,23 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.relation import (
     Aggregate,
     Contribution,
+    ContributionLimits,
     Distinct,
     Identity,
-    Limits,
     Padding,
     Project,
     Rows,
     outer_columns,
 )
 from dpproxy.plan.properties import rows_per_value
-from dpproxy.plan.properties.columns import computed
+from dpproxy.plan.properties.columns import computed_column
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import (
-    check,
+    beside_groups,
+    check_repetitions,
     contribution,
-    folded,
-    of_groups,
-    spread,
+    overall_limits,
+    with_repetitions,
 )
 from dpproxy.plan.properties.narrowing import narrowed_column
 from dpproxy.plan.refusals import unsupported
@@ -121,12 +121,12 @@ def _first_of_each(queries: Queries, select: exp.Select, rows: Rows, scope: Scop
     for term in terms:
         inner = term.this if isinstance(term, exp.Ordered) else term
         inner.replace(resolve_group_item(inner, select, scope).copy())
-    chosen = total_order(tuple(ordering(binder, t, scope) for t in terms), rows)
+    chosen = total_order(tuple(bind_order(binder, t, scope) for t in terms), rows)
     unit_ref = Ref(rows.unit.type, rows.unit)
     partition = tuple(keys) if unit_ref in keys else (*keys, unit_ref)
     number = Win("int8", "row_number", (), partition, chosen)
-    column = computed(queries.counter, "row_number", number)
-    rows = folded(rows)
+    column = computed_column(queries.counter, "row_number", number)
+    rows = with_repetitions(rows)
     numbered = rows.wider((column,), (number,))
     one = all(facts(k).constant or _is_unit(k, rows) for k in keys)
     found = joins.filtered(numbered, Call("bool", "=", (Ref("int8", column), Lit("int4", "1"))))
@@ -135,13 +135,13 @@ def _first_of_each(queries: Queries, select: exp.Select, rows: Rows, scope: Scop
         if all(isinstance(k, Ref) for k in keys)
         else ()
     )
-    limits = Limits(1, 1) if one else found.limits
+    limits = ContributionLimits(1, 1) if one else found.limits
     return Rows(
         node=found.node,
         unit=found.unit,
         one=found.one or one,
         conditions=found.conditions,
-        contribution=replace(found.contribution, limits=limits, few=(*found.few, *first)),
+        contribution=replace(found.contribution, limits=limits, per_value=(*found.per_value, *first)),
         identity=found.identity,
         padding=found.padding,
     )
@@ -248,7 +248,7 @@ def _prepared(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, bi
     exprs = [e for _, e in items] + ([condition] if condition is not None else [])
     key_columns = [_key_column(queries, k) for k in keys]
     mapping = dict(zip(keys, key_columns, strict=True))
-    check(rows, keys)
+    check_repetitions(rows, keys)
     for column in _dependent(*lift_aggregates(exprs, rows, queries.counter, mapping), key_columns):
         # PostgreSQL has checked that it depends on the keys; what is claimed of the groups does not rest on that
         keys.append(Ref(column.type, column))
@@ -266,14 +266,14 @@ def _prepared(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, bi
         node=node,
         unit=unit,
         one=one,
-        conditions=kept_conditions(rows, known),
+        conditions=conditions_on(rows, known),
         contribution=Contribution(
-            Limits(1, 1) if one else _grouped_limits(rows, keys),
-            () if rows.private else (of_groups(rows, node.columns, key_columns),),
+            ContributionLimits(1, 1) if one else _grouped_limits(rows, keys),
+            () if rows.private else (beside_groups(rows, node.columns, key_columns),),
             rows_per_value.grouped(rows, key_columns),
             keyed=frozenset(c.id for c in key_columns) if rows.private else frozenset(),
         ),
-        identity=Identity(ids, (), origins(rows, known, chosen)),
+        identity=Identity(ids, (), column_origins(rows, known, chosen)),
         padding=Padding(rows.publics if rows.private else (), rows.padded, padded),
     )
     if condition is not None:
@@ -297,9 +297,12 @@ def _chosen_keys(aggs: list[tuple[Column, Agg]], rows: Rows) -> dict[Column, Col
     return {c: of for c, of in found.items() if of.id in rows.determinants and not of.optional}
 
 
-def _grouped_limits(rows: Rows, keys: Sequence[Expr]) -> Limits:
+def _grouped_limits(rows: Rows, keys: Sequence[Expr]) -> ContributionLimits:
     """Of rows grouped by the unit and more: of relations joined on the unit, only those count that the keys look at."""
-    whole, reached = spread(rows), contribution(rows, [k for k in keys if not _is_unit(k, rows)] if rows.private else keys).groups
+    whole, reached = (
+        overall_limits(rows),
+        contribution(rows, [k for k in keys if not _is_unit(k, rows)] if rows.private else keys).groups,
+    )
     groups = reached if whole.groups is None or reached is None else min(whole.groups, reached)
     return replace(whole, groups=groups)
 
@@ -310,7 +313,7 @@ def _is_unit(key: Expr, rows: Rows) -> bool:
 
 
 def _key_column(queries: Queries, key: Expr) -> Column:
-    return key.column if isinstance(key, Ref) else computed(queries.counter, "key", key)
+    return key.column if isinstance(key, Ref) else computed_column(queries.counter, "key", key)
 
 
 def _dependent(aggs: list[tuple[Column, Agg]], exprs: list[Expr], keys: list[Column]) -> list[Column]:
@@ -325,11 +328,11 @@ def _project(queries: Queries, rows: Rows, projections: list[tuple[str, Expr]]) 
     columns: list[Column] = []
     items: list[tuple[Column, Expr]] = []
     for name, value in projections:
-        expr = settled(coerce(value, "text"), rows)  # a constant of unknown type becomes text where it becomes a column
+        expr = order_free(coerce(value, "text"), rows)  # a constant of unknown type becomes text where it becomes a column
         if isinstance(expr, Ref):
             columns.append(narrowed_column(replace(expr.column, name=name), expr, rows.conditions))
             continue
-        column = computed(queries.counter, name, expr)
+        column = computed_column(queries.counter, name, expr)
         column = narrowed_column(replace(column, domain=_literal_domain(expr)), expr, rows.conditions)
         columns.append(column)
         items.append((column, expr))
@@ -364,17 +367,19 @@ def _distinct(queries: Queries, result: RowsResult) -> RowsResult:
     node = Distinct(tuple(outputs), inner)
     one = rows.unit is not None and all(c.constant or c.id == rows.unit.id for c in outputs)
     if rows.private:
-        before = folded(rows).contribution
-        contribution = replace(before, few=(*before.few, *rows_per_value.grouped(rows, outputs)), keyed=frozenset(known))
+        before = with_repetitions(rows).contribution
+        contribution = replace(
+            before, per_value=(*before.per_value, *rows_per_value.grouped(rows, outputs)), keyed=frozenset(known)
+        )
     else:
-        contribution = Contribution(beside=(of_groups(rows, outputs, outputs),))
+        contribution = Contribution(beside=(beside_groups(rows, outputs, outputs),))
     distinct = Rows(
         node=node,
         unit=rows.unit,
         one=one,
-        conditions=kept_conditions(rows, known),
+        conditions=conditions_on(rows, known),
         contribution=contribution,
-        identity=Identity(frozenset(i for i in rows.determinants if i in known), (), origins(rows, known)),
+        identity=Identity(frozenset(i for i in rows.determinants if i in known), (), column_origins(rows, known)),
         padding=rows.padding,
     )
     return RowsResult(distinct, result.columns)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.bind.constant_columns import fitted
-from dpproxy.plan.bind.joins import added
+from dpproxy.plan.bind.constant_columns import with_common_types
+from dpproxy.plan.bind.joins import summed_limits
 from dpproxy.plan.bind.results import Result, RowsResult, mixed
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
@@ -32,17 +32,17 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.relation import (
     Beside,
     Contribution,
+    ContributionLimits,
     Distinct,
     Identity,
-    Limits,
     Project,
     Rows,
     Union,
     Values,
 )
-from dpproxy.plan.properties.equivalence import Classes, equalities
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import as_type
-from dpproxy.plan.properties.fanout import of_values, size, spread
+from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits
 from dpproxy.plan.refusals import unsupported
 from dpproxy.policy.catalog import same_kind
 from dpproxy.sql.dialect import position
@@ -63,7 +63,7 @@ class SetOperation:
             raise Refusal("42601", "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
             raise mixed(self.node, self.context)
-        left, right = fitted(left, right, type(self.node).__name__.upper())
+        left, right = with_common_types(left, right, type(self.node).__name__.upper())
         sides = [reach_unit(side.rows, self.context, self.counter) for side in (left, right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))
         constants = [_constant_rows(left), _constant_rows(right)]
@@ -81,7 +81,7 @@ class SetOperation:
             columns = [*result.columns, *([side.unit] if side.unit is not None else [])]
             children.append(projected(side.node, columns, self.counter))
         rows_node = Union((*outputs, *extra), tuple(children))
-        limits = added(spread(sides[0]), spread(sides[1]))
+        limits = summed_limits(overall_limits(sides[0]), overall_limits(sides[1]))
         same = _unit_equalities(outputs, unit, sides, results)
         ids = _unit_ids(outputs, *results)
         node: Relation = rows_node
@@ -90,7 +90,7 @@ class SetOperation:
             raise self._across_units()
         if self.distinct:
             one = unit is not None and _only_units(sides, results)
-            node, limits = Distinct(rows_node.columns, rows_node), Limits(1, 1) if one else limits
+            node, limits = Distinct(rows_node.columns, rows_node), ContributionLimits(1, 1) if one else limits
         known = Contribution(limits, self._beside(node, sides))
         return RowsResult(
             Rows(node=node, unit=unit, one=one, conditions=same, contribution=known, identity=Identity(ids)), outputs
@@ -102,7 +102,7 @@ class SetOperation:
         if self.distinct:
             typed = list(dict.fromkeys(typed))
         values = Values(outputs, tuple(typed))
-        return RowsResult(Rows(node=values, contribution=Contribution(beside=(of_values(values),))), outputs)
+        return RowsResult(Rows(node=values, contribution=Contribution(beside=(beside_values(values),))), outputs)
 
     def _sides(self, outputs: tuple[Column, ...], sides: list[Rows], results: tuple[RowsResult, RowsResult]) -> RowsResult:
         """INTERSECT and EXCEPT of public rows, or of rows whose columns fix the unit: what is kept is one unit's business."""
@@ -121,7 +121,7 @@ class SetOperation:
         if unit is None:
             return RowsResult(Rows(node=node, contribution=Contribution(beside=self._beside(node, sides))), outputs)
         one = self.distinct and _only_units(sides, results)
-        limits = Limits(1, 1) if one else spread(sides[0])
+        limits = ContributionLimits(1, 1) if one else overall_limits(sides[0])
         same = _unit_equalities(outputs, unit, sides, results)
         ids = Identity(_unit_ids(outputs, *results))
         return RowsResult(
@@ -133,7 +133,7 @@ class SetOperation:
         """Of public sides."""
         if any(side.private for side in sides):
             return ()
-        sizes = [size(side) for side in sides]
+        sizes = [most_public_rows(side) for side in sides]
         return (Beside(frozenset(c.id for c in node.columns), None if None in sizes else sum(s or 0 for s in sizes)),)
 
     def _across_units(self) -> Refusal:
@@ -190,7 +190,7 @@ def _unit_equalities(
 def _is_unit(column: Column, rows: Rows) -> bool:
     if rows.unit is None or column.optional:
         return False
-    classes = Classes(equalities(rows.conditions))
+    classes = EquivalenceClasses(equalities(rows.conditions))
     return classes.find(column.id) == classes.find(rows.unit.id)
 
 

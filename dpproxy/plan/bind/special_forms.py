@@ -41,15 +41,15 @@ class Binder(Protocol):
     def zone(self, *values: Expr, made: bool = False) -> str | None: ...
 
 
-_GIVEN = (
+_CONSTANT_NODES = (
     exp.Literal, exp.Parameter, exp.Null, exp.Cast, exp.DataType, exp.DataTypeParam, exp.Interval, exp.Var, exp.Paren, exp.Neg,
     exp.DPipe, exp.Mul,
 )  # fmt: skip
 
 
-def given(node: exp.Expr) -> bool:
+def of_constants_alone(node: exp.Expr) -> bool:
     """Whether it is made of constants and parameters alone, by operators: one value for all rows, which the facade can tell."""
-    return all(isinstance(part, _GIVEN) for part in node.walk())
+    return all(isinstance(part, _CONSTANT_NODES) for part in node.walk())
 
 
 # --- arrays of constants, and quantifiers over them
@@ -202,7 +202,7 @@ def collated(binder: Binder, node: exp.Collate, scope: Scope) -> Expr:
     name = node.expression.this if isinstance(node.expression, exp.Column) else node.expression
     if ident(name) not in ("C", "POSIX") or isinstance(node.parent, exp.Predicate):
         raise unsupported(f"`{to_sql(node)}`", "Leave COLLATE out, or sort the released result by it.")
-    return fn.text_of(binder.bind(node.this, scope), "COLLATE")
+    return fn.as_text(binder.bind(node.this, scope), "COLLATE")
 
 
 _BITS: dict[type[exp.Expr], str] = {
@@ -246,7 +246,7 @@ def _parts_of_text(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name:
     count = texts.split_count(value, mark)
     if name != "cardinality":
         return count
-    empty = fn.compare("=", fn.text_of(value, name), Lit("text", ""))
+    empty = fn.compare("=", fn.as_text(value, name), Lit("text", ""))
     return Case("int4", ((empty, Lit("int4", "0")),), count)
 
 

@@ -16,10 +16,10 @@ from dpproxy.plan.bind.calls import (
     WINDOW_ARGUMENTS,
     WINDOWS,
     bind_aggregate,
+    bind_order,
     check_summed,
     count_arguments,
-    frame,
-    ordering,
+    window_frame,
 )
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids, lift_aggregates
@@ -50,7 +50,7 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.relation import Aggregate, Rows, of_somebody
 from dpproxy.plan.measure.aggregates import per_unit_type
-from dpproxy.plan.properties.equivalence import Classes, equalities
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.refusals import unsupported
@@ -65,7 +65,7 @@ _RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dis
 _PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
 
 
-class QueryHooks:
+class Subqueries:
     """`rows` are those the expression is evaluated over; None where no unit is in scope yet (ON conditions)."""
 
     def __init__(self, queries: Queries, env: Env, rows: Rows | None, aggregates: bool = False) -> None:
@@ -80,7 +80,7 @@ class QueryHooks:
         return Hole(types[index] if index < len(types) else "unknown", index)
 
     def zone(self) -> str | None:
-        return time_zones.checked(self.queries.context.settings.zone)
+        return time_zones.checked_zone(self.queries.context.settings.zone)
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
         return self.queries.measurer.constant(sql, type_)
@@ -175,7 +175,7 @@ class QueryHooks:
         outer = self.rows
         if outer is None or outer.unit is None or inner.unit is None:
             return False
-        classes = Classes(equalities([*inner.conditions, *outer.conditions]))
+        classes = EquivalenceClasses(equalities([*inner.conditions, *outer.conditions]))
         return classes.find(inner.unit.id) == classes.find(outer.unit.id)
 
     def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
@@ -332,13 +332,13 @@ class QueryHooks:
             )
         unit = Ref(rows.unit.type, rows.unit)
         partition = partition if unit in partition else (*partition, unit)
-        order, rows_of = self._order(node.args.get("order"), scope), frame(node.args.get("spec"))
+        order, rows_of = self._order(node.args.get("order"), scope), window_frame(node.args.get("spec"))
         return Win(per_unit_type(name, args), name, args, partition, order, rows_of, contribution(rows, partition).rows)
 
     def _order(self, order: exp.Expr | None, scope: Scope) -> tuple[tuple[Expr, bool, bool], ...]:
         if order is None:
             return ()
-        return tuple(ordering(self.binder, o, scope) for o in order.expressions)
+        return tuple(bind_order(self.binder, o, scope) for o in order.expressions)
 
 
 def _looks_outside(inner: Rows) -> bool:

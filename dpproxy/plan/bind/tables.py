@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
-from dpproxy.plan.context import Context, Counter, Settings, Shape
+from dpproxy.plan.context import Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.logical.expr import (
     Call,
@@ -33,9 +33,9 @@ from dpproxy.plan.logical.interval import (
 from dpproxy.plan.logical.relation import (
     Beside,
     Contribution,
+    ContributionLimits,
     Identity,
     Join,
-    Limits,
     Padding,
     PendingPath,
     Rows,
@@ -53,20 +53,22 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
     """The rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
     if not context.allowed(table.name):
         raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}")
-    shape = _shape(table, context)
+    common = _table_columns(table, context)
     number_ = counter.scan()
-    columns = tuple(time_zones.at(_numbered(c, counter.column(), number_), context.settings.zone) for c in shape.columns)
-    visible = tuple(columns[i] for i in shape.visible)
-    scan = Scan(columns, number_, context.catalog.tables[table.name].source, shape.names)
+    columns = tuple(
+        time_zones.column_in_zone(_numbered(c, counter.column(), number_), context.settings.zone) for c in common.columns
+    )
+    visible = tuple(columns[i] for i in common.visible)
+    scan = Scan(columns, number_, context.catalog.tables[table.name].source, common.names)
     if table.unit is None:
         beside = _beside(scan, context.catalog.tables[table.name])
         return Rows(node=scan, contribution=Contribution(beside=(beside,)), padding=Padding(publics=(scan,))), visible
-    return _private(table, scan, frozenset(columns[i].id for i in shape.keys), context.settings), visible
+    return _private(table, scan, frozenset(columns[i].id for i in common.keys), context.settings), visible
 
 
-def _shape(table: TablePolicy, context: Context) -> Shape:
+def _table_columns(table: TablePolicy, context: Context) -> TableColumns:
     """Made once for a policy and a catalog."""
-    known = context.shapes.get(table.name)
+    known = context.table_columns.get(table.name)
     if known is not None:
         return known
     entries = [e for e in context.catalog.tables[table.name].columns if not _hidden(table, e.name) or _needed(table, e.name)]
@@ -74,8 +76,8 @@ def _shape(table: TablePolicy, context: Context) -> Shape:
     visible = tuple(i for i, e in enumerate(entries) if not _hidden(table, e.name))
     fixing = _keys(table, context) if table.unit is not None else set()
     keys = tuple(i for i, e in enumerate(entries) if e.name in fixing)
-    made = Shape(columns, tuple(e.source for e in entries), visible, keys)
-    context.shapes[table.name] = made
+    made = TableColumns(columns, tuple(e.source for e in entries), visible, keys)
+    context.table_columns[table.name] = made
     return made
 
 
@@ -109,7 +111,7 @@ def _needed(table: TablePolicy, name: str) -> bool:
 
 def _private(table: TablePolicy, scan: Scan, keys: frozenset[int], settings: Settings) -> Rows:
     assert table.unit is not None
-    limits = _tightened(Limits(table.bounds.rows, table.bounds.groups, table.bounds.whole), settings)
+    limits = _tightened(ContributionLimits(table.bounds.rows, table.bounds.groups, table.bounds.whole), settings)
     by_name = {c.name: c for c in scan.columns}
     identity = Identity(keys, tuple((table.name, c, c.name) for c in scan.columns))
     if table.unit.steps:
@@ -120,7 +122,7 @@ def _private(table: TablePolicy, scan: Scan, keys: frozenset[int], settings: Set
     return Rows(node=scan, unit=unit, one=table.one, contribution=Contribution(limits), identity=identity)
 
 
-def _tightened(limits: Limits, settings: Settings) -> Limits:
+def _tightened(limits: ContributionLimits, settings: Settings) -> ContributionLimits:
     """The policy's bounds, or the session's where they are tighter (PRIVACY.md section 3, Bounds)."""
     rows = limits.rows if settings.rows is None else min(limits.rows, settings.rows)
     groups = min((g for g in (limits.groups, settings.groups) if g is not None), default=None)

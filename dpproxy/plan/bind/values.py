@@ -10,10 +10,10 @@ from sqlglot import exp
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions.scalars import coerce, matched
+from dpproxy.plan.functions.scalars import coerce, common_type
 from dpproxy.plan.logical.expr import Column, Lit
 from dpproxy.plan.logical.relation import Contribution, Rows, Values
-from dpproxy.plan.properties.fanout import of_values
+from dpproxy.plan.properties.fanout import beside_values
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import ident
 
@@ -26,7 +26,7 @@ def values_item(queries: Queries, node: exp.Values) -> Item:
     rows = [[binder.bind(e, Scope(())) for e in row.expressions] for row in node.expressions]
     if len(rows) > MAX_ROWS or not rows or any(len(r) != len(rows[0]) for r in rows):
         raise unsupported("this VALUES list")
-    types = [matched("VALUES", [row[i].type for row in rows]) for i in range(len(rows[0]))]
+    types = [common_type("VALUES", [row[i].type for row in rows]) for i in range(len(rows[0]))]
     if not all(isinstance(e, Lit) for row in rows for e in row):
         raise unsupported("a VALUES list that is not constant")
     alias = node.args.get("alias")
@@ -36,5 +36,5 @@ def values_item(queries: Queries, node: exp.Values) -> Item:
     )
     bound = tuple(tuple(coerce(e, t) for e, t in zip(row, types, strict=True)) for row in rows)
     values = Values(columns, bound)
-    rows_of = Rows(node=values, contribution=Contribution(beside=(of_values(values),)))
+    rows_of = Rows(node=values, contribution=Contribution(beside=(beside_values(values),)))
     return Item(ident(alias.this) if alias is not None else "", rows_of, columns, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from dpproxy.plan.context import MAX_GIVEN_ROWS, TOO_MANY
+from dpproxy.plan.context import MAX_STAGED_ROWS, TOO_MANY_ROWS
 from dpproxy.plan.engines.base import Engine, quote
 from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
@@ -53,8 +53,8 @@ MANY_ROWS = 1_000
 def _rows(spelled: Engine, types: list[str], text: str | None) -> str:
     """A JSON array of arrays of texts as a FROM item without alias. Raises ValueError when there are too many rows."""
     rows = json.loads(text) if text is not None else []
-    if rows == TOO_MANY or len(rows) > MAX_GIVEN_ROWS:
-        raise ValueError(TOO_MANY)
+    if rows == TOO_MANY_ROWS or len(rows) > MAX_STAGED_ROWS:
+        raise ValueError(TOO_MANY_ROWS)
     if not rows:
         nulls = ", ".join(spelled.literal(t, None) for t in types)
         return f"(SELECT {nulls} WHERE FALSE)"
@@ -88,6 +88,3 @@ def _canonical(type_: str, text: str | None) -> str | None:
         raise ValueError(f"this value of type {type_} cannot be used") from error
     assert isinstance(value, Lit)
     return value.text
-
-
-__all__ = ["array_items", "engine", "literal"]

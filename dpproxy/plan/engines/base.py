@@ -47,10 +47,10 @@ def hole(index: int, type_: str) -> str:
 
 
 def template(dialect: Dialect, text: str) -> Template:
-    return Template(dialect, parts(text))
+    return Template(dialect, split_holes(text))
 
 
-def parts(text: str) -> tuple[str | Param, ...]:
+def split_holes(text: str) -> tuple[str | Param, ...]:
     """A rendered text split at its holes."""
     found: list[str | Param] = []
     at = 0

@@ -19,8 +19,8 @@ from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import Engine, Names, quote
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
-from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, kind, literal
-from dpproxy.plan.engines.text_cuts import Growth, guarded
+from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, number_kind, number_literal
+from dpproxy.plan.engines.text_cuts import Growth, null_beyond_limit
 from dpproxy.plan.logical.expr import (
     Agg,
     Call,
@@ -89,7 +89,7 @@ class Postgres(Engine):
         if text is None or (native == "uuid" and not casts.is_uuid(text)):
             return f"NULL::{native}"
         if type_ in NUMBERS:
-            return literal(native, text)  # type: ignore[arg-type]
+            return number_literal(native, text)  # type: ignore[arg-type]
         if native == "boolean":
             return "TRUE" if text in ("true", "t") else "FALSE"
         if native == "interval":
@@ -109,7 +109,7 @@ class Postgres(Engine):
 
     def output(self, expr: Expr, names: Names) -> str:
         """`expr` as a column others refer to by its type alone."""
-        if expr.type in INTEGERS and kind(expr) != "bigint":
+        if expr.type in INTEGERS and number_kind(expr) != "bigint":
             return casts.int_to_int(self.expr(expr, names), "int8")
         return self.expr(expr, names)
 
@@ -134,11 +134,11 @@ class Postgres(Engine):
             return str(special(expr, args, names))
         if op in _SIMPLE:
             texts = [self.expr(a, names) for a in args]
-            return guarded(op, _SIMPLE[op].format(*texts), args, texts)
+            return null_beyond_limit(op, _SIMPLE[op].format(*texts), args, texts)
         if op in FUNCTIONS:
             kinds, spelled = FUNCTIONS[op]
             texts = [self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)]
-            return guarded(op, spelled.format(*texts), args, texts)
+            return null_beyond_limit(op, spelled.format(*texts), args, texts)
         raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on PostgreSQL")
 
     def _argument(self, arg: Expr, kind: str, names: Names) -> str:
@@ -149,7 +149,7 @@ class Postgres(Engine):
 
     def _choice(self, arg: Expr, whole: Expr, names: Names) -> str:
         """An operand of COALESCE and its like: whole numbers keep the kind of the whole."""
-        return self.number(arg, names, kind(whole)) if whole.type in INTEGERS else self.as_type(arg, whole.type, names)
+        return self.number(arg, names, number_kind(whole)) if whole.type in INTEGERS else self.as_type(arg, whole.type, names)
 
     def _op_row(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         """Several values as one that is never NULL: a record's text, since an anonymous record within another has no hash."""
@@ -174,23 +174,23 @@ class Postgres(Engine):
             digits = args[1]
             assert isinstance(digits, Lit)
             return f"{name}({self.number(args[0], names, 'numeric')}, {int(digits.text or 0)})"
-        return f"{name}({self.number(args[0], names, kind(expr))})"
+        return f"{name}({self.number(args[0], names, number_kind(expr))})"
 
     def _op_floor(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"floor({self.number(args[0], names, kind(expr))})"
+        return f"floor({self.number(args[0], names, number_kind(expr))})"
 
     def _op_ceil(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"ceil({self.number(args[0], names, kind(expr))})"
+        return f"ceil({self.number(args[0], names, number_kind(expr))})"
 
     def _op_sign(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self.number(args[0], names, kind(args[0]) if kind(args[0]) != "bigint" else "float8")
+        value = self.number(args[0], names, number_kind(args[0]) if number_kind(args[0]) != "bigint" else "float8")
         arms = f"WHEN {value} = 0 THEN 0 WHEN {value} < 0 THEN -1 WHEN {value} <= 'Infinity' THEN 1"  # NaN is above it
         return f"(CASE {arms} END)::bigint"
 
     def _exactly(self, arg: Expr, whole: Expr, names: Names) -> str:
         """An argument whose digits decide how many the result has: 1.0 and 1.00 must have one result."""
-        text = self.number(arg, names, kind(whole))
-        return self.plain(text, "numeric") if kind(whole) == "numeric" else text
+        text = self.number(arg, names, number_kind(whole))
+        return self.plain(text, "numeric") if number_kind(whole) == "numeric" else text
 
     def _op_sqrt(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         value = self._exactly(args[0], expr, names)
@@ -211,12 +211,12 @@ class Postgres(Engine):
     def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         """NULL where PostgreSQL raises: 0 to a negative power, fractional powers of negatives, results beyond e**690."""
         base, exponent = (self._numbers.limited(Cast(expr.type, a), names, 25) for a in args)
-        if kind(expr) == "numeric":
+        if number_kind(expr) == "numeric":
             base, exponent = self.plain(base, "numeric"), self.plain(exponent, "numeric")
         whole = f"{base} > 0 OR ({base} < 0 AND {exponent} = floor({exponent}))"
         fits = f"CASE WHEN abs({exponent} * ln(abs({base}))) < 690 THEN power({base}, {exponent}) END"
         zero = f"CASE WHEN {exponent} > 0 THEN 0 WHEN {exponent} = 0 THEN 1 END"
-        return f"(CASE WHEN {base} = 0 THEN ({zero})::{kind(expr)} WHEN {whole} THEN {fits} END)"
+        return f"(CASE WHEN {base} = 0 THEN ({zero})::{number_kind(expr)} WHEN {whole} THEN {fits} END)"
 
     def _op_limit(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         """A number held within a power of ten: the planner's own, made by `postgres_numbers` around subqueries."""
@@ -261,10 +261,10 @@ class Postgres(Engine):
         return times.formatted(self.expr(args[0], names), pattern.text or "")
 
     def _op_epoch(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"EXTRACT(epoch FROM {self.expr(args[0], names)})::{kind(expr)}"
+        return f"EXTRACT(epoch FROM {self.expr(args[0], names)})::{number_kind(expr)}"
 
     def _op_second(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"EXTRACT(second FROM {self.expr(args[0], names)})::{kind(expr)}"
+        return f"EXTRACT(second FROM {self.expr(args[0], names)})::{number_kind(expr)}"
 
     def _op_like(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return self._like("LIKE", args, names)
@@ -277,13 +277,15 @@ class Postgres(Engine):
         if isinstance(args[1], Hole):
             # a pattern that ends in its escape character raises, but only for rows that match so far
             known = f"(CASE WHEN {pattern} ~ '^([^\\\\]|\\\\.)*$' THEN {value} {word} {pattern} END)"
-            return guarded(word.lower(), known, args[:2], [value, pattern])
+            return null_beyond_limit(word.lower(), known, args[:2], [value, pattern])
         if len(args) == 2:
-            return guarded(word.lower(), f"({value} {word} {pattern})", args, [value, pattern])
+            return null_beyond_limit(word.lower(), f"({value} {word} {pattern})", args, [value, pattern])
         escape = args[2]
         if not isinstance(escape, Lit) or len(escape.text or "") > 1:
             raise Refusal("22025", "invalid escape string", hint="The escape string must be empty or one character.")
-        return guarded(word.lower(), f"({value} {word} {pattern} ESCAPE {quote(escape.text or '')})", args[:2], [value, pattern])
+        return null_beyond_limit(
+            word.lower(), f"({value} {word} {pattern} ESCAPE {quote(escape.text or '')})", args[:2], [value, pattern]
+        )
 
     # --- types
 
@@ -344,7 +346,7 @@ class Postgres(Engine):
             return f"{text}::int::bigint"
         if source in INTEGERS:
             fits = facts(expr.arg).span.within(casts.RANGES[expr.type] - 1)
-            return self.number(expr.arg, names, kind(expr.arg)) if fits else casts.int_to_int(text, expr.type)
+            return self.number(expr.arg, names, number_kind(expr.arg)) if fits else casts.int_to_int(text, expr.type)
         if source == "numeric":
             return casts.numeric_to_int(text, expr.type)
         if source in FLOATS:
@@ -352,7 +354,7 @@ class Postgres(Engine):
         return casts.text_to_int(text, expr.type)
 
     def _cast_number(self, expr: Cast, names: Names) -> str:
-        native = kind(expr)
+        native = number_kind(expr)
         if expr.arg.type in NUMBERS:
             value = self.number(expr.arg, names, native)
         else:
@@ -403,10 +405,10 @@ class Postgres(Engine):
             (value,) = args
             if value.type in INTEGERS:
                 narrow = facts(value).span.within(INT32) and name == "sum"
-                return name, [f"{self.expr(value, names)}::int" if narrow else self.number(value, names, kind(value))]
+                return name, [f"{self.expr(value, names)}::int" if narrow else self.number(value, names, number_kind(value))]
             limited = self._numbers.limited(value, names, SUMMED)
             # sums of floats depend on the order of rows, and that on everybody's: exact as numeric (of 15 digits)
-            text = f"({limited})::numeric" if kind(value) == "float8" else limited
+            text = f"({limited})::numeric" if number_kind(value) == "float8" else limited
             return name, [text if name == "sum" else self.plain(text, "numeric")]
         return name, [self.output(a, names) for a in args]
 
@@ -416,7 +418,7 @@ class Postgres(Engine):
         if expr.name == "sum" and expr.type in INTEGERS and not facts(expr.args[0]).span.within(INT32):
             return casts.int_to_int(text, "int8")
         added = expr.name in ("sum", "avg") or expr.name.startswith(("stddev", "var"))
-        return reach.narrowed(text) if added and kind(expr.args[0]) == "float8" else text
+        return reach.narrowed(text) if added and number_kind(expr.args[0]) == "float8" else text
 
     # --- the measurement's own needs
 
@@ -424,7 +426,7 @@ class Postgres(Engine):
         shift = center / grid
         if shift.denominator != 1 or max(abs(lo + shift), abs(hi + shift)) > 2**50:
             raise ValueError("a centre off the grid, or more steps than a double counts")
-        low, high, own = lo + int(shift), hi + int(shift), kind(expr)
+        low, high, own = lo + int(shift), hi + int(shift), number_kind(expr)
         moved = f" - {int(shift)}" if shift > 0 else f" + {-int(shift)}" if shift < 0 else ""
         type_ = "int" if _narrow(lo, hi, int(shift)) else "bigint"
         if own == "bigint" and grid == 1:
@@ -434,13 +436,13 @@ class Postgres(Engine):
         if own == "bigint":
             own = "numeric"
         text = self.number(expr, names, own)
-        first, last = (literal(own, decimal(x * grid)) for x in (low, high))
+        first, last = (number_literal(own, decimal(x * grid)) for x in (low, high))
         value = f"least(greatest({text}, {first}), {last})"
         if grid != 1 and (1 / grid).denominator == 1:
-            value = f"{value} * {literal(own, str(1 / grid))}"
+            value = f"{value} * {number_literal(own, str(1 / grid))}"
         elif grid != 1:
             nudge = " + '1e-200'::float8" if own == "float8" else ""  # a quotient that underflows raises
-            value = f"({value}{nudge}) / {literal(own, decimal(grid))}"
+            value = f"({value}{nudge}) / {number_literal(own, decimal(grid))}"
         # NaN is above infinity here: the test keeps NULL and NaN out, neither is anybody's value
         return f"CASE WHEN {text} <= 'Infinity'::{own} THEN ({value})::{type_}{moved} END"
 

@@ -37,30 +37,30 @@ class Speller(Protocol):
     def expr(self, expr: Expr, names: Names) -> str: ...
 
 
-def kind(expr: Expr) -> Kind:
+def number_kind(expr: Expr) -> Kind:
     """The kind of number an expression of a numeric type is rendered as."""
     if expr.type not in INTEGERS:
         return "float8" if expr.type in FLOATS else "numeric"
     match expr:
         case Call(op=op, args=args) if op in ARITHMETIC:
             wide = not facts(expr).span.within(INT64)
-            return "numeric" if wide or any(kind(a) != "bigint" for a in args) else "bigint"
+            return "numeric" if wide or any(number_kind(a) != "bigint" for a in args) else "bigint"
         case Call(op=op, args=args) if op in _CHOICES:
             return _widest(args)
         case Call(op="nullif", args=args):
-            return kind(args[0])
+            return number_kind(args[0])
         case Scalar(value=value):
-            return kind(value)
+            return number_kind(value)
         case Case(whens=whens, default=default):
             return _widest((*(r for _, r in whens), *((default,) if default is not None else ())))
     return "bigint"
 
 
 def _widest(args: tuple[Expr, ...]) -> Kind:
-    return "numeric" if any(a.type in INTEGERS and kind(a) != "bigint" for a in args) else "bigint"
+    return "numeric" if any(a.type in INTEGERS and number_kind(a) != "bigint" for a in args) else "bigint"
 
 
-def literal(kind_: Kind, text: str) -> str:
+def number_literal(kind_: Kind, text: str) -> str:
     """A number as a constant of a kind; beyond float8 it is an infinity."""
     if kind_ == "bigint" and abs(int(text)) > INT64:
         kind_ = "numeric"
@@ -70,7 +70,7 @@ def literal(kind_: Kind, text: str) -> str:
     return f"'{text}'::{kind_}"
 
 
-def converted(text: str, source: Kind, target: Kind) -> str:
+def converted_number(text: str, source: Kind, target: Kind) -> str:
     if source == target:
         return text
     return reach.narrowed(text) if (source, target) == ("numeric", "float8") else f"{text}::{target}"
@@ -86,16 +86,16 @@ class Arithmetic:
         """`expr` as a kind of number; never narrower than its own. Raises Refusal."""
         check_number(expr)
         if isinstance(expr, Lit) and expr.text is not None:
-            return literal(wanted, expr.text)
+            return number_literal(wanted, expr.text)
         text = self._speller.expr(expr, names)
-        own = kind(expr)
+        own = number_kind(expr)
         if own == wanted and expr.type not in ("int2", "int4", "float4"):
             return text
-        return f"{text}::{wanted}" if own == wanted else converted(text, own, wanted)
+        return f"{text}::{wanted}" if own == wanted else converted_number(text, own, wanted)
 
     def operation(self, expr: Call, names: Names) -> str:
         """An arithmetic operation. Raises Refusal when no guard keeps it within what PostgreSQL computes."""
-        own = kind(expr)
+        own = number_kind(expr)
         for leaf in reach.LEAVES[own]:
             try:
                 return self._tree(expr, names, own, leaf)[0]
@@ -106,16 +106,16 @@ class Arithmetic:
     def limited(self, expr: Expr, names: Names, leaf: int) -> str:
         """A number, as its own kind, held within 10**leaf: what sums and squares of it need in order not to raise."""
         try:
-            return self._tree(expr, names, kind(expr), leaf)[0]
+            return self._tree(expr, names, number_kind(expr), leaf)[0]
         except TooFar:
-            return reach.guarded(self._speller.expr(expr, names), kind(expr), leaf)[0]
+            return reach.guarded(self._speller.expr(expr, names), number_kind(expr), leaf)[0]
 
     def _tree(self, expr: Expr, names: Names, as_: Kind, leaf: int, tiny: bool = False) -> tuple[str, Reach]:
         """Text and reach of `expr` as kind `as_`. `tiny`: a leaf may be tinier than its reach says. Raises TooFar."""
         if isinstance(expr, Lit) and expr.text is not None:
             value = literal_number(expr.type, expr.text)
-            return literal(as_, expr.text), reach.of_constant(value) if value is not None else Reach(leaf, leaf)
-        own = kind(expr)
+            return number_literal(as_, expr.text), reach.of_constant(value) if value is not None else Reach(leaf, leaf)
+        own = number_kind(expr)
         if own != as_:
             return self._changed(expr, names, own, as_, leaf)
         match expr:

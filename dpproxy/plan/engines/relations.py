@@ -24,16 +24,16 @@ from dpproxy.plan.logical.relation import (
     Aggregate,
     Distinct,
     Filter,
-    Given,
     Join,
     Project,
     Public,
     Scan,
+    Staged,
     Union,
     Values,
 )
 
-_ALONE = (Aggregate, Distinct, Union, Values, Given)
+_ALONE = (Aggregate, Distinct, Union, Values, Staged)
 """Relations that become one FROM item with plain columns."""
 
 MAX_INLINE = 2_000  # characters of a projected expression before it gets its own derived table
@@ -125,7 +125,7 @@ class Renderer:
                 return self._scan(relation)
             case Values():
                 return self._values(relation)
-            case Given(columns=columns, index=index):
+            case Staged(columns=columns, index=index):
                 alias = self.alias()
                 types = ",".join(c.type for c in columns)
                 names = [f"c{i}" for i in range(len(columns))]

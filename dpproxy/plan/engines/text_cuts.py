@@ -63,7 +63,7 @@ class Growth:
         return f"({' || '.join(texts)})" if expr.op == "concat" else f"{expr.op}({', '.join(texts)})"
 
 
-def guarded(op: str, body: str, args: tuple[Expr, ...], texts: list[str]) -> str:
+def null_beyond_limit(op: str, body: str, args: tuple[Expr, ...], texts: list[str]) -> str:
     """NULL where an argument is too long for `op` to be computed."""
     long = [text for arg, text in zip(args, texts, strict=True) if not _known_short(arg)] if op in WIDENING else []
     if not long:

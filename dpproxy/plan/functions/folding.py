@@ -19,7 +19,7 @@ _BELOW = {"int2": Decimal(2**15), "int4": Decimal(2**31), "int8": Decimal(2**63)
 _LARGEST = Decimal("1e30")  # what the widest exact type of every engine holds, with room for digits after the point
 
 
-def folded(op: str, a: Expr, b: Expr) -> Lit | None:
+def folded_constants(op: str, a: Expr, b: Expr) -> Lit | None:
     """The value of an operator over two exact constants; None for others, and where it does not fit their type."""
     if op not in _EXACT or not isinstance(a, Lit) or not isinstance(b, Lit) or not a.text or not b.text:
         return None

@@ -15,13 +15,13 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.functions.scalars import (
     Builder,
     coerce,
+    common_type,
     compare,
-    matched,
     multiply,
     negate,
     plus,
 )
-from dpproxy.plan.functions.texts import whole
+from dpproxy.plan.functions.texts import whole_number
 from dpproxy.plan.logical.expr import (
     Call,
     Case,
@@ -90,7 +90,7 @@ def width_bucket(args: Sequence[Expr]) -> Expr:
     """width_bucket(x, low, high, count); the form with an array of thresholds is `thresholds`."""
     _count("width_bucket", args, 4)
     value, low, high = (_number(a, "`width_bucket`") for a in args[:3])
-    buckets = whole(args[3], "the number of buckets")
+    buckets = whole_number(args[3], "the number of buckets")
     if not 0 < buckets <= MAX_BUCKETS:
         raise Refusal("2201G", f"the number of buckets must be between 1 and {MAX_BUCKETS}")
     if constant(low, "a bound of `width_bucket`") >= constant(high, "a bound of `width_bucket`"):
@@ -115,7 +115,7 @@ def _apart(low: Fraction, high: Fraction) -> bool:
 
 def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:
     """width_bucket(x, ARRAY[...]): how many of the ascending thresholds are not above x."""
-    type_ = matched("width_bucket", [value.type, *(b.type for b in bounds)])
+    type_ = common_type("width_bucket", [value.type, *(b.type for b in bounds)])
     known = [coerce(b, type_) for b in bounds]
     if not 0 < len(known) <= MAX_THRESHOLDS or not all(isinstance(b, Lit) and b.text is not None for b in known):
         raise unsupported("`width_bucket` with these thresholds", "List up to 200 constants in ascending order.")
@@ -156,11 +156,11 @@ def _bits(name: str) -> Builder:
             raise unsupported("bit operators on other types than whole numbers")
         type_ = common([v.type for v in values])
         if name == "bitleft":
-            by = whole(values[1], "a shift")
+            by = whole_number(values[1], "a shift")
             if not 0 <= by < 16:
                 raise unsupported("shifting by 16 bits or more")
             return multiply("*", values[0], Lit(values[0].type, str(2 ** min(by, 14 if values[0].type == "int2" else by))))
-        if name == "bitright" and not 0 <= whole(values[1], "a shift") < 16:
+        if name == "bitright" and not 0 <= whole_number(values[1], "a shift") < 16:
             raise unsupported("shifting by 16 bits or more")
         return Call(values[0].type if name == "bitright" else type_, name, tuple(values))
 

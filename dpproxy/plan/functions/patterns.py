@@ -202,7 +202,7 @@ def regexp_replace(args: Sequence[Expr]) -> Expr:
     return Call("text", "regexp_replace", (_text(args[0]), Lit("text", pattern), Lit("text", by), flags))
 
 
-def extracted(value: Expr, pattern: Expr, flags: str = "") -> Expr:
+def regexp_substring(value: Expr, pattern: Expr, flags: str = "") -> Expr:
     """substring(text from pattern): the first group where there is one, else the whole match; NULL without a match."""
     text = _unambiguous(pattern)
     group = int(_groups(text) > 0)
@@ -211,7 +211,7 @@ def extracted(value: Expr, pattern: Expr, flags: str = "") -> Expr:
 
 def regexp_substr(args: Sequence[Expr]) -> Expr:
     _arguments("regexp_substr", args, 2, 2)
-    found = extracted(args[0], args[1])
+    found = regexp_substring(args[0], args[1])
     assert isinstance(found, Call)
     if found.args[2] != Lit("int4", "0"):
         raise unsupported("`regexp_substr` with groups", "Use substring(text from pattern), which yields the first group.")
@@ -221,7 +221,7 @@ def regexp_substr(args: Sequence[Expr]) -> Expr:
 def regexp_matched(args: Sequence[Expr]) -> Expr:
     """(regexp_match(text, pattern))[1]"""
     _arguments("regexp_match", args, 2, 3)
-    return extracted(args[0], args[1], _flags(args, 2, "i"))
+    return regexp_substring(args[0], args[1], _flags(args, 2, "i"))
 
 
 def regexp_count(args: Sequence[Expr]) -> Expr:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.functions.folding import folded
+from dpproxy.plan.functions.folding import folded_constants
 from dpproxy.plan.logical.expr import (
     Call,
     Case,
@@ -113,16 +113,16 @@ def _class(type_: str) -> str:
     return "instant" if type_ in TIMES else type_
 
 
-def alike(a: str, b: str) -> bool:
+def same_kind(a: str, b: str) -> bool:
     """Whether values of two types can stand in one column."""
     return _class(a) == _class(b)
 
 
-def matched(what: str, types: list[str]) -> str:
+def common_type(what: str, types: list[str]) -> str:
     """The common type of the branches of CASE, the arguments of coalesce() and the like. Raises Refusal 42804."""
     type_ = common(types)
     for other in types:
-        if other != "unknown" and not alike(type_, other):
+        if other != "unknown" and not same_kind(type_, other):
             raise Refusal("42804", f"{what} types {type_} and {other} cannot be matched")
     return type_
 
@@ -130,7 +130,7 @@ def matched(what: str, types: list[str]) -> str:
 def plus(a: Expr, b: Expr) -> Expr:
     a, b = _operands(a, b)
     if a.type in NUMBERS and b.type in NUMBERS:
-        return folded("+", a, b) or Call(arithmetic(a.type, b.type), "+", (a, b))
+        return folded_constants("+", a, b) or Call(arithmetic(a.type, b.type), "+", (a, b))
     if b.type in TIMES and a.type not in TIMES:
         a, b = b, a
     return _shift("add", a, b)
@@ -139,7 +139,7 @@ def plus(a: Expr, b: Expr) -> Expr:
 def minus(a: Expr, b: Expr) -> Expr:
     a, b = _operands(a, b)
     if a.type in NUMBERS and b.type in NUMBERS:
-        return folded("-", a, b) or Call(arithmetic(a.type, b.type), "-", (a, b))
+        return folded_constants("-", a, b) or Call(arithmetic(a.type, b.type), "-", (a, b))
     if a.type == "date" and b.type == "date":
         return Call("int4", "date_diff", (a, b))
     if a.type in TIMES and b.type in TIMES:
@@ -183,7 +183,7 @@ def multiply(op: str, a: Expr, b: Expr) -> Expr:
         raise Refusal("42883", f"operator does not exist: {a.type} % {b.type}", hint="Cast the operands: x::numeric % y.")
     if op == "/" and type_ in INTEGERS:
         return Call(type_, "int/", (a, b))
-    return folded(op, a, b) or Call(type_, op, (a, b))
+    return folded_constants(op, a, b) or Call(type_, op, (a, b))
 
 
 def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
@@ -286,7 +286,7 @@ def _round(name: str) -> Builder:
 
 def _choice(op: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
-        type_ = matched(op.upper(), [a.type for a in args])
+        type_ = common_type(op.upper(), [a.type for a in args])
         return Call(type_, op, tuple(coerce(a, type_) for a in args))
 
     return build
@@ -314,12 +314,12 @@ def date_trunc(args: Sequence[Expr]) -> Expr:
 
 def _concat(args: Sequence[Expr]) -> Expr:
     """NULL is an empty text, a boolean one letter, as its output function writes it (`||` casts it)."""
-    parts = tuple(letter(coerce(a, "text")) for a in args)
+    parts = tuple(boolean_letter(coerce(a, "text")) for a in args)
     safe = tuple(Call("text", "coalesce", (p if p.type in TEXTS else Cast("text", p), Lit("text", ""))) for p in parts)
     return Call("text", "concat", safe)
 
 
-def letter(value: Expr) -> Expr:
+def boolean_letter(value: Expr) -> Expr:
     if value.type != "bool":
         return value
     return Case("text", ((value, Lit("text", "t")), (Call("bool", "not", (value,)), Lit("text", "f"))), None)
@@ -347,7 +347,7 @@ def _substring(args: Sequence[Expr]) -> Expr:
     return Call("text", "substring", (value, Lit("int4", str(start)), Lit("int4", str(length))))
 
 
-def text_of(value: Expr, what: str) -> Expr:
+def as_text(value: Expr, what: str) -> Expr:
     value = coerce(value, "text")
     if value.type not in TEXTS:
         raise unsupported(f"{what} of {value.type}")
@@ -364,7 +364,7 @@ def _pad(name: str) -> Builder:
         fill = coerce(args[2], "text") if len(args) == 3 else Lit("text", " ")
         if not literal_text(fill, f"the fill of `{name}`"):
             raise unsupported(f"`{name}` with an empty fill")
-        return Call("text", name, (text_of(args[0], f"`{name}`"), Lit("int4", str(size)), fill))
+        return Call("text", name, (as_text(args[0], f"`{name}`"), Lit("int4", str(size)), fill))
 
     return build
 
@@ -373,8 +373,8 @@ def _trim(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) not in (1, 2):
             raise unsupported(f"`{name}` with {len(args)} arguments")
-        chars = text_of(args[1], f"`{name}`") if len(args) > 1 else Lit("text", " ")
-        return Call("text", name, (text_of(args[0], f"`{name}`"), chars))
+        chars = as_text(args[1], f"`{name}`") if len(args) > 1 else Lit("text", " ")
+        return Call("text", name, (as_text(args[0], f"`{name}`"), chars))
 
     return build
 
@@ -386,7 +386,7 @@ def _split_part(args: Sequence[Expr]) -> Expr:
         raise Refusal("22023", "field position must not be zero")
     if not literal_text(coerce(mark, "text"), "the delimiter of `split_part`"):
         raise unsupported("`split_part` with an empty delimiter")
-    return Call("text", "split_part", (text_of(value, "`split_part`"), coerce(mark, "text"), Lit("int4", index)))
+    return Call("text", "split_part", (as_text(value, "`split_part`"), coerce(mark, "text"), Lit("int4", index)))
 
 
 def _power(args: Sequence[Expr]) -> Expr:
@@ -412,7 +412,7 @@ def _sign(args: Sequence[Expr]) -> Expr:
 
 def _if(args: Sequence[Expr]) -> Expr:
     test, yes, no = _exactly("if", args, 3)
-    type_ = matched("CASE", [yes.type, no.type])
+    type_ = common_type("CASE", [yes.type, no.type])
     return Case(type_, ((test, coerce(yes, type_)),), coerce(no, type_))
 
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.scalars import (
     Builder,
+    as_text,
+    boolean_letter,
     coerce,
     compare,
-    letter,
     literal_text,
     minus,
     multiply,
     plus,
-    text_of,
 )
 from dpproxy.plan.logical.expr import (
     Call,
@@ -37,11 +37,11 @@ MAX_FIELDS = 100
 
 def _printed(value: Expr) -> Expr:
     """As format and concat_ws write it."""
-    value = letter(coerce(value, "text"))
+    value = boolean_letter(coerce(value, "text"))
     return value if value.type in TEXTS else Cast("text", value)
 
 
-def whole(value: Expr, what: str) -> int:
+def whole_number(value: Expr, what: str) -> int:
     text = literal_text(coerce(value, "int4"), what)
     try:
         return int(text)
@@ -53,7 +53,7 @@ def _one(name: str, result: str = "text") -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) != 1:
             raise unsupported(f"`{name}` with {len(args)} arguments")
-        return Call(result, name, (text_of(args[0], f"`{name}`"),))
+        return Call(result, name, (as_text(args[0], f"`{name}`"),))
 
     return build
 
@@ -85,18 +85,18 @@ def translate(args: Sequence[Expr]) -> Expr:
     if len(args) != 3:
         raise unsupported(f"`translate` with {len(args)} arguments")
     known = [Lit("text", literal_text(coerce(a, "text"), "an alphabet of `translate`")) for a in args[1:]]
-    return Call("text", "translate", (text_of(args[0], "`translate`"), *known))
+    return Call("text", "translate", (as_text(args[0], "`translate`"), *known))
 
 
 def overlay(args: Sequence[Expr]) -> Expr:
     """overlay(text placing new from start for length)"""
     if len(args) not in (3, 4):
         raise unsupported("`overlay` of this form")
-    value, new = text_of(args[0], "`overlay`"), text_of(args[1], "`overlay`")
-    start = whole(args[2], "the start of `overlay`")
+    value, new = as_text(args[0], "`overlay`"), as_text(args[1], "`overlay`")
+    start = whole_number(args[2], "the start of `overlay`")
     if len(args) == 3 and not isinstance(new, Lit):
         raise unsupported("`overlay` without a length", "Add FOR with a constant.")
-    length = whole(args[3], "the length of `overlay`") if len(args) == 4 else len(getattr(new, "text", "") or "")
+    length = whole_number(args[3], "the length of `overlay`") if len(args) == 4 else len(getattr(new, "text", "") or "")
     if start < 1:
         raise Refusal("22011", "negative substring length not allowed")
     before = Call("text", "left", (value, Lit("int4", str(start - 1))))
@@ -107,16 +107,16 @@ def overlay(args: Sequence[Expr]) -> Expr:
 def repeat(args: Sequence[Expr]) -> Expr:
     if len(args) != 2:
         raise unsupported(f"`repeat` with {len(args)} arguments")
-    times = max(whole(args[1], "the number of `repeat`"), 0)
+    times = max(whole_number(args[1], "the number of `repeat`"), 0)
     if times > MAX_REPEATS:
         raise unsupported(f"`repeat` more than {MAX_REPEATS} times")
     if any(isinstance(e, Call) and e.op == "repeat" for e in walk(args[0])):
         raise unsupported("`repeat` within `repeat`")
-    return Call("text", "repeat", (text_of(args[0], "`repeat`"), Lit("int4", str(times))))
+    return Call("text", "repeat", (as_text(args[0], "`repeat`"), Lit("int4", str(times))))
 
 
 def character(args: Sequence[Expr]) -> Expr:
-    code = whole(args[0], "the argument of `chr`") if len(args) == 1 else 0
+    code = whole_number(args[0], "the argument of `chr`") if len(args) == 1 else 0
     if not 0 < code < 0x110000 or 0xD800 <= code < 0xE000:
         raise Refusal("54000", "requested character not valid for encoding")
     return Lit("text", chr(code))
@@ -130,13 +130,13 @@ def split_field(value: Expr, mark: Expr, index: int) -> Expr:
     if not 1 <= index <= MAX_FIELDS:
         raise unsupported(f"field {index} of `string_to_array`")
     fields = split_count(value, mark)
-    part = Call("text", "split_part", (text_of(value, "`string_to_array`"), _mark(mark), Lit("int4", str(index))))
+    part = Call("text", "split_part", (as_text(value, "`string_to_array`"), _mark(mark), Lit("int4", str(index))))
     return Case("text", ((compare(">=", fields, Lit("int4", str(index))), part),), None)
 
 
 def split_count(value: Expr, mark: Expr) -> Expr:
     """array_length(string_to_array(text, mark), 1): NULL for an empty text."""
-    value, sign = text_of(value, "`string_to_array`"), _mark(mark)
+    value, sign = as_text(value, "`string_to_array`"), _mark(mark)
     without = Call("int4", "length", (Call("text", "replace", (value, sign, Lit("text", ""))),))
     size = len(sign.text or "")
     found = multiply("/", minus(Call("int4", "length", (value,)), without), Lit("int4", str(size)))

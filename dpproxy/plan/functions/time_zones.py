@@ -2,8 +2,9 @@
 
 Knows: names of time zones, their offsets. Must not know: SQL text, engines, sessions. Below an aggregate an instant
 (`timestamptz`) is the time that the session's clocks show, as a timestamp: columns are turned into it where a table is read
-(`at`), and date_trunc, EXTRACT, to_char, casts and comparisons with dates look at just that. What looks at the instant itself -
-differences, EXTRACT(epoch), hours added, another zone's clocks - is given it (`instant`), and turned back (`shown`).
+(`column_in_zone`), and date_trunc, EXTRACT, to_char, casts and comparisons with dates look at just that. What looks at the
+instant itself - differences, EXTRACT(epoch), hours added, another zone's clocks - is given it (`instant`), and turned back
+(`local_time`).
 
 Clocks show the hour at the end of summer time twice. Its two halves are one where instants are grouped or compared, and an
 instant taken back from it is that of the second time, as PostgreSQL reads such a time.
@@ -35,7 +36,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @lru_cache
-def known(name: str) -> bool:
+def is_known_zone(name: str) -> bool:
     """Whether this is a zone's full name, which all engines know alike; abbreviations mean different things to each."""
     if not _NAME.fullmatch(name):
         return False
@@ -46,9 +47,9 @@ def known(name: str) -> bool:
     return True
 
 
-def checked(zone: str | None) -> str | None:
+def checked_zone(zone: str | None) -> str | None:
     """The session's zone where instants are looked at; None is UTC. Raises Refusal for one that is not known by its full name."""
-    if zone is None or known(zone):
+    if zone is None or is_known_zone(zone):
         return zone
     raise Refusal(
         FEATURE_NOT_SUPPORTED,
@@ -57,9 +58,9 @@ def checked(zone: str | None) -> str | None:
     )
 
 
-def at(column: Column, zone: str | None) -> Column:
+def column_in_zone(column: Column, zone: str | None) -> Column:
     """A table's column as the session's clocks show it: its bounds and declared days are those of the zone."""
-    if zone is None or column.type != "timestamptz" or not known(zone):
+    if zone is None or column.type != "timestamptz" or not is_known_zone(zone):
         return column
     if column.taint:  # two ids of the hour that is shown twice are two
         return replace(column, usable=False, reason=f"an identifier, in the time zone {zone}; SET TimeZone = 'UTC'")
@@ -89,7 +90,7 @@ def _offsets(zone: str, *seconds: Fraction) -> list[Fraction]:
     return found
 
 
-def shown(instant_: Expr, zone: str | None) -> Expr:
+def local_time(instant_: Expr, zone: str | None) -> Expr:
     """An instant, as a timestamp in UTC, as the session's clocks show it."""
     return instant_ if zone is None else Call("timestamptz", "from_utc", (instant_, Lit("text", zone)))
 

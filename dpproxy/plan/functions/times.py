@@ -15,6 +15,7 @@ from dpproxy.plan.functions.numbers import number_format
 from dpproxy.plan.functions.patterns import regex
 from dpproxy.plan.functions.scalars import (
     Builder,
+    as_text,
     coerce,
     compare,
     literal_text,
@@ -22,7 +23,6 @@ from dpproxy.plan.functions.scalars import (
     multiply,
     negate,
     plus,
-    text_of,
     typed_literal,
 )
 from dpproxy.plan.logical.expr import (
@@ -261,7 +261,7 @@ def to_timestamp(args: Sequence[Expr]) -> Expr:
 
 def _iso(name: str, value: Expr, form: Expr) -> Expr:
     """The text as an ISO date (and time); NULL where it does not have the form."""
-    value, text = text_of(value, f"`{name}`"), literal_text(coerce(form, "text"), f"the format of `{name}`")
+    value, text = as_text(value, f"`{name}`"), literal_text(coerce(form, "text"), f"the format of `{name}`")
     date, clock, _ = text.partition(" HH24:MI:SS")
     pattern = _DATES.get(date.upper())
     if pattern is None or (clock and name == "to_date") or date + clock != text:
@@ -343,17 +343,17 @@ def at_time_zone(value: Expr, zone: Expr, session: str | None) -> Expr:
     name = literal_text(coerce(zone, "text"), "a time zone")
     if name.upper() in ("UTC", "GMT"):
         name = "UTC"
-    elif not time_zones.known(name):
+    elif not time_zones.is_known_zone(name):
         raise unsupported(f"the time zone '{name}'", "Use a zone's full name, such as 'Europe/Paris', or 'UTC'.")
     value = coerce(value, "timestamptz")
     if value.type not in TIMES:
         raise unsupported(f"AT TIME ZONE of {value.type}")
     if value.type in ("timestamptz", "date"):  # a date is taken for its midnight, an instant
         return Call("timestamp", "from_utc", (time_zones.instant(timestamp(value, "AT TIME ZONE"), session), Lit("text", name)))
-    return time_zones.shown(Call("timestamptz", "to_utc", (timestamp(value, "AT TIME ZONE"), Lit("text", name))), session)
+    return time_zones.local_time(Call("timestamptz", "to_utc", (timestamp(value, "AT TIME ZONE"), Lit("text", name))), session)
 
 
-def shifted(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, zone: str | None) -> Expr:
+def shifted_instant(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, zone: str | None) -> Expr:
     """`a + b` or `a - b`, one of them an instant: days and months are added to what the clock shows, hours to the instant."""
     if zone is None:
         return operation(a, b)
@@ -370,7 +370,9 @@ def shifted(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, zone: str
         )
     if not hours:
         return operation(moment, span)
-    return time_zones.shown(operation(*(time_zones.instant(e, zone) if e.type in TIMES else e for e in (moment, span))), zone)
+    return time_zones.local_time(
+        operation(*(time_zones.instant(e, zone) if e.type in TIMES else e for e in (moment, span))), zone
+    )
 
 
 def _pieces(interval: Expr) -> tuple[bool, bool]:
@@ -394,7 +396,7 @@ def of_instant(unit: str, value: Expr, zone: str | None) -> Expr:
 
 def _zoned_moment(args: Sequence[Expr], zone: str) -> Expr:
     made = to_timestamp(args)
-    return time_zones.shown(made, zone) if len(args) == 1 else made
+    return time_zones.local_time(made, zone) if len(args) == 1 else made
 
 
 def _zoned_bin(args: Sequence[Expr], zone: str) -> Expr:

@@ -38,7 +38,7 @@ class Values(Relation):
 
 
 @dataclass(frozen=True)
-class Given(Relation):
+class Staged(Relation):
     """Rows the facade computes before the measurement runs (released or public ones): hole `index`."""
 
     index: int
@@ -127,7 +127,7 @@ def outer_columns(value: object) -> frozenset[Column]:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ContributionLimits:
     """Contribution of one unit to the relation: `rows` in any group, `groups` reached (None: all there can be).
 
     `whole`: in all its groups together it weighs no more than `rows` in one (`policy.model.Bounds`).
@@ -150,7 +150,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Few:
+class RowsPerValue:
     """At most `rows` rows of one unit share the values of these columns, those repeated by the public rows in `beside`
     counted."""
 
@@ -187,14 +187,14 @@ class Contribution:
     decides how much noise is drawn and what is cut, never privacy.
 
     `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`), none: nothing
-    repeats them. `few` and `numbers` say of which columns' values they have fewer. `sides`: of private relations joined on the
-    unit alone, the ids of each one's columns and the groups a unit reaches in it. `keyed`: ids of columns of which no two rows
-    share all values.
+    repeats them. `per_value` and `numbers` say of which columns' values they have fewer. `sides`: of private relations joined
+    on the unit alone, the ids of each one's columns and the groups a unit reaches in it. `keyed`: ids of columns of which no
+    two rows share all values.
     """
 
-    limits: Limits = Limits(1, 1)
+    limits: ContributionLimits = ContributionLimits(1, 1)
     beside: tuple[Beside, ...] = ()
-    few: tuple[Few, ...] = ()
+    per_value: tuple[RowsPerValue, ...] = ()
     numbers: tuple[Numbered, ...] = ()
     sides: tuple[tuple[frozenset[int], int], ...] = ()
     keyed: frozenset[int] = frozenset()
@@ -284,7 +284,7 @@ class Rows:
     def contributing(self, contribution: Contribution) -> Rows:
         return replace(self, contribution=contribution)
 
-    def limited(self, limits: Limits) -> Rows:
+    def limited(self, limits: ContributionLimits) -> Rows:
         return replace(self, contribution=replace(self.contribution, limits=limits))
 
     def padding_of(self, padding: Padding) -> Rows:
@@ -293,7 +293,7 @@ class Rows:
     # what the parts say, by its own name
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.contribution.limits
 
     @property
@@ -301,8 +301,8 @@ class Rows:
         return self.contribution.beside
 
     @property
-    def few(self) -> tuple[Few, ...]:
-        return self.contribution.few
+    def per_value(self) -> tuple[RowsPerValue, ...]:
+        return self.contribution.per_value
 
     @property
     def keyed(self) -> frozenset[int]:

@@ -64,7 +64,7 @@ def _nullable(agg: Agg) -> bool:
     return facts(agg.args[0]).nullable
 
 
-def measured(
+def measured_aggregate(
     agg: Agg,
     label: str,
     unit_name: str,
@@ -95,11 +95,11 @@ def measured(
     raise _refused(agg.name, unit_name)
 
 
-def needed(agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Counted], steps: int) -> tuple[BasisSpec, ...]:
-    """The bases of `measured` alone, without formulas that are long. Raises Refusal as it does."""
+def needed_bases(agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Counted], steps: int) -> tuple[BasisSpec, ...]:
+    """The bases of `measured_aggregate` alone, without formulas that are long. Raises Refusal as it does."""
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
         return moments.needed(agg.name, _arguments(agg), agg.where, "", steps)
-    return measured(agg, "", "", is_unit, shared, steps).bases
+    return measured_aggregate(agg, "", "", is_unit, shared, steps).bases
 
 
 def _arguments(agg: Agg) -> list[Expr]:
@@ -109,7 +109,7 @@ def _arguments(agg: Agg) -> list[Expr]:
     return [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
 
 
-def output(measured: Measured, label: str, bases: tuple[int, ...], selection: int | None, filtered: bool) -> Output:
+def aggregate_output(measured: Measured, label: str, bases: tuple[int, ...], selection: int | None, filtered: bool) -> Output:
     """What EXPLAIN and the division of epsilon know of it."""
     factor = output_weights.FILTERED if filtered else 1.0
     return Output(label, measured.kind, tuple(w * factor for w in measured.weights), bases, selection)

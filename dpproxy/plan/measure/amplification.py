@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
-from dpproxy.plan.context import MAX_GIVEN_ROWS, Context
+from dpproxy.plan.context import MAX_STAGED_ROWS, Context
 from dpproxy.plan.logical.expr import (
     Column,
     Exists,
@@ -49,30 +49,30 @@ from dpproxy.plan.logical.relation import (
     Beside,
     Distinct,
     Filter,
-    Given,
     Join,
     Project,
     Public,
     Scan,
+    Staged,
     Union,
     Values,
 )
 from dpproxy.plan.properties import text_growth
-from dpproxy.plan.properties.fanout import of_values
+from dpproxy.plan.properties.fanout import beside_values
 from dpproxy.plan.properties.row_flows import (
     AGAIN,
     FAR,
     Flow,
     Ids,
     Region,
-    everything,
+    distinct_parts,
     ids_of,
+    is_hashed,
+    join_product,
+    join_repetitions,
     lengths_of,
-    looked_up,
-    outside,
-    product,
-    referring,
-    repeated,
+    outer_reads,
+    parts_reading,
     subqueries,
     ties_of,
 )
@@ -113,7 +113,7 @@ class Cost:
 NOTHING = Cost(0, 0, 0, 0)
 
 
-def chosen(node: Relation, items: Iterable[Expr], context: Context, given: Mapping[int, Beside]) -> tuple[int, Cost]:
+def chosen_cut(node: Relation, items: Iterable[Expr], context: Context, given: Mapping[int, Beside]) -> tuple[int, Cost]:
     """The cut of texts with which a measurement stays within the limits, and what it costs. Raises Refusal 54000."""
     items = tuple(items)
     for cut in text_growth.CUTS:
@@ -187,14 +187,14 @@ class Estimate:
     def _subquery(self, expr: InQuery | Exists | Scalar, outer: Flow) -> None:
         """One that refers to nothing outside is computed once; another for each row around it, unless equalities alone tie it."""
         inner = replace(self, cost=NOTHING, read=0)
-        around = outside(expr.relation)
+        around = outer_reads(expr.relation)
         region = inner.region(expr.relation)
         tying = [e for e in region.conditions if any(c.id in around for c in references(e))]
         shallow = around <= {c.id for e in tying for c in references(e)}
         flow = inner.joined(region, outer.columns if around and shallow else frozenset())
         inner._computed((expr.value,) if isinstance(expr, Scalar) else expr.columns if isinstance(expr, InQuery) else (), flow)
         cost = inner.cost
-        hashed = not isinstance(expr, InQuery) and all(map(looked_up, referring(expr.relation, around)))
+        hashed = not isinstance(expr, InQuery) and all(map(is_hashed, parts_reading(expr.relation, around)))
         if around and not hashed:
             cost = (cost + Cost(0, 0, inner.read, 0)).times(outer.rows, outer.private)
         self.cost += cost
@@ -206,8 +206,8 @@ class Estimate:
             case Scan():
                 return self._scan(node)
             case Values(columns=columns):
-                return self._looked_at(_public(columns, of_values(node)))
-            case Given(columns=columns, index=index):
+                return self._looked_at(_public(columns, beside_values(node)))
+            case Staged(columns=columns, index=index):
                 return self._looked_at(_public(columns, self.given.get(index)))
             case Public(child=child):
                 return self.flow(child)
@@ -246,7 +246,7 @@ class Estimate:
     def _project(self, node: Project) -> Flow:
         below = self.flow(node.child)
         self._computed(node.items, below)
-        windows = sum(isinstance(e, Win) and "PRECEDING AND" in e.frame for item in node.items for e in everything(item))
+        windows = sum(isinstance(e, Win) and "PRECEDING AND" in e.frame for item in node.items for e in distinct_parts(item))
         if windows and below.private:  # a frame may be looked through again for each row
             self.cost += Cost(0, min(below.rows * AGAIN * windows, FAR), 0, 0)
         lengths = {c.id: text_growth.length(e, below.lengths, self.cut) for c, e in zip(node.columns, node.items, strict=False)}
@@ -316,7 +316,7 @@ class Estimate:
         inner = self.joined(Region((left, right), conjuncts(node.on)))
         if left.private != inner.private:  # a public side whose unmatched rows are nobody's
             return inner
-        often, more, _ = repeated(right, ties_of(conjuncts(node.on)), left.columns)
+        often, more, _ = join_repetitions(right, ties_of(conjuncts(node.on)), left.columns)
         rows, again = min((inner.rows + left.rows, inner.again), (left.rows * max(often, 1), left.again + more))
         rows += right.rows if node.kind == "full" and right.private == inner.private else 0
         return replace(inner, rows=min(rows, FAR), again=again)  # a key that is NULL equals nothing
@@ -326,8 +326,8 @@ class Estimate:
         leaves, ties = list(region.leaves), ties_of(region.conditions)
         private = any(leaf.private for leaf in leaves)
         starts: list[Flow | None] = [None] if known else [leaf for leaf in leaves if leaf.private == private]
-        rows, again = min(product(start, leaves, ties, known) for start in starts)
-        single = leaves if len(leaves) == 1 else [x for x in leaves if product(x, leaves, ties, frozenset())[0] == x.rows]
+        rows, again = min(join_product(start, leaves, ties, known) for start in starts)
+        single = leaves if len(leaves) == 1 else [x for x in leaves if join_product(x, leaves, ties, frozenset())[0] == x.rows]
         keys = tuple(key for leaf in single for key in leaf.keys)  # every other relation adds at most one row to each of these
         most = {i: n for leaf in single for i, n in leaf.most.items()}
         lengths = {i: n for leaf in leaves for i, n in leaf.lengths.items()}
@@ -352,11 +352,11 @@ def _pointed_at(table: TableName, context: Context) -> list[tuple[str, ...]]:
     return [(name,) for name in sorted(found)]
 
 
-def handed(known: Beside | None) -> int:
+def most_staged_rows(known: Beside | None) -> int:
     """How many rows the facade may hand over. Rows looked up by a key may be many; of others, lists too, any may meet any private
     row."""
     if known is None or known.size is not None or 0 < len(known.most) < len(known.columns):
-        return MAX_GIVEN_ROWS
+        return MAX_STAGED_ROWS
     return UNKNOWN
 
 
@@ -366,5 +366,5 @@ def _public(columns: tuple[Column, ...], known: Beside | None) -> Flow:
     most = dict(known.most) if known is not None else {}
     keys = [frozenset({i}) for i, n in most.items() if n == 1]
     keys += [frozenset()] if size == 1 else []
-    rows = handed(known) if size is None else max(size, 1)
+    rows = most_staged_rows(known) if size is None else max(size, 1)
     return Flow(ids_of(columns), rows, False, tuple(keys), most, lengths_of(columns))

@@ -14,28 +14,28 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpproxy.plan.engines.base import parts
+from dpproxy.plan.engines.base import split_holes
 from dpproxy.plan.logical.expr import references
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.measure.specs import BasisSpec, Shape
+from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Cut
 from dpproxy.privacy.measurement import Names
 
 Values = Sequence[npt.NDArray[np.int64]]
 
 UNITS, BEYOND = "units", "beyond"
-_SHAPE = Shape(1, 1, False, False, None, ("how many units the bounds cut: not part of the answer, said after it",))
+_BOUNDING = Bounding(1, 1, False, False, None, ("how many units the bounds cut: not part of the answer, said after it",))
 
 
 def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
     """The bounds on rows and groups that a measurement's units may be beyond."""
-    shape, found = made.shape, []
-    if shape.norm and _counted(made):
-        hidden = ", as far as noise hides those of more" if any(spec.steps(shape) > 1 for spec in made.specs) else ""
-        found.append(f"{shape.rows} rows of a {unit}{' over all groups' if shape.spread else ''}{hidden}")
-    elif shape.per_unit and _counted(made):
-        found.append(f"{shape.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
-    return (*found, *([f"{shape.l0} groups of a {unit}"] if shape.pick else []))
+    bounding, found = made.bounding, []
+    if bounding.norm and _counted(made):
+        hidden = ", as far as noise hides those of more" if any(spec.steps(bounding) > 1 for spec in made.specs) else ""
+        found.append(f"{bounding.rows} rows of a {unit}{' over all groups' if bounding.spread else ''}{hidden}")
+    elif bounding.per_unit and _counted(made):
+        found.append(f"{bounding.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
+    return (*found, *([f"{bounding.l0} groups of a {unit}"] if bounding.pick else []))
 
 
 def _counted(made: Compiled) -> bool:
@@ -43,13 +43,16 @@ def _counted(made: Compiled) -> bool:
 
 
 def condition(made: Compiled) -> str:
-    """Whether a unit is beyond the bounds, by `most`, its rows in a group, `size`, those in all (of `Shape.norm`), and `groups`,
-    how many it has; empty where none can be."""
-    shape, tests = made.shape, []
-    if shape.per_unit and _counted(made):
-        tests.append(f"size > {shape.rows**shape.norm}" if shape.norm else f"most > {shape.rows}")
-    if shape.pick:
-        tests.append(f"groups > {shape.l0}")
+    """Say in SQL whether a unit is beyond the bounds; empty where none can be.
+
+    Its text reads `most`, the unit's rows in a group, `size`, its rows in all (of `Bounding.norm`), and `groups`, how many
+    groups it has.
+    """
+    bounding, tests = made.bounding, []
+    if bounding.per_unit and _counted(made):
+        tests.append(f"size > {bounding.rows**bounding.norm}" if bounding.norm else f"most > {bounding.rows}")
+    if bounding.pick:
+        tests.append(f"groups > {bounding.l0}")
     return " OR ".join(tests)
 
 
@@ -60,12 +63,13 @@ def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
     for one in made:
         if one.cut and one.cut not in found and (one.specs or one.selections):  # declared groups alone are there in any case
             specs = tuple(BasisSpec("units", None, None, label) for label in (f"{unit}s", f"{unit}s that bounds cut"))
-            name = parts(f"cut: {one.cut}")
+            name = split_holes(f"cut: {one.cut}")
             names = Names(
-                rows=name, keys=(), columns=(parts(UNITS), parts(BEYOND)), base=name, totals=(None, None), accepts=(), groups=(),
+                rows=name, keys=(), columns=tuple(map(split_holes, (UNITS, BEYOND))), base=name,
+                totals=(None, None), accepts=(), groups=(),
                 complete=False, bound=0, additive=(False, False), mixes=((), ()),
             )  # fmt: skip
-            compiled = Compiled(one.cut, (), specs, (), (), _SHAPE, None, 1, names=names, cutting=True)
+            compiled = Compiled(one.cut, (), specs, (), (), _BOUNDING, None, 1, names=names, cutting=True)
             found[one.cut] = compiled, Cut(len(made) + len(found), f"{unit}s", bounds_of(one, unit))
     return list(found.values())
 

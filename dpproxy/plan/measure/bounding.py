@@ -18,7 +18,7 @@ from dpproxy.plan.engines.key_domains import groups_text
 from dpproxy.plan.engines.relations import Block, Renderer
 from dpproxy.plan.logical.expr import Column, Expr, Ref
 from dpproxy.plan.measure import norm_scaling
-from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, Shape
+from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec
 
 HELD = -1  # id of a held column: counters start at 0
 _COLUMN = re.compile(r'\w+\.("([^"]|"")*"|\w+)(::\w+)?')  # a column as it is: nothing to compute, wherever it is named
@@ -67,7 +67,7 @@ class Writer:
     renderer: Renderer
     block: Block
     unit: str
-    shape: Shape
+    bounding: Bounding
     specs: tuple[BasisSpec, ...]
     pick_key: int
     types: dict[str, str] = field(default_factory=dict)  # of the keys, by name
@@ -83,14 +83,14 @@ class Writer:
         key_items = [f"{self.renderer.key(k, block.names)} AS k{i}" for i, k in enumerate(keys)]
         self.types = {f"k{i}": "text" if k.type == "interval" else k.type for i, k in enumerate(keys)}
         self.order = self._order(keys)
-        if self.shape.per_unit:
+        if self.bounding.per_unit:
             ctes, sums, source = self._bounded(block, unit, key_items, key_names)
         else:
             ctes, sums, source = self._direct(block, key_items)
         group = f" GROUP BY {', '.join(key_names)}" if keys else ""
         having = f" HAVING count(*) >= {min_units}" if min_units > 1 and keys else ""
         body = f"SELECT {', '.join([*key_names, *sums]) or 'count(*) * 0 AS one'} FROM {source}{group}{having}"
-        if self.shape.dense is None:
+        if self.bounding.dense is None:
             order = f" ORDER BY {', '.join(key_names)}" if keys else ""
             return f"{self._with(ctes)}{body}{order}"
         return self._fill(ctes, body, key_names)
@@ -106,19 +106,19 @@ class Writer:
         inner = _Inner(self.renderer, block)
         ctes = [f"r AS ({inner.select(plain, [f'{self._bucket(spec, inner)} AS bucket'])})"]
         source = "r"
-        if self.shape.per_unit:
+        if self.bounding.per_unit:
             group = ["u", *key_names]
-            if self.shape.pick:
+            if self.bounding.pick:
                 order = f"{self._pick_hash(['u', *self.order])}, {', '.join(self.order)}"
                 ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM p"
                 ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
-                ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})")
+                ctes.append(f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.bounding.l0})")
                 ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self._same('r', 'q', group)})")
                 source = "s"
             order = f"{self._pick_hash(['u', 'bucket'])}, bucket"
             window = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS turn"
             ranked = f"SELECT *, {window} FROM {source} WHERE bucket IS NOT NULL"
-            source = f"(SELECT * FROM ({ranked}) AS turns WHERE turn <= {self.shape.rows}) AS kept"
+            source = f"(SELECT * FROM ({ranked}) AS turns WHERE turn <= {self.bounding.rows}) AS kept"
         by = ", ".join([*key_names, "bucket"])
         body = f"SELECT {by}, CAST(count(*) AS BIGINT) AS n FROM {source} WHERE bucket IS NOT NULL GROUP BY {by}"
         return f"{self._with(ctes)}{body}"
@@ -130,7 +130,7 @@ class Writer:
         rows = f"SELECT {', '.join(items)} FROM {self.block.source}{self.block.where_text}"
         n = f"least(count(*), {norm_scaling.MOST})"
         groups = f"SELECT u, {n} AS n FROM ({rows}) AS r GROUP BY {', '.join(group)}"
-        size = "sum(n)" if self.shape.norm == 1 else "sum(n * n)"
+        size = "sum(n)" if self.bounding.norm == 1 else "sum(n * n)"
         units = f"SELECT max(n) AS most, {size} AS size, count(*) AS groups FROM ({groups}) AS g GROUP BY u"
         return f"SELECT count(*) AS b0, count(CASE WHEN {condition} THEN 1 END) AS b1 FROM ({units}) AS p"
 
@@ -162,7 +162,7 @@ class Writer:
         if spec.kind == "sum":
             shift = spec.shift
             bounds = (spec.lo + shift, spec.hi + shift, spec.grid)
-            if self.shape.per_unit or not isinstance(spec.value, Ref):
+            if self.bounding.per_unit or not isinstance(spec.value, Ref):
                 text = self.engine.fixed(value, *bounds, Fraction(0), names)
             else:
                 text, factor = self.engine.addend(value, *bounds, names)
@@ -194,24 +194,24 @@ class Writer:
             f"r AS ({inner.select([f'{unit} AS u', *key_items], items)})",
             f"g AS (SELECT {', '.join([group, *totals])} FROM r GROUP BY {group})",
         ]
-        if any(spec.norm(self.shape) for spec in self.specs):
+        if any(spec.norm(self.bounding) for spec in self.specs):
             return self._scaled(ctes, partials, key_names)
         ctes.append(f"p AS (SELECT {', '.join([group, *partials])} FROM g)")
         source = "p"
-        if self.shape.pick:
+        if self.bounding.pick:
             ctes.append(self._picked(source))
             source = "q"
         return self._across(ctes, source, key_names)
 
     def _scaled(self, ctes: list[str], partials: list[str], key_names: list[str]) -> tuple[list[str], list[str], str]:
-        """The rest for `Shape.norm`: groups are picked first, then each unit's vector over them is scaled down."""
+        """The rest for `Bounding.norm`: groups are picked first, then each unit's vector over them is scaled down."""
         source = "g"
-        if self.shape.pick:
+        if self.bounding.pick:
             ctes.append(self._picked(source))
             source = "q"
         own = [(i, spec) for i, spec in enumerate(self.specs) if self._counter(i) == i]
-        norms = [f"{text} AS s{i}" for i, spec in own if (text := norm_scaling.norm(spec, i, self.shape))]
-        steps = [f"{text} AS m{i}" for i, spec in own if (text := norm_scaling.step(spec, i, self.shape))]
+        norms = [f"{text} AS s{i}" for i, spec in own if (text := norm_scaling.norm(spec, i, self.bounding))]
+        steps = [f"{text} AS m{i}" for i, spec in own if (text := norm_scaling.step(spec, i, self.bounding))]
         sizes = f"SELECT {', '.join(['u', *norms])} FROM {source} GROUP BY u"
         ctes.append(f"w AS (SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes)" if steps else f"w AS ({sizes})")
         columns = [f"{source}.{name}" for name in ["u", *key_names]]
@@ -229,7 +229,7 @@ class Writer:
     def _picked(self, source: str) -> str:
         order = f"{self._pick_hash(['u', *self.order])}, {', '.join(self.order)}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM {source}"
-        return f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.shape.l0})"
+        return f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {self.bounding.l0})"
 
     def _across(self, ctes: list[str], source: str, key_names: list[str]) -> tuple[list[str], list[str], str]:
         """Sums over units of what `source` has of each."""
@@ -258,9 +258,9 @@ class Writer:
 
     def _partial(self, spec: BasisSpec, i: int) -> str:
         """A unit's contribution to a group, clamped (the Linf bound; of means, see BasisSpec)."""
-        k = self.shape.rows
-        if spec.norm(self.shape):
-            return norm_scaling.partial(spec, i, self._counter(i), self.shape)
+        k = self.bounding.rows
+        if spec.norm(self.bounding):
+            return norm_scaling.partial(spec, i, self._counter(i), self.bounding)
         if spec.kind == "units":
             return "1" if spec.where is None and spec.value is None else f"CASE WHEN n{i} > 0 THEN 1 ELSE 0 END"
         if spec.kind == "count":
@@ -272,14 +272,14 @@ class Writer:
         return self.engine.clamped(f"t{i}", k * min(spec.lo, 0), k * max(spec.hi, 0))
 
     def _stepped(self) -> list[int]:
-        return [i for i, spec in enumerate(self.specs) if spec.steps(self.shape) > 1]
+        return [i for i, spec in enumerate(self.specs) if spec.steps(self.bounding) > 1]
 
     def _total(self, i: int, spec: BasisSpec) -> list[str]:
         if spec.kind == "distinct":
             return [f"coalesce(max(n{i}), 0) AS b{i}"]
-        if spec.kind == "units" and spec.where is None and spec.value is None and not spec.norm(self.shape):
+        if spec.kind == "units" and spec.where is None and spec.value is None and not spec.norm(self.bounding):
             return [f"count(*) AS b{i}"]
-        steps = spec.steps(self.shape)
+        steps = spec.steps(self.bounding)
         if steps == 1:
             return [f"{self.engine.wide_sum(f'p{i}')} AS b{i}"]
         parts = (f"CASE WHEN m{i} = {1 << j} THEN p{i} END" for j in range(steps))
@@ -294,7 +294,7 @@ class Writer:
         ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
         keys = "".join(f"{k}, " for k in key_names)
         by = f" GROUP BY {', '.join(key_names)}" if key_names else ""
-        return f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.shape.rows}{by})"
+        return f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.bounding.rows}{by})"
 
     def _join_distinct(self, source: str, distinct: list[int], key_names: list[str]) -> str:
         if not distinct:
@@ -310,11 +310,11 @@ class Writer:
 
     def _fill(self, ctes: list[str], body: str, key_names: list[str]) -> str:
         """Every declared group in a fixed order, empty ones as zeros."""
-        dense = self.shape.dense
+        dense = self.bounding.dense
         assert dense is not None
         domain = self.renderer.whole(dense, lambda renderer: groups_text(dense, renderer))
         on = self._same("d", "a", key_names)
-        bases = [f"coalesce(a.{b}, 0) AS {b}" for i, spec in enumerate(self.specs) for b in columns(i, spec.steps(self.shape))]
+        bases = [f"coalesce(a.{b}, 0) AS {b}" for i, spec in enumerate(self.specs) for b in columns(i, spec.steps(self.bounding))]
         items = ", ".join([*(f"d.{k} AS {k}" for k in key_names), *bases])
         if not self.specs:
             keys = ", ".join(f"d.{k} AS {k}" for k in key_names)

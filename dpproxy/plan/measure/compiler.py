@@ -2,7 +2,7 @@
 
 Knows: PRIVACY.md section 3, relations, an engine's spelling. Must not know: clients, ledgers, how noise is drawn. Every
 number that decides privacy (bounds, sensitivities, L0) is made here, before anything runs; `finish` adds noise scales,
-`bounding` writes the query. A step of bounding is skipped only by one of the two rules stated in `_shape`: a bound may rest
+`bounding` writes the query. A step of bounding is skipped only by one of the two rules stated in `_bounding`: a bound may rest
 only on what the generated SQL enforces.
 """
 
@@ -23,8 +23,8 @@ from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import (
     CONTRIBUTION_STEPS,
     BasisSpec,
+    Bounding,
     SelectionSpec,
-    Shape,
     TopSpec,
 )
 from dpproxy.plan.properties.facts import facts
@@ -39,14 +39,14 @@ MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**6
 
 @dataclass(frozen=True)
 class Compiled:
-    """A measurement without noise: its query, bases and shape."""
+    """A measurement without noise: its query, bases and bounding."""
 
     sql: str
     keys: tuple[tuple[str, str], ...]  # label, type
     specs: tuple[BasisSpec, ...]
     selections: tuple[SelectionSpec, ...]
     side: tuple[str, ...]  # the query of each selection; equal ones are asked once
-    shape: Shape
+    bounding: Bounding
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int
     top: TopSpec | None = None  # the groups are chosen by this, not by a threshold
@@ -65,7 +65,7 @@ class Compiler:
     rows: Rows
     context: Context
     engine: Engine
-    _shapes: dict[tuple[tuple[Expr, ...], bool], Shape] = field(default_factory=dict)
+    _boundings: dict[tuple[tuple[Expr, ...], bool], Bounding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unit = self.rows.unit
@@ -87,14 +87,14 @@ class Compiler:
         """The backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
         plain = tuple(k for _, k in keys)
         unscaled = bool(selections) or any(s.kind == "distinct" for s in specs)
-        shape, threshold = self._shape(plain, unscaled), None
-        if top is not None and self._heeded(top, shape, specs, selections):
-            shape = replace(shape, kept=top.k)
+        bounding, threshold = self._bounding(plain, unscaled), None
+        if top is not None and self._heeded(top, bounding, specs, selections):
+            bounding = replace(bounding, kept=top.k)
         else:
             top = None
-            specs, threshold = self._with_threshold(specs, shape, bool(keys))
+            specs, threshold = self._with_threshold(specs, bounding, bool(keys))
         for spec in specs:
-            whole = spec.linf(shape.rows) * spec.fine(shape)
+            whole = spec.linf(bounding.rows) * spec.fine(bounding)
             if whole > MAX_MAGNITUDE:
                 raise NoRoom(
                     PROGRAM_LIMIT_EXCEEDED,
@@ -103,20 +103,20 @@ class Compiler:
                     times=-(-whole // MAX_MAGNITUDE),
                 )
         least = self.context.role.min_units
-        undeclared = threshold is not None or (top is not None and shape.dense is None)
-        sql = self._writer(shape, specs).write(plain, least if undeclared else 1)
+        undeclared = threshold is not None or (top is not None and bounding.dense is None)
+        sql = self._writer(bounding, specs).write(plain, least if undeclared else 1)
         step(20 + len(sql) // 200)
-        side = tuple(self._writer(shape).buckets(plain, s) for s in selections)
+        side = tuple(self._writer(bounding).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
-        return Compiled(sql, labels, tuple(specs), tuple(selections), side, shape, threshold, least, top)
+        return Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top)
 
     def cut(self, keys: Sequence[tuple[str, Expr]], condition: str) -> str:
         """The query that counts units, and those of which `condition` holds (`plan.measure.bound_cuts`)."""
         plain = tuple(k for _, k in keys)
-        return self._writer(self._shape(plain, False)).beyond(plain, condition)
+        return self._writer(self._bounding(plain, False)).beyond(plain, condition)
 
     @staticmethod
-    def _heeded(top: TopSpec, shape: Shape, specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> bool:
+    def _heeded(top: TopSpec, bounding: Bounding, specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> bool:
         """k choices cost as much as noise for k groups; all groups need noise for the l0 that a unit may be in.
 
         Declared groups need no threshold: there is less to gain, and what is released of all of them answers other questions
@@ -124,34 +124,36 @@ class Compiler:
         sqrt(l0) / epsilon (Gaussian, the largest of some).
         """
         counts = specs[top.score].kind in ("count", "units")
-        if shape.norm or not counts or selections:
+        if bounding.norm or not counts or selections:
             return False
-        if shape.dense is None:
-            return top.k < shape.l0
-        size = shape.dense.size
-        few = WORTH_CHOOSING * top.k <= shape.l0
-        return few and size is not None and 2 * top.k * math.log(max(size, 3)) <= 9 * math.sqrt(shape.l0)
+        if bounding.dense is None:
+            return top.k < bounding.l0
+        size = bounding.dense.size
+        few = WORTH_CHOOSING * top.k <= bounding.l0
+        return few and size is not None and 2 * top.k * math.log(max(size, 3)) <= 9 * math.sqrt(bounding.l0)
 
-    def _writer(self, shape: Shape, specs: Sequence[BasisSpec] = ()) -> Writer:
-        return Writer(self._renderer.resumed(), self._block, self._unit, shape, tuple(specs), self.context.pick_key)
+    def _writer(self, bounding: Bounding, specs: Sequence[BasisSpec] = ()) -> Writer:
+        return Writer(self._renderer.resumed(), self._block, self._unit, bounding, tuple(specs), self.context.pick_key)
 
-    def _shape(self, keys: tuple[Expr, ...], unscaled: bool) -> Shape:
-        if (keys, unscaled) not in self._shapes:
-            self._shapes[keys, unscaled] = _shape(self.rows, list(keys), self.context, unscaled)
-        return self._shapes[keys, unscaled]
+    def _bounding(self, keys: tuple[Expr, ...], unscaled: bool) -> Bounding:
+        if (keys, unscaled) not in self._boundings:
+            self._boundings[keys, unscaled] = _bounding(self.rows, list(keys), self.context, unscaled)
+        return self._boundings[keys, unscaled]
 
-    def _with_threshold(self, specs: Sequence[BasisSpec], shape: Shape, keyed: bool) -> tuple[Sequence[BasisSpec], int | None]:
+    def _with_threshold(
+        self, specs: Sequence[BasisSpec], bounding: Bounding, keyed: bool
+    ) -> tuple[Sequence[BasisSpec], int | None]:
         """Undeclared keys need the number of units in each group: the index of the basis that says it, added if need be."""
-        if not keyed or shape.dense is not None:
+        if not keyed or bounding.dense is not None:
             return specs, None
         unit = self.context.policy.unit_name
-        if shape.spread:
+        if bounding.spread:
             return [*specs, BasisSpec("weight", None, None, f"weight of {unit}s, 1 over all groups of each")], len(specs)
         for i, spec in enumerate(specs):
             if spec.kind == "units" and spec.where is None and spec.value is None:
                 return specs, i
         for i, spec in enumerate(specs):
-            if shape.rows == 1 and _counts_rows(spec) and not spec.norm(shape):
+            if bounding.rows == 1 and _counts_rows(spec) and not spec.norm(bounding):
                 return specs, i  # one row per unit in a group: the number of rows is the number of units
         units = BasisSpec("units", None, None, f"distinct {unit}s")
         return [*specs, units], len(specs)
@@ -161,7 +163,7 @@ def _counts_rows(spec: BasisSpec) -> bool:
     return spec.kind == "count" and spec.value is None and spec.where is None
 
 
-def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Shape:
+def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Bounding:
     """The two skip rules: no per-unit step when a unit has one row; no choice of groups when the rows themselves leave a
     unit no more groups than are claimed (`_reach`).
     `unscaled`: something is measured that cannot be scaled down, and costs noise for every group of a unit."""
@@ -180,7 +182,7 @@ def _shape(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Sh
         notes.append(f"one row per {unit}: no per-{unit} step")
     else:
         notes.append(f"at most {limit} rows per {unit} and group")
-    return Shape(limit, l0, not one, pick, dense, tuple(notes), norm)
+    return Bounding(limit, l0, not one, pick, dense, tuple(notes), norm)
 
 
 def _reach(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None, scaled: bool) -> tuple[int, bool, str]:
@@ -226,16 +228,13 @@ UNSCALED = "percentiles and count(DISTINCT ...): at most {rows} rows per {unit} 
 
 def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
     """What the bound of whole contributions means for the columns of a measurement."""
-    shape, found = compiled.shape, []
-    if any(spec.steps(shape) > 1 for spec in compiled.specs):
-        found.append(STEPPED.format(unit=unit, rows=shape.rows, most=shape.rows << CONTRIBUTION_STEPS - 1))
-    if shape.norm and (compiled.selections or any(spec.kind == "distinct" for spec in compiled.specs)):
-        found.append(UNSCALED.format(unit=unit, rows=shape.rows))
+    bounding, found = compiled.bounding, []
+    if any(spec.steps(bounding) > 1 for spec in compiled.specs):
+        found.append(STEPPED.format(unit=unit, rows=bounding.rows, most=bounding.rows << CONTRIBUTION_STEPS - 1))
+    if bounding.norm and (compiled.selections or any(spec.kind == "distinct" for spec in compiled.specs)):
+        found.append(UNSCALED.format(unit=unit, rows=bounding.rows))
     return tuple(found)
 
 
 DEFAULT_GROUPS = 5  # where `groups: all` meets undeclared keys; the same default as the sample policy's
 DEFAULT_WHOLE_GROUPS = 1000  # the same where contributions are scaled: more groups cost a threshold its logarithm only
-
-
-__all__ = ["BasisSpec", "Compiled", "Compiler", "SelectionSpec", "Shape"]

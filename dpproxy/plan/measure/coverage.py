@@ -35,7 +35,7 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.interval import OPEN, meet
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense, Part
-from dpproxy.plan.properties.narrowing import narrowed
+from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.sql.types import INTEGERS
 
 BOTH = {"false", "true"}
@@ -81,7 +81,7 @@ def _limited(column: Column, domain: Domain, conditions: Sequence[Expr]) -> bool
         return False
     said, declared = OPEN, column.bound
     for ref in seen:
-        said = meet(said, narrowed(ref, conditions))
+        said = meet(said, narrowed_bound(ref, conditions))
     return said.closed and declared.closed and declared.ends[0] <= said.ends[0] and said.ends[1] <= declared.ends[1]
 
 

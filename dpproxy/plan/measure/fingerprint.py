@@ -9,10 +9,10 @@ measurement of more columns, or of the same in another order, finds those of an 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 
-from dpproxy.plan.engines.base import Engine, parts
+from dpproxy.plan.engines.base import Engine, split_holes
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import (
     Call,
@@ -27,10 +27,10 @@ from dpproxy.plan.logical.expr import (
     conjuncts,
     walk,
 )
-from dpproxy.plan.logical.relation import Filter, Rows
+from dpproxy.plan.logical.relation import ContributionLimits, Filter, Rows
 from dpproxy.plan.measure import coverage
 from dpproxy.plan.measure.compiler import Compiled, Compiler
-from dpproxy.plan.measure.specs import BasisSpec, Shape
+from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.properties.key_domains import dense_domain
@@ -59,10 +59,10 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     by_name = [keys[i] for i in order]
     of_all = [all_rows.compiled((), [spec]).sql for spec in compiled.specs]
     own = of_all if not keys and all_rows is compiler else [compiler.compiled(by_name, [spec]).sql for spec in compiled.specs]
-    beside = [_beside(compiled.specs, i) if compiled.shape.per_unit else "" for i, _ in enumerate(compiled.specs)]
+    beside = [_beside(compiled.specs, i) if compiled.bounding.per_unit else "" for i, _ in enumerate(compiled.specs)]
     columns = [f"{spec.kind}: {text}{more}" for spec, text, more in zip(compiled.specs, own, beside, strict=True)]
     totals = [_total(spec, f"{text}{more}") for spec, text, more in zip(compiled.specs, of_all, beside, strict=True)]
-    mixes = [_mix(spec, lambda s: all_rows.compiled((), [s]).sql, compiled.shape) for spec in compiled.specs]
+    mixes = [_mix(spec, lambda s: all_rows.compiled((), [s]).sql, compiled.bounding) for spec in compiled.specs]
     additive = [s.kind in ("count", "sum", "units") for s in compiled.specs]
     for chosen in compiled.selections:
         side = compiler.compiled(by_name, (), (chosen,)).side[0]
@@ -72,24 +72,30 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         totals += [None] * len(which)
         additive += [False] * len(which)
         mixes += [()] * len(which)
-    stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.shape) > 1]
+    stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.bounding) > 1]
     for i in stepped:
         columns += [f"{what} of {columns[i]}" for what in ("raw", "last step")]
         totals, additive, mixes = [*totals, None, None], [*additive, False, False], [*mixes, (), ()]
     groups = _groups(keys, wider, all_rows.engine, key_name)
+    bounding = _fields("Shape", replace(compiled.bounding, dense=None))
     return Names(
-        parts(f"{compiler.compiled(by_name).sql} -- {replace(compiled.shape, dense=None)!r}{_least(compiled)}{_top(compiled)}"),
-        tuple(map(parts, texts)),
-        tuple(map(parts, columns)),
-        parts(f"{all_rows.compiled(()).sql} -- {contribution(wider, ())!r}"),
-        tuple(None if total is None else parts(total) for total in totals),
-        tuple(Accept(parts(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
+        split_holes(f"{compiler.compiled(by_name).sql} -- {bounding}{_least(compiled)}{_top(compiled)}"),
+        tuple(map(split_holes, texts)),
+        tuple(map(split_holes, columns)),
+        split_holes(f"{all_rows.compiled(()).sql} -- {_fields('Limits', contribution(wider, ()))}"),
+        tuple(None if total is None else split_holes(total) for total in totals),
+        tuple(Accept(split_holes(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
         groups or (),
-        groups is not None and compiled.top is None and not compiled.shape.norm and not compiled.shape.pick,
-        compiled.shape.rows if compiled.shape.per_unit else 0,
+        groups is not None and compiled.top is None and not compiled.bounding.norm and not compiled.bounding.pick,
+        compiled.bounding.rows if compiled.bounding.per_unit else 0,
         tuple(additive),
         tuple(mixes),
     )
+
+
+def _fields(name: str, value: Bounding | ContributionLimits) -> str:
+    """Spell a value under a name that outlives its class's: stored answers are found by this text."""
+    return f"{name}({', '.join(f'{field.name}={getattr(value, field.name)!r}' for field in fields(value))})"
 
 
 def _groups(keys: Keys, rows: Rows, engine: Engine, key_name: Callable[[tuple[str, Expr]], str]) -> tuple[KeyGroups, ...] | None:
@@ -100,17 +106,17 @@ def _groups(keys: Keys, rows: Rows, engine: Engine, key_name: Callable[[tuple[st
     found: dict[int, KeyGroups] = {}
     for part in dense.parts:
         columns = coverage.open_columns(dense, part)
-        names = tuple(parts(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c))
+        names = tuple(split_holes(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c))
         unlimited = None if len(names) < len(columns) else names
         for index, key in part.keys:
             text = coverage.source(part, key, Renderer(engine))
-            found[index] = KeyGroups(parts(text), unlimited, facts(keys[index][1]).constant)
+            found[index] = KeyGroups(split_holes(text), unlimited, facts(keys[index][1]).constant)
     return tuple(found[i] for i in range(len(keys)))
 
 
 def _least(compiled: Compiled) -> str:
     """`min_units` decides which undeclared groups there are; declared ones are all there, whoever asks."""
-    undeclared = compiled.threshold is not None or (compiled.top is not None and compiled.shape.dense is None)
+    undeclared = compiled.threshold is not None or (compiled.top is not None and compiled.bounding.dense is None)
     return f" {compiled.min_units}" if undeclared else ""
 
 
@@ -133,9 +139,9 @@ def _total(spec: BasisSpec, text: str) -> str | None:
     return f"{spec.kind}: {text}" if spec.kind != "distinct" else None
 
 
-def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], shape: Shape) -> tuple[tuple[Text, int], ...]:
+def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], bounding: Bounding) -> tuple[tuple[Text, int], ...]:
     """sum(x - c) = sum(x) - c count(x), and the other way round; bounds on a unit's rows would cut the sides differently."""
-    if spec.kind != "sum" or spec.value is None or shape.per_unit or shape.norm or _may_be_nan(spec.value):
+    if spec.kind != "sum" or spec.value is None or bounding.per_unit or bounding.norm or _may_be_nan(spec.value):
         return ()
     middle = spec.shift if spec.mean else (spec.lo + spec.hi) // 2
     if not middle:
@@ -144,7 +150,7 @@ def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], shape: Shape) -> tu
     center = Fraction(0) if spec.mean else middle * spec.grid
     other = replace(spec, lo=spec.lo + away, hi=spec.hi + away, center=center, mean=not spec.mean)
     count = BasisSpec("count", spec.value if facts(spec.value).nullable else None, spec.where, "")
-    return (parts(f"sum: {total(other)}"), 1), (parts(f"count: {total(count)}"), -away)
+    return (split_holes(f"sum: {total(other)}"), 1), (split_holes(f"count: {total(count)}"), -away)
 
 
 def _may_be_nan(value: Expr) -> bool:

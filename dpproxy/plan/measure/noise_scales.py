@@ -23,7 +23,7 @@ from dpproxy.plan.context import Context
 from dpproxy.plan.engines.base import template
 from dpproxy.plan.measure import output_weights
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, Shape, TopSpec
+from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec, TopSpec
 from dpproxy.policy.model import MICRO
 from dpproxy.privacy import epsilon_split, noise_scale, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
@@ -68,7 +68,7 @@ def charge_of(context: Context) -> int:
     return epsilon
 
 
-def finish(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
+def calibrate(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
     """Noise for all measurements of a statement. Raises Refusal when the charge or the policy's delta cannot carry it."""
     paying = [c for c in compiled if _columns(c)]
     if not paying:
@@ -113,7 +113,7 @@ def _epsilons(paying: Sequence[Compiled], whole: int, context: Context) -> list[
 
 
 def _undeclared(compiled: Compiled) -> bool:
-    return compiled.threshold is not None or (compiled.top is not None and compiled.shape.dense is None)
+    return compiled.threshold is not None or (compiled.top is not None and compiled.bounding.dense is None)
 
 
 def _too_small() -> Refusal:
@@ -129,9 +129,9 @@ def _mechanism(compiled: Compiled, epsilon: int, delta: int, context: Context) -
     wanted = context.policy.mechanism
     if not compiled.specs or wanted == "laplace" or compiled.cutting:
         return "laplace"
-    if wanted == "gaussian" or (compiled.shape.norm == 2 and any(spec.norm(compiled.shape) for spec in compiled.specs)):
+    if wanted == "gaussian" or (compiled.bounding.norm == 2 and any(spec.norm(compiled.bounding) for spec in compiled.specs)):
         return "gaussian"
-    return epsilon_split.better(_basis_weights(compiled), compiled.shape.reach, epsilon, delta)
+    return epsilon_split.better(_basis_weights(compiled), compiled.bounding.reach, epsilon, delta)
 
 
 def weights(compiled: Compiled) -> epsilon_split.Weights:
@@ -141,7 +141,7 @@ def weights(compiled: Compiled) -> epsilon_split.Weights:
 
 def _rows(compiled: Compiled) -> list[dict[int, float]]:
     width = _columns(compiled)
-    factor = output_weights.row_factor(compiled.shape.rows)
+    factor = output_weights.row_factor(compiled.bounding.rows)
     rows = []
     for made in compiled.outputs:
         row: dict[int, float] = {}
@@ -151,7 +151,7 @@ def _rows(compiled: Compiled) -> list[dict[int, float]]:
             row[len(compiled.specs) + made.selection] = made.weights[0] * factor
         rows.append(row)
     if compiled.threshold is not None:
-        weight = output_weights.WEIGHED_THRESHOLD if compiled.shape.spread else output_weights.THRESHOLD
+        weight = output_weights.WEIGHED_THRESHOLD if compiled.bounding.spread else output_weights.THRESHOLD
         rows.append({compiled.threshold: weight})
     if compiled.top is not None:
         rows.append({width - 1: output_weights.TOP})
@@ -160,10 +160,12 @@ def _rows(compiled: Compiled) -> list[dict[int, float]]:
 
 def _scaled_rows(compiled: Compiled) -> list[dict[int, float]]:
     """Where some columns' sensitivity is over all groups together, those of the others count for each of the l0 groups."""
-    shape, specs = compiled.shape, compiled.specs
-    l0 = math.sqrt(shape.reach) if shape.norm == 2 else shape.reach
-    own = [spec.sensitivity(shape) / spec.fine(shape) / max(spec.linf(shape.rows), 1) for spec in specs]  # above 1 for units
-    factors = [l0 if shape.norm and not spec.norm(shape) else f for spec, f in zip(specs, own, strict=True)]
+    bounding, specs = compiled.bounding, compiled.specs
+    l0 = math.sqrt(bounding.reach) if bounding.norm == 2 else bounding.reach
+    own = [
+        spec.sensitivity(bounding) / spec.fine(bounding) / max(spec.linf(bounding.rows), 1) for spec in specs
+    ]  # above 1 for units
+    factors = [l0 if bounding.norm and not spec.norm(bounding) else f for spec, f in zip(specs, own, strict=True)]
     return [{c: w * factors[c] if c < len(specs) else w for c, w in row.items()} for row in _rows(compiled)]
 
 
@@ -178,12 +180,12 @@ def _burden(compiled: Compiled) -> float:
 
     Sizes of groups are uneven: the usual one holds more than its even share, taken as 1 / sqrt(groups) of all.
     """
-    dense = compiled.shape.dense
+    dense = compiled.bounding.dense
     groups = 1 if not compiled.keys else min(dense.size or UNKNOWN_GROUPS, MOST_GROUPS) if dense else UNKNOWN_GROUPS
     if compiled.rest:
         groups = UNKNOWN_GROUPS  # it may be as small as one of the groups that are there
     alone = epsilon_split.allocate(weights(compiled), max(_columns(compiled), MICRO)).error
-    return max(alone, 1e-3) * (1 if compiled.shape.norm else compiled.shape.reach) * math.sqrt(groups)
+    return max(alone, 1e-3) * (1 if compiled.bounding.norm else compiled.bounding.reach) * math.sqrt(groups)
 
 
 def _proportional(burdens: Sequence[float], whole: int) -> list[int]:
@@ -202,7 +204,7 @@ def _proportional(burdens: Sequence[float], whole: int) -> list[int]:
 
 
 def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurement:
-    shape = compiled.shape
+    bounding = compiled.bounding
     parts = _parts(compiled, share.epsilon)
     count = len(compiled.specs)
     try:
@@ -212,7 +214,7 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
     chosen = zip(compiled.selections, parts[count : count + len(compiled.selections)], strict=True)
     side = list(dict.fromkeys(compiled.side))
     selections = [
-        _selection(spec, side.index(sql) + 1, shape, part) for (spec, part), sql in zip(chosen, compiled.side, strict=True)
+        _selection(spec, side.index(sql) + 1, bounding, part) for (spec, part), sql in zip(chosen, compiled.side, strict=True)
     ]
     threshold = _threshold(compiled, bases, share.delta_keys)
     loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
@@ -226,13 +228,13 @@ def _finish_one(compiled: Compiled, share: _Share, context: Context) -> Measurem
         tuple(template(context.dialect, text) for text in texts),
         tuple(Key(label, t) for label, t in compiled.keys),
         tuple(bases),
-        shape.l0,
-        shape.dense is not None or not compiled.keys,  # without keys there is one group, always
+        bounding.l0,
+        bounding.dense is not None or not compiled.keys,  # without keys there is one group, always
         threshold,
         loss,
         compiled.names,
         tuple(selections),
-        shape.notes,
+        bounding.notes,
         top,
     )
 
@@ -245,33 +247,33 @@ def _parts(compiled: Compiled, epsilon: int) -> list[int]:
 
 
 def _bases(compiled: Compiled, parts: Sequence[int], share: _Share) -> list[Basis]:
-    shape = compiled.shape
+    bounding = compiled.bounding
     if share.mechanism == "laplace" or not parts:
-        return [_laplace(spec, shape, part) for spec, part in zip(compiled.specs, parts, strict=True)]
+        return [_laplace(spec, bounding, part) for spec, part in zip(compiled.specs, parts, strict=True)]
     return _gaussians(compiled, sum(parts), share.delta_noise)
 
 
-def _sensitivity(spec: BasisSpec, shape: Shape) -> tuple[int, int]:
+def _sensitivity(spec: BasisSpec, bounding: Bounding) -> tuple[int, int]:
     """(linf in parts of a grid unit, groups of that much)."""
-    return spec.sensitivity(shape), 1 if spec.norm(shape) else shape.reach
+    return spec.sensitivity(bounding), 1 if spec.norm(bounding) else bounding.reach
 
 
-def _measured_as(spec: BasisSpec, shape: Shape) -> tuple[int, int, int, bool]:
+def _measured_as(spec: BasisSpec, bounding: Bounding) -> tuple[int, int, int, bool]:
     """norm, fine, steps and signed of `Basis`."""
-    return spec.norm(shape), spec.fine(shape), spec.steps(shape), spec.lo < 0
+    return spec.norm(bounding), spec.fine(bounding), spec.steps(bounding), spec.lo < 0
 
 
-def _laplace(spec: BasisSpec, shape: Shape, epsilon: int) -> Basis:
-    linf, l0 = _sensitivity(spec, shape)
+def _laplace(spec: BasisSpec, bounding: Bounding, epsilon: int) -> Basis:
+    linf, l0 = _sensitivity(spec, bounding)
     scale = noise_scale.laplace_scale(l0, linf, epsilon)
     loss = Loss.laplace_vector(l0, Fraction(linf) / scale, linf)
-    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss, *_measured_as(spec, shape))
+    return Basis(spec.label, linf, spec.grid, "laplace", scale, loss, *_measured_as(spec, bounding))
 
 
 def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
     """All columns are one Gaussian mechanism of (epsilon, delta): its loss is divided, and labels add up to it."""
     found = epsilon_split.allocate(_basis_weights(compiled), epsilon, "gaussian").parts
-    moved = [_sensitivity(spec, compiled.shape)[::-1] for spec in compiled.specs]
+    moved = [_sensitivity(spec, compiled.bounding)[::-1] for spec in compiled.specs]
     try:
         sigmas = noise_scale.gaussian_sigmas(moved, found, epsilon, delta)
     except ValueError:
@@ -281,10 +283,10 @@ def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
             hint="Ask the policy's author for a larger `delta` of the role's `query`, or for `mechanism: auto`.",
         ) from None
     deltas = _labels(found, delta)
-    bases, shape = [], compiled.shape
+    bases, bounding = [], compiled.bounding
     for spec, sigma, (l0, linf), part, atto in zip(compiled.specs, sigmas, moved, found, deltas, strict=True):
         loss = Loss.gaussian(l0, linf, sigma, part, atto)
-        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, *_measured_as(spec, shape)))
+        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, *_measured_as(spec, bounding)))
     return bases
 
 
@@ -300,7 +302,7 @@ def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int) -> Thresh
     """Laplace noise on the units is held within its reach, which lowers the threshold (`truncated_threshold`)."""
     if compiled.threshold is None:
         return None
-    units, l0, least = bases[compiled.threshold], compiled.shape.l0, compiled.min_units
+    units, l0, least = bases[compiled.threshold], compiled.bounding.l0, compiled.min_units
     if units.mechanism == "gaussian" or units.norm:
         tau = units_threshold(units.scale, l0, delta, least * units.fine, units.mechanism)
         return Threshold(compiled.threshold, tau, least, delta)
@@ -310,28 +312,28 @@ def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int) -> Thresh
 
 def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:
     """k choices share the epsilon evenly."""
-    shape, each, least = compiled.shape, epsilon // spec.k, compiled.min_units
+    bounding, each, least = compiled.bounding, epsilon // spec.k, compiled.min_units
     if each < 1:
         raise _too_small()
-    if shape.dense is not None:
+    if bounding.dense is not None:
         return Top(spec.k, spec.score, each, None, 1, 0, Loss.bounded_range(each, spec.k))
-    linf, _ = _sensitivity(compiled.specs[spec.score], shape)
-    absent = top_threshold(spec.k, shape.l0, linf, each, delta, least)
+    linf, _ = _sensitivity(compiled.specs[spec.score], bounding)
+    absent = top_threshold(spec.k, bounding.l0, linf, each, delta, least)
     loss = Loss.bounded_range(each, spec.k) + Loss.delta_only(delta)
     return Top(spec.k, spec.score, each, absent, least, delta, loss)
 
 
-def _selection(spec: SelectionSpec, query: int, shape: Shape, epsilon: int) -> Selection:
+def _selection(spec: SelectionSpec, query: int, bounding: Bounding, epsilon: int) -> Selection:
     """One mechanism a group, and a unit reaches L0 groups: each runs at epsilon / L0 (PRIVACY.md section 3)."""
-    per_group = epsilon // shape.l0
+    per_group = epsilon // bounding.l0
     number = selection_ranks.draws(spec.fractions)
     draw = per_group // number
     if draw < 1:
         raise _too_small()
-    loss = Loss.bounded_range(draw, number * shape.l0)
+    loss = Loss.bounded_range(draw, number * bounding.l0)
     kind: Literal["quantile", "mode"] = "mode" if spec.values else "quantile"
     offset = 0
     if spec.side:
         failure = (1 - spec.confidence) / 2
-        offset = spec.side * selection_ranks.end_rank(spec.size, spec.fractions[0], shape.rows, Fraction(draw, MICRO), failure)
-    return Selection(spec.label, kind, query, spec.size, spec.fractions, shape.rows, per_group, loss, offset)
+        offset = spec.side * selection_ranks.end_rank(spec.size, spec.fractions[0], bounding.rows, Fraction(draw, MICRO), failure)
+    return Selection(spec.label, kind, query, spec.size, spec.fractions, bounding.rows, per_group, loss, offset)

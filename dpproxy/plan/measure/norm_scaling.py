@@ -1,4 +1,4 @@
-"""A unit's contributions to all its groups, scaled down together to a norm (`Shape.norm`; PRIVACY.md section 3, Bounds).
+"""A unit's contributions to all its groups, scaled down together to a norm (`Bounding.norm`; PRIVACY.md section 3, Bounds).
 
 Knows: columns `n{i}`, `t{i}` of a unit in a group (`bounding`), what one may add. Must not know: engines; this SQL is common
 to all. Let x be a unit's vector of a column over its groups, B = linf. It is measured as x itself when its norm is at most
@@ -18,7 +18,7 @@ by 1e-9; products are truncated. A mean's sum is scaled by the weight of its cou
 
 from __future__ import annotations
 
-from dpproxy.plan.measure.specs import BasisSpec, Shape
+from dpproxy.plan.measure.specs import BasisSpec, Bounding
 
 MOST = 2**31 - 1
 """Sizes are held here: their squares fit 64 bits, and what is held is also what is scaled."""
@@ -31,53 +31,53 @@ EXACT = 2**53
 and what is divided by a step is lowered, by far more than doubles can be wrong."""
 
 
-def norm(spec: BasisSpec, i: int, shape: Shape) -> str:
+def norm(spec: BasisSpec, i: int, bounding: Bounding) -> str:
     """The sum over a unit's groups of sizes (l1) or of their squares (l2); empty for columns that are not scaled."""
-    which = spec.norm(shape)
+    which = spec.norm(bounding)
     if not which:
         return ""
     if spec.kind == "weight" or _present(spec, i) == "1":
         return "count(*)"
-    size = _size(spec, i, shape)
+    size = _size(spec, i, bounding)
     return f"sum({size})" if which == 1 else f"sum({size} * {size})"
 
 
-def step(spec: BasisSpec, i: int, shape: Shape) -> str:
+def step(spec: BasisSpec, i: int, bounding: Bounding) -> str:
     """2**j of the unit's step, from its norm in `s{i}`; empty for columns without steps."""
-    count = spec.steps(shape)
+    count = spec.steps(bounding)
     if count == 1:
         return ""
-    arms = (f"WHEN s{i} <= {_most(spec, shape, j)} THEN {1 << j}" for j in range(count - 1))
+    arms = (f"WHEN s{i} <= {_most(spec, bounding, j)} THEN {1 << j}" for j in range(count - 1))
     return f"CASE {' '.join(arms)} ELSE {1 << count - 1} END"
 
 
-def partial(spec: BasisSpec, i: int, counter: int, shape: Shape) -> str:
+def partial(spec: BasisSpec, i: int, counter: int, bounding: Bounding) -> str:
     """A unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
-    fine, bound, count = spec.fine(shape), _bound(spec, shape), spec.steps(shape)
+    fine, bound, count = spec.fine(bounding), _bound(spec, bounding), spec.steps(bounding)
     whole = {"weight": "1", "count": f"n{i}", "units": _present(spec, i)}.get(spec.kind, f"coalesce(t{i}, 0)")
-    if spec.kind == "units" and shape.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
-        return _of_units(i, spec, shape, whole)
+    if spec.kind == "units" and bounding.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
+        return _of_units(i, spec, bounding, whole)
     measure = f"CAST(s{counter} AS DOUBLE PRECISION)"
-    root = measure if shape.norm == 1 else f"sqrt({measure})"
-    held = f"{_held(spec, i, shape)} * {fine}"
-    first = f"WHEN s{counter} <= {_most(spec, shape, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
+    root = measure if bounding.norm == 1 else f"sqrt({measure})"
+    held = f"{_held(spec, i, bounding)} * {fine}"
+    first = f"WHEN s{counter} <= {_most(spec, bounding, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
     last = f"ELSE CAST(trunc({held} * ({bound} * {LOWERED} / {root})) AS BIGINT)"
-    lowered = "" if spec.linf(shape.rows) * fine << count <= EXACT else f" * {LOWERED}"
+    lowered = "" if spec.linf(bounding.rows) * fine << count <= EXACT else f" * {LOWERED}"
     divided = f"CAST(trunc({held}{lowered} / m{i}) AS BIGINT)"
-    between = f" WHEN s{i} <= {_most(spec, shape, count - 1)} THEN {divided}" if count > 1 else ""
+    between = f" WHEN s{i} <= {_most(spec, bounding, count - 1)} THEN {divided}" if count > 1 else ""
     return f"CASE {first}{between} {last} END"
 
 
-def _most(spec: BasisSpec, shape: Shape, step: int) -> int:
+def _most(spec: BasisSpec, bounding: Bounding, step: int) -> int:
     """The largest norm, as it is added up, of that step."""
-    bound = _bound(spec, shape) << step
-    return bound if shape.norm == 1 else bound * bound
+    bound = _bound(spec, bounding) << step
+    return bound if bounding.norm == 1 else bound * bound
 
 
-def _of_units(i: int, spec: BasisSpec, shape: Shape, present: str) -> str:
-    fine, measure = spec.fine(shape), f"CAST(s{i} AS DOUBLE PRECISION)"
-    weight = f"{present} * {fine} * sqrt({shape.rows} * {LOWERED} / {measure})"
-    return f"CASE WHEN s{i} <= {shape.rows} THEN CAST({present} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+def _of_units(i: int, spec: BasisSpec, bounding: Bounding, present: str) -> str:
+    fine, measure = spec.fine(bounding), f"CAST(s{i} AS DOUBLE PRECISION)"
+    weight = f"{present} * {fine} * sqrt({bounding.rows} * {LOWERED} / {measure})"
+    return f"CASE WHEN s{i} <= {bounding.rows} THEN CAST({present} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
 
 
 def _present(spec: BasisSpec, i: int) -> str:
@@ -92,24 +92,24 @@ def _counted(spec: BasisSpec) -> bool:
     return spec.kind == "count" or spec.mean
 
 
-def _bound(spec: BasisSpec, shape: Shape) -> int:
+def _bound(spec: BasisSpec, bounding: Bounding) -> int:
     """The largest norm, in the unit of sizes."""
     if spec.kind == "weight":
         return 1
-    return shape.rows if _counted(spec) or spec.kind == "units" else STEPS
+    return bounding.rows if _counted(spec) or spec.kind == "units" else STEPS
 
 
-def _size(spec: BasisSpec, i: int, shape: Shape) -> str:
+def _size(spec: BasisSpec, i: int, bounding: Bounding) -> str:
     if spec.kind == "units":
         return f"({_present(spec, i)})"
     if _counted(spec):
         return f"CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END"
-    linf = max(spec.linf(shape.rows), 1)
+    linf = max(spec.linf(bounding.rows), 1)
     parts = f"floor(abs({_double(i)}) * {STEPS}{'' if linf <= EXACT else f' * {RAISED}'} / {linf})"
     return f"CASE WHEN coalesce(t{i}, 0) = 0 THEN 0 WHEN {parts} < {MOST - 1} THEN CAST({parts} AS BIGINT) + 1 ELSE {MOST} END"
 
 
-def _held(spec: BasisSpec, i: int, shape: Shape) -> str:
+def _held(spec: BasisSpec, i: int, bounding: Bounding) -> str:
     """What is scaled, as a double within what sizes can say."""
     if spec.kind == "weight":
         return "1"
@@ -118,7 +118,7 @@ def _held(spec: BasisSpec, i: int, shape: Shape) -> str:
     if spec.kind == "count":
         return f"CAST(CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END AS DOUBLE PRECISION)"
     row = max(abs(spec.lo), abs(spec.hi), 1)
-    most = MOST * row if spec.mean else (MOST - 1) * max(spec.linf(shape.rows), 1) // STEPS
+    most = MOST * row if spec.mean else (MOST - 1) * max(spec.linf(bounding.rows), 1) // STEPS
     return f"greatest(least({_double(i)}, {float(most)!r}), {-float(most)!r})"
 
 

@@ -26,7 +26,7 @@ is scaled down to that. More steps cost the backend a column each, and no noise.
 @dataclass(frozen=True)
 class BasisSpec:
     """A basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
-    A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Shape.spread` is set.
+    A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Bounding.spread` is set.
 
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
     or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
@@ -60,34 +60,34 @@ class BasisSpec:
             return 1
         return rows * max(abs(self.lo), abs(self.hi))
 
-    def norm(self, shape: Shape) -> int:
+    def norm(self, bounding: Bounding) -> int:
         """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
-        units = shape.spread and shape.dense is None  # elsewhere a unit's 1 costs no more by itself
-        return shape.norm if self.kind in ("count", "sum", "weight") or (self.kind == "units" and units) else 0
+        units = bounding.spread and bounding.dense is None  # elsewhere a unit's 1 costs no more by itself
+        return bounding.norm if self.kind in ("count", "sum", "weight") or (self.kind == "units" and units) else 0
 
-    def steps(self, shape: Shape) -> int:
+    def steps(self, bounding: Bounding) -> int:
         """How many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
-        return CONTRIBUTION_STEPS if self.norm(shape) and self.stepped else 1
+        return CONTRIBUTION_STEPS if self.norm(bounding) and self.stepped else 1
 
     @property
     def stepped(self) -> bool:
         return self.kind in ("count", "sum") and not self.mean
 
-    def fine(self, shape: Shape) -> int:
+    def fine(self, bounding: Bounding) -> int:
         """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth."""
-        linf = max(self.linf(shape.rows), 1)
-        return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(shape) else 1
+        linf = max(self.linf(bounding.rows), 1)
+        return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(bounding) else 1
 
-    def sensitivity(self, shape: Shape) -> int:
+    def sensitivity(self, bounding: Bounding) -> int:
         """The most one unit changes the column by in one group, or that norm over all groups, in `fine` parts of a grid unit.
 
         A column that no row can move still gets noise of one part: this is 1, never 0. Units are numbers of 0 and 1 in
         each group: in as many groups as there may be rows their l1 norm is that number, their l2 norm its root.
         """
-        fine = self.fine(shape)
-        if self.kind == "units" and self.norm(shape):
-            return shape.rows * fine if shape.norm == 1 else isqrt(shape.rows * fine * fine) + 1
-        return max(self.linf(shape.rows), 1) * fine
+        fine = self.fine(bounding)
+        if self.kind == "units" and self.norm(bounding):
+            return bounding.rows * fine if bounding.norm == 1 else isqrt(bounding.rows * fine * fine) + 1
+        return max(self.linf(bounding.rows), 1) * fine
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class TopSpec:
 
 
 @dataclass(frozen=True)
-class Shape:
+class Bounding:
     """How contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each unit.
 
     `norm`: 1 or 2 where a unit's contributions to all its groups are scaled down together until their l1 or l2 norm is

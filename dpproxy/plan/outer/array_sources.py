@@ -61,11 +61,11 @@ def _element(type_: str) -> str:
     return "timestamp" if type_ in TIMES and type_ == "timestamptz" else type_
 
 
-def wire(type_: str) -> str:
+def wire_type(type_: str) -> str:
     """The type in which an array of keys travels."""
     return "timestamp" if type_ == "timestamptz" else type_
 
 
-def local(name: str, type_: str) -> str:
+def session_local(name: str, type_: str) -> str:
     """Instants travel as the session's local timestamps."""
     return f"({name})::timestamp" if type_ == "timestamptz" else name

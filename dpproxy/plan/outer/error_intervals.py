@@ -12,7 +12,7 @@ What is enclosed is the *bounded* true value, over the noise alone: not what the
 for groups that passed a threshold not that they are there because their noise was not very negative.
 
 Scales are known only when the whole statement is (`finish`). Until then half-widths are columns `h{basis}_{k}` and
-deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `settled` resolves.
+deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `with_error_numbers` resolves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.bind.interval_calls import asked, misplaced
+from dpproxy.plan.bind.interval_calls import interval_call, misplaced_call
 from dpproxy.plan.measure import enclosures
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
@@ -44,7 +44,7 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[Range, Range], Range]] = {
 
 
 @dataclass
-class Teller:
+class IntervalWriter:
     """Rewrites the calls in one measured SELECT. `aggregate` gives an aggregate's formula and its bases; `plain` rewrites
     what holds none; `stepped` says whether a basis is measured in steps: intervals are then about its value before any group's
     noise was smoothed by others', and the noise is that of the last step. `end` writes an end of a selection (`ends`). `halves`
@@ -65,10 +65,10 @@ class Teller:
         return bool(self.halves or self.deviations)
 
     def rewritten(self, node: exp.Expr) -> exp.Expr:
-        """What stands for a call that `asked` knows. The text is ours and final: it is not parsed. Raises Refusal."""
-        name, arguments = asked(node), node.expression.expressions
+        """What stands for a call that `interval_call` knows. The text is ours and final: it is not parsed. Raises Refusal."""
+        name, arguments = interval_call(node), node.expression.expressions
         if len(arguments) != 1 or not any(self.is_aggregate(n) for n in arguments[0].walk()):
-            raise misplaced(node)
+            raise misplaced_call(node)
         inner = arguments[0].unnest()
         if self.is_aggregate(inner) and (selected := self.aggregate(inner)[0]).range is None:
             return _cast(self.end(selected, inner, name or "", node), selected.type)
@@ -168,7 +168,7 @@ class Teller:
             return self._range(node.this, used, call)[0], ""
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
-            f"dpproxy.{asked(call)}() is not available for this expression",
+            f"dpproxy.{interval_call(call)}() is not available for this expression",
             position(call),
             hint="Put it around an aggregate, or around sums, differences, products and quotients of aggregates.",
         )
@@ -178,9 +178,9 @@ class Teller:
         if found.range is None:
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
-                f"dpproxy.{asked(call)}() is not available for expressions of {to_sql(node).split('(')[0].lower()}()",
+                f"dpproxy.{interval_call(call)}() is not available for expressions of {to_sql(node).split('(')[0].lower()}()",
                 position(call),
-                hint=f"Write dpproxy.{asked(call)}() around the percentile itself.",
+                hint=f"Write dpproxy.{interval_call(call)}() around the percentile itself.",
             )
         values = [f"{{v{i}}}" for i in bases]
         fields = {f"h{i}": f"{{h{basis}}}" for i, basis in enumerate(bases)} | {"p": str(len(used))}
@@ -206,22 +206,22 @@ def _escaped(text: str) -> str:
 # --- the columns of the released source
 
 
-def source_columns(teller: Teller, measurement: int, cells: int, summed: bool = False) -> list[str]:
+def error_columns(writer: IntervalWriter, measurement: int, cells: int, summed: bool = False) -> list[str]:
     """Select items `call AS column`; a row of the source is the sum of `cells` released cells, of several rows if `summed`."""
 
     def grown(call: str, i: int, form: str) -> str:
         last = f"max(t{i})" if summed else f"t{i}"
-        return form.format(f"{call} * {GROWTH.format(last)}") if teller.stepped(i) else call
+        return form.format(f"{call} * {GROWTH.format(last)}") if writer.stepped(i) else call
 
     halves = []
-    for i, k in sorted(teller.halves):
+    for i, k in sorted(writer.halves):
         halves.append(f"{grown(f'{HALF}({measurement}, {i}, {k}, {cells})', i, 'ceil({})::numeric')} AS h{i}_{k}")
-    halves += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(teller.deviations)]
-    halves += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(teller.excesses)]
-    return halves + ([f"{NORMAL}({int(any(map(teller.stepped, teller.excesses)))}) AS z"] if teller.excesses else [])
+    halves += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(writer.deviations)]
+    halves += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(writer.excesses)]
+    return halves + ([f"{NORMAL}({int(any(map(writer.stepped, writer.excesses)))}) AS z"] if writer.excesses else [])
 
 
-def settled(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
+def with_error_numbers(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
     """The tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
     for node in list(tree.find_all(exp.Anonymous)):
         if node.this == NORMAL:
@@ -238,8 +238,8 @@ def settled(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fra
     return tree
 
 
-def settled_text(sql: str, measurements: Sequence[Measurement], confidence: Fraction) -> str:
+def text_with_error_numbers(sql: str, measurements: Sequence[Measurement], confidence: Fraction) -> str:
     """The same for SQL of ours as text."""
     if HALF not in sql and DEVIATION not in sql:
         return sql
-    return to_sql(settled(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))
+    return to_sql(with_error_numbers(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))

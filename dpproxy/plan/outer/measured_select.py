@@ -15,11 +15,11 @@ from sqlglot import exp
 from dpproxy.errors import GROUPING_ERROR, PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.group_facts import unit_ids
-from dpproxy.plan.bind.interval_calls import asked
+from dpproxy.plan.bind.interval_calls import interval_call
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.select import has_aggregates, resolve_group_item
-from dpproxy.plan.bind.subqueries import QueryHooks
+from dpproxy.plan.bind.subqueries import Subqueries
 from dpproxy.plan.functions.scalars import coerce
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import (
@@ -32,13 +32,13 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import (
     Counted,
+    aggregate_output,
     companions,
-    needed,
-    output,
+    measured_aggregate,
+    needed_bases,
 )
-from dpproxy.plan.measure.aggregates import measured as measured_aggregate
 from dpproxy.plan.measure.specs import BasisSpec, Measured, TopSpec
-from dpproxy.plan.outer.error_intervals import Teller
+from dpproxy.plan.outer.error_intervals import IntervalWriter
 from dpproxy.plan.outer.quantile_ends import Ends
 from dpproxy.plan.outer.query_shapes import divided_sums, top_request
 from dpproxy.plan.outer.registry import Registry
@@ -62,7 +62,7 @@ MOST_BASES = 6  # of one aggregate: a correlation's
 _NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
 
 
-class _MeasureHooks(QueryHooks):
+class _MeasuredSubqueries(Subqueries):
     """Inside a measured SELECT aggregates stand in the outer query; below, none are allowed."""
 
     def window(self, node: exp.Window, scope: Scope) -> Expr:
@@ -76,13 +76,15 @@ class SelectRewriter:
         self.queries, self.registry, self.select = queries, registry, select
         self.rows, self.scope, self.env = rows, scope, env
         self.request = MeasurementRequest(rows)
-        self.binder = _MeasureHooks(queries, env, rows).binder
+        self.binder = _MeasuredSubqueries(queries, env, rows).binder
         self.alias = registry.next_alias()
         self._aggs: dict[int, tuple[exp.Expr, Agg]] = {}
         self.shared: frozenset[Counted] = frozenset()
         self.grouped = False
         self._ends = Ends(self.request, self.alias, Fraction(queries.context.settings.confidence))
-        self.teller = Teller(self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends.text)
+        self.interval_writer = IntervalWriter(
+            self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends.text
+        )
 
     # --- rewriting
 
@@ -162,7 +164,7 @@ class SelectRewriter:
         for agg in map(self._bound, calls):
             bases: tuple[BasisSpec, ...] = ()
             with contextlib.suppress(Refusal):  # refused in its place
-                bases = needed(agg, self._is_unit, self.shared, self.queries.context.steps) if agg is not None else ()
+                bases = needed_bases(agg, self._is_unit, self.shared, self.queries.context.steps) if agg is not None else ()
             for spec in bases:
                 counted.basis(spec)
 
@@ -219,8 +221,8 @@ class SelectRewriter:
             return self._window(node)
         if is_aggregate(node):
             return self._aggregate(node)
-        if asked(node):
-            return self.teller.rewritten(node)
+        if interval_call(node):
+            return self.interval_writer.rewritten(node)
         found = self._matched_key(node)
         if found is not None:
             return found
@@ -370,7 +372,7 @@ class SelectRewriter:
         if result.selection is not None:
             self.request.selection(result.selection)
             selection = self.request.selections.index(result.selection)
-        self.request.output(output(result, label, bases, selection, agg.where is not None))
+        self.request.output(aggregate_output(result, label, bases, selection, agg.where is not None))
         return result, bases
 
     def _is_unit(self, expr: Expr) -> bool:

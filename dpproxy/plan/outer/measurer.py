@@ -16,7 +16,7 @@ from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.outer.measured_select import SelectRewriter
-from dpproxy.plan.outer.released_source import source
+from dpproxy.plan.outer.released_source import released_source
 from dpproxy.plan.outer.staging import Stager
 from dpproxy.plan.refusals import unsupported
 
@@ -30,7 +30,7 @@ class StatementMeasurer(Stager):
         tree = rewriter.rewrite()
         if rewriter.request.empty:
             raise unsupported("a query with neither keys nor aggregates")
-        select.set("from_", exp.From(this=source(self.registry, rewriter, rows)))
+        select.set("from_", exp.From(this=released_source(self.registry, rewriter, rows)))
         return ReleasedResult(tree, True)
 
     def constant(self, sql: str, type_: str) -> Expr:

@@ -35,7 +35,7 @@ from dpproxy.plan.measure import (
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
-from dpproxy.plan.outer.array_sources import array_source, wire
+from dpproxy.plan.outer.array_sources import array_source, wire_type
 from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.plan.properties import fanout
 from dpproxy.sql.dialect import copied, position
@@ -100,17 +100,17 @@ class Registry:
     def compile(self, request: MeasurementRequest, rows: Rows, members: tuple[int, ...]) -> Compiled:
         context = self.context
         chosen = [request.keys[i] for i in members]
-        fanout.check(rows, [key for _, key in chosen])
+        fanout.check_repetitions(rows, [key for _, key in chosen])
         rows, keys, specs, selections = normal_form.normal(rows, chosen, request.specs, request.selections)
         compiler = Compiler(rows, context, self.engine_for(rows, keys, specs, selections))
         compiled = compiler.compiled(keys, specs, selections, request.top)
         beyond = bound_cuts.condition(compiled) if context.role.query.measure_bounds else ""
         cut = compiler.cut(keys, beyond) if beyond else ""
         names, more = fingerprint.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
-        told = replace(compiled.shape, notes=(*compiled.shape.notes, *more))
-        dense = compiled.shape.dense
+        told = replace(compiled.bounding, notes=(*compiled.bounding.notes, *more))
+        dense = compiled.bounding.dense
         whole = dense is not None and coverage.holds_all(dense, rows.conditions)
-        return replace(compiled, shape=told, outputs=tuple(request.outputs), names=names, cut=cut, holds_all=whole)
+        return replace(compiled, bounding=told, outputs=tuple(request.outputs), names=names, cut=cut, holds_all=whole)
 
     def engine_for(
         self,
@@ -123,7 +123,7 @@ class Registry:
         items = [key for _, key in keys]
         items += [e for s in specs for e in (s.value, s.where) if e is not None]
         items += [e for c in selections for e in (c.value, c.where) if e is not None]
-        cut, _ = amplification.chosen(rows.node, items, self.context, self.beside)
+        cut, _ = amplification.chosen_cut(rows.node, items, self.context, self.beside)
         return engine(self.context.dialect, cut)
 
     def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr] | None:
@@ -136,7 +136,7 @@ class Registry:
         rows, keys, _, _ = normal_form.normal(rows, keys, [], [])
         compiler = Compiler(rows, self.context, self.engine_for(rows, keys))
         compiled = compiler.compiled(keys, [], [])
-        if compiled.shape.dense is not None:
+        if compiled.bounding.dense is not None:
             return None
         alias = self.next_alias()
         compiled = replace(compiled, names=fingerprint.names(compiler, keys, compiled))
@@ -149,7 +149,7 @@ class Registry:
         # the compiled measurement may have a column more than was asked for: the units behind its threshold
         types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
         types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
-        stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.shape) > 1]
+        stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.bounding) > 1]
         types += [(name, "int8") for i in stepped for name in (f"r{i}", f"t{i}")]
         first = len(self.context.parameters) + 1 + self.first_array[index]
         return array_source(alias, first, types)
@@ -166,8 +166,8 @@ class Registry:
         index = len(self.compiled)
         self.compiled.append(compiled)
         self.first_array.append(len(self.arrays))
-        self.arrays += [Array(wire(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
-        stepped = sum(spec.steps(compiled.shape) > 1 for spec in compiled.specs)
+        self.arrays += [Array(wire_type(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
+        stepped = sum(spec.steps(compiled.bounding) > 1 for spec in compiled.specs)
         width = len(compiled.specs) + sum(s.columns for s in compiled.selections) + 2 * stepped
         self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(width)]
         return index

@@ -18,18 +18,18 @@ from dpproxy.plan.logical.expr import (
     Ref,
     conjunction,
 )
-from dpproxy.plan.logical.relation import Filter, Given, Rows
+from dpproxy.plan.logical.relation import Filter, Rows, Staged
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.outer import rollup
 from dpproxy.plan.outer.array_sources import (
     Branch,
     array_source,
-    local,
+    session_local,
     sets_source,
-    wire,
+    wire_type,
     with_columns,
 )
-from dpproxy.plan.outer.error_intervals import source_columns
+from dpproxy.plan.outer.error_intervals import error_columns
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.sql.dialect import to_sql
@@ -38,35 +38,35 @@ NOTES = ("each grouping set is measured by itself", "the other grouping sets are
 ADJUSTED = "each grouping set is measured by itself, then all are adjusted to add up (least squares)"
 
 
-def source(registry: Registry, measured: SelectRewriter, rows: Rows) -> exp.Expr:
+def released_source(registry: Registry, measured: SelectRewriter, rows: Rows) -> exp.Expr:
     """The released arrays as a source: one measurement, or one for each grouping set, or the finest added up."""
     compiled = [registry.compile(measured.request, rows, members) for members in measured.request.sets]
     if len(compiled) == 1 and _others(registry, measured, compiled[0]):
         return _with_other(registry, measured, rows, compiled[0])
     if len(compiled) == 1:
         source = registry.set_source(measured.alias, compiled[0], measured.request.sets[0])
-        more = source_columns(measured.teller, registry.register(compiled[0]), 1)
+        more = error_columns(measured.interval_writer, registry.register(compiled[0]), 1)
         return with_columns(source, measured.alias, more) if more else source
     finest = _addable(measured, compiled)
     order = rollup.chain(measured.request.sets)
     if finest is None and order is not None and _exact_levels(measured, compiled):
         return _consistent(registry, measured, compiled, order)
     note = NOTES[finest is not None]
-    compiled = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, note))) for c in compiled]
+    compiled = [replace(c, bounding=replace(c.bounding, notes=(*c.bounding.notes, note))) for c in compiled]
     branches = []
     for i, members in enumerate(measured.request.sets):
         chosen, keys = (compiled[finest], measured.request.sets[finest]) if finest is not None else (compiled[i], members)
         source = registry.set_source(f"{measured.alias}_{i}", chosen, keys)
         summed = finest is not None and members != keys
         cells = _size(chosen) // _size(compiled[i]) if summed else 1
-        more = source_columns(measured.teller, registry.register(chosen), cells, summed)
+        more = error_columns(measured.interval_writer, registry.register(chosen), cells, summed)
         branches.append((source, members, summed, more))
     return _branched(measured, branches)
 
 
 def _consistent(registry: Registry, measured: SelectRewriter, compiled: list[Compiled], order: list[int]) -> exp.Expr:
     """Levels measured by themselves, then made to add up (`rollup`)."""
-    noted = [replace(c, shape=replace(c.shape, notes=(*c.shape.notes, ADJUSTED))) for c in compiled]
+    noted = [replace(c, bounding=replace(c.bounding, notes=(*c.bounding.notes, ADJUSTED))) for c in compiled]
     levels = []
     for i in order:
         source = to_sql(registry.set_source(f"{measured.alias}_{i}", noted[i], measured.request.sets[i]))
@@ -74,7 +74,7 @@ def _consistent(registry: Registry, measured: SelectRewriter, compiled: list[Com
     ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.request.specs))])
     branches: list[Branch] = []
     for i, name in zip(order, names, strict=True):
-        more = source_columns(measured.teller, registry.register(noted[i]), 1)
+        more = error_columns(measured.interval_writer, registry.register(noted[i]), 1)
         branches.append((exp.to_table(name), measured.request.sets[i], False, more))
     return _branched(measured, branches, ctes)
 
@@ -83,7 +83,7 @@ def _branched(measured: SelectRewriter, branches: list[Branch], ctes: str = "") 
     values = [f"b{i}" for i in range(len(measured.request.specs))]
     values += [f"s{i}_{j}" for i, s in enumerate(measured.request.selections) for j in range(s.columns)]
     values += measured.request.step_columns()
-    return sets_source(measured.alias, branches, [wire(k.type) for _, k in measured.request.keys], values, ctes)
+    return sets_source(measured.alias, branches, [wire_type(k.type) for _, k in measured.request.keys], values, ctes)
 
 
 def _others(registry: Registry, measured: SelectRewriter, compiled: Compiled) -> bool:
@@ -97,12 +97,12 @@ def _with_other(registry: Registry, measured: SelectRewriter, rows: Rows, compil
     been released. Which these are is known by then; the two compose like any two statements."""
     members = measured.request.sets[0]
     source = registry.set_source(f"{measured.alias}_0", compiled, members)
-    more = source_columns(measured.teller, registry.register(compiled), 1)
+    more = error_columns(measured.interval_writer, registry.register(compiled), 1)
     rest = registry.compile(measured.request, _unreleased(registry, rows, measured, compiled), ())
-    notes = (*rest.shape.notes, "all groups that have not been released, together")
-    rest = replace(rest, shape=replace(rest.shape, notes=notes), rest=True)
+    notes = (*rest.bounding.notes, "all groups that have not been released, together")
+    rest = replace(rest, bounding=replace(rest.bounding, notes=notes), rest=True)
     others = registry.set_source(f"{measured.alias}_1", rest, ())
-    more_others = source_columns(measured.teller, registry.register(rest), 1)
+    more_others = error_columns(measured.interval_writer, registry.register(rest), 1)
     return _branched(measured, [(source, members, False, more), (others, (), False, more_others)])
 
 
@@ -111,7 +111,7 @@ def _unreleased(registry: Registry, rows: Rows, measured: SelectRewriter, compil
     keys = [measured.request.keys[i][1] for i in measured.request.sets[0]]
     types = [(f"k{i}", key.type) for i, key in enumerate(keys)]
     first = len(registry.context.parameters) + 1 + registry.first_array[registry.register(compiled)]
-    cells = ", ".join(f"{local(name, type_)}::text" for name, type_ in types)
+    cells = ", ".join(f"{session_local(name, type_)}::text" for name, type_ in types)
     released = to_sql(array_source("dpproxy_keys", first, types))
     sql = f"(SELECT coalesce(json_agg(json_build_array({cells})), '[]') FROM {released})"
     hole = registry.input(sql, f"rows({','.join(type_ for _, type_ in types)})")
@@ -119,12 +119,12 @@ def _unreleased(registry: Registry, rows: Rows, measured: SelectRewriter, compil
     pairs = zip(columns, keys, strict=True)
     equal = conjunction(tuple(Call("bool", "is_not_distinct", (Ref(c.type, c), key)) for c, key in pairs))
     assert equal is not None
-    return joins.filtered(rows, Exists("bool", Filter(columns, Given(columns, hole.index), equal), True))
+    return joins.filtered(rows, Exists("bool", Filter(columns, Staged(columns, hole.index), equal), True))
 
 
 def _size(compiled: Compiled) -> int:
     """How many groups a measurement has when all are declared."""
-    return (compiled.shape.dense.size or 1) if compiled.shape.dense is not None else 1
+    return (compiled.bounding.dense.size or 1) if compiled.bounding.dense is not None else 1
 
 
 def _addable(measured: SelectRewriter, compiled: list[Compiled]) -> int | None:
@@ -140,7 +140,7 @@ def _addable(measured: SelectRewriter, compiled: list[Compiled]) -> int | None:
     additive = all(s.kind in ("count", "sum") for s in measured.request.specs) and not measured.request.selections
     if finest is None or not additive or not compiled[finest].holds_all:
         return None
-    sizes = [1 if not s else (c.shape.dense.size if c.shape.dense is not None else None)
+    sizes = [1 if not s else (c.bounding.dense.size if c.bounding.dense is not None else None)
              for s, c in zip(measured.request.sets, compiled, strict=True)]  # fmt: skip
     if any(size is None for size in sizes):
         return None
@@ -155,10 +155,10 @@ def _exact_levels(measured: SelectRewriter, compiled: list[Compiled]) -> bool:
     each."""
     request = measured.request
     additive = bool(request.specs) and all(s.kind in ("count", "sum") for s in request.specs) and not request.selections
-    declared = all(c.shape.dense is not None and c.shape.dense.size is not None for c in compiled if c.keys)
+    declared = all(c.bounding.dense is not None and c.bounding.dense.size is not None for c in compiled if c.keys)
     declared = declared and all(c.holds_all for c in compiled if c.keys)
-    return additive and declared and not any(c.shape.per_unit for c in compiled)
+    return additive and declared and not any(c.bounding.per_unit for c in compiled)
 
 
 def _reach(compiled: Compiled) -> int:
-    return 1 if compiled.shape.norm else compiled.shape.l0
+    return 1 if compiled.bounding.norm else compiled.bounding.l0

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpproxy.sql.dialect import copied
 
 
-def guarded(tree: exp.Expr) -> exp.Expr:
+def with_safe_division(tree: exp.Expr) -> exp.Expr:
     """Divisors made NULL where they are 0: a noisy count may be 0 where the exact one never is."""
     for node in list(tree.find_all(exp.Div, exp.Mod)):
         divisor = node.expression

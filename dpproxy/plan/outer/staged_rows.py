@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from dpproxy.plan.context import TOO_MANY
+from dpproxy.plan.context import TOO_MANY_ROWS
 from dpproxy.plan.logical.expr import Column
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.logical.relation import Beside
-from dpproxy.plan.properties.fanout import of_series
+from dpproxy.plan.properties.fanout import beside_series
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.trees import contains_aggregate
 from dpproxy.sql.types import FLOATS, type_name
@@ -37,14 +37,14 @@ def note_bound(formula: exp.Expr, bound: Interval) -> None:
         formula.meta[BOUND] = bound
 
 
-def as_json(query: str, names: Sequence[str], cells: str, most: int) -> str:
+def rows_as_json(query: str, names: Sequence[str], cells: str, most: int) -> str:
     """The rows of a query as one value, an array of arrays of `cells`; the text TOO_MANY when there are more than `most`."""
     rows = f"(SELECT * FROM ({query}) AS dpproxy_all LIMIT {most + 1}) AS dpproxy_rows({', '.join(names)})"
     whole = f"coalesce(json_agg(json_build_array({cells})), '[]')"
-    return f"(SELECT CASE WHEN count(*) <= {most} THEN {whole} ELSE to_json('{TOO_MANY}'::text) END FROM {rows})"
+    return f"(SELECT CASE WHEN count(*) <= {most} THEN {whole} ELSE to_json('{TOO_MANY_ROWS}'::text) END FROM {rows})"
 
 
-def bounds_of(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> list[Interval]:
+def output_bounds(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> list[Interval]:
     """What the outputs of a released query are held within: means, extremes and percentiles as they are measured."""
     inner = _plain(query, ctes)
     return [_bound(e.unalias()) for e in inner.expressions] if isinstance(inner, exp.Select) else []
@@ -56,13 +56,13 @@ def _bound(node: exp.Expr) -> Interval:
     return node.meta.get(BOUND, OPEN)  # type: ignore[no-any-return]
 
 
-def known_of(query: exp.Expr, columns: Sequence[Column], ctes: Mapping[str, exp.Expr]) -> Beside:
+def known_sizes(query: exp.Expr, columns: Sequence[Column], ctes: Mapping[str, exp.Expr]) -> Beside:
     """How many rows it has, and how often a value of a column comes, as far as its form tells."""
     ids = frozenset(c.id for c in columns)
     inner = _plain(query, ctes)
     call = _series(inner)
     if call is not None:
-        return of_series(columns, *call)
+        return beside_series(columns, *call)
     if not isinstance(inner, exp.Select):
         return Beside(ids, None)
     key = inner.meta.get(KEY)

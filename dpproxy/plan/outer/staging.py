@@ -19,11 +19,11 @@ from dpproxy.plan.bind.results import (
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import Column, Expr
 from dpproxy.plan.logical.interval import OPEN
-from dpproxy.plan.logical.relation import Contribution, Given, Rows
+from dpproxy.plan.logical.relation import Contribution, Rows, Staged
 from dpproxy.plan.measure import amplification
-from dpproxy.plan.outer.array_sources import local
+from dpproxy.plan.outer.array_sources import session_local
 from dpproxy.plan.outer.registry import Registry
-from dpproxy.plan.outer.staged_rows import as_json, bounds_of, known_of
+from dpproxy.plan.outer.staged_rows import known_sizes, output_bounds, rows_as_json
 from dpproxy.plan.outer.types import TreeTypes
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import copied, to_sql
@@ -45,7 +45,7 @@ class Stager:
         if not type_:
             raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
         local = "timestamp" if type_ == "timestamptz" else type_
-        bounds = bounds_of(released.tree, ctes)
+        bounds = output_bounds(released.tree, ctes)
         hole = self.registry.input(f"(SELECT ({_with_ctes(released.tree, ctes)})::{local})", type_)
         return replace(hole, bound=bounds[0]) if len(bounds) == 1 else hole
 
@@ -66,16 +66,16 @@ class Stager:
         if not types or not all(types.values()):
             raise unsupported("joining these released rows with private rows", "Cast their columns: x::text, n::numeric.")
         names = [f"c{i}" for i in range(len(types))]
-        cells = ", ".join(f"{local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
-        bounds = bounds_of(released, ctes)
+        cells = ", ".join(f"{session_local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
+        bounds = output_bounds(released, ctes)
         bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
         columns = tuple(Column(self.registry.counter.column(), n, t, b) for (n, t), b in zip(types.items(), bounds, strict=True))
-        beside = known_of(released, columns, ctes)
-        sql = as_json(_with_ctes(released, ctes), names, cells, amplification.handed(beside))
+        beside = known_sizes(released, columns, ctes)
+        sql = rows_as_json(_with_ctes(released, ctes), names, cells, amplification.most_staged_rows(beside))
         hole = self.registry.input(sql, f"rows({','.join(types.values())})")
         self.registry.beside[hole.index] = beside
         given = Item(
-            item.alias, Rows(node=Given(columns, hole.index), contribution=Contribution(beside=(beside,))), columns, item.node
+            item.alias, Rows(node=Staged(columns, hole.index), contribution=Contribution(beside=(beside,))), columns, item.node
         )
         return renamed(given, alias_columns(item.node))
 

@@ -32,7 +32,7 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.properties.facts import as_type, facts, literal_number
-from dpproxy.plan.properties.narrowing import narrowed
+from dpproxy.plan.properties.narrowing import narrowed_bound
 
 _DAY = Fraction(86400)
 _TIMES = ("timestamp", "timestamptz")
@@ -46,16 +46,16 @@ _DATES = {"%d", "%a", "%A"}
 _MONTHS = {"%m", "%b", "%B"}
 
 
-def most(key: Expr, domains: Sequence[tuple[Column, Domain]], conditions: Sequence[Expr]) -> int | None:
+def most_values(key: Expr, domains: Sequence[tuple[Column, Domain]], conditions: Sequence[Expr]) -> int | None:
     """How many values `key` takes at most where each column takes the values of its domain that satisfy the conditions."""
-    standing = {column.id: enumerated(column, domain, conditions) for column, domain in domains}
+    standing = {column.id: enumerated_column(column, domain, conditions) for column, domain in domains}
     return _outputs(_over(key, standing))
 
 
-def enumerated(column: Column, domain: Domain, conditions: Sequence[Expr]) -> Column:
+def enumerated_column(column: Column, domain: Domain, conditions: Sequence[Expr]) -> Column:
     """The column with what is true of its enumerated values, whatever the policy says of it."""
     bound, grid = _values(column.type, domain) if isinstance(domain, ValuesDomain) else _series(column, domain)
-    said = narrowed(Ref(column.type, column), [_over(c, {column.id: column}) for c in conditions])
+    said = narrowed_bound(Ref(column.type, column), [_over(c, {column.id: column}) for c in conditions])
     if column.type in _TIMES and said.lo is not None:  # the days or hours that stand for instants are tried as a whole
         said = replace(said, lo=said.lo - _DAY)
     return replace(column, bound=iv.meet(bound, said), grid=grid)

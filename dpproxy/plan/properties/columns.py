@@ -17,14 +17,14 @@ from dpproxy.plan.logical.expr import (
     ValuesDomain,
 )
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.text_length import most
+from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import TEXTS
 
 if TYPE_CHECKING:
     from dpproxy.plan.context import Counter
 
 
-def computed(counter: Counter, name: str, expr: Expr) -> Column:
+def computed_column(counter: Counter, name: str, expr: Expr) -> Column:
     """A column for the value of an expression, with all that is known of it."""
     known = facts(expr)
     column = Column(
@@ -38,10 +38,10 @@ def computed(counter: Counter, name: str, expr: Expr) -> Column:
         nullable=known.nullable,
         nulls=known.nullable,
     )
-    return replace(column, length=most(expr)) if expr.type in TEXTS else column
+    return replace(column, length=longest_text(expr)) if expr.type in TEXTS else column
 
 
-def nulled(column: Column) -> Column:
+def nulled_column(column: Column) -> Column:
     """A column on the optional side of an outer join: NULL in the rows that ON did not match, so not constant either."""
     domain = column.domain
     if isinstance(domain, ValuesDomain):

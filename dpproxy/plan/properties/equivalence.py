@@ -26,7 +26,7 @@ def equalities(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:
     ]
 
 
-class Classes:
+class EquivalenceClasses:
     """Union-find over column ids."""
 
     def __init__(self, equal: Iterable[tuple[Column, Column]] = ()) -> None:
@@ -46,6 +46,6 @@ class Classes:
 def equal_to(ids: Collection[int], conditions: Sequence[Expr]) -> frozenset[int]:
     """These columns and all that are equal to one of them in every row that satisfies the conditions."""
     pairs = equalities(conditions)
-    classes = Classes(pairs)
+    classes = EquivalenceClasses(pairs)
     roots = {classes.find(i) for i in ids}
     return frozenset({*ids, *(c.id for pair in pairs for c in pair if classes.find(c.id) in roots)})

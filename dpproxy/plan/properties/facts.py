@@ -39,7 +39,7 @@ from dpproxy.plan.properties.interval_fields import (
     interval_part,
     times_unit,
 )
-from dpproxy.plan.properties.text_length import most
+from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import INTEGERS
 
 SPANS = {
@@ -408,7 +408,7 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     if op in INTERVAL_PARTS and args[0].type == "interval":
         number = facts(args[0].args[0]).bound if isinstance(args[0], Call) and args[0].op == "interval_times" else OPEN
         bound, span = interval_part(op, args[0], parts[0].bound, parts[0].grid is not None, number)
-    if op in _LENGTHS_OF and (longest := most(args[0])) is not None:
+    if op in _LENGTHS_OF and (longest := longest_text(args[0])) is not None:
         bound = Interval(Fraction(0), Fraction(longest * _LENGTHS_OF[op]))
     if op in ("round", "trunc") and len(args) > 1:
         bound, span = (iv.outward(parts[0].bound, _digits(args)), iv.outward(parts[0].span, _digits(args)))

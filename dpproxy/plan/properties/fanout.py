@@ -25,9 +25,9 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.relation import (
     Beside,
-    Few,
-    Limits,
+    ContributionLimits,
     Rows,
+    RowsPerValue,
     Values,
 )
 from dpproxy.plan.properties import rows_per_value
@@ -38,7 +38,7 @@ MANY = 100  # groups a unit is taken to reach of rows whose number is not known 
 MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and the noise would be beyond use
 
 
-def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
+def contribution(rows: Rows, keys: Sequence[Expr]) -> ContributionLimits:
     """The most rows of one unit in a group by `keys`, and groups it reaches."""
     often = repetitions(rows, keys)
     fewest = rows_per_value.in_group(rows, keys)
@@ -52,10 +52,10 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> Limits:
     number = min([rows.limits.rows * repeated, *_of(fewest, rows, repeated), MOST])
     counted = [f.rows for f in fewest if not f.columns and f.beside == rows.beside]
     there = _values(rows, keys)
-    return Limits(number, None if groups is None else _least([groups, there, *counted]), rows.limits.whole)
+    return ContributionLimits(number, None if groups is None else _least([groups, there, *counted]), rows.limits.whole)
 
 
-def _of(fewest: Sequence[Few], rows: Rows, repeated: int) -> list[int]:
+def _of(fewest: Sequence[RowsPerValue], rows: Rows, repeated: int) -> list[int]:
     """How many rows these are, with those that public relations repeat them by."""
     return [f.rows if f.beside == rows.beside else f.rows * repeated for f in fewest]
 
@@ -84,25 +84,25 @@ def _values(rows: Rows, keys: Sequence[Expr]) -> int | None:
     return None if None in sizes else max(1, min(prod(s for s in sizes if s is not None), MOST))
 
 
-def spread(rows: Rows) -> Limits:
+def overall_limits(rows: Rows) -> ContributionLimits:
     """Bounds of the relation itself, whatever it will be grouped by."""
     times = prod(times for _, times in repetitions(rows))
     fewest = _of(rows_per_value.in_group(rows, ()), rows, times)
     groups = rows.limits.groups
     number = min([rows.limits.rows * times, *fewest, MOST])
-    return Limits(number, _least([None if groups is None else min(groups * times, MOST), *fewest]), rows.limits.whole)
+    return ContributionLimits(number, _least([None if groups is None else min(groups * times, MOST), *fewest]), rows.limits.whole)
 
 
-def folded(rows: Rows) -> Rows:
+def with_repetitions(rows: Rows) -> Rows:
     """The rows with bounds that count what public relations repeat: these are rows like any others from now on.
 
     Once `beside` is empty, to be known without its public relations is to be known with all of them: what was known of the rows
     before these were joined is not true of those there are now, and is forgotten.
     """
     known = rows.contribution
-    counted = tuple(replace(few, beside=()) for few in known.few if few.beside == known.beside)
+    counted = tuple(replace(entry, beside=()) for entry in known.per_value if entry.beside == known.beside)
     numbers = tuple(replace(number, beside=()) for number in known.numbers if number.beside == known.beside)
-    return rows.contributing(replace(known, limits=spread(rows), beside=(), few=counted, numbers=numbers))
+    return rows.contributing(replace(known, limits=overall_limits(rows), beside=(), per_value=counted, numbers=numbers))
 
 
 def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:
@@ -132,7 +132,7 @@ def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int
     return found
 
 
-def check(rows: Rows, keys: Sequence[Expr]) -> None:
+def check_repetitions(rows: Rows, keys: Sequence[Expr]) -> None:
     """Raise Refusal where nothing bounds how often a row is repeated in a group."""
     used = {c.id for key in keys for c in references(key)}
     known = {id(beside) for beside, _ in repetitions(rows, keys)}
@@ -178,7 +178,7 @@ def _ties(conditions: Sequence[Expr]) -> list[Tie]:
 # --- what is known of public relations
 
 
-def of_values(values: Values) -> Beside:
+def beside_values(values: Values) -> Beside:
     """A list of constants."""
     ids = frozenset(c.id for c in values.columns)
     most = []
@@ -189,15 +189,15 @@ def of_values(values: Values) -> Beside:
     return Beside(ids, len(values.rows), tuple(most))
 
 
-def of_groups(rows: Rows, columns: Sequence[Column], keys: Sequence[Column]) -> Beside:
+def beside_groups(rows: Rows, columns: Sequence[Column], keys: Sequence[Column]) -> Beside:
     """Public rows grouped or made distinct by `keys`; no keys: one row."""
     ids = frozenset(c.id for c in columns)
     if not keys:
         return Beside(ids, 1)
-    return Beside(ids, size(rows), ((keys[0].id, 1),) if len(keys) == 1 else ())
+    return Beside(ids, most_public_rows(rows), ((keys[0].id, 1),) if len(keys) == 1 else ())
 
 
-def of_series(columns: Sequence[Column], start: str, stop: str, step: str) -> Beside:
+def beside_series(columns: Sequence[Column], start: str, stop: str, step: str) -> Beside:
     """generate_series of constants: whole numbers, or times and an interval. Of others the number of rows is not known."""
     ids = frozenset(c.id for c in columns)
     most = tuple((c.id, 1) for c in columns)
@@ -212,7 +212,7 @@ def of_series(columns: Sequence[Column], start: str, stop: str, step: str) -> Be
         return Beside(ids, None, most)
 
 
-def size(rows: Rows) -> int | None:
+def most_public_rows(rows: Rows) -> int | None:
     """The most rows a public relation has; None when not known."""
     sizes = [b.size for b in rows.beside]
     return None if None in sizes else min(prod(s for s in sizes if s is not None), MOST)

@@ -327,7 +327,7 @@ def _size(part: Part) -> int | None:
     """No more groups than combinations that are tried, nor than the keys have values by their forms (`cardinality`)."""
     if part.scans:
         return None
-    outputs = [cardinality.most(key, part.columns, part.conditions) for _, key in part.keys]
+    outputs = [cardinality.most_values(key, part.columns, part.conditions) for _, key in part.keys]
     known = [n for n in outputs if n is not None]
     tried = _inputs(part)
     return min(tried, prod(known)) if len(known) == len(outputs) else tried

@@ -24,7 +24,7 @@ from dpproxy.plan.properties.facts import literal_number
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-def narrowed(expr: Expr, conditions: Sequence[Expr]) -> Interval:
+def narrowed_bound(expr: Expr, conditions: Sequence[Expr]) -> Interval:
     """Where the conditions leave an expression; open when they say nothing."""
     bound = OPEN
     for condition in conditions:
@@ -59,11 +59,11 @@ def narrowed_column(column: Column, expr: Expr, conditions: Sequence[Expr]) -> C
     """A column that holds the value of `expr`; identifiers have no bounds worth knowing."""
     if column.taint:
         return column
-    met = iv.meet(column.bound, narrowed(expr, conditions))
+    met = iv.meet(column.bound, narrowed_bound(expr, conditions))
     return column if met == column.bound else replace(column, bound=met)
 
 
-def spoken_of(condition: Expr) -> list[int]:
+def compared_columns(condition: Expr) -> list[int]:
     """The columns that a condition compares as they are."""
     match condition:
         case Call(op=op, args=args) if op in _MIRRORED:

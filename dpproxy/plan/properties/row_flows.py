@@ -72,7 +72,7 @@ Ties = Sequence[tuple[int, Ids]]
 """Columns that an equality makes a function of others."""
 
 
-def product(start: Flow | None, leaves: Sequence[Flow], ties: Ties, known: Ids) -> tuple[int, int]:
+def join_product(start: Flow | None, leaves: Sequence[Flow], ties: Ties, known: Ids) -> tuple[int, int]:
     """Rows of a join, and how often rows of a person are joined with others of theirs: begun at `start` (None: at a row around
     it, whose columns are known), each next relation the one that adds least; or first those that equalities fix a column of."""
     own = {id(leaf): [t for t in ties if t[0] in leaf.columns] for leaf in leaves}
@@ -85,7 +85,7 @@ def product(start: Flow | None, leaves: Sequence[Flow], ties: Ties, known: Ids) 
 def _in_order(begun: tuple[int, int], waiting: list[Flow], own: Mapping[int, Ties], known: Ids, tied: bool) -> tuple[int, int]:
     rows, again = begun
     while waiting:
-        found = [repeated(leaf, own[id(leaf)], known) for leaf in waiting]
+        found = [join_repetitions(leaf, own[id(leaf)], known) for leaf in waiting]
         at = min(range(len(waiting)), key=lambda i: (tied and not found[i][2], found[i][0]))
         often, more, _ = found[at]
         rows, again = min(rows * often, FAR), again + more
@@ -93,7 +93,7 @@ def _in_order(begun: tuple[int, int], waiting: list[Flow], own: Mapping[int, Tie
     return rows, again
 
 
-def repeated(leaf: Flow, ties: Ties, known: Ids) -> tuple[int, int, bool]:
+def join_repetitions(leaf: Flow, ties: Ties, known: Ids) -> tuple[int, int, bool]:
     """How many rows of a relation meet one row whose columns are known; how often rows of a person are joined again by that;
     whether an equality fixes a column."""
     fixed = {column for column, others in ties if others <= known}
@@ -119,14 +119,14 @@ def _equal(condition: Expr) -> bool:
     return isinstance(condition, Call) and condition.op == "=" and not any(map(subqueries, condition.args))
 
 
-def looked_up(condition: Expr) -> bool:
+def is_hashed(condition: Expr) -> bool:
     """What engines look up in a hash table, alone or all together."""
     if isinstance(condition, Call) and condition.op == "and":
-        return all(map(looked_up, condition.args))
+        return all(map(is_hashed, condition.args))
     return isinstance(condition, Call) and condition.op in ("=", "is_not_distinct") and not any(map(subqueries, condition.args))
 
 
-def outside(node: Relation) -> Ids:
+def outer_reads(node: Relation) -> Ids:
     """Columns that a relation reads and has not."""
     own: set[int] = set()
     read: set[int] = set()
@@ -138,17 +138,17 @@ def outside(node: Relation) -> Ids:
         for expr in _expressions(one):
             read |= {c.id for c in references(expr)}
             for inner in subqueries(expr):
-                read |= outside(inner.relation)
+                read |= outer_reads(inner.relation)
                 if isinstance(inner, Scalar):
                     read |= {c.id for c in references(inner.value)} - _defined(inner.relation)
     return frozenset(read - own)
 
 
-def referring(node: Relation, ids: Ids) -> list[Expr]:
+def parts_reading(node: Relation, ids: Ids) -> list[Expr]:
     """Conditions and other expressions, anywhere in a relation, that read one of these columns."""
     found = [e for part in _expressions(node) for e in conjuncts(part) if any(c.id in ids for c in references(e))]
-    found += [e for part in _expressions(node) for inner in subqueries(part) for e in referring(inner.relation, ids)]
-    return found + [e for below in _parts(node) for e in referring(below, ids)]
+    found += [e for part in _expressions(node) for inner in subqueries(part) for e in parts_reading(inner.relation, ids)]
+    return found + [e for below in _parts(node) for e in parts_reading(below, ids)]
 
 
 def _defined(node: Relation) -> set[int]:
@@ -180,10 +180,10 @@ def _expressions(node: Relation) -> tuple[Expr, ...]:
 
 
 def subqueries(expr: Expr) -> list[InQuery | Exists | Scalar]:
-    return [e for e in everything(expr) if isinstance(e, InQuery | Exists | Scalar)]
+    return [e for e in distinct_parts(expr) if isinstance(e, InQuery | Exists | Scalar)]
 
 
-def everything(expr: Expr) -> Iterator[Expr]:
+def distinct_parts(expr: Expr) -> Iterator[Expr]:
     """Each sub-expression once, however often it is shared."""
     seen: set[int] = set()
     waiting = [expr]

@@ -19,20 +19,20 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.relation import (
     Contribution,
-    Few,
-    Limits,
+    ContributionLimits,
     Numbered,
     Rows,
+    RowsPerValue,
 )
 from dpproxy.plan.properties.equivalence import equal_to
-from dpproxy.plan.properties.narrowing import narrowed
+from dpproxy.plan.properties.narrowing import narrowed_bound
 
 MOST_KNOWN = 8  # of one relation: what is known of two sides of a join multiplies
 
 
-def grouped(rows: Rows, columns: Sequence[Column]) -> tuple[Few, ...]:
+def grouped(rows: Rows, columns: Sequence[Column]) -> tuple[RowsPerValue, ...]:
     """Of rows that are grouped or made distinct by the unit and these columns. A unit has one value of a constant column."""
-    return () if rows.unit is None else (Few(_varying(rows, columns), 1),)
+    return () if rows.unit is None else (RowsPerValue(_varying(rows, columns), 1),)
 
 
 def numbered(rows: Rows, column: int, value: Expr) -> tuple[Numbered, ...]:
@@ -50,46 +50,47 @@ def _varying(rows: Rows, columns: Sequence[Column]) -> frozenset[int]:
     return frozenset(c.id for c in columns if c.id not in units and not c.constant)
 
 
-def known(rows: Rows, conditions: Sequence[Expr] = ()) -> tuple[Few, ...]:
+def known(rows: Rows, conditions: Sequence[Expr] = ()) -> tuple[RowsPerValue, ...]:
     """All that is known of the rows, of which those are left that satisfy the conditions."""
-    found = [Few(frozenset(), 1, rows.beside)] if rows.one else []
-    found += rows.few
+    found = [RowsPerValue(frozenset(), 1, rows.beside)] if rows.one else []
+    found += rows.per_value
     columns = {c.id: c for c in rows.node.columns}
     for number in rows.contribution.numbers:
         column = columns.get(number.column)
-        bound = narrowed(Ref(column.type, column), [*rows.conditions, *conditions]) if column is not None else None
+        bound = narrowed_bound(Ref(column.type, column), [*rows.conditions, *conditions]) if column is not None else None
         if bound is not None and bound.hi is not None:
-            found.append(Few(number.among, max(int(bound.hi), 1), number.beside))
+            found.append(RowsPerValue(number.among, max(int(bound.hi), 1), number.beside))
     return tuple(dict.fromkeys(found))[:MOST_KNOWN]
 
 
-def of_joined(sides: Sequence[tuple[Rows, Sequence[Few]]]) -> tuple[Few, ...]:
+def of_joined(sides: Sequence[tuple[Rows, Sequence[RowsPerValue]]]) -> tuple[RowsPerValue, ...]:
     """Of private relations that are joined on the unit, each with what is known of it."""
     beside = tuple(b for rows, _ in sides for b in rows.beside)
-    found = [(Few(frozenset(), 1), True)]  # and whether the rows are counted that public relations repeat
-    for rows, fews in sides:
-        both = ((a, counted and b.beside == rows.beside, b) for (a, counted), b in product(found, fews))
-        found = [(Few(a.columns | b.columns, a.rows * b.rows), counted) for a, counted, b in both][:MOST_KNOWN]
-    return tuple(dict.fromkeys(replace(few, beside=beside if counted else ()) for few, counted in found))
+    found = [(RowsPerValue(frozenset(), 1), True)]  # and whether the rows are counted that public relations repeat
+    for rows, entries in sides:
+        both = ((a, counted and b.beside == rows.beside, b) for (a, counted), b in product(found, entries))
+        found = [(RowsPerValue(a.columns | b.columns, a.rows * b.rows), counted) for a, counted, b in both][:MOST_KNOWN]
+    return tuple(dict.fromkeys(replace(entry, beside=beside if counted else ()) for entry, counted in found))
 
 
-def in_group(rows: Rows, keys: Sequence[Expr]) -> tuple[Few, ...]:
+def in_group(rows: Rows, keys: Sequence[Expr]) -> tuple[RowsPerValue, ...]:
     """What bounds the rows of a unit in one group by `keys`. Whole contributions are bounded over all groups together."""
     shared: frozenset[int] = frozenset()
     if not rows.limits.whole:
         shared = equal_to({key.column.id for key in keys if isinstance(key, Ref)}, rows.conditions)
-    return tuple(few for few in known(rows) if few.columns <= shared)
+    return tuple(entry for entry in known(rows) if entry.columns <= shared)
 
 
 def first_only(rows: Rows) -> Rows:
     """The rows cut to one of each unit where a condition on their number leaves no more: nothing else needs to be known then.
 
     That they are one is not claimed (`Rows.one`), it is enforced: what is wrong in what is known here costs accuracy, never
-    privacy. Whatever public relations repeat must be in that number: `Few.beside` is then `Rows.beside`, relation for relation.
-    Two relations never have equal entries there, as no two have a column in common, and one without an entry has one row.
+    privacy. Whatever public relations repeat must be in that number: `RowsPerValue.beside` is then `Rows.beside`, relation
+    for relation. Two relations never have equal entries there, as no two have a column in common, and one without an entry
+    has one row.
     """
     if rows.one or rows.padded or rows.unit is None:
         return rows
-    if not any(not few.columns and few.rows == 1 and few.beside == rows.beside for few in known(rows)):
+    if not any(not entry.columns and entry.rows == 1 and entry.beside == rows.beside for entry in known(rows)):
         return rows
-    return rows.contributing(Contribution(Limits(1, 1), few=(Few(frozenset(), 1),)))
+    return rows.contributing(Contribution(ContributionLimits(1, 1), per_value=(RowsPerValue(frozenset(), 1),)))

@@ -25,7 +25,7 @@ _UP_TO = {"left": 1, "right": 1, "substring": 2}
 _FIXED = {"md5": 32}
 
 
-def most(expr: Expr) -> int | None:
+def longest_text(expr: Expr) -> int | None:
     """Characters at most; None for a text that may have any number."""
     match expr:
         case Ref(column=column):
@@ -33,19 +33,19 @@ def most(expr: Expr) -> int | None:
         case Lit(text=text):
             return len(text or "")
         case Cast(arg=arg) if expr.type in ("text", "varchar") and arg.type in ("text", "varchar", "unknown"):
-            return min([n for n in (most(arg), *expr.length[:1]) if n is not None], default=None)
+            return min([n for n in (longest_text(arg), *expr.length[:1]) if n is not None], default=None)
         case Case(whens=whens, default=default):
             return _largest([*(value for _, value in whens), *([default] if default is not None else [])])
         case Call(op="concat", args=args):
-            parts = [most(a) for a in args]
+            parts = [longest_text(a) for a in args]
             return None if None in parts else sum(n or 0 for n in parts)
         case Call(op=op, args=args) if op in _ONE_OF:
             return _largest(args)
         case Call(op=op, args=args) if op in _SAME or op == "nullif":
-            return most(args[0])
+            return longest_text(args[0])
         case Call(op=op, args=args) if op in _UP_TO:
             number = args[_UP_TO[op]]
-            known = [most(args[0])]
+            known = [longest_text(args[0])]
             if isinstance(number, Lit) and (number.text or "").isdigit():
                 known.append(int(number.text or 0))
             return min([n for n in known if n is not None], default=None)
@@ -55,5 +55,5 @@ def most(expr: Expr) -> int | None:
 
 
 def _largest(parts: Sequence[Expr]) -> int | None:
-    found = [most(p) for p in parts]
+    found = [longest_text(p) for p in parts]
     return None if None in found or not found else max(n or 0 for n in found)

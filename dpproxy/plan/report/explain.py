@@ -1,6 +1,6 @@
 """A plan told to an analyst: what is measured, bounded, charged, and how far off the answer may be.
 
-Knows: the plan, what its columns are for. Must not know: data; every word is known before any is touched. `account` says it
+Knows: the plan, what its columns are for. Must not know: data; every word is known before any is touched. `plan_account` says it
 once, as plain values; `as_text` (a tree, like PostgreSQL's) and `as_json` only spell it.
 """
 
@@ -26,7 +26,7 @@ from dpproxy.privacy.measurement import Basis, Measurement, Selection
 from dpproxy.privacy.noise_error import half_width
 from dpproxy.privacy.real_bounds import ln_bounds
 
-Account = dict[str, Any]
+PlanAccount = dict[str, Any]
 """What JSON can hold: texts, numbers, lists, and more of the same by name."""
 
 MECHANISMS = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
@@ -43,13 +43,13 @@ class _Told:
     unit: str
 
 
-def account(
+def plan_account(
     measurements: Sequence[Measurement], compiled: Sequence[Compiled], loss: Loss, context: Context, outer: str
-) -> Account:
+) -> PlanAccount:
     """Everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of."""
     confidence = Fraction(context.settings.confidence)
     told = [
-        _Told(m, c.outputs, c.shape.dense.size if c.shape.dense else None, confidence, context.policy.unit_name)
+        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, confidence, context.policy.unit_name)
         for m, c in zip(measurements, compiled, strict=True)
     ]
     return {
@@ -62,7 +62,7 @@ def account(
     }
 
 
-def amount(micro: int) -> str:
+def epsilon_text(micro: int) -> str:
     return f"{Decimal(micro) / MICRO:f}".rstrip("0").rstrip(".") if micro % MICRO else str(micro // MICRO)
 
 
@@ -70,14 +70,14 @@ def _micro(amount: int) -> float:
     return amount / MICRO
 
 
-def _charge(loss: Loss) -> Account:
-    found: Account = {"Epsilon": _micro(loss.epsilon)}
+def _charge(loss: Loss) -> PlanAccount:
+    found: PlanAccount = {"Epsilon": _micro(loss.epsilon)}
     return found | ({"Delta": float(Fraction(loss.delta, ATTO))} if loss.delta else {})
 
 
-def _measurement(told: _Told) -> Account:
+def _measurement(told: _Told) -> PlanAccount:
     m = told.measurement
-    found: Account = {"Keys": [k.label for k in m.keys], "Charge": _charge(m.loss), "Bounds": list(m.notes)}
+    found: PlanAccount = {"Keys": [k.label for k in m.keys], "Charge": _charge(m.loss), "Bounds": list(m.notes)}
     if m.keys:
         found["Groups"] = _groups(told)
     found["Outputs"] = [_output(o, told) for o in told.outputs]
@@ -86,7 +86,7 @@ def _measurement(told: _Told) -> Account:
     return found
 
 
-def _groups(told: _Told) -> Account:
+def _groups(told: _Told) -> PlanAccount:
     m = told.measurement
     if m.top is not None:
         return {
@@ -108,9 +108,9 @@ def _groups(told: _Told) -> Account:
     }
 
 
-def _output(output: Output, told: _Told) -> Account:
+def _output(output: Output, told: _Told) -> PlanAccount:
     """An aggregate: its interval as far as it is known beforehand, and where its noise comes from."""
-    found: Account = {"Aggregate": output.label}
+    found: PlanAccount = {"Aggregate": output.label}
     bases = [told.measurement.bases[i] for i in output.bases]
     if output.kind == "linear":
         found["Within"] = _half(bases[0], told.confidence)
@@ -152,7 +152,7 @@ def _ranks(selection: Selection, confidence: Fraction) -> int:
     return missed + (selection_ranks.extreme_rank(selection.size, selection.sensitivity, epsilon) if extreme else 0)
 
 
-def _basis(basis: Basis, told: _Told) -> Account:
+def _basis(basis: Basis, told: _Told) -> PlanAccount:
     return {
         "Column": basis.label,
         "Mechanism": MECHANISMS[basis.mechanism],
@@ -164,7 +164,7 @@ def _basis(basis: Basis, told: _Told) -> Account:
     } | ({"Steps": basis.steps} if basis.steps > 1 else {})
 
 
-def _selection(selection: Selection, told: _Told) -> Account:
+def _selection(selection: Selection, told: _Told) -> PlanAccount:
     return {
         "Column": selection.label,
         "Mechanism": "exponential on rank" if selection.kind == "quantile" else "exponential on counts",
@@ -195,7 +195,7 @@ _IGNORED = {
 _OFF = {"FALSE", "OFF", "0", "NO"}
 
 
-def spelling(options: Sequence[str]) -> Literal["text", "json"]:
+def explain_format(options: Sequence[str]) -> Literal["text", "json"]:
     """The format that EXPLAIN's words (upper case, commas between options) ask for. Raises Refusal."""
     chosen: dict[str, str] = {}
     for option in " ".join(options).replace("ANALYSE", "ANALYZE").split(","):
@@ -213,17 +213,17 @@ def spelling(options: Sequence[str]) -> Literal["text", "json"]:
     return "json" if name == "JSON" else "text"
 
 
-def spelled(told: Account, options: Sequence[str]) -> tuple[str, ...]:
+def explain_rows(told: PlanAccount, options: Sequence[str]) -> tuple[str, ...]:
     """The rows of EXPLAIN. Raises Refusal."""
-    return as_json(told) if spelling(options) == "json" else as_text(told)
+    return as_json(told) if explain_format(options) == "json" else as_text(told)
 
 
-def as_json(told: Account) -> tuple[str, ...]:
+def as_json(told: PlanAccount) -> tuple[str, ...]:
     """One row, as PostgreSQL's EXPLAIN (FORMAT JSON) has it."""
     return (json.dumps([{"Privacy Plan": told}], indent=2, ensure_ascii=False),)
 
 
-def as_text(told: Account) -> tuple[str, ...]:
+def as_text(told: PlanAccount) -> tuple[str, ...]:
     """The rows of EXPLAIN."""
     most = _number(told["Charge"]["Maximum Epsilon"])
     lines = [f"Differentially Private Answer  (charge {_price(told['Charge'])}; a query may cost up to {most})"]
@@ -245,7 +245,7 @@ def _readable(outer: str) -> str:
     return _RELEASED.sub(r"\1(\2)", outer).replace("dpproxy_m", "m")
 
 
-def _measurement_lines(number: int, told: Account, unit: str) -> Iterator[str]:
+def _measurement_lines(number: int, told: PlanAccount, unit: str) -> Iterator[str]:
     keys = f" by {', '.join(told['Keys'])}" if told["Keys"] else ""
     yield f"-> Measurement {number}{keys}  ({_price(told['Charge'])})"
     yield from (f"     Bound: {note}" for note in told["Bounds"])
@@ -259,7 +259,7 @@ def _measurement_lines(number: int, told: Account, unit: str) -> Iterator[str]:
         yield f"     Selection {i}: {_selection_text(selection)}"
 
 
-def _price(charge: Account) -> str:
+def _price(charge: PlanAccount) -> str:
     delta = f", delta={charge['Delta']:.3g}" if "Delta" in charge else ""
     return f"epsilon={_number(charge['Epsilon'])}{delta}"
 
@@ -270,7 +270,7 @@ def _number(value: float) -> str:
     return text if abs(value) < 10**6 and text not in ("0", "-0") else f"{value:.6g}"
 
 
-def _groups_text(groups: Account, unit: str) -> str:
+def _groups_text(groups: PlanAccount, unit: str) -> str:
     if "Top" in groups and "Declared" in groups:
         return (
             f"only the {groups['Top']} of about the highest {groups['By']} of the {groups['Declared']} declared ones, "
@@ -289,7 +289,7 @@ def _groups_text(groups: Account, unit: str) -> str:
     return f"those whose noisy {of} of {unit}s reaches {groups['Threshold']} (delta={groups['Delta']:.3g}{least})"
 
 
-def _error_text(output: Account) -> str:
+def _error_text(output: PlanAccount) -> str:
     if "Within" in output:
         more = ", times about 2**s where s steps are taken" if "Steps" in output else ""
         told = f"within +-{output['Within']:.6g}{more}"
@@ -305,7 +305,7 @@ def _error_text(output: Account) -> str:
     return f"{told}  (noise {', '.join(map(str, output['Noise']))})"
 
 
-def _noise_text(basis: Account) -> str:
+def _noise_text(basis: PlanAccount) -> str:
     steps = f" for each of {basis['Steps']} steps" if "Steps" in basis else ""
     return (
         f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g}{steps} "
@@ -317,7 +317,7 @@ def _reached(groups: int | str) -> str:
     return f"x {groups} groups" if isinstance(groups, int) else f"over {groups}"
 
 
-def _selection_text(selection: Account) -> str:
+def _selection_text(selection: PlanAccount) -> str:
     return (
         f"{selection['Column']}: {selection['Mechanism']}, of {selection['Values']} values "
         f"(epsilon={_number(selection['Epsilon'])}, {selection['Sensitivity']} rows x {selection['Groups Per Unit']} groups)"

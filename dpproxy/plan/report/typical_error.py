@@ -24,7 +24,7 @@ MOST = 3  # aggregates whose error is told: the rest is in EXPLAIN
 _KINDS: Mapping[str, Literal["linear", "mean", "total"]] = {"linear": "linear", "mean": "mean", "total": "total"}
 
 
-def relative(what: Typical, values: Values) -> float | None:
+def relative_error(what: Typical, values: Values) -> float | None:
     """The median over groups of deviation / value, at most 1; None without groups."""
     if not len(values[what.columns[0]]):
         return None
@@ -43,7 +43,7 @@ def relative(what: Typical, values: Values) -> float | None:
     return float(np.median(np.minimum(error / np.maximum(value, 1e-300), 1)))
 
 
-def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -> tuple[Typical, ...]:
+def typical_aggregates(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -> tuple[Typical, ...]:
     """The aggregates whose error can be told."""
     found = []
     for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
@@ -60,26 +60,26 @@ def typical(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -
 
 
 def aimable(compiled: Sequence[Compiled]) -> bool:
-    """Whether `typical` says the error of every aggregate, and there are some."""
+    """Whether `typical_aggregates` says the error of every aggregate, and there are some."""
     kinds = {output.kind for made in compiled for output in made.outputs}
     return bool(kinds) and kinds <= set(_KINDS)
 
 
-def worst(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
+def worst_error(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
     """The largest typical error; 1 where nothing was released that could tell."""
-    known = [relative(t, values[t.measurement]) for t in wanted if t.measurement in values]
+    known = [relative_error(t, values[t.measurement]) for t in wanted if t.measurement in values]
     return max((1.0 if error is None else error for error in known), default=1.0)
 
 
-def errors(wanted: Sequence[Typical], values: Mapping[int, Values]) -> dict[str, float]:
+def errors_by_label(wanted: Sequence[Typical], values: Mapping[int, Values]) -> dict[str, float]:
     """The typical errors that can be told, by label."""
-    known = ((t.label, relative(t, values[t.measurement])) for t in wanted if t.measurement in values)
+    known = ((t.label, relative_error(t, values[t.measurement])) for t in wanted if t.measurement in values)
     return {label: error for label, error in known if error is not None}
 
 
-def told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
+def typical_errors_told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
     """`typical error 2 % of count(*), 5 % of sum(amount)`; empty when there is nothing to say."""
-    known = ((t.label, relative(t, values[t.measurement])) for t in wanted[:MOST] if t.measurement in values)
+    known = ((t.label, relative_error(t, values[t.measurement])) for t in wanted[:MOST] if t.measurement in values)
     texts = [f"{percent(error)} of {label}" for label, error in known if error is not None]
     return f"typical error {', '.join(texts)}" if texts else ""
 
@@ -88,7 +88,7 @@ def percent(error: float) -> str:
     return "100 % or more" if error >= 1 else f"{100 * error:.2g} %"
 
 
-def unseen_told(measurements: Sequence[Measurement], unit: str) -> str:
+def hidden_groups_told(measurements: Sequence[Measurement], unit: str) -> str:
     """Which groups an answer leaves out: analysts would else take an empty answer for an empty table."""
     found = []
     for m in measurements:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.plan.functions.folding import folded
+from dpproxy.plan.functions.folding import folded_constants
 from dpproxy.plan.logical.expr import Lit
 
 
@@ -24,4 +24,4 @@ from dpproxy.plan.logical.expr import Lit
     ],
 )
 def test_folded(op: str, a: Lit, b: Lit, found: Lit | None) -> None:
-    assert folded(op, a, b) == found
+    assert folded_constants(op, a, b) == found

@@ -138,22 +138,22 @@ def test_bounds_and_days_are_those_of_the_zone(zone: str, bound: tuple[int, int]
     """Of the instants of 1970, in UTC."""
     year = Interval(Fraction(0), Fraction(365 * 86400))
     column = Column(1, "ts", "timestamptz", year, domain=SeriesDomain(0, 364, "day"))
-    local = time_zones.at(column, zone)
+    local = time_zones.column_in_zone(column, zone)
     assert local.bound == Interval(*map(Fraction, bound))
     assert isinstance(local.domain, SeriesDomain)
     assert (local.domain.lo, local.domain.hi) == days
-    assert time_zones.at(column, None) is column
-    assert time_zones.at(replace(column, type="timestamp"), zone).zone == ""
+    assert time_zones.column_in_zone(column, None) is column
+    assert time_zones.column_in_zone(replace(column, type="timestamp"), zone).zone == ""
 
 
 def test_identifiers_stay_as_they_are() -> None:
     """Two people of the hour that clocks show twice are two people."""
-    column = time_zones.at(Column(1, "id", "timestamptz", taint=Taint.UNIT), "Europe/Paris")
+    column = time_zones.column_in_zone(Column(1, "id", "timestamptz", taint=Taint.UNIT), "Europe/Paris")
     assert (column.zone, column.usable) == ("", False)
     assert "SET TimeZone = 'UTC'" in column.reason
 
 
 def test_an_instant_taken_back_is_itself() -> None:
     made = Lit("timestamptz", "2024-01-01 00:00:00")
-    assert time_zones.instant(time_zones.shown(made, "Europe/Paris"), "Europe/Paris") is made
+    assert time_zones.instant(time_zones.local_time(made, "Europe/Paris"), "Europe/Paris") is made
     assert time_zones.instant(made, None) is made

@@ -10,7 +10,7 @@ import pytest
 import shop_world
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.context import MAX_GIVEN_ROWS
+from dpproxy.plan.context import MAX_STAGED_ROWS
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.relations import Renderer
@@ -99,9 +99,9 @@ def test_the_refusal_says_limit_estimate_and_remedy(shop_catalog: Catalog) -> No
 def test_rows_that_nobody_counted_are_at_most_a_number() -> None:
     one = ((1, 1),)
     looked_up, listed, unknown = (Beside(frozenset(ids), None, most) for ids, most in [({1, 2}, one), ({1}, one), ({1}, ())])
-    assert amplification.handed(None) == amplification.handed(looked_up) == MAX_GIVEN_ROWS
-    assert amplification.handed(listed) == amplification.handed(unknown) == amplification.UNKNOWN
-    assert amplification.UNKNOWN < amplification.ROWS < MAX_GIVEN_ROWS
+    assert amplification.most_staged_rows(None) == amplification.most_staged_rows(looked_up) == MAX_STAGED_ROWS
+    assert amplification.most_staged_rows(listed) == amplification.most_staged_rows(unknown) == amplification.UNKNOWN
+    assert amplification.UNKNOWN < amplification.ROWS < MAX_STAGED_ROWS
 
 
 def test_tables_that_nobody_counted_are_large(shop_catalog: Catalog) -> None:

@@ -9,17 +9,17 @@ import duckdb
 import pytest
 
 from dpproxy.plan.measure import norm_scaling
-from dpproxy.plan.measure.specs import BasisSpec, Shape
+from dpproxy.plan.measure.specs import BasisSpec, Bounding
 
 ROWS = 4
 
 
-def contributions(spec: BasisSpec, shape: Shape, sums: list[int]) -> tuple[list[int], int]:
+def contributions(spec: BasisSpec, bounding: Bounding, sums: list[int]) -> tuple[list[int], int]:
     """What a unit with these sums in its groups adds to each; and the step it is in."""
     values = ", ".join(f"({t}::HUGEINT, 1)" for t in sums)
-    text = f"WITH g(t0, n0) AS (VALUES {values}), m AS (SELECT {norm_scaling.norm(spec, 0, shape)}::HUGEINT AS s0 FROM g), "
-    text += f"w AS (SELECT *, {norm_scaling.step(spec, 0, shape) or 1} AS m0 FROM m) "
-    text += f"SELECT {norm_scaling.partial(spec, 0, 0, shape)}, m0 FROM g, w"
+    text = f"WITH g(t0, n0) AS (VALUES {values}), m AS (SELECT {norm_scaling.norm(spec, 0, bounding)}::HUGEINT AS s0 FROM g), "
+    text += f"w AS (SELECT *, {norm_scaling.step(spec, 0, bounding) or 1} AS m0 FROM m) "
+    text += f"SELECT {norm_scaling.partial(spec, 0, 0, bounding)}, m0 FROM g, w"
     found = duckdb.sql(text).fetchall()
     return [x for x, _ in found], found[0][1]
 
@@ -32,13 +32,13 @@ def test_the_norm_holds(norm: int, bits: int) -> None:
     for _ in range(40):
         largest = 2**bits // ROWS - rng.randrange(1, 2**12)
         spec = BasisSpec("sum", None, None, "", lo=-largest, hi=largest)
-        shape = Shape(ROWS, 5, True, False, None, (), norm)
+        bounding = Bounding(ROWS, 5, True, False, None, (), norm)
         step, groups = rng.choice([1, 2, 4, 8]), rng.choice([1, 2, 3, 4])
         parts = split(rng, norm_scaling.STEPS * step, groups, norm)
         sums = [rng.choice([-1, 1]) * (spec.linf(ROWS) * n // norm_scaling.STEPS + rng.randrange(-2, 60)) for n in parts]
-        added, _ = contributions(spec, shape, sums)
+        added, _ = contributions(spec, bounding, sums)
         size = sum(map(abs, added)) if norm == 1 else sum(x * x for x in added)
-        assert size <= spec.sensitivity(shape) ** norm, (largest, sums, added)
+        assert size <= spec.sensitivity(bounding) ** norm, (largest, sums, added)
 
 
 def split(rng: random.Random, whole: int, groups: int, norm: int) -> list[int]:

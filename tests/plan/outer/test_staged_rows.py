@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan import engines
-from dpproxy.plan.outer.staged_rows import as_json
+from dpproxy.plan.outer.staged_rows import rows_as_json
 
 TYPES = ("int8", "text", "numeric", "float8", "bool", "date", "varchar")
 ROWS: list[list[str | None]] = [
@@ -46,7 +46,7 @@ def test_each_of_many_is_checked() -> None:
 @pytest.mark.parametrize(("rows", "most", "handed"), [(3, 3, True), (4, 3, False), (0, 3, True)])
 def test_the_facade_hands_over_no_more_than_was_counted_on(rows: int, most: int, handed: bool) -> None:
     """The query that makes such rows, in DuckDB's words, which has no function of that name for JSON."""
-    sql = as_json(f"SELECT n FROM range({rows}) AS r(n)", ["c0"], "c0::text", most)
+    sql = rows_as_json(f"SELECT n FROM range({rows}) AS r(n)", ["c0"], "c0::text", most)
     with duckdb.connect() as data:
         data.execute("CREATE MACRO json_build_array(x) AS json_array(x); CREATE MACRO json_agg(x) AS json_group_array(x)")
         (said,) = data.execute(f"SELECT {sql}".replace("'[]'", "'[]'::json")).fetchone() or ("",)

@@ -15,15 +15,15 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.relation import (
     Beside,
     Contribution,
-    Limits,
+    ContributionLimits,
     Rows,
 )
 from dpproxy.plan.properties.fanout import (
     MANY,
-    check,
+    beside_series,
+    check_repetitions,
     contribution,
-    of_series,
-    spread,
+    overall_limits,
 )
 
 OWN, A, B, C = (Column(i, name, "int4") for i, name in enumerate("oabc"))
@@ -36,7 +36,7 @@ def equal(a: Column, b: Column) -> Expr:
 
 def rows(*beside: Beside, conditions: tuple[Expr, ...] = (), groups: int | None = 2) -> Rows:
     node = Relation((UNIT, OWN, A, B, C))
-    return Rows(node=node, unit=UNIT, conditions=conditions, contribution=Contribution(Limits(3, groups), beside))
+    return Rows(node=node, unit=UNIT, conditions=conditions, contribution=Contribution(ContributionLimits(3, groups), beside))
 
 
 def test_a_chain_starts_at_what_is_fixed() -> None:
@@ -48,28 +48,28 @@ def test_a_chain_starts_at_what_is_fixed() -> None:
 
 def test_keys_fix_rows_and_widen_groups() -> None:
     table = Beside(frozenset({1, 2}), 50, ((1, 1), (2, 10)))
-    assert contribution(rows(table), ()) == Limits(150, 2)
-    assert contribution(rows(table), [Ref("int4", A)]) == Limits(3, 50)
-    assert contribution(rows(table), [Ref("int4", B), Ref("int4", OWN)]) == Limits(30, 100)
-    assert spread(rows(table, groups=None)) == Limits(150, None)
+    assert contribution(rows(table), ()) == ContributionLimits(150, 2)
+    assert contribution(rows(table), [Ref("int4", A)]) == ContributionLimits(3, 50)
+    assert contribution(rows(table), [Ref("int4", B), Ref("int4", OWN)]) == ContributionLimits(30, 100)
+    assert overall_limits(rows(table, groups=None)) == ContributionLimits(150, None)
 
 
 def test_an_empty_table_may_have_rows_later() -> None:
-    assert contribution(rows(Beside(frozenset({1}), 0)), ()) == Limits(3, 2)
+    assert contribution(rows(Beside(frozenset({1}), 0)), ()) == ContributionLimits(3, 2)
 
 
 def test_rows_of_unknown_number_need_an_equality() -> None:
     unknown = Beside(frozenset({1}), None)
     with pytest.raises(Refusal, match="whose number is not known"):
-        check(rows(unknown), ())
-    check(rows(unknown, conditions=(equal(A, OWN),)), ())
+        check_repetitions(rows(unknown), ())
+    check_repetitions(rows(unknown, conditions=(equal(A, OWN),)), ())
     assert contribution(rows(unknown, conditions=(equal(A, OWN),)), ()).rows == 3
 
 
 def test_groups_by_rows_of_unknown_number_are_many() -> None:
     unknown = Beside(frozenset({1}), None)
-    check(rows(unknown), [Ref("int4", A)])
-    assert contribution(rows(unknown), [Ref("int4", A)]) == Limits(3, 2 * MANY)
+    check_repetitions(rows(unknown), [Ref("int4", A)])
+    assert contribution(rows(unknown), [Ref("int4", A)]) == ContributionLimits(3, 2 * MANY)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_groups_by_rows_of_unknown_number_are_many() -> None:
     ],
 )  # fmt: skip
 def test_series(start: str, stop: str, step: str, size: int | None) -> None:
-    assert of_series([A], start, stop, step).size == size
+    assert beside_series([A], start, stop, step).size == size

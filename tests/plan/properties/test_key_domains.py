@@ -75,7 +75,7 @@ def test_codes_without_a_count() -> None:
     assert set(known) == set(_FORMATS), "a code is printed that nothing is known of"
     for code in ("%j", "%f", "%U", "%s", "%Y-%j", "%m-%j"):
         printed = Call("text", "strftime", (Ref("timestamp", column), Lit("text", code)))
-        assert cardinality.most(printed, [(column, SeriesDomain(0, 999, "day"))], []) is None
+        assert cardinality.most_values(printed, [(column, SeriesDomain(0, 999, "day"))], []) is None
 
 
 # --- planted bugs: what was wrong once, or nearly so, put back

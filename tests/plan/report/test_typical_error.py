@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.mechanisms import sampler
 from dpproxy.plan.model import Plan
-from dpproxy.plan.report.typical_error import relative, told, unseen_told
+from dpproxy.plan.report.typical_error import hidden_groups_told, relative_error, typical_errors_told
 from dpproxy.policy.catalog import Catalog
 
 
@@ -36,12 +36,12 @@ def test_the_typical_error_is_that_of_many_releases(
     values = noisy(made, exact, 4000)
     typical = made.typical[0]
     assert made.aimable
-    found = relative(typical, values)
+    found = relative_error(typical, values)
     assert found == pytest.approx(np.std([truth(v) for v in zip(*values, strict=True)]) / truth(exact), rel=0.15)
-    assert relative(typical, tuple(v[:0] for v in values)) is None
-    assert relative(typical, tuple(np.zeros(3, dtype=np.int64) for _ in values)) == 1 or aggregate == "avg(income)"
-    assert told(made.typical, {0: values}).startswith("typical error ")
-    assert told(made.typical, {}) == ""
+    assert relative_error(typical, tuple(v[:0] for v in values)) is None
+    assert relative_error(typical, tuple(np.zeros(3, dtype=np.int64) for _ in values)) == 1 or aggregate == "avg(income)"
+    assert typical_errors_told(made.typical, {0: values}).startswith("typical error ")
+    assert typical_errors_told(made.typical, {}) == ""
 
 
 def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:
@@ -61,7 +61,7 @@ def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:
 
 def test_groups_that_are_not_shown_are_named(shop_catalog: Catalog) -> None:
     def unseen(sql: str, policy: str = "shop") -> str:
-        return unseen_told(plan_harness.plan(sql, shop_catalog, plan_harness.policy(policy)).measurements, "customer")
+        return hidden_groups_told(plan_harness.plan(sql, shop_catalog, plan_harness.policy(policy)).measurements, "customer")
 
     assert unseen("SELECT status, count(*) FROM orders GROUP BY 1") == ""
     by_category = "SELECT category, count(*) FROM orders GROUP BY 1"
@@ -75,7 +75,7 @@ def test_groups_that_are_not_shown_are_named(shop_catalog: Catalog) -> None:
 
 
 def test_what_is_said_does_not_depend_on_data(shop_catalog: Catalog) -> None:
-    """A plan says the same whoever's rows there are; `told` sees released values only."""
+    """A plan says the same whoever's rows there are; `typical_errors_told` sees released values only."""
     sql = "SELECT status, count(*), sum(amount) FROM orders GROUP BY 1"
     once, again = (plan_harness.plan(sql, shop_catalog) for _ in range(2))
     assert (once.cuts, once.typical) == (again.cuts, again.typical)
