@@ -1,50 +1,66 @@
 """What the policy and the catalog say of the tables that a syntax tree names, before anything is bound.
 
-Knows: names in trees, the policy, the catalog. Must not know: rows, expressions, engines.
+Knows: names in trees, the policy, the catalog. Must not know: rows, expressions, engines, who asks. Rewriting asks before binding
+(`rewrite.rules`), where the queries of WITH are known by the whole tree; binding asks with those that are in scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from dpproxy.plan.context import Context
-from dpproxy.plan.rewrite.anti_join_counts import Catalog as Known
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
 
 
 @dataclass(frozen=True)
+class Cte:
+    """A WITH query: `query` is analysed where it is referenced when its rows belong to units."""
+
+    name: str
+    query: exp.Expr
+    columns: tuple[str, ...]
+    env: Env
+    per_unit: bool
+
+
+Env = Mapping[str, Cte]
+_NOTHING: Env = MappingProxyType({})
+
+
+@dataclass(frozen=True)
 class KnownTables:
-    """Questions about tables by name. `env` holds the queries of WITH that are in scope where a table is named."""
+    """Questions about tables by name. `env` holds the queries of WITH that are in scope where a table is named. `bodies`: all
+    queries of WITH of the tree that is asked about, by name, where none is bound yet (`of_tree`)."""
 
     context: Context
+    bodies: Mapping[str, exp.Expr] = field(default_factory=dict)
+    _reading: dict[str, bool] = field(default_factory=dict, compare=False)  # what `reads_private` found of `bodies`
+
+    def of_tree(self, tree: exp.Expr) -> KnownTables:
+        """The same tables beside the queries of WITH in a tree, before any of them is bound."""
+        return KnownTables(self.context, {ident(cte.args["alias"].this): cte.this for cte in tree.find_all(exp.CTE)})
 
     def names_private(self, node: exp.Expr, env: Env) -> bool:
+        """Whether a query names a private table, or a query of WITH whose rows belong to units."""
         return any(self.private_table(t, env) for t in node.find_all(exp.Table))
 
-    def reads_private(self, tree: exp.Expr) -> Callable[[exp.Expr], bool]:
-        """Whether a query of a tree reads private rows, its CTEs included, before any is analysed."""
-        bodies = {ident(cte.args["alias"].this): cte.this for cte in tree.find_all(exp.CTE)}
+    def reads_private(self, node: exp.Expr) -> bool:
+        """Whether a query or table reads private rows, the queries of WITH in `bodies` included."""
+        return any(self._reads_private(table) for table in node.find_all(exp.Table))
 
-        known: dict[str, bool] = {}  # each is looked through once; one that is being looked through adds nothing
-
-        def reads(node: exp.Expr) -> bool:
-            for table in node.find_all(exp.Table):
-                name = ident(table.this)
-                if name in bodies and not table.args.get("db"):
-                    if name not in known:
-                        known[name] = False
-                        known[name] = reads(bodies[name])
-                    if known[name]:
-                        return True
-                elif self.private_table(table, {}):
-                    return True
-            return False
-
-        return reads
+    def _reads_private(self, table: exp.Table) -> bool:
+        name = ident(table.this)
+        if name not in self.bodies or table.args.get("db"):
+            return self.private_table(table, _NOTHING)
+        if name not in self._reading:  # each is looked through once; one that is being looked through adds nothing
+            self._reading[name] = False
+            self._reading[name] = self.reads_private(self.bodies[name])
+        return self._reading[name]
 
     def unique(self, table: exp.Table, name: str) -> bool:
         """Whether each value of a public table's column is in one row, by its keys."""
@@ -62,10 +78,8 @@ class KnownTables:
         column = self.context.catalog.tables[policy.name].column(name)
         return (not policy.unit.steps and policy.unit.column == name) or (column is not None and not column.nullable)
 
-    def known(self, private: Callable[[exp.Expr], bool]) -> Known:
-        return Known(private, self.unique, self.filled, lambda table: self.columns_of(table, {}))
-
     def private_table(self, table: exp.Table, env: Env) -> bool:
+        """Whether a table is private: not public, a view, or a query of WITH whose rows belong to units."""
         schema, name = ident(table.args.get("db")), ident(table.this)
         if not schema and name in env:
             return env[name].per_unit
@@ -74,8 +88,8 @@ class KnownTables:
         policy = self.context.find(schema, name)
         return policy is not None and not policy.public
 
-    def columns_of(self, table: exp.Table, env: Env) -> frozenset[str] | None:
-        """The column names of a table or a CTE, None when they are not known."""
+    def columns_of(self, table: exp.Table, env: Env = _NOTHING) -> frozenset[str] | None:
+        """The column names of a table or a query of WITH, None when they are not known."""
         schema, name = ident(table.args.get("db")), ident(table.this)
         if not schema and name in env:
             inner = env[name].query.unnest() if isinstance(env[name].query, exp.Subquery) else env[name].query
@@ -83,17 +97,3 @@ class KnownTables:
             return frozenset(env[name].columns or map(output_name, inner.expressions)) if plain else None
         policy = self.context.find(schema, name)
         return None if policy is None else frozenset(c.name for c in self.context.catalog.tables[policy.name].columns)
-
-
-@dataclass(frozen=True)
-class Cte:
-    """A WITH query: `query` is analysed where it is referenced when its rows belong to units."""
-
-    name: str
-    query: exp.Expr
-    columns: tuple[str, ...]
-    env: Env
-    per_unit: bool
-
-
-Env = Mapping[str, Cte]

@@ -36,22 +36,14 @@ from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
-from dpproxy.plan.rewrite import (
-    anti_join_counts,
-    lateral_expressions,
-    lateral_lookups,
-    parenthesised_joins,
-    public_lists,
-)
-from dpproxy.plan.rewrite.empty_result import returns_nothing
-from dpproxy.plan.rewrite.mixed_unions import parted
-from dpproxy.plan.rewrite.percentile_by_rank import percentiles
+from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
 from dpproxy.privacy.loss import ZERO
 from dpproxy.sql.dialect import locate, to_sql_once
 from dpproxy.sql.effort import counted
+from dpproxy.sql.empty_result import returns_nothing
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.template import Dialect
 
@@ -112,16 +104,7 @@ def _analysed(statement: Statement, context: Context) -> tuple[Registry, Release
         if refusal.sqlstate in (STATEMENT_TOO_COMPLEX, PROGRAM_LIMIT_EXCEEDED):
             raise  # written another way it is no smaller
         tree = parse(statement.query)
-        tables = KnownTables(context)
-        reads = tables.reads_private(tree)
-        changed = [
-            parenthesised_joins.without(tree),
-            lateral_expressions.without(tree),
-            public_lists.inside(tree, reads),
-            percentiles(tree),
-        ]
-        changed += [lateral_lookups.joined(tree, reads), parted(tree, reads), anti_join_counts.counted(tree, tables.known(reads))]
-        if not any(changed):
+        if not rewritten(tree, KnownTables(context).of_tree(tree)):
             raise
         return _measured(tree, context)
 

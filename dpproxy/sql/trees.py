@@ -111,3 +111,11 @@ def counts_rows(node: exp.Expr) -> bool:
 
 def function_name(node: exp.Expr) -> str:
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+
+
+def only_counts(query: exp.Expr) -> bool:
+    """Whether a query's only output is a COUNT."""
+    inner = query.unnest() if isinstance(query, exp.Subquery) else query
+    call = inner.expressions[0].unalias() if isinstance(inner, exp.Select) and len(inner.expressions) == 1 else None
+    call = call.this if isinstance(call, exp.Filter) else call
+    return isinstance(call, exp.Anonymous) and call.name.lower() == "count"

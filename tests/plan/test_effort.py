@@ -16,9 +16,8 @@ from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.measure import enclosures
 from dpproxy.plan.outer import array_sources, measured_select, staging
 from dpproxy.plan.properties import facts
-from dpproxy.plan.rewrite import public_lists
 from dpproxy.policy.catalog import Catalog
-from dpproxy.sql import effort, guard, skeleton
+from dpproxy.sql import effort, guard, row_makers, skeleton
 from dpproxy.sql.dialect import copied
 from dpproxy.sql.statements import split
 
@@ -142,7 +141,7 @@ def test_formulas_are_as_the_parser_has_them(shop_catalog: Catalog, monkeypatch:
         assert repr(found) == repr(copied(skeleton.parsed(text)))
         return found
 
-    for module in (measured_select, array_sources, staging, public_lists):
+    for module in (measured_select, array_sources, staging, row_makers):
         monkeypatch.setattr(module, "parse_expression", compared)
     for case in load():
         if case.accept and case.policy == "shop" and not case.types and not case.settings and case.role == "analyst":

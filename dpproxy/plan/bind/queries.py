@@ -12,7 +12,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.errors import SYNTAX_ERROR, Refusal
-from dpproxy.plan.bind import joins
+from dpproxy.plan.bind import group_counts, joins
+from dpproxy.plan.bind.decorrelation import decorrelated
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.from_clause import bind_from
 from dpproxy.plan.bind.interval_calls import refuse_misplaced
@@ -40,11 +41,10 @@ from dpproxy.plan.known_tables import Cte, Env, KnownTables
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.relation import Rows, Values
 from dpproxy.plan.refusals import unsupported
-from dpproxy.plan.rewrite import group_counts
-from dpproxy.plan.rewrite.decorrelation import counts, decorrelated, mark_outer
+from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import begins, copied, ident, position
 from dpproxy.sql.placement import check_placement
-from dpproxy.sql.trees import mentions, nested_queries
+from dpproxy.sql.trees import mentions, nested_queries, only_counts
 
 
 class QueryBinder:
@@ -209,7 +209,7 @@ class QueryBinder:
                 decides = isinstance(node.parent, exp.Exists | exp.In)
                 raise (private_in_public if decides else private_correlation)(node, self.context)
             query = grouped
-        zero = looked_up and counts(node) and isinstance(node.parent, exp.Subquery)
+        zero = looked_up and only_counts(node) and isinstance(node.parent, exp.Subquery)
         result = self.bind(query, env)
         if isinstance(result, RowsResult):
             raise private_in_public(node, self.context)

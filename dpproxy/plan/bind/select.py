@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, Refusal
-from dpproxy.plan.bind import joins
+from dpproxy.plan.bind import group_counts, joins
 from dpproxy.plan.bind.calls import bind_order, order_free, total_order
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import (
@@ -70,7 +70,6 @@ from dpproxy.plan.properties.fanout import (
 )
 from dpproxy.plan.properties.narrowing import narrowed_column
 from dpproxy.plan.refusals import unsupported
-from dpproxy.plan.rewrite import group_counts
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.placement import check_group_key

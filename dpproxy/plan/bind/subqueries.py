@@ -21,6 +21,7 @@ from dpproxy.plan.bind.calls import (
     count_arguments,
     window_frame,
 )
+from dpproxy.plan.bind.decorrelation import lookup
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids, lift_aggregates
 from dpproxy.plan.bind.protocols import Queries
@@ -54,12 +55,12 @@ from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.refusals import unsupported
-from dpproxy.plan.rewrite import public_lists
-from dpproxy.plan.rewrite.decorrelation import counts, lookup, mark_outer
 from dpproxy.plan.rewrite.lateral_lookups import LIMITED
+from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, position, to_sql
 from dpproxy.sql.function_names import AGGREGATES
-from dpproxy.sql.trees import contains_aggregate
+from dpproxy.sql.row_makers import as_rows
+from dpproxy.sql.trees import contains_aggregate, only_counts
 
 _RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
 _PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
@@ -140,7 +141,7 @@ class Subqueries:
         )
         rows = joins.filtered(item.rows, conjunction(tests))
         only = _scalar(rows, Agg(value.type, "max", (Ref(value.type, value),), False, None), self.queries.counter)
-        return Call(value.type, "coalesce", (only, Lit(value.type, "0"))) if counts(query) else only
+        return Call(value.type, "coalesce", (only, Lit(value.type, "0"))) if only_counts(query) else only
 
     def _single_aggregate(self, query: exp.Expr, scope: Scope) -> Expr | None:
         """`(SELECT aggregate FROM ...)` of public rows, or of private rows of the same unit; None for other queries."""
@@ -179,7 +180,7 @@ class Subqueries:
         return classes.find(inner.unit.id) == classes.find(outer.unit.id)
 
     def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
-        query = public_lists.as_rows(query)
+        query = as_rows(query)
         result = self.queries.bind(copied(query), self.env, scope, want_rows=True)
         if isinstance(result, ReleasedResult):
             result = self._released_in(query)

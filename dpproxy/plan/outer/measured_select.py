@@ -47,7 +47,7 @@ from dpproxy.plan.outer.staged_rows import note_bound, note_measured
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
 from dpproxy.plan.refusals import unsupported
-from dpproxy.plan.rewrite.decorrelation import outer
+from dpproxy.sql.correlation import outer
 from dpproxy.sql.dialect import ident, position, to_sql
 from dpproxy.sql.grouping_sets import grouping_sets
 from dpproxy.sql.output_names import output_name

@@ -1,4 +1,4 @@
-"""How many public rows have private ones, or none: all of them, less those that have.
+"""A rule: how many public rows have private ones, or none: all of them, less those that have.
 
 Knows: sqlglot's trees, before they are analysed. Must not know: engines, noise. Which public rows nobody's rows refer to is told
 by the absence of rows, and cannot be returned; their number can. `count(DISTINCT p.k)` of `public p LEFT JOIN private r ON
@@ -9,12 +9,12 @@ is: it is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpproxy.plan.rewrite.decorrelation import Columns, mark_outer
+from dpproxy.plan.known_tables import KnownTables
+from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.trees import (
     aggregate_calls,
@@ -24,22 +24,8 @@ from dpproxy.sql.trees import (
     table_alias,
 )
 
-Reads = Callable[[exp.Expr], bool]
-"""Whether a query or table has private rows."""
-Of = Callable[[exp.Table, str], bool]
-"""Something of a table's column."""
 _ONLY = {"expressions", "from_", "joins", "where", "kind", "hint", "operation_modifiers"}
 _SOME, _KEY = "dpproxy_some", "dpproxy_key"
-
-
-@dataclass(frozen=True)
-class Catalog:
-    """What is known of tables: private ones, columns without repetitions, columns that are never NULL, names of columns."""
-
-    private: Reads
-    unique: Of
-    filled: Of
-    columns: Columns
 
 
 @dataclass(frozen=True)
@@ -54,30 +40,36 @@ class _Found:
     empty: exp.Column | None = None
 
 
-def counted(tree: exp.Expr, known: Catalog) -> bool:
-    """Rewrite such counts in place; whether there were any."""
-    found = [_rewritten(select, known) for select in list(tree.find_all(exp.Select))]
+def apply(tree: exp.Expr, tables: KnownTables) -> bool:
+    """Write such counts as differences; whether there were any.
+
+    Before: `SELECT count(*) FROM products p WHERE p.product_id NOT IN (SELECT product_id FROM order_items)`
+    After: `SELECT greatest((SELECT count(DISTINCT p.product_id) FROM products p) - (SELECT count(DISTINCT p.product_id) FROM
+    products p JOIN (SELECT product_id AS dpproxy_key FROM order_items) dpproxy_some ON p.product_id = dpproxy_some.dpproxy_key),
+    0) AS count`
+    """
+    found = [_rewritten(select, tables) for select in list(tree.find_all(exp.Select))]
     return any(found)
 
 
-def _rewritten(select: exp.Select, known: Catalog) -> bool:
+def _rewritten(select: exp.Select, tables: KnownTables) -> bool:
     clause, where = select.args.get("from_"), select.args.get("where")
     table = clause.this if clause is not None else None
     if any(v for k, v in select.args.items() if k not in _ONLY) or where is None or len(select.expressions) != 1:
         return False
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or known.private(table):
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or tables.reads_private(table):
         return False
     call = _only_count(select.expressions[0])
     if call is None:
         return False
-    found = _outer_join(select, known) or _subquery(select, known)
+    found = _outer_join(select, tables) or _subquery(select, tables)
     if found is None:
         return False
     alias, name, of = table_alias(table), ident(found.key.this), call.expressions[0]
     if isinstance(of, exp.Distinct):
         if len(of.expressions) != 1 or not _names(of.expressions[0], alias, name):
             return False
-    elif not (isinstance(of, exp.Star | exp.Literal) or _names(of, alias, name)) or not known.unique(table, name):
+    elif not (isinstance(of, exp.Star | exp.Literal) or _names(of, alias, name)) or not tables.unique(table, name):
         return False
     _subtracted(select, call, table, found)
     return True
@@ -103,14 +95,14 @@ def _parts(condition: exp.Expr) -> list[exp.Expr]:
     return [condition]
 
 
-def _outer_join(select: exp.Select, known: Catalog) -> _Found | None:
+def _outer_join(select: exp.Select, tables: KnownTables) -> _Found | None:
     """public LEFT JOIN private ON equality WHERE private.column IS NULL: the public key, and the join as an inner one."""
     joins, parts = select.args.get("joins") or [], _parts(select.args["where"].this)
     if len(joins) != 1 or (joins[0].side or "").upper() != "LEFT" or not isinstance(joins[0].this, exp.Table):
         return None
     join, other = joins[0], table_alias(joins[0].this)
     mine = [p for p in parts if any(ident(c.args.get("table")) in ("", other) for c in p.find_all(exp.Column))]
-    if not known.private(join.this) or len(mine) != 1 or any(p.find(exp.Query) for p in parts):
+    if not tables.reads_private(join.this) or len(mine) != 1 or any(p.find(exp.Query) for p in parts):
         return None
     test = mine[0]
     if not isinstance(test, exp.Is) or not isinstance(test.expression, exp.Null) or test.args.get("negate"):
@@ -122,11 +114,11 @@ def _outer_join(select: exp.Select, known: Catalog) -> _Found | None:
     own = key[1]
     inner = copied(join)
     inner.set("side", None)
-    certain = ident(absent.this) == ident(own.this) or known.filled(join.this, ident(absent.this))
+    certain = ident(absent.this) == ident(own.this) or tables.filled(join.this, ident(absent.this))
     return _Found(key[0], inner, False, [p for p in parts if p is not test], None if certain else absent)
 
 
-def _subquery(select: exp.Select, known: Catalog) -> _Found | None:
+def _subquery(select: exp.Select, tables: KnownTables) -> _Found | None:
     """public WHERE [NOT] EXISTS (SELECT ... FROM private WHERE equality), or WHERE key [NOT] IN (SELECT column FROM private)."""
     parts = _parts(select.args["where"].this)
     asking = [p for p in parts if p.find(exp.Query)]
@@ -138,7 +130,7 @@ def _subquery(select: exp.Select, known: Catalog) -> _Found | None:
     public = table_alias(select.args["from_"].this)
     query = test.args.get("query") if isinstance(test, exp.In) else test.this if isinstance(test, exp.Exists) else None
     inner = query.this if isinstance(query, exp.Subquery) else query
-    if not isinstance(inner, exp.Select) or inner.args.get("from_") is None or not known.private(inner):
+    if not isinstance(inner, exp.Select) or inner.args.get("from_") is None or not tables.reads_private(inner):
         return None
     if any(v for k, v in inner.args.items() if k not in (*_ONLY, "distinct")) or any(map(contains_aggregate, inner.expressions)):
         return None
@@ -155,7 +147,7 @@ def _subquery(select: exp.Select, known: Catalog) -> _Found | None:
         pair = found
     inner.set("expressions", [exp.alias_(copied(pair[1]), _KEY)])
     inner.set("distinct", None)
-    if mark_outer(inner, known.columns):
+    if mark_outer(inner, tables.columns_of):
         return None
     some = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(_SOME)))
     key = exp.column(copied(pair[0].this), table=exp.to_identifier(public, quoted=True))

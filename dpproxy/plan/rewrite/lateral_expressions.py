@@ -1,4 +1,4 @@
-"""LATERAL items that look at one row beside them, written without LATERAL.
+"""A rule: LATERAL items that look at one row beside them, written without LATERAL.
 
 Knows: sqlglot's trees, before they are analysed. Must not know: policies, engines. `LATERAL (SELECT o.a * 2 AS x) l` names an
 expression: it is put where its name stands. `LATERAL (VALUES ('a', o.a), ('b', o.b)) v(k, x)` and `unnest(ARRAY[o.a, o.b])`
@@ -11,31 +11,35 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpproxy.plan.known_tables import KnownTables
+from dpproxy.plan.rewrite.from_items import Meanings, meets_each_row, put_columns
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import contains_aggregate
 
 NUMBER = "dpproxy_n"
 MAX_NODES = 5_000  # of a query that still grows: an item that names another twice, and so on, doubles it each time
-Meanings = dict[str, exp.Expr]
-"""What a column of the item is, by its name."""
 
 
-def without(tree: exp.Expr) -> bool:
-    """Rewrite such items in place; whether there were any."""
+def apply(tree: exp.Expr, tables: KnownTables) -> bool:
+    """Put such items where their names stand; whether there were any.
+
+    Before: `SELECT sum(l.x) FROM orders o CROSS JOIN LATERAL (SELECT o.qty * 2 AS x) l`
+    After: `SELECT sum((o.qty * 2)) FROM orders o`
+    """
     found = [_rewritten(select, join) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()]
     return any(found)
 
 
 def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     alias = join.this.args.get("alias")
-    if alias is None or alias.this is None or not each_row(join) or sum(1 for _ in select.walk()) > MAX_NODES:
+    if alias is None or alias.this is None or not meets_each_row(join) or sum(1 for _ in select.walk()) > MAX_NODES:
         return False
     name, names = ident(alias.this), [ident(c) for c in alias.args.get("columns") or ()]
     one = _one_row(join.this)
     if one is not None:
         meanings = dict(zip([*names, *(output_name(e) for e in one[len(names) :])], (e.unalias() for e in one), strict=False))
-        put(select, join, name, meanings)
+        put_columns(select, join, name, meanings)
         select.set("joins", [j for j in select.args["joins"] if j is not join] or None)
         return True
     rows = _list(join.this)
@@ -44,19 +48,12 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     names += [f"column{i + 1}" for i in range(len(names), len(rows[0]))] if len(rows[0]) > 1 or not _unnests(join.this) else []
     names = names or [name]
     numbers, meanings = _numbered(name, names, rows)
-    put(select, join, name, meanings)
+    put_columns(select, join, name, meanings)
     join.set("this", numbers)
     for key in ("side", "on", "method"):
         join.set(key, None)
     join.set("kind", "CROSS")
     return True
-
-
-def each_row(join: exp.Join) -> bool:
-    """A comma, CROSS JOIN, or JOIN ... ON TRUE: every row meets all there is beside it."""
-    on = join.args.get("on")
-    true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
-    return true and not join.args.get("using") and (join.side or "").upper() in ("", "LEFT") and not join.method
 
 
 def _one_row(item: exp.Expr) -> list[exp.Expr] | None:
@@ -107,31 +104,3 @@ def _numbered(alias: str, names: Sequence[str], rows: Sequence[Sequence[exp.Expr
             ]
             meanings[name] = exp.Case(ifs=whens)
     return given, meanings
-
-
-def put(select: exp.Select, item: exp.Join, alias: str, meanings: Meanings) -> None:
-    """What columns of the item are, in place of their names."""
-    outputs = {output_name(e) for e in select.expressions}
-    named = [
-        e if isinstance(e, exp.Alias) or not isinstance(e, exp.Column) else exp.alias_(e, output_name(e), quoted=True)
-        for e in select.expressions
-    ]
-    select.set("expressions", named)
-    for column in list(select.find_all(exp.Column)):
-        table, name = ident(column.args.get("table")), ident(column.this)
-        if name not in meanings or table not in ("", alias) or _within(column, item):
-            continue
-        if not table and (column.find_ancestor(exp.Select) is not select or (_sorts(column) and name in outputs)):
-            continue
-        column.replace(exp.Paren(this=copied(meanings[name])))
-
-
-def _within(node: exp.Expr, item: exp.Expr) -> bool:
-    parent: exp.Expr | None = node
-    while parent is not None and parent is not item:
-        parent = parent.parent
-    return parent is item
-
-
-def _sorts(column: exp.Column) -> bool:
-    return isinstance(column.parent, exp.Ordered) and column.parent.this is column

@@ -1,4 +1,4 @@
-"""LATERAL subqueries that look up rows by equal columns, written as joins.
+"""A rule: LATERAL subqueries that look up rows by equal columns, written as joins.
 
 Knows: sqlglot's trees, before they are analysed. Must not know: policies, engines. `LATERAL (SELECT i.x FROM i WHERE i.k = o.k)
 l` is a join of `SELECT i.x, i.k FROM i` on `l.k = o.k`. Of `... ORDER BY i.x LIMIT 2` it is those rows that `row_number()` within
@@ -8,15 +8,13 @@ nothing is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
-from dpproxy.plan.rewrite.decorrelation import counts
-from dpproxy.plan.rewrite.lateral_expressions import each_row, put
+from dpproxy.plan.known_tables import KnownTables
+from dpproxy.plan.rewrite.from_items import meets_each_row, put_columns
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.output_names import output_name
-from dpproxy.sql.trees import contains_aggregate, joins_before
+from dpproxy.sql.trees import contains_aggregate, joins_before, only_counts
 
 KEY, NUMBER = "dpproxy_k", "dpproxy_n"
 LIMITED = "dpproxy_limited"
@@ -25,13 +23,19 @@ _KNOWN = {"expressions", "from_", "joins", "where", "group", "having", "order", 
 _NAMED_GROUPS = ("rollup", "cube", "grouping_sets", "all", "totals")
 
 
-def joined(tree: exp.Expr, reads: Callable[[exp.Expr], bool]) -> bool:
-    """Rewrite such items over private tables in place; whether there were any."""
+def apply(tree: exp.Expr, tables: KnownTables) -> bool:
+    """Write such items over private tables as joins; whether there were any.
+
+    Before: `SELECT sum(l.n) FROM customers c CROSS JOIN LATERAL (SELECT count(*) AS n FROM orders o WHERE o.customer_id =
+    c.customer_id) l`
+    After: `SELECT sum(coalesce(l.n, 0)) FROM customers c LEFT JOIN (SELECT count(*) AS n, o.customer_id AS dpproxy_k0
+    FROM orders o GROUP BY o.customer_id) l ON l.dpproxy_k0 = c.customer_id`
+    """
     found = [
         _rewritten(select, join)
         for select in list(tree.find_all(exp.Select))
         for join in list(select.args.get("joins") or ())
-        if isinstance(join.this, exp.Lateral) and reads(join.this)
+        if isinstance(join.this, exp.Lateral) and tables.reads_private(join.this)
     ]
     return any(found)
 
@@ -47,7 +51,7 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
         return False
     whole = _aggregated(inner)
     nothing = [_of_nothing(e) for e in inner.expressions] if whole else []
-    if None in nothing or (whole and not each_row(join)):
+    if None in nothing or (whole and not meets_each_row(join)):
         return False
     name = ident(alias.this)
     made = _Made(inner, name, whole)
@@ -63,7 +67,7 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     if whole:
         join.set("side", "LEFT")
         values = [(n, v) for n, v in zip(names, nothing, strict=True) if v is not None and not isinstance(v, exp.Null)]
-        put(select, join, name, {n: _or_else(name, n, v) for n, v in values})
+        put_columns(select, join, name, {n: _or_else(name, n, v) for n, v in values})
     return True
 
 
@@ -74,7 +78,7 @@ def _of_nothing(projection: exp.Expr) -> exp.Expr | None:
     """What aggregates of no rows make of a projection: 0 of a count, NULL of others, a constant of `coalesce(..., 0)`. None where
     that is not known."""
     value = projection.unalias()
-    if counts(exp.Select(expressions=[copied(value)])):
+    if only_counts(exp.Select(expressions=[copied(value)])):
         return exp.Literal.number(0)
     given = value.expressions if isinstance(value, exp.Anonymous) and value.name.lower() == "coalesce" else ()
     if len(given) == 2 and isinstance(given[1], exp.Literal) and isinstance(_of_nothing(given[0]), exp.Null):

@@ -1,4 +1,4 @@
-"""Aggregates over private and public rows together, as one over each and the two put together.
+"""A rule: aggregates over private and public rows together, as one over each and the two put together.
 
 Knows: sqlglot's trees, before they are analysed. Must not know: policies, engines, noise. `SELECT k, count(*) FROM (private
 UNION ALL public) u GROUP BY k` reads rows of which some belong to nobody. Counts, sums, least and greatest values, and means of a
@@ -7,10 +7,11 @@ union are made of those of its parts: the private part is measured, the public o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import (
@@ -20,15 +21,18 @@ from dpproxy.sql.trees import (
     mentions,
 )
 
-Reads = Callable[[exp.Expr], bool]
-"""Whether a query reads private rows."""
 _ACROSS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 _CLAUSES = ("having", "order")
 
 
-def parted(tree: exp.Expr, private: Reads) -> bool:
-    """Rewrite such aggregates in place; whether there were any. Raises nothing: what has another form stays as it is."""
-    found = [_parted(tree, select, private) for select in list(tree.find_all(exp.Select))]
+def apply(tree: exp.Expr, tables: KnownTables) -> bool:
+    """Write such aggregates as those of both parts; whether there were any. What has another form stays as it is.
+
+    Before: `SELECT count(*) FROM (SELECT region FROM customers UNION ALL SELECT region FROM regions) u`
+    After: `SELECT sum(dpproxy_p0) AS count FROM (SELECT count(*) AS dpproxy_p0 FROM (SELECT region FROM customers) u(region)
+    UNION ALL SELECT count(*) AS dpproxy_p0 FROM (SELECT region FROM regions) u(region)) dpproxy_parts`
+    """
+    found = [_parted(tree, select, tables) for select in list(tree.find_all(exp.Select))]
     if any(found):
         _unread(tree)
     return any(found)
@@ -48,13 +52,13 @@ def _outside(tree: exp.Expr, cte: exp.Expr) -> list[exp.Table]:
     return [t for t in tree.find_all(exp.Table) if t.find_ancestor(exp.CTE) is not cte]
 
 
-def _parted(tree: exp.Expr, select: exp.Select, private: Reads) -> bool:
+def _parted(tree: exp.Expr, select: exp.Select, tables: KnownTables) -> bool:
     clause = select.args.get("from_")
     if clause is None or any(select.args.get(k) for k in ("joins", "distinct", "windows", "laterals")):
         return False
     union = _union(tree, clause.this)
     branches = _branches(union) if union is not None else []
-    sides = [[b for b in branches if private(b)], [b for b in branches if not private(b)]]
+    sides = [[b for b in branches if tables.reads_private(b)], [b for b in branches if not tables.reads_private(b)]]
     names = [output_name(e) for e in branches[0].expressions] if branches else []
     if not all(sides) or len(set(names)) < len(names) or "?column?" in names or any(e.is_star for e in branches[0].expressions):
         return False

@@ -1,4 +1,4 @@
-"""Joins in parentheses, written from left to right.
+"""A rule: joins in parentheses, written from left to right.
 
 Knows: sqlglot's trees, before they are analysed. Must not know: policies, engines. Tools and old views write
 `(a JOIN b ON p) JOIN (c JOIN d ON q) ON r`. The first parentheses say nothing; those on the right of an inner join of inner
@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied
 
 
-def without(tree: exp.Expr) -> bool:
-    """Rewrite such joins in place; whether there were any."""
+def apply(tree: exp.Expr, tables: KnownTables) -> bool:
+    """Write such joins without their parentheses; whether there were any.
+
+    Before: `SELECT count(*) FROM a JOIN (c JOIN d ON q) ON r`
+    After: `SELECT count(*) FROM a CROSS JOIN c JOIN d ON (q) AND (r)`
+    """
     found = False
     for select in list(tree.find_all(exp.Select)):
         while _first(select) or _right(select) or _optional(select):

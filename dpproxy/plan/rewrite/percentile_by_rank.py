@@ -1,4 +1,4 @@
-"""Percentiles written with row numbers, as percentiles.
+"""A rule: percentiles written with row numbers, as percentiles.
 
 Knows: sqlglot's trees, before they are analysed. Must not know: policies, engines. The number of a row among all people's rows is
 nobody's own and cannot be had below a measurement; but where it is only asked which value stands at a share of all rows,
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpproxy.plan.functions.numbers import FIRST
+from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import counts_rows, function_name, sources_of
@@ -27,7 +28,7 @@ Lookup = Callable[[exp.Column], tuple[exp.Select, exp.Expr] | None]
 
 
 @dataclass(frozen=True)
-class Numbered:
+class _Numbered:
     """Rows with their number: the query that numbers them, by which partition and value."""
 
     query: exp.Select
@@ -37,8 +38,14 @@ class Numbered:
     counted: bool  # the value is a COUNT, never NULL
 
 
-def percentiles(tree: exp.Expr) -> bool:
-    """Rewrite such percentiles in place; whether there were any."""
+def apply(tree: exp.Expr, tables: KnownTables) -> bool:
+    """Write such percentiles with `percentile_disc`; whether there were any.
+
+    Before: `SELECT min(CASE WHEN n < 0.25 * size THEN 9999 ELSE x END) FROM (SELECT x, row_number() OVER (ORDER BY x NULLS FIRST)
+    AS n, (SELECT count(*) FROM t) AS size FROM t) s`
+    After: `SELECT least(9999, greatest(min(x), percentile_disc(0.25) WITHIN GROUP (ORDER BY dpproxy_first(x)))) FROM (SELECT x
+    FROM t) s`
+    """
     found = [_rewritten(tree, select) for select in list(tree.find_all(exp.Select))]
     return any(found)
 
@@ -53,7 +60,7 @@ def _rewritten(tree: exp.Expr, select: exp.Select) -> bool:
         found = [(q, e) for a, q in sources.items() if table in ("", a) for e in q.expressions if output_name(e) == name]
         return found[0] if len(found) == 1 else None
 
-    done: list[tuple[Numbered, exp.Column, exp.Column]] = []
+    done: list[tuple[_Numbered, exp.Column, exp.Column]] = []
     named = [e if isinstance(e, exp.Alias | exp.Star) else exp.alias_(e, output_name(e), quoted=True) for e in select.expressions]
     for call in [n for e in named for n in e.find_all(exp.Anonymous) if function_name(n) == "min"]:
         found = _percentile(call, lookup, select)
@@ -84,7 +91,7 @@ def _source(tree: exp.Expr, node: exp.Expr) -> tuple[str, exp.Select | None]:
 
 def _percentile(
     call: exp.Anonymous, lookup: Lookup, select: exp.Select
-) -> tuple[exp.Expr, tuple[Numbered, exp.Column, exp.Column]] | None:
+) -> tuple[exp.Expr, tuple[_Numbered, exp.Column, exp.Column]] | None:
     """`min(CASE WHEN n < share * size THEN big ELSE x END)` as a percentile, and its columns n and size."""
     case = call.expressions[0] if len(call.expressions) == 1 else None
     if not isinstance(case, exp.Case) or case.this is not None or len(case.args["ifs"]) != 1:
@@ -118,7 +125,7 @@ def _share(node: exp.Expr) -> tuple[exp.Literal, exp.Column] | None:
     return None
 
 
-def _numbered(found: tuple[exp.Select, exp.Expr] | None) -> Numbered | None:
+def _numbered(found: tuple[exp.Select, exp.Expr] | None) -> _Numbered | None:
     """row_number() OVER ([PARTITION BY g] ORDER BY [g,] x)"""
     if found is None:
         return None
@@ -136,10 +143,10 @@ def _numbered(found: tuple[exp.Select, exp.Expr] | None) -> Numbered | None:
     counted = function_name(last.this) == "count"
     if not counted and not last.args.get("nulls_first"):
         return None
-    return Numbered(query, projection, partition, _text(last.this), counted)
+    return _Numbered(query, projection, partition, _text(last.this), counted)
 
 
-def _counts_rows(found: tuple[exp.Select, exp.Expr] | None, numbered: Numbered, select: exp.Select) -> bool:
+def _counts_rows(found: tuple[exp.Select, exp.Expr] | None, numbered: _Numbered, select: exp.Select) -> bool:
     """Whether a column is the number of the rows that are numbered: in the partition, or in all where there is none."""
     if found is None:
         return False
@@ -155,7 +162,7 @@ def _counts_rows(found: tuple[exp.Select, exp.Expr] | None, numbered: Numbered, 
     return keys == numbered.partition and _same_rows(query, [size], numbered) and _joined_on(select, query, keys)
 
 
-def _same_rows(query: exp.Select, size: list[exp.Expr], numbered: Numbered) -> bool:
+def _same_rows(query: exp.Select, size: list[exp.Expr], numbered: _Numbered) -> bool:
     """Whether `query` counts all rows of the query that numbers, or its groups by their only key."""
     if len(size) != 1 or any(query.args.get(k) for k in ("having", "distinct", "limit", "offset", "with_")):
         return False
@@ -190,7 +197,7 @@ def _joined_on(select: exp.Select, query: exp.Select, keys: frozenset[str]) -> b
     )
 
 
-def _group(select: exp.Select, lookup: Lookup, numbered: Numbered) -> frozenset[str] | None:
+def _group(select: exp.Select, lookup: Lookup, numbered: _Numbered) -> frozenset[str] | None:
     """What the query around groups by, in the words of the one that numbers."""
     group = select.args.get("group")
     found = [lookup(e) if isinstance(e, exp.Column) else None for e in (group.expressions if group is not None else ())]
@@ -213,7 +220,7 @@ def _formula(share: exp.Literal, value: exp.Column, big: exp.Literal, counted: b
     return exp.Anonymous(this="least", expressions=[copied(big), known])
 
 
-def _dropped(select: exp.Select, sources: dict[str, exp.Select], done: list[tuple[Numbered, exp.Column, exp.Column]]) -> None:
+def _dropped(select: exp.Select, sources: dict[str, exp.Select], done: list[tuple[_Numbered, exp.Column, exp.Column]]) -> None:
     """The numbers and sizes leave the query where nothing else reads them."""
     read = {(ident(c.args.get("table")), ident(c.this)) for c in _own_columns(select)}
     names = {name for _, name in read}

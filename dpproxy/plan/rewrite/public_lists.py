@@ -1,4 +1,4 @@
-"""Lists in a public table's column, taken apart beside its row.
+"""A rule: lists in a public table's column, taken apart beside its row.
 
 Knows: sqlglot's trees, before they are analysed. Must not know: engines, noise. `FROM ratings r JOIN movies m ON ... CROSS JOIN
 LATERAL unnest(string_to_array(m.genres, '|')) AS g(genre)` makes rows of a public row alone: they are made before anything
@@ -7,58 +7,47 @@ private is joined, by `(SELECT m.*, unnest(...) AS genre FROM movies m) m`, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
-from dpproxy.plan.rewrite import lateral_expressions
-from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.plan.known_tables import KnownTables
+from dpproxy.plan.rewrite.from_items import put_columns
+from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.output_names import output_name
-from dpproxy.sql.skeleton import parse_expression
+from dpproxy.sql.row_makers import ROW_MAKERS
 from dpproxy.sql.trees import joins_before, table_alias
 
 NAME = "dpproxy_part"
-_MAKERS = {
-    "unnest", "regexp_split_to_table", "string_to_table", "generate_series", "generate_subscripts",
-    "json_array_elements_text", "jsonb_array_elements_text",
-}  # fmt: skip
 
 
-def inside(tree: exp.Expr, private: Callable[[exp.Expr], bool]) -> bool:
-    """Rewrite such items in place; whether there were any. `private`: whether a table has private rows."""
+def apply(tree: exp.Expr, tables: KnownTables) -> bool:
+    """Take the lists apart in a subquery of their table; whether there were any.
+
+    Before: `SELECT k.word, count(*) FROM order_items i JOIN products p ON p.product_id = i.product_id CROSS JOIN LATERAL
+    unnest(string_to_array(p.title, ' ')) AS k(word) GROUP BY 1`
+    After: `SELECT (p.dpproxy_part) AS word, count(*) FROM order_items i JOIN (SELECT p.product_id,
+    unnest(string_to_array(p.title, ' ')) AS dpproxy_part FROM products p) p ON p.product_id = i.product_id GROUP BY 1`
+    """
     found = [
-        _rewritten(select, join, private) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()
+        _rewritten(select, join, tables) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()
     ]
     return any(found)
 
 
-def as_rows(query: exp.Expr) -> exp.Expr:
-    """`SELECT unnest(list)` of no table as `SELECT * FROM unnest(list)`; any other query as it is."""
-    select = query.unnest() if isinstance(query, exp.Subquery) else query
-    if not isinstance(select, exp.Select) or any(value for key, value in select.args.items() if key != "expressions"):
-        return query
-    calls = [e.unalias() for e in select.expressions]
-    made = len(calls) == 1 and isinstance(calls[0], exp.Anonymous) and calls[0].name.lower() in _MAKERS
-    if not made or calls[0].find(exp.Column, exp.Query):
-        return query
-    return parse_expression(f"SELECT * FROM {to_sql(calls[0])} AS {NAME}({NAME})")
-
-
-def _rewritten(select: exp.Select, join: exp.Join, private: Callable[[exp.Expr], bool]) -> bool:
+def _rewritten(select: exp.Select, join: exp.Join, tables: KnownTables) -> bool:
     alias, made = join.this.args.get("alias"), _maker(join.this)
     if alias is None or alias.this is None or made is None or join.side or join.args.get("on") is not None:
         return False
     call, name = made
     names = [ident(c) for c in alias.args.get("columns") or ()] or [name or ident(alias.this)]
-    tables = {ident(c.args.get("table")) for c in call.find_all(exp.Column)}
-    if len(names) != 1 or len(tables) != 1 or any(e.is_star for e in select.expressions):
+    sources = {ident(c.args.get("table")) for c in call.find_all(exp.Column)}
+    if len(names) != 1 or len(sources) != 1 or any(e.is_star for e in select.expressions):
         return False
-    table = _table(select, join, tables.pop())
-    if table is None or private(table):
+    table = _table(select, join, sources.pop())
+    if table is None or tables.reads_private(table):
         return False
     of = table_alias(table)
     part = exp.column(exp.to_identifier(NAME), table=exp.to_identifier(of, quoted=True))
-    lateral_expressions.put(select, join, ident(alias.this), {names[0]: part})
+    put_columns(select, join, ident(alias.this), {names[0]: part})
     select.set("joins", [j for j in select.args["joins"] if j is not join] or None)
     items = [*_used(select, of), exp.alias_(copied(call), NAME)]
     rows = exp.Select(expressions=items, from_=exp.From(this=copied(table)))
@@ -77,7 +66,7 @@ def _maker(item: exp.Expr) -> tuple[exp.Expr, str] | None:
         call = call.this.expressions[0].unalias()
     if isinstance(call, exp.Unnest) and len(call.expressions) == 1 and not call.args.get("offset"):
         return exp.Anonymous(this="unnest", expressions=[copied(call.expressions[0])]), name
-    return (call, name) if isinstance(call, exp.Anonymous) and call.name.lower() in _MAKERS else None
+    return (call, name) if isinstance(call, exp.Anonymous) and call.name.lower() in ROW_MAKERS else None
 
 
 def _table(select: exp.Select, before: exp.Join, alias: str) -> exp.Table | None:

@@ -2,7 +2,8 @@
 
 Knows: sqlglot's query nodes. Must not know: noise, engines. Released group by group, only those that enough people share would be
 counted; as COUNT(DISTINCT (a, b)) their number is one measurement. The outer query says that it counts (`mark`), the inner
-one, when it turns out to be a measurement, becomes that count (`as_count`), and the outer one reads it (`read`).
+one, when it turns out to be a measurement, becomes that count (`as_count`), and the outer one reads it (`read`). It is no rule
+of `rewrite`: only binding knows which query is a measurement, so `queries` marks and reads, and `select` counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Queries that return no row whatever the data: BI tools send them to learn column types.
 
-Knows: sqlglot trees. Must not know: policies. Such a query goes to the facade as it is, at no charge: the empty tables there give
-the same (empty) answer as the data would. Only what is certain from the text counts; a doubt means no.
+Knows: sqlglot trees. Must not know: policies. `plan.pipeline` asks before it binds: such a query goes to the facade as it is, at
+no charge, since the empty tables there give the same (empty) answer as the data would. Only what is certain from the text
+counts; a doubt means no.
 """
 
 from __future__ import annotations

@@ -1,77 +1,19 @@
-"""Subqueries that refer to the query around them, above a measurement.
+"""Correlated subqueries over private rows, as one grouped query that is measured for all values of the outer columns at once.
 
-Knows: sqlglot trees, names of sources' columns. Must not know: privacy types, engines. A reference to a released query around
-a subquery over public or released rows is the facade's business: it only has to survive the rewriting of both. A subquery
-over private rows with `inner = outer` conditions is measured once for all values of `inner`, and the outer query looks up
-its value: `(SELECT count(*) FROM orders o WHERE o.region = r.region)` becomes a measurement by `o.region`.
+Knows: sqlglot trees, marks of outer columns (`sql.correlation`). Must not know: privacy types, engines. A reference to a released
+query around a subquery over public or released rows is the facade's business: it only has to survive the rewriting of both. A
+subquery over private rows with `inner = outer` conditions is measured once for all values of `inner`, and the outer query looks
+up its value: `(SELECT count(*) FROM orders o WHERE o.region = r.region)` becomes a measurement by `o.region`. It is no rule of
+`rewrite`: `queries` and `subqueries` call it while they bind, since only binding knows what the query around reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
-from dpproxy.sql.dialect import copied, ident
-from dpproxy.sql.output_names import output_name
+from dpproxy.sql.correlation import outer
+from dpproxy.sql.dialect import copied
 from dpproxy.sql.trees import contains_aggregate, sources_of
-
-OUTER = "dpproxy_outer"
-"""Marks a column of a subquery that belongs to a query around it."""
-
-Columns = Callable[[exp.Table], frozenset[str] | None]
-"""The column names of a table or CTE; None when they are not known."""
-
-
-def mark_outer(query: exp.Expr, columns: Columns) -> bool:
-    """Mark the columns that no source inside `query` can have; whether there are any."""
-    found = False
-    for column in query.find_all(exp.Column):
-        if not isinstance(column.this, exp.Star) and not _inside(column, query, columns):
-            column.meta[OUTER] = found = True
-    return found
-
-
-def outer(node: exp.Expr) -> bool:
-    return bool(node.meta.get(OUTER))
-
-
-def _inside(column: exp.Column, root: exp.Expr, columns: Columns) -> bool:
-    """Whether a SELECT between the column and the root has a source it may belong to, or an output of that name."""
-    table, name = ident(column.args.get("table")), ident(column.this)
-    node: exp.Expr | None = column
-    while node is not None:
-        node = node.parent
-        if isinstance(node, exp.Select):
-            if any(_has(source, table, name, columns) for source in sources_of(node)):
-                return True
-            if not table and any(output_name(e) == name for e in node.expressions if isinstance(e, exp.Alias)):
-                return True
-        if node is root:
-            return False
-    return False
-
-
-def _has(source: exp.Expr, table: str, name: str, columns: Columns) -> bool:
-    alias = source.args.get("alias")
-    own = ident(alias.this) if alias is not None and alias.this is not None else ""
-    if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
-        own = own or ident(source.this)
-    if table:
-        return table == own
-    named = frozenset(ident(c) for c in alias.args.get("columns") or ()) if alias is not None else frozenset()
-    if named:
-        return name in named
-    known = columns(source) if isinstance(source, exp.Table) else _outputs(source)
-    return known is None or name in known or name == own
-
-
-def _outputs(source: exp.Expr) -> frozenset[str] | None:
-    inner = source.unnest() if isinstance(source, exp.Subquery) else None
-    if not isinstance(inner, exp.Select) or any(e.find(exp.Star) for e in inner.expressions if not isinstance(e, exp.Alias)):
-        return None
-    return frozenset(output_name(e) for e in inner.expressions)
-
 
 Pairs = list[tuple[exp.Expr, exp.Expr]]
 """(inner side, outer side) of equalities."""
@@ -137,14 +79,6 @@ def _grouped(inner: exp.Select, pairs: Pairs, rest: list[exp.Expr]) -> exp.Selec
     made.set("group", exp.Group(expressions=[copied(own) for own, _ in pairs]))
     made.set("order", None)
     return made
-
-
-def counts(query: exp.Expr) -> bool:
-    """Whether its only output is a COUNT."""
-    inner = query.unnest() if isinstance(query, exp.Subquery) else query
-    call = inner.expressions[0].unalias() if isinstance(inner, exp.Select) and len(inner.expressions) == 1 else None
-    call = call.this if isinstance(call, exp.Filter) else call
-    return isinstance(call, exp.Anonymous) and call.name.lower() == "count"
 
 
 def _sides(test: exp.EQ) -> tuple[exp.Expr, exp.Expr] | None:

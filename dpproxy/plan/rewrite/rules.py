@@ -1,0 +1,50 @@
+"""The rules that write a refused statement another way, in the order in which they are tried.
+
+Knows: the rules. Must not know: binding, engines, what was refused. A statement that is refused as it stands may mean the same as
+one that is not: each rule knows one such way of writing, and changes the tree in place where it meets it, to one with the same
+rows. A rule runs behind the first refusal only, since it may change what a statement costs, or the words it is refused with. A
+new rule: a file with one function `apply`, a line in `RULES`, and before/after cases in `tests/plan/fixtures/rewrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlglot import exp
+
+from dpproxy.plan.known_tables import KnownTables
+from dpproxy.plan.rewrite import (
+    anti_join_counts,
+    lateral_expressions,
+    lateral_lookups,
+    mixed_unions,
+    parenthesised_joins,
+    percentile_by_rank,
+    public_lists,
+)
+
+Rule = Callable[[exp.Expr, KnownTables], bool]
+"""Rewrites a tree in place, and says whether it did."""
+
+RULES: Final[tuple[tuple[str, Rule], ...]] = (
+    # First: all others look at the items of FROM one after the other, and see none inside parentheses.
+    ("parenthesised_joins", parenthesised_joins.apply),
+    # Before `public_lists` and `lateral_lookups`: what can be put where its name stands needs neither a subquery nor a join.
+    ("lateral_expressions", lateral_expressions.apply),
+    # Before `lateral_lookups`: lists of public tables are the facade's, and are no LATERAL items any more when that looks.
+    ("public_lists", public_lists.apply),
+    # Before `lateral_lookups`, which makes row numbers of its own: those found here are the analyst's.
+    ("percentile_by_rank", percentile_by_rank.apply),
+    # Before `mixed_unions`, which splits a query with one source: joins that are left keep it away.
+    ("lateral_lookups", lateral_lookups.apply),
+    # Before `anti_join_counts`: it copies the parts of a union, which are then looked through each for itself.
+    ("mixed_unions", mixed_unions.apply),
+    # Last: it makes subqueries that count joins, and no other rule has a say in them.
+    ("anti_join_counts", anti_join_counts.apply),
+)
+
+
+def rewritten(tree: exp.Expr, tables: KnownTables) -> tuple[str, ...]:
+    """Apply each rule once, in order, and return the names of those that changed the tree."""
+    return tuple(name for name, rule in RULES if rule(tree, tables))
