@@ -19,12 +19,12 @@ import shop_world
 import typed_expressions as total
 
 from dpproxy.errors import Refusal
-from dpproxy.plan import pipeline
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.functions.scalars import TRUNC_UNITS
 from dpproxy.plan.logical.expr import Call, Expr, walk
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.measure.compiler import Compiler
+from dpproxy.plan.outer import registry
 from dpproxy.plan.properties import facts as facts_module
 from dpproxy.plan.properties.facts import facts
 from dpproxy.policy.catalog import Catalog
@@ -181,7 +181,7 @@ def bound(sql: str, catalog: Catalog) -> Bound | None:
             return super().compiled(*parts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "Compiler", Spy)
+        patch.setattr(registry, "Compiler", Spy)
         try:
             plan_harness.plan(f"SELECT {sql} {total.FROM}", catalog)
         except Refusal:
