@@ -30,39 +30,63 @@ class Refusal(Exception):
 
 @dataclass(unsafe_hash=True)
 class NoRoom(Refusal):
-    """An aggregate and its noise do not fit 64 bits on this grid; they may on one coarser by `times`. `size`: grid units
-    of the largest value, where known."""
+    """An aggregate and its noise do not fit 64 bits on this grid; they may on one coarser by `times`.
+
+    `size` is the largest value, in grid units, where it is known.
+    """
 
     times: int = 2
     size: int | None = None
 
 
-# SQLSTATEs in use (PostgreSQL, appendix A)
+# SQLSTATEs in use, under the names that PostgreSQL gives them (its appendix A). They stand here and nowhere else.
+SUCCESSFUL_COMPLETION = "00000"  # of notices
+PROTOCOL_VIOLATION = "08P01"
 FEATURE_NOT_SUPPORTED = "0A000"
-SYNTAX_ERROR = "42601"
-INSUFFICIENT_PRIVILEGE = "42501"
-UNDEFINED_TABLE = "42P01"
-UNDEFINED_COLUMN = "42703"
-UNDEFINED_FUNCTION = "42883"
-UNDEFINED_OBJECT = "42704"
+NUMERIC_VALUE_OUT_OF_RANGE = "22003"
+SUBSTRING_ERROR = "22011"
+INVALID_REGULAR_EXPRESSION = "2201B"
+INVALID_ARGUMENT_FOR_WIDTH_BUCKET = "2201G"
+CHARACTER_NOT_IN_REPERTOIRE = "22021"
+INVALID_PARAMETER_VALUE = "22023"
+INVALID_ESCAPE_SEQUENCE = "22025"
+INVALID_TEXT_REPRESENTATION = "22P02"
 UNTRANSLATABLE_CHARACTER = "22P05"
+READ_ONLY = "25006"
+NO_ACTIVE_SQL_TRANSACTION = "25P01"
+IDLE_IN_TRANSACTION_TIMEOUT = "25P03"
+INVALID_AUTHORIZATION = "28000"
+INVALID_PASSWORD = "28P01"
+SERIALIZATION_FAILURE = "40001"  # clients know it as the error after which to ask again
+DEADLOCK_DETECTED = "40P01"
+INSUFFICIENT_PRIVILEGE = "42501"
+SYNTAX_ERROR = "42601"
 AMBIGUOUS_COLUMN = "42702"
+UNDEFINED_COLUMN = "42703"
+UNDEFINED_OBJECT = "42704"
 GROUPING_ERROR = "42803"
-WINDOWING_ERROR = "42P20"
 DATATYPE_MISMATCH = "42804"
+UNDEFINED_FUNCTION = "42883"
+UNDEFINED_TABLE = "42P01"
+UNDEFINED_PARAMETER = "42P02"
+INVALID_COLUMN_REFERENCE = "42P10"
+WINDOWING_ERROR = "42P20"
+DISK_FULL = "53100"
+OUT_OF_MEMORY = "53200"
+TOO_MANY_CONNECTIONS = "53300"
+CONFIGURATION_LIMIT_EXCEEDED = "53400"  # the budget is exhausted
 PROGRAM_LIMIT_EXCEEDED = "54000"
 STATEMENT_TOO_COMPLEX = "54001"
-DISK_FULL = "53100"
-CONFIGURATION_LIMIT_EXCEEDED = "53400"  # the budget is exhausted
-TOO_MANY_CONNECTIONS = "53300"
-CANNOT_CONNECT_NOW = "57P03"
-INVALID_PARAMETER_VALUE = "22023"
-READ_ONLY = "25006"
-INTERNAL_ERROR = "XX000"
 QUERY_CANCELED = "57014"
+ADMIN_SHUTDOWN = "57P01"
+CRASH_SHUTDOWN = "57P02"
+CANNOT_CONNECT_NOW = "57P03"
+IDLE_SESSION_TIMEOUT = "57P05"
+SYSTEM_ERROR = "58000"  # the backend failed after the charge
+INTERNAL_ERROR = "XX000"
 
 AFTER_CHARGE = Refusal(
-    "58000",
+    SYSTEM_ERROR,
     "the data backend could not answer; the charge stands",
     hint="Ask the operator: the reason is in the proxy's log only.",
 )

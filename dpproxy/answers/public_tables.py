@@ -16,15 +16,13 @@ import structlog
 
 from dpproxy.answers.dataset import Dataset
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.errors import Refusal
+from dpproxy.errors import SERIALIZATION_FAILURE, Refusal
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy
 from dpproxy.privacy.measurement import Measurement
 
 LOG = structlog.get_logger()
 
-CHANGED: Final = "40001"
-"""serialization_failure: what clients know as the error after which to ask again."""
 HINT: Final = "Nothing was charged. Ask again in a moment."
 TRIES: Final = 3
 
@@ -54,12 +52,12 @@ async def check(dataset: Dataset, measurements: Iterable[Measurement]) -> None:
             return  # it is away, as whoever measures will say
         LOG.error("the data are not those that were opened", dataset=dataset.policy.dataset, error=str(error))
         dataset.outdated()
-        raise Refusal(CHANGED, "the data are not those that were opened", hint=HINT) from None
+        raise Refusal(SERIALIZATION_FAILURE, "the data are not those that were opened", hint=HINT) from None
     changed = [t.name for t in tables if now[t.name] != dataset.publics.get(t.name)]
     if changed:
         LOG.info("public tables have changed", dataset=dataset.policy.dataset, tables=[str(name) for name in changed])
         dataset.outdated()
-        raise Refusal(CHANGED, f"public table {changed[0].name} has changed and is being read again", hint=HINT)
+        raise Refusal(SERIALIZATION_FAILURE, f"public table {changed[0].name} has changed and is being read again", hint=HINT)
 
 
 def used(dataset: Dataset, measurements: Iterable[Measurement]) -> tuple[CatalogTable, ...]:

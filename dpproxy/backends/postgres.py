@@ -24,6 +24,14 @@ import pyarrow as pa
 from dpproxy.backends import postgres_catalog as catalogs
 from dpproxy.backends.base import BackendError, Runner, in_measuring_thread
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
+from dpproxy.errors import (
+    ADMIN_SHUTDOWN,
+    CANNOT_CONNECT_NOW,
+    CRASH_SHUTDOWN,
+    DEADLOCK_DETECTED,
+    SERIALIZATION_FAILURE,
+    TOO_MANY_CONNECTIONS,
+)
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import PostgresBackend
@@ -56,7 +64,15 @@ DEFAULTS = {
 }
 """What the proxy sets where the server still has PostgreSQL's own default (left) and neither role nor DSN say more."""
 
-TRANSIENT = ("08", "57P01", "57P02", "57P03", "53300", "40001", "40P01")
+TRANSIENT = (
+    "08",
+    ADMIN_SHUTDOWN,
+    CRASH_SHUTDOWN,
+    CANNOT_CONNECT_NOW,
+    TOO_MANY_CONNECTIONS,
+    SERIALIZATION_FAILURE,
+    DEADLOCK_DETECTED,
+)
 """SQLSTATEs after which the same statement may well succeed: lost, restarting, full; conflicts with recovery on standbys."""
 
 LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)

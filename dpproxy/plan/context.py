@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.logical.expr import (
     Column,
 )
@@ -108,7 +108,7 @@ class Counter:
         """Raises Refusal 54001: a query may name itself twice, and that twice again."""
         number = next(self._scans)
         if number >= MAX_SCANS:
-            raise Refusal("54001", f"statement reads tables more than {MAX_SCANS} times", hint="Split it.")
+            raise Refusal(STATEMENT_TOO_COMPLEX, f"statement reads tables more than {MAX_SCANS} times", hint="Split it.")
         return number
 
 

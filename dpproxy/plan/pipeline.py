@@ -14,14 +14,7 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpproxy.errors import (
-    FEATURE_NOT_SUPPORTED,
-    PROGRAM_LIMIT_EXCEEDED,
-    STATEMENT_TOO_COMPLEX,
-    SYNTAX_ERROR,
-    NoRoom,
-    Refusal,
-)
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, NoRoom, Refusal
 from dpproxy.plan.bind import cte_expansion
 from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult, row_level
@@ -63,7 +56,7 @@ def plan(statement: Statement, context: Context) -> Plan:
     try:
         return counted(lambda: _roomy(statement, context))[0]
     except RecursionError as error:
-        raise Refusal("54001", "statement is nested too deeply") from error
+        raise Refusal(STATEMENT_TOO_COMPLEX, "statement is nested too deeply") from error
     except SqlglotError as error:
         raise Refusal(SYNTAX_ERROR, "dpproxy cannot parse this statement over private tables") from error
 

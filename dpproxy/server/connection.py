@@ -13,7 +13,15 @@ from typing import Protocol, cast
 import structlog
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.errors import UNDEFINED_OBJECT
+from dpproxy.errors import (
+    CANNOT_CONNECT_NOW,
+    INVALID_AUTHORIZATION,
+    INVALID_PARAMETER_VALUE,
+    INVALID_PASSWORD,
+    PROTOCOL_VIOLATION,
+    TOO_MANY_CONNECTIONS,
+    UNDEFINED_OBJECT,
+)
 from dpproxy.policy.model import User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.sockets import address_of, keep_alive
@@ -30,14 +38,7 @@ from dpproxy.session.session_settings import misnamed
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer
 from dpproxy.wire.frontend import CancelRequest, GSSENCRequest, SSLRequest, Startup, decode_startup
-from dpproxy.wire.protocol import (
-    INVALID_AUTHORIZATION,
-    INVALID_PARAMETER_VALUE,
-    INVALID_PASSWORD,
-    PROTOCOL_VIOLATION,
-    Frame,
-    ProtocolError,
-)
+from dpproxy.wire.protocol import Frame, ProtocolError
 
 LOG = structlog.get_logger()
 
@@ -220,7 +221,7 @@ class Door(asyncio.Protocol):
 
     def _greeted(self, greeting: Greeting) -> None:
         if not self._host.room():
-            self._refuse("53300", "sorry, too many clients already")
+            self._refuse(TOO_MANY_CONNECTIONS, "sorry, too many clients already")
             return
         self._greeting = greeting
         dataset = self._host.dataset(greeting.database)
@@ -277,13 +278,13 @@ class Door(asyncio.Protocol):
         assert self._greeting is not None
         foreign, dataset = self._greeting.foreign, self._host.dataset(self._greeting.database)
         if dataset is None or dataset.policy.users.get(user.name) != user:
-            self._refuse("57P03", "the policy has been read again, try again")
+            self._refuse(CANNOT_CONNECT_NOW, "the policy has been read again, try again")
         elif foreign is not None and not all(word.isascii() for word in dataset.words):
             self._refuse(INVALID_PARAMETER_VALUE, f"client_encoding {foreign} is not supported: use UTF8")
         elif (wrong := misnamed(self._greeting.settings)) is not None:
             self._refuse(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{wrong}"')
         elif not self._host.admit(user.name):
-            self._refuse("53300", f'too many connections for user "{user.name}"')
+            self._refuse(TOO_MANY_CONNECTIONS, f'too many connections for user "{user.name}"')
         else:
             self._write(answer)
             self._open(Asker(user, dataset.policy.roles[user.role]), dataset)

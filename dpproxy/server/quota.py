@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OUT_OF_MEMORY
+
 GRACE: Final = 2.0
 """Seconds a cancelled statement has to give back what it took before its session is ended."""
 LONG: Final = 0.25
@@ -63,9 +65,9 @@ class Taken:
 
 
 class Resource(Enum):
-    MEMORY = ("53200", "out of memory", "memory")
-    DISK = ("53400", "temporary file size exceeds what is allowed", "disk for temporary files")
-    SPACE = ("53100", "disk full", "disk for temporary files")
+    MEMORY = (OUT_OF_MEMORY, "out of memory", "memory")
+    DISK = (CONFIGURATION_LIMIT_EXCEEDED, "temporary file size exceeds what is allowed", "disk for temporary files")
+    SPACE = (DISK_FULL, "disk full", "disk for temporary files")
 
     @property
     def sqlstate(self) -> str:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Collection, Iterable
 
 from dpproxy.answers.dataset import Dataset
+from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.policy.model import Policy
 from dpproxy.server.connection import Door
@@ -115,7 +116,7 @@ class Server:
             over = self._impatient.is_set() or loop.time() >= deadline
             for session in sessions:
                 if over or session.progress[0] is State.IDLE:
-                    session.fatal("57P01", LEAVE)
+                    session.fatal(ADMIN_SHUTDOWN, LEAVE)
             if over:
                 return
             await asyncio.sleep(0.02)
@@ -135,7 +136,7 @@ class Server:
         while sessions := leaving():
             if self._impatient.is_set() or asyncio.get_running_loop().time() >= deadline:
                 for session in sessions:
-                    session.fatal("57P01", LEAVE)
+                    session.fatal(ADMIN_SHUTDOWN, LEAVE)
                 return
             await asyncio.sleep(0.02)
             for session in sessions:

@@ -19,6 +19,7 @@ import structlog
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import internal
+from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
 from dpproxy.session.conductor import Conductor
@@ -137,9 +138,9 @@ class ClientSession(asyncio.Protocol):
             await self.link.release()
             await self._conductor.run()
         except (TimeoutError, LinkLost):
-            self.fatal("57P03", "the database system is starting up")
+            self.fatal(CANNOT_CONNECT_NOW, "the database system is starting up")
         except Exception as error:
-            self.fatal("XX000", internal(error).message)
+            self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
             self.flush()
             self._ready()
@@ -298,7 +299,7 @@ class ClientSession(asyncio.Protocol):
         except LinkLost:
             pass  # `link_lost` has said so
         except Exception as error:
-            self.fatal("XX000", internal(error).message)
+            self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
             self.flush()
             self._ready()
@@ -409,7 +410,7 @@ class ClientSession(asyncio.Protocol):
         """Begin nothing any more, and go once nothing runs: a transaction that waits for its client is nothing."""
         self.leaving, self._plain = reason, False
         if self.progress[0] is not State.STATEMENT:
-            self.fatal("57P01", reason)
+            self.fatal(ADMIN_SHUTDOWN, reason)
 
     def close(self) -> None:
         self._closing = True
@@ -425,7 +426,7 @@ class ClientSession(asyncio.Protocol):
             LOG.warning(
                 "the facade ended a session without a word", dataset=self.dataset.policy.dataset, role=self.asker.role.name
             )
-        self.fatal("57P01", "terminating connection due to administrator command")
+        self.fatal(ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True

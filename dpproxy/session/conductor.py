@@ -24,7 +24,7 @@ from dpproxy.answers.notices import Answer
 from dpproxy.answers.preview import foretold
 from dpproxy.answers.reuse import reuse_mode
 from dpproxy.answers.statement_end import Ending
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import ADMIN_SHUTDOWN, FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION, SUCCESSFUL_COMPLETION, Refusal
 from dpproxy.plan.report.explain import epsilon_text
 from dpproxy.privacy.loss import ZERO
 from dpproxy.session import public_text
@@ -95,7 +95,7 @@ class Conductor:
         if reason is None or tag not in (b"Q", b"P", b"B", b"F"):
             return False
         await self._session.link.capture()
-        self._session.fatal("57P01", reason)
+        self._session.fatal(ADMIN_SHUTDOWN, reason)
         return True
 
     def cancel(self, reason: str) -> bool:
@@ -124,7 +124,7 @@ class Conductor:
             case _ if tag == b"F":
                 await self._refuse(tag, Refusal(FEATURE_NOT_SUPPORTED, "function calls by message are not supported"))
             case _:
-                self._session.fatal("08P01", f"invalid frontend message type {tag[0]}")
+                self._session.fatal(PROTOCOL_VIOLATION, f"invalid frontend message type {tag[0]}")
 
     def _forward(self, tag: bytes, raw: bytes) -> None:
         self._session.link.tracker.forward(tag)
@@ -332,7 +332,7 @@ class Conductor:
 
     def _notify(self, notice: str | None) -> None:
         if notice is not None:
-            self._session.tell(back.notice_response("NOTICE", "00000", notice))
+            self._session.tell(back.notice_response("NOTICE", SUCCESSFUL_COMPLETION, notice))
 
     # the extended protocol
 
@@ -453,7 +453,9 @@ class Conductor:
         most, spent = session.asker.role.query.max_epsilon, ZERO
         epsilon, last = accuracy_search.first(most), False
         while True:
-            aimed = replace(private.description, settings=MappingProxyType({**settings, "dpproxy.epsilon": epsilon_text(epsilon)}))
+            aimed = replace(
+                private.description, settings=MappingProxyType({**settings, "dpproxy.epsilon": epsilon_text(epsilon)})
+            )
             before = spent
             try:
                 fitted = await fit(talk, session.dataset, session.asker, private.statement, aimed, private.internal, ending)

@@ -13,10 +13,11 @@ from typing import Any, cast
 
 import scramp
 
+from dpproxy.errors import PROTOCOL_VIOLATION
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_authentication
-from dpproxy.wire.protocol import PROTOCOL_VIOLATION, ProtocolError
+from dpproxy.wire.protocol import ProtocolError
 
 SCRAM = "SCRAM-SHA-256"
 

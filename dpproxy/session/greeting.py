@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_AUTHORIZATION
 from dpproxy.wire import backend as back
 from dpproxy.wire.frontend import Startup
-from dpproxy.wire.protocol import FEATURE_NOT_SUPPORTED, INVALID_AUTHORIZATION, MINOR, ProtocolError
+from dpproxy.wire.protocol import MINOR, ProtocolError
 
 ENCODINGS = frozenset(("utf8", "unicode", "sqlascii"))
 """Client encodings in which the proxy's own bytes (UTF-8) are right, without punctuation. In another a session is relayed, as

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar
 
+from dpproxy.errors import ADMIN_SHUTDOWN, IDLE_IN_TRANSACTION_TIMEOUT, IDLE_SESSION_TIMEOUT
+
 TICK: Final = 1.0
 """Seconds between two looks at the sessions: 500 of them take half a millisecond."""
 CANCEL_GRACE: Final = 10.0
@@ -85,13 +87,13 @@ class Watch(Generic[S]):
         """Whether its statement has been cancelled."""
         limits = self._limits
         if state is State.IDLE and 0 < limits.idle <= seconds:
-            session.fatal("57P05", "terminating connection due to idle-session timeout")
+            session.fatal(IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout")
         elif state is State.TRANSACTION and 0 < limits.transaction <= seconds:
-            session.fatal("25P03", "terminating connection due to idle-in-transaction timeout")
+            session.fatal(IDLE_IN_TRANSACTION_TIMEOUT, "terminating connection due to idle-in-transaction timeout")
         elif state is State.STATEMENT and 0 < limits.statement <= seconds:
             if not cancelled:
                 session.cancel("statement timeout")
             elif seconds >= limits.statement + CANCEL_GRACE:
-                session.fatal("57P01", "terminating connection due to administrator command")
+                session.fatal(ADMIN_SHUTDOWN, "terminating connection due to administrator command")
             return True
         return False

@@ -16,7 +16,14 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import StatementFailed, internal
 from dpproxy.answers.plan_cache import Settings
 from dpproxy.answers.statement_end import Ending
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_OBJECT, Refusal
+from dpproxy.errors import (
+    FEATURE_NOT_SUPPORTED,
+    PROTOCOL_VIOLATION,
+    QUERY_CANCELED,
+    UNDEFINED_OBJECT,
+    UNDEFINED_PARAMETER,
+    Refusal,
+)
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format
 from dpproxy.session.encodings import check_texts, converted, decoded
@@ -44,9 +51,7 @@ from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import Field
-from dpproxy.wire.protocol import PROTOCOL_VIOLATION
 
-UNDEFINED_PARAMETER = "42P02"
 INNER = "dpproxy_inner"
 """The SELECT inside a DECLARE, COPY or CREATE TABLE AS, which PostgreSQL does not describe by itself."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, NO_ACTIVE_SQL_TRANSACTION, Refusal
 from dpproxy.session.prepared import Private, all_formats, outer_oids
 from dpproxy.session.private_talk import SCRATCH, PrivateTalk
 from dpproxy.sql.statements import made
@@ -19,7 +19,7 @@ from dpproxy.wire.frontend import Bind
 
 Rehearse = Callable[[], Awaitable[None]]
 
-NO_TRANSACTION = Refusal("25P01", "DECLARE CURSOR can only be used in transaction blocks")
+NO_TRANSACTION = Refusal(NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks")
 
 
 class Needless(Exception):

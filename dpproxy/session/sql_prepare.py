@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.session.parameter_values import Prepared
 from dpproxy.session.prepared import Description, describe
 from dpproxy.session.private_talk import PrivateTalk
@@ -54,7 +54,7 @@ async def arguments(talk: PrivateTalk, given: Sequence[str], private: Prepared) 
     types = private.description.types
     if len(given) != len(types):
         raise Refusal(
-            "42601",
+            SYNTAX_ERROR,
             "wrong number of parameters for prepared statement",
             detail=f"Expected {len(types)} parameters but got {len(given)}.",
         )

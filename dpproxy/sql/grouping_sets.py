@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.sql.dialect import position
 
 MAX_SETS = 64  # each may be a measurement of its own; CUBE of 6 keys
@@ -25,7 +25,7 @@ def grouping_sets(select: exp.Select) -> list[GroupingSet]:
     elements = [_element(item) for item in _items(group)]
     sets = [tuple(key for part in parts for key in part) for parts in product(*elements)]
     if len(sets) > MAX_SETS:
-        raise Refusal("54001", f"GROUP BY has more than {MAX_SETS} grouping sets", position(group))
+        raise Refusal(STATEMENT_TOO_COMPLEX, f"GROUP BY has more than {MAX_SETS} grouping sets", position(group))
     return sets
 
 

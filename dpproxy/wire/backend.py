@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dpproxy.wire.protocol import INT16, INT32, PROTOCOL_VIOLATION, ProtocolError, Reader
+from dpproxy.errors import PROTOCOL_VIOLATION
+from dpproxy.wire.protocol import INT16, INT32, ProtocolError, Reader
 
 _FIELD: Final = struct.Struct("!IhIhih")
 """Table OID, attribute number, type OID, type length, type modifier, format of a RowDescription's column."""

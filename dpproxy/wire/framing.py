@@ -20,8 +20,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
+from dpproxy.errors import PROTOCOL_VIOLATION
 from dpproxy.wire.frontend import decode_frontend, decode_sasl_initial, decode_sasl_response, decode_startup
-from dpproxy.wire.protocol import HEADER, PROTOCOL_VIOLATION, UINT32, Frame, ProtocolError
+from dpproxy.wire.protocol import HEADER, UINT32, Frame, ProtocolError
 
 MAX_STARTUP: Final = 10_000
 """Bytes; PostgreSQL's MAX_STARTUP_PACKET_LENGTH."""

@@ -14,19 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dpproxy.wire.protocol import (
-    CANCEL_CODE,
-    FEATURE_NOT_SUPPORTED,
-    GSSENC_CODE,
-    INVALID_PARAMETER_VALUE,
-    MAJOR,
-    PROTOCOL_VIOLATION,
-    SSL_CODE,
-    Frame,
-    ProtocolError,
-    Reader,
-    decode_text,
-)
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, PROTOCOL_VIOLATION
+from dpproxy.wire.protocol import CANCEL_CODE, GSSENC_CODE, MAJOR, SSL_CODE, Frame, ProtocolError, Reader, decode_text
 
 MAX_CANCEL_SECRET: Final = 256
 """Bytes of a cancel key in protocol 3.2; 3.0 has always 4."""

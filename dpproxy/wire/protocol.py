@@ -15,12 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-PROTOCOL_VIOLATION: Final = "08P01"
-CHARACTER_NOT_IN_REPERTOIRE: Final = "22021"
-INVALID_PARAMETER_VALUE: Final = "22023"
-FEATURE_NOT_SUPPORTED: Final = "0A000"
-INVALID_PASSWORD: Final = "28P01"
-INVALID_AUTHORIZATION: Final = "28000"
+from dpproxy.errors import CHARACTER_NOT_IN_REPERTOIRE, PROTOCOL_VIOLATION
 
 MAJOR: Final = 3
 MINOR: Final = 2

@@ -32,7 +32,8 @@ from typing import Any, Final, TypeVar
 import scramp
 from scramp.utils import ScramException
 
-from dpproxy.wire.protocol import INVALID_AUTHORIZATION, INVALID_PASSWORD, PROTOCOL_VIOLATION, ProtocolError
+from dpproxy.errors import INVALID_AUTHORIZATION, INVALID_PASSWORD, PROTOCOL_VIOLATION
+from dpproxy.wire.protocol import ProtocolError
 
 PLAIN: Final = "SCRAM-SHA-256"
 PLUS: Final = "SCRAM-SHA-256-PLUS"

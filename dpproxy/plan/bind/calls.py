@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
@@ -204,7 +204,7 @@ def count_arguments(name: str, args: tuple[Expr, ...], allowed: dict[str, tuple[
     least, most = allowed.get(name, (0, len(args)))
     if not least <= len(args) <= most:
         types = ", ".join(a.type for a in args)
-        raise Refusal("42883", f"function {name}({types}) does not exist", position(node))
+        raise Refusal(UNDEFINED_FUNCTION, f"function {name}({types}) does not exist", position(node))
 
 
 def _fractions(arguments: list[exp.Expr]) -> tuple[tuple[Fraction, ...], bool]:

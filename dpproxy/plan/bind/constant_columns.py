@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import DATATYPE_MISMATCH, Refusal
 from dpproxy.plan.bind.results import RowsResult
 from dpproxy.plan.functions.scalars import NotPlain, coerce, same_kind
 from dpproxy.plan.logical import interval as iv
@@ -40,7 +40,7 @@ def with_common_types(left: RowsResult, right: RowsResult, what: str) -> tuple[R
             continue
         left_read, right_read = _read(left, i, b), _read(right, i, a)
         if left_read is None and right_read is None:
-            raise Refusal("42804", f"{what} types {a.type} and {b.type} cannot be matched")
+            raise Refusal(DATATYPE_MISMATCH, f"{what} types {a.type} and {b.type} cannot be matched")
         left, right = (left_read, right) if left_read is not None else (left, right_read or right)
     return left, right
 
@@ -50,7 +50,7 @@ def _read(result: RowsResult, index: int, like: Column) -> RowsResult | None:
     try:
         found = _retyped(result.rows.node, column, like)
     except NotPlain as constant:
-        raise Refusal("42804", f"write the constant '{constant.text}' with its type: {like.type} '...'") from None
+        raise Refusal(DATATYPE_MISMATCH, f"write the constant '{constant.text}' with its type: {like.type} '...'") from None
     if found is None:
         return None
     node, made = found

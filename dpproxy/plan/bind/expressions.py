@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
+from dpproxy.errors import DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, INVALID_TEXT_REPRESENTATION, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import patterns
@@ -223,9 +223,11 @@ class ExprBinder:
         try:
             value = coerce(bound, "bool")
         except NotPlain as constant:
-            raise Refusal("22P02", f'invalid input syntax for type boolean: "{constant.text}"', position(node)) from None
+            raise Refusal(
+                INVALID_TEXT_REPRESENTATION, f'invalid input syntax for type boolean: "{constant.text}"', position(node)
+            ) from None
         if value.type != "bool":
-            raise Refusal("42804", f"a condition must be of type boolean, not type {value.type}", position(node))
+            raise Refusal(DATATYPE_MISMATCH, f"a condition must be of type boolean, not type {value.type}", position(node))
         return value
 
     def _not(self, node: exp.Not, scope: Scope) -> Expr:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import GROUPING_ERROR, Refusal
+from dpproxy.errors import GROUPING_ERROR, INVALID_COLUMN_REFERENCE, UNDEFINED_COLUMN, Refusal
 from dpproxy.plan.bind import group_counts, joins
 from dpproxy.plan.bind.calls import bind_order, order_free, total_order
 from dpproxy.plan.bind.expressions import ExprBinder
@@ -201,14 +201,14 @@ def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.
     if isinstance(item, exp.Literal) and not item.is_string:
         index = int(item.this) if item.this.isdigit() else 0
         if not 1 <= index <= len(select.expressions):
-            raise Refusal("42P10", f"GROUP BY position {item.this} is not in select list", position(item))
+            raise Refusal(INVALID_COLUMN_REFERENCE, f"GROUP BY position {item.this} is not in select list", position(item))
         return unaliased(select.expressions[index - 1])
     if isinstance(item, exp.Column) and not item.args.get("table"):
         name = ident(item.this)
         try:
             scope.resolve("", name)
         except Refusal as refusal:
-            if refusal.sqlstate != "42703":
+            if refusal.sqlstate != UNDEFINED_COLUMN:
                 raise
             for node in select.expressions:
                 if isinstance(node, exp.Alias) and output_name(node) == name:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.constant_columns import with_common_types
 from dpproxy.plan.bind.joins import summed_limits
 from dpproxy.plan.bind.results import Result, RowsResult, mixed
@@ -60,7 +60,7 @@ class SetOperation:
     def of(self, left: RowsResult, right: RowsResult) -> RowsResult:
         """Raises Refusal."""
         if len(left.columns) != len(right.columns):
-            raise Refusal("42601", "each UNION query must have the same number of columns", position(self.node))
+            raise Refusal(SYNTAX_ERROR, "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
             raise mixed(self.node, self.context)
         left, right = with_common_types(left, right, type(self.node).__name__.upper())

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import INVALID_TEXT_REPRESENTATION, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import numbers as numbers
 from dpproxy.plan.functions import patterns
@@ -80,7 +80,7 @@ def elements(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expr] | None:
     try:
         items: list[Expr] = [Lit("unknown", item) for item in array_items(inner.this)]
     except ValueError:
-        raise Refusal("22P02", f'malformed array literal: "{inner.this}"') from None
+        raise Refusal(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{inner.this}"') from None
     return [fn.coerce(e, target[:-2]) for e in items] if target else items
 
 
@@ -138,7 +138,7 @@ def row(node: exp.Expr) -> list[exp.Expr] | None:
 def row_comparison(op: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
     """Field by field; of <, <=, >, >= the first fields that differ decide."""
     if len(left) != len(right):
-        raise Refusal("42601", "unequal number of entries in row expressions")
+        raise Refusal(SYNTAX_ERROR, "unequal number of entries in row expressions")
     pairs = list(zip(left, right, strict=True))
     if op in ("=", "<>"):
         equal = Call("bool", "and", tuple(fn.compare("=", a, b) for a, b in pairs))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.bind.calls import (
     WINDOW_AGGREGATES,
@@ -185,7 +185,7 @@ class Subqueries:
         if isinstance(result, ReleasedResult):
             result = self._released_in(query)
         if len(result.columns) != len(args):
-            raise Refusal("42601", "subquery has too many or too few columns", position(query))
+            raise Refusal(SYNTAX_ERROR, "subquery has too many or too few columns", position(query))
         rows = reach_unit(result.rows, self.queries.context, self.queries.counter)
         if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
             rows = rows.fewer(of_somebody(rows.node, rows.unit))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 from fractions import Fraction
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ESCAPE_SEQUENCE, Refusal
 from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
@@ -282,7 +282,9 @@ class Postgres(Engine):
             return null_beyond_limit(word.lower(), f"({value} {word} {pattern})", args, [value, pattern])
         escape = args[2]
         if not isinstance(escape, Lit) or len(escape.text or "") > 1:
-            raise Refusal("22025", "invalid escape string", hint="The escape string must be empty or one character.")
+            raise Refusal(
+                INVALID_ESCAPE_SEQUENCE, "invalid escape string", hint="The escape string must be empty or one character."
+            )
         return null_beyond_limit(
             word.lower(), f"({value} {word} {pattern} ESCAPE {quote(escape.text or '')})", args[:2], [value, pattern]
         )

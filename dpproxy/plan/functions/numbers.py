@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import INVALID_ARGUMENT_FOR_WIDTH_BUCKET, INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.functions.scalars import (
     Builder,
     coerce,
@@ -92,7 +92,7 @@ def width_bucket(args: Sequence[Expr]) -> Expr:
     value, low, high = (_number(a, "`width_bucket`") for a in args[:3])
     buckets = whole_number(args[3], "the number of buckets")
     if not 0 < buckets <= MAX_BUCKETS:
-        raise Refusal("2201G", f"the number of buckets must be between 1 and {MAX_BUCKETS}")
+        raise Refusal(INVALID_ARGUMENT_FOR_WIDTH_BUCKET, f"the number of buckets must be between 1 and {MAX_BUCKETS}")
     if constant(low, "a bound of `width_bucket`") >= constant(high, "a bound of `width_bucket`"):
         raise unsupported("`width_bucket` with a lower bound that is not below the upper one")
     kinds = {value.type, low.type, high.type}
@@ -121,7 +121,7 @@ def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:
         raise unsupported("`width_bucket` with these thresholds", "List up to 200 constants in ascending order.")
     order = [literal_number(b.type, b.text or "") for b in known if isinstance(b, Lit)]
     if None not in order and any(a > b for a, b in pairwise(order)):  # type: ignore[operator]
-        raise Refusal("22023", "the thresholds of width_bucket must ascend")
+        raise Refusal(INVALID_PARAMETER_VALUE, "the thresholds of width_bucket must ascend")
     value = coerce(value, type_)
     below = tuple((compare("<", value, b), Lit("int4", str(i))) for i, b in enumerate(known))
     last = (compare(">=", value, known[-1]), Lit("int4", str(len(known))))

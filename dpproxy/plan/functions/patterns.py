@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import INVALID_ESCAPE_SEQUENCE, INVALID_REGULAR_EXPRESSION, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.functions.scalars import coerce, literal_text
 from dpproxy.plan.logical.expr import (
     Call,
@@ -50,12 +50,14 @@ def like(op: str, value: Expr, pattern: Expr, escape: Expr | None = None) -> Exp
     if not isinstance(pattern, Lit | Hole):
         raise unsupported("a LIKE pattern that is not a constant")
     if pattern.type not in (*TEXTS, "unknown"):
-        raise Refusal("42883", f"operator does not exist: {value.type} {'~~' if op == 'like' else '~~*'} {pattern.type}")
+        raise Refusal(
+            UNDEFINED_FUNCTION, f"operator does not exist: {value.type} {'~~' if op == 'like' else '~~*'} {pattern.type}"
+        )
     if isinstance(pattern, Lit):
         mark = literal_text(escape, "ESCAPE") if escape is not None else "\\"
         text = pattern.text or ""
         if mark and (len(text) - len(text.rstrip(mark))) % 2:
-            raise Refusal("22025", "LIKE pattern must not end with escape character")
+            raise Refusal(INVALID_ESCAPE_SEQUENCE, "LIKE pattern must not end with escape character")
     args = (value, pattern) if escape is None else (value, pattern, coerce(escape, "text"))
     return Call("bool", op, args)
 
@@ -82,7 +84,7 @@ def _safe(pattern: Expr) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise Refusal("2201B", "invalid regular expression") from error
+        raise Refusal(INVALID_REGULAR_EXPRESSION, "invalid regular expression") from error
     return text
 
 

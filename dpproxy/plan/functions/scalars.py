@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import DATATYPE_MISMATCH, INVALID_PARAMETER_VALUE, SUBSTRING_ERROR, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.functions.folding import folded_constants
 from dpproxy.plan.logical.expr import (
     Call,
@@ -123,7 +123,7 @@ def common_type(what: str, types: list[str]) -> str:
     type_ = common(types)
     for other in types:
         if other != "unknown" and not same_kind(type_, other):
-            raise Refusal("42804", f"{what} types {type_} and {other} cannot be matched")
+            raise Refusal(DATATYPE_MISMATCH, f"{what} types {type_} and {other} cannot be matched")
     return type_
 
 
@@ -180,7 +180,9 @@ def multiply(op: str, a: Expr, b: Expr) -> Expr:
         raise unsupported(f"`{op}` of {a.type} and {b.type}")
     type_ = arithmetic(a.type, b.type)
     if op == "%" and type_ in FLOATS:
-        raise Refusal("42883", f"operator does not exist: {a.type} % {b.type}", hint="Cast the operands: x::numeric % y.")
+        raise Refusal(
+            UNDEFINED_FUNCTION, f"operator does not exist: {a.type} % {b.type}", hint="Cast the operands: x::numeric % y."
+        )
     if op == "/" and type_ in INTEGERS:
         return Call(type_, "int/", (a, b))
     return folded_constants(op, a, b) or Call(type_, op, (a, b))
@@ -341,7 +343,7 @@ def _substring(args: Sequence[Expr]) -> Expr:
         length = None if length is None else length + start - 1
         start = 1
     if length is not None and length < 0:
-        raise Refusal("22011", "negative substring length not allowed")
+        raise Refusal(SUBSTRING_ERROR, "negative substring length not allowed")
     if length is None:
         return Call("text", "substring_from", (value, Lit("int4", str(start))))
     return Call("text", "substring", (value, Lit("int4", str(start)), Lit("int4", str(length))))
@@ -383,7 +385,7 @@ def _split_part(args: Sequence[Expr]) -> Expr:
     value, mark, at = _exactly("split_part", args, 3)
     index = literal_text(coerce(at, "int4"), "the field of `split_part`")
     if int(index) == 0:
-        raise Refusal("22023", "field position must not be zero")
+        raise Refusal(INVALID_PARAMETER_VALUE, "field position must not be zero")
     if not literal_text(coerce(mark, "text"), "the delimiter of `split_part`"):
         raise unsupported("`split_part` with an empty delimiter")
     return Call("text", "split_part", (as_text(value, "`split_part`"), coerce(mark, "text"), Lit("int4", index)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import INVALID_PARAMETER_VALUE, PROGRAM_LIMIT_EXCEEDED, SUBSTRING_ERROR, Refusal
 from dpproxy.plan.functions.scalars import (
     Builder,
     as_text,
@@ -73,7 +73,7 @@ def formatted(args: Sequence[Expr]) -> Expr:
     if any("%" in p for p in pieces):
         raise unsupported("`format` with other fields than %s", "Use `||`.")
     if len(pieces) > len(args):
-        raise Refusal("22023", "too few arguments for format()")
+        raise Refusal(INVALID_PARAMETER_VALUE, "too few arguments for format()")
     parts: list[Expr] = [Lit("text", pieces[0].replace("\x01", "%"))]
     for value, piece in zip(args[1:], pieces[1:], strict=False):
         parts.append(Call("text", "coalesce", (_printed(value), Lit("text", ""))))
@@ -98,7 +98,7 @@ def overlay(args: Sequence[Expr]) -> Expr:
         raise unsupported("`overlay` without a length", "Add FOR with a constant.")
     length = whole_number(args[3], "the length of `overlay`") if len(args) == 4 else len(getattr(new, "text", "") or "")
     if start < 1:
-        raise Refusal("22011", "negative substring length not allowed")
+        raise Refusal(SUBSTRING_ERROR, "negative substring length not allowed")
     before = Call("text", "left", (value, Lit("int4", str(start - 1))))
     after = Call("text", "substring_from", (value, Lit("int4", str(max(start + length, 1)))))
     return Call("text", "concat", (before, new, after))
@@ -118,7 +118,7 @@ def repeat(args: Sequence[Expr]) -> Expr:
 def character(args: Sequence[Expr]) -> Expr:
     code = whole_number(args[0], "the argument of `chr`") if len(args) == 1 else 0
     if not 0 < code < 0x110000 or 0xD800 <= code < 0xE000:
-        raise Refusal("54000", "requested character not valid for encoding")
+        raise Refusal(PROGRAM_LIMIT_EXCEEDED, "requested character not valid for encoding")
     return Lit("text", chr(code))
 
 

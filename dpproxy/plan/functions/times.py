@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from dpproxy.errors import Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.functions.numbers import number_format
 from dpproxy.plan.functions.patterns import regex
@@ -313,7 +313,9 @@ def date_bin(args: Sequence[Expr]) -> Expr:
         raise unsupported("`date_bin` of a stride or origin that is not constant")
     months, days, micros = (int(x) for x in stride.text.split())
     if months or days * 86400 * 10**6 + micros <= 0:
-        raise Refusal("0A000", "timestamps cannot be binned into intervals containing months or years", hint="Use date_trunc.")
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED, "timestamps cannot be binned into intervals containing months or years", hint="Use date_trunc."
+        )
     type_ = "timestamptz" if value.type == "timestamptz" else "timestamp"
     return Call(type_, "date_bin", (stride, value, Lit("timestamp", origin.text)))
 

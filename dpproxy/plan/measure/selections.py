@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, NUMERIC_VALUE_OUT_OF_RANGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
 from dpproxy.plan.logical.expr import (
     Agg,
@@ -58,7 +58,7 @@ def _percentile(agg: Agg) -> tuple[Expr, tuple[Fraction, ...], bool]:
         raise unsupported(f"{agg.name}() of this form", f"Write {agg.name}(0.5) WITHIN GROUP (ORDER BY x).")
     value, descending, _ = agg.order[0]
     if any(not 0 <= f <= 1 for f in agg.fractions):
-        raise Refusal("22003", "percentile value is not between 0 and 1")
+        raise Refusal(NUMERIC_VALUE_OUT_OF_RANGE, "percentile value is not between 0 and 1")
     fractions = tuple(1 - f if descending else f for f in agg.fractions)
     return value, fractions, bool(agg.args)
 

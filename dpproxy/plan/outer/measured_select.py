@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpproxy.errors import GROUPING_ERROR, PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.group_facts import unit_ids
 from dpproxy.plan.bind.interval_calls import interval_call
@@ -205,7 +205,7 @@ class SelectRewriter:
         columns = ", ".join(c.name for c in references(expr) if c.taint != Taint.NONE)
         unit = self.queries.context.policy.unit_name
         return Refusal(
-            "42501",
+            INSUFFICIENT_PRIVILEGE,
             f"`{columns}` identifies a single {unit} or record and cannot be shown or grouped by",
             position(node),
             hint=f"Count it, count(DISTINCT {columns}), or group by the {unit} in a subquery and aggregate that.",
@@ -394,7 +394,7 @@ class SelectRewriter:
     def _check_padded(self, agg: Agg, node: exp.Expr) -> None:
         if self.rows.padded and not ignores_padding(agg, self.rows.kept):
             raise Refusal(
-                "0A000",
+                FEATURE_NOT_SUPPORTED,
                 f"{to_sql(node)} would count the empty rows an outer join adds for groups without private rows",
                 position(node),
                 hint="Aggregate a column of the private table instead: count(o.order_id).",

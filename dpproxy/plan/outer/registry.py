@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpproxy.errors import UNDEFINED_TABLE, Refusal
+from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.engines import engine
@@ -162,7 +162,7 @@ class Registry:
                 self.compiled[i] = replace(known, outputs=tuple(dict.fromkeys((*known.outputs, *compiled.outputs))))
                 return i
         if len(self.compiled) >= MAX_MEASUREMENTS:
-            raise Refusal("54001", f"statement needs more than {MAX_MEASUREMENTS} measurements")
+            raise Refusal(STATEMENT_TOO_COMPLEX, f"statement needs more than {MAX_MEASUREMENTS} measurements")
         index = len(self.compiled)
         self.compiled.append(compiled)
         self.first_array.append(len(self.arrays))
