@@ -119,6 +119,10 @@ class Reuse:
             await self.epoch.close()
 
 
+class _Unspelled(Exception):
+    """A value that the engine cannot take."""
+
+
 @dataclass(frozen=True)
 class AnswerLookup:
     """One statement's view: what its role may find on one epoch. `reuse` is None where nothing is stored."""
@@ -160,7 +164,7 @@ class AnswerLookup:
     def _named(self, measurement: Measurement, names: Names, values: Values) -> Asked | None:
         try:
             return self._asked(measurement, names, values)
-        except ValueError:  # a value the engine cannot take; the measurement will say so
+        except _Unspelled:  # the measurement has the same value in it, and will say so
             return None
 
     def _asked(self, m: Measurement, names: Names, values: Values) -> Asked:
@@ -175,7 +179,11 @@ class AnswerLookup:
         where = (self.dataset, self.reuse.ledger if self.reuse is not None else "", self.epoch or "")
 
         def digest(text: Text, mechanism: str = "") -> str:
-            return name(*where, mechanism, Template(self.dialect, text).render(values, self.literal))
+            try:
+                spelled = Template(self.dialect, text).render(values, self.literal)
+            except ValueError as error:
+                raise _Unspelled from error
+            return name(*where, mechanism, spelled)
 
         totals = zip(names.totals, mechanisms, strict=True)
         mixes = zip(names.mixes, mechanisms, strict=True)

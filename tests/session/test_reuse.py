@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 
 import psycopg
@@ -19,6 +20,7 @@ import pytest_asyncio
 
 from dpproxy.answers.epoch_refresh import Refreshed
 from dpproxy.answers.recent_answers import RecentAnswers
+from dpproxy.answers.reuse import AnswerLookup, Literal_
 from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
@@ -584,3 +586,24 @@ class TestTimes:
         (world.folder / "answers.sqlite").unlink()
         world.answers = AnswerStore(world.folder / "answers.sqlite")
         await world.reopen()
+
+
+async def test_only_values_that_cannot_be_spelled_have_no_name(world: Town) -> None:
+    """The measurement has the same value in it and will say so; a slip of ours is not taken for one."""
+    dataset = world.datasets["town"]
+    (statement,) = dataset.plans.split("SELECT count(*) FROM people WHERE income < $1")
+    role = dataset.policy.roles["analyst"]
+    measurement = dataset.plans.plan(statement, role, {"search_path": "public"}, ("int4",)).measurements[0]
+
+    def shelf(literal: Literal_) -> AnswerLookup:
+        return AnswerLookup(dataset.reuse, "exact", "town", "analyst", "duckdb", literal, "now")
+
+    def refused(*_: object) -> str:
+        raise ValueError("it is too long")
+
+    assert shelf(dataset.literal).asked(measurement, ["7"]) is not None
+    assert shelf(refused).asked(measurement, ["8"]) is None
+    assert measurement.canonical is not None
+    short = replace(measurement, canonical=replace(measurement.canonical, totals=()))
+    with pytest.raises(ValueError, match="zip"):
+        shelf(dataset.literal).asked(short, ["9"])

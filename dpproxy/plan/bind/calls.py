@@ -146,7 +146,7 @@ def _frame_end(spec: exp.Expr, end: str) -> str:
 def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: bool) -> Agg:
     """An aggregate call with FILTER, DISTINCT and WITHIN GROUP. Raises Refusal for forms that are not understood."""
     where: Expr | None = None
-    order: tuple[tuple[Expr, bool, bool], ...] = ()
+    order: Terms = ()
     if isinstance(node, exp.Filter):
         where = binder.condition(node.expression.this, scope)
         node = node.this
@@ -159,13 +159,7 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         return Agg("text", "string_agg", (), False, where)
     if not isinstance(node, exp.Anonymous):
         raise unsupported(type(node).__name__)
-    name = str(node.this).lower()
-    arguments = list(node.expressions)
-    distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
-    if distinct:
-        arguments = list(arguments[0].expressions)
-    if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-        arguments = []
+    name, (arguments, distinct) = str(node.this).lower(), _arguments(node)
     if name in _LISTS and not per_unit:
         return Agg("text", name, (), distinct, where)  # refused by name, whatever is in it
     if any(isinstance(a, exp.Order) for a in arguments):
@@ -174,24 +168,38 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         )
     if per_unit and order:
         raise _not_within_one(name)
-    fractions: tuple[Fraction, ...] = ()
     if name in ("percentile_cont", "percentile_disc") and order:
         fractions, is_array = _fractions(arguments)
-        args: tuple[Expr, ...] = (NULL,) if is_array else ()
-        return Agg("float8", name, args, distinct, where, order, fractions)
+        return Agg("float8", name, (NULL,) if is_array else (), distinct, where, order, fractions)
     fields = forms.row(arguments[0]) if name == "count" and distinct and len(arguments) == 1 else None
     if fields:  # COUNT(DISTINCT (a, b)): rows of values, NULLs among them
         whole = Call("record", "row", tuple(fn.coerce(binder.bind(f, scope), "text") for f in fields))
         return Agg("int8", name, (whole,), distinct, where, order)
     args = tuple(fn.coerce(binder.bind(a, scope), "text") for a in arguments)
     count_arguments(name, args, _ARGUMENTS, node)
-    if per_unit and name not in _PER_UNIT_AGGREGATES:
+    return _within_one(name, args, distinct, where) if per_unit else Agg(_type(name, args), name, args, distinct, where, order)
+
+
+def _arguments(call: exp.Anonymous) -> tuple[list[exp.Expr], bool]:
+    """The arguments, none for `*`, and whether they are DISTINCT."""
+    arguments = list(call.expressions)
+    distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
+    if distinct:
+        arguments = list(arguments[0].expressions)
+    return ([] if len(arguments) == 1 and isinstance(arguments[0], exp.Star) else arguments), distinct
+
+
+def _within_one(name: str, args: tuple[Expr, ...], distinct: bool, where: Expr | None) -> Agg:
+    """Of the rows of one unit, by the engine's name."""
+    if name not in _PER_UNIT_AGGREGATES:
         raise _not_within_one(name)
-    if per_unit:
-        check_summed(name, args)
-        name = _ENGINE_NAMES.get(name, name)
-    type_ = per_unit_type(name, args) if name != "mode" else "text"
-    return Agg(type_, name, args, distinct, where, order)
+    check_summed(name, args)
+    name = _ENGINE_NAMES.get(name, name)
+    return Agg(_type(name, args), name, args, distinct, where)
+
+
+def _type(name: str, args: tuple[Expr, ...]) -> str:
+    return per_unit_type(name, args) if name != "mode" else "text"
 
 
 def _not_within_one(name: str) -> Refusal:

@@ -74,7 +74,8 @@ def _limited(column: Column, domain: Domain, conditions: Sequence[Expr]) -> bool
     """Whether WHERE keeps a column to values that have groups. No comparison is true of NULL."""
     if column.id < 0:
         return False
-    seen = [Ref(c.type, c) for e in conditions for c in references(e) if c.id == column.id]  # bounds differ from place to place
+    mentions = (Ref(c.type, c) for e in conditions for c in references(e) if c.id == column.id)
+    seen = dict.fromkeys(mentions)  # each once; bounds differ from place to place
     if isinstance(domain, ValuesDomain):
         return any(chosen <= set(domain.values) for ref in seen for e in conditions if (chosen := _chosen(ref, e)))
     if not isinstance(domain, SeriesDomain) or column.type not in (*INTEGERS, "date", "timestamp"):

@@ -9,7 +9,7 @@ measurement of more columns, or of the same in another order, finds those of an 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 from dpproxy.plan.engines.base import Engine, split_holes
@@ -44,10 +44,19 @@ _ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have on
 Keys = Sequence[tuple[str, Expr]]
 
 
+@dataclass(frozen=True)
+class _Column:
+    """`name`, and the rest for answers added up, as in `Names`; as texts, whose holes are still in them."""
+
+    name: str
+    total: str | None = None
+    additive: bool = False
+    mix: tuple[tuple[Text, int], ...] = ()
+
+
 def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     """The names of a compiled measurement's rows, keys and columns; the compiler's rows are in normal form."""
-    rows = compiler.rows
-    wider, accepted = _without_accepts(rows)
+    wider, accepted = _without_accepts(compiler.rows)
     all_rows = compiler if not accepted else compiler.over(wider)
 
     def key_name(key: tuple[str, Expr]) -> str:
@@ -55,42 +64,58 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
         return all_rows.compiled([key], [_COUNT]).sql
 
     texts = [key_name(key) for key in keys]
-    order = sorted(range(len(keys)), key=texts.__getitem__)
-    by_name = [keys[i] for i in order]
-    of_all = [all_rows.compiled((), [spec]).sql for spec in compiled.specs]
-    own = of_all if not keys and all_rows is compiler else [compiler.compiled(by_name, [spec]).sql for spec in compiled.specs]
-    beside = [_beside(compiled.specs, i) if compiled.bounding.per_unit else "" for i, _ in enumerate(compiled.specs)]
-    columns = [f"{spec.kind}: {text}{more}" for spec, text, more in zip(compiled.specs, own, beside, strict=True)]
-    totals = [_total(spec, f"{text}{more}") for spec, text, more in zip(compiled.specs, of_all, beside, strict=True)]
-    mixes = [_mix(spec, lambda s: all_rows.compiled((), [s]).sql, compiled.bounding) for spec in compiled.specs]
-    additive = [s.kind in ("count", "sum", "units") for s in compiled.specs]
+    by_name = [keys[i] for i in sorted(range(len(keys)), key=texts.__getitem__)]
+    columns = _bases(compiler, all_rows, by_name, compiled) + _selections(compiler, by_name, compiled)
+    columns += _steps(columns, compiled)
+    groups, bounding = _groups(keys, wider, all_rows.engine, key_name), compiled.bounding
+    bounds = _fields("Shape", replace(bounding, dense=None))
+    return Names(
+        rows=split_holes(f"{compiler.compiled(by_name).sql} -- {bounds}{_least(compiled)}{_top(compiled)}"),
+        keys=tuple(map(split_holes, texts)),
+        columns=tuple(split_holes(c.name) for c in columns),
+        base=split_holes(f"{all_rows.compiled(()).sql} -- {_fields('Limits', contribution(wider, ()))}"),
+        totals=tuple(None if c.total is None else split_holes(c.total) for c in columns),
+        accepts=tuple(Accept(split_holes(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
+        groups=groups or (),
+        complete=groups is not None and compiled.top is None and not bounding.norm and not bounding.pick,
+        bound=bounding.rows if bounding.per_unit else 0,
+        additive=tuple(c.additive for c in columns),
+        mixes=tuple(c.mix for c in columns),
+    )
+
+
+def _bases(compiler: Compiler, all_rows: Compiler, by_name: Keys, compiled: Compiled) -> list[_Column]:
+    """The basis columns, in order. `by_name`: the keys in an order of their own."""
+
+    def total(spec: BasisSpec) -> str:
+        return all_rows.compiled((), [spec]).sql
+
+    alone = not by_name and all_rows is compiler
+    found = []
+    for i, spec in enumerate(compiled.specs):
+        of_all = total(spec)
+        own = of_all if alone else compiler.compiled(by_name, [spec]).sql
+        beside = _beside(compiled.specs, i) if compiled.bounding.per_unit else ""
+        additive, mix = spec.kind in ("count", "sum", "units"), _mix(spec, total, compiled.bounding)
+        found.append(_Column(f"{spec.kind}: {own}{beside}", _total(spec, f"{of_all}{beside}"), additive, mix))
+    return found
+
+
+def _selections(compiler: Compiler, by_name: Keys, compiled: Compiled) -> list[_Column]:
+    """The drawn columns of each selection."""
+    found = []
     for chosen in compiled.selections:
         side = compiler.compiled(by_name, (), (chosen,)).side[0]
         end = f"{'low' if chosen.side < 0 else 'high'} end ({chosen.confidence}) of " if chosen.side else ""
         which = [f"{end}{fraction}" for fraction in chosen.fractions] or ["mode"]
-        columns += [f"{fraction} of {chosen.size}: {side}" for fraction in which]
-        totals += [None] * len(which)
-        additive += [False] * len(which)
-        mixes += [()] * len(which)
+        found += [_Column(f"{fraction} of {chosen.size}: {side}") for fraction in which]
+    return found
+
+
+def _steps(columns: Sequence[_Column], compiled: Compiled) -> list[_Column]:
+    """What is released beside the basis columns that have steps."""
     stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.bounding) > 1]
-    for i in stepped:
-        columns += [f"{what} of {columns[i]}" for what in ("raw", "last step")]
-        totals, additive, mixes = [*totals, None, None], [*additive, False, False], [*mixes, (), ()]
-    groups = _groups(keys, wider, all_rows.engine, key_name)
-    bounding = _fields("Shape", replace(compiled.bounding, dense=None))
-    return Names(
-        split_holes(f"{compiler.compiled(by_name).sql} -- {bounding}{_least(compiled)}{_top(compiled)}"),
-        tuple(map(split_holes, texts)),
-        tuple(map(split_holes, columns)),
-        split_holes(f"{all_rows.compiled(()).sql} -- {_fields('Limits', contribution(wider, ()))}"),
-        tuple(None if total is None else split_holes(total) for total in totals),
-        tuple(Accept(split_holes(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
-        groups or (),
-        groups is not None and compiled.top is None and not compiled.bounding.norm and not compiled.bounding.pick,
-        compiled.bounding.rows if compiled.bounding.per_unit else 0,
-        tuple(additive),
-        tuple(mixes),
-    )
+    return [_Column(f"{what} of {columns[i].name}") for i in stepped for what in ("raw", "last step")]
 
 
 def _fields(name: str, value: Bounding | ContributionLimits) -> str:

@@ -109,7 +109,9 @@ class Registry:
         names, more = fingerprint.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
         told = replace(compiled.bounding, notes=(*compiled.bounding.notes, *more))
         dense = compiled.bounding.dense
-        whole = dense is not None and coverage.holds_all(dense, rows.conditions)
+        whole = False
+        if len(request.sets) > 1 and dense is not None:  # else nothing is added up
+            whole = coverage.holds_all(dense, rows.conditions)
         return replace(compiled, bounding=told, outputs=tuple(request.outputs), names=names, cut=cut, holds_all=whole)
 
     def engine_for(
