@@ -1,6 +1,7 @@
 """Fixtures of the planner: pairs of SQL and what must become of it, in YAML that needs no Python to extend.
 
-Each file of `fixtures/` but the policies has `policy`, the name of a policy beside it, and `cases`:
+Each file of `fixtures/` and of its folders, which are the rooms of `plan`, but the policies has `policy`, the name of a policy
+there, and `cases` (those of `fixtures/rewrite`, which are before and after, have a reader of their own):
 
     - sql: SELECT region, count(*) FROM customers WHERE income > $1 GROUP BY 1
       types: [int4]                       # PostgreSQL types of $1.., when there are any
@@ -64,8 +65,8 @@ class Case:
 def load() -> tuple[Case, ...]:
     """All cases. An unknown field is an error: a misspelt expectation must not pass for none."""
     found: list[Case] = []
-    for path in sorted(plan_harness.FIXTURES.glob("*.yaml")):
-        if not path.name.endswith(".policy.yaml"):
+    for path in sorted(plan_harness.FIXTURES.rglob("*.yaml")):
+        if not path.name.endswith(".policy.yaml") and path.parent.name != "rewrite":
             found += _cases(path)
     return tuple(found)
 

@@ -18,10 +18,9 @@ import pytest
 from accuracy_stage import RELEASES, Seeded, Stage, coverage, told
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.outer import error_intervals
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
-from dpproxy.privacy import noise_scale, noise_tail
+from dpproxy.privacy import noise_error, noise_scale, noise_tail
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis
 
@@ -128,7 +127,7 @@ def test_each_grouping_set_has_its_own_interval(stage: Stage) -> None:
     (measurement,) = made.measurements
     (basis,) = measurement.bases
     for cells in (1, 3, 12):
-        assert f"{error_intervals.half_width(basis, Fraction(19, 20), cells)} AS h0_1" in made.outer
+        assert f"{noise_error.half_width(basis, Fraction(19, 20), cells)} AS h0_1" in made.outer
 
 
 def test_inside_a_staged_subquery(stage: Stage) -> None:
@@ -179,7 +178,7 @@ def basis(mechanism: noise_scale.MechanismName, scale: Fraction) -> Basis:
 def test_sums_of_cells(mechanism: noise_scale.MechanismName, cells: int, confidence: Fraction) -> None:
     made = basis(mechanism, Fraction(80))
     sums = Seeded(3).draw(made, 8_000 * cells).reshape(8_000, cells).sum(axis=1)
-    half = error_intervals.half_width(made, confidence, cells)
+    half = noise_error.half_width(made, confidence, cells)
     slack = 4 * math.sqrt(float(confidence * (1 - confidence)) / 8_000)
     assert np.mean(np.abs(sums) <= half) == pytest.approx(float(confidence), abs=slack + 0.005)
 
@@ -189,7 +188,7 @@ def test_sums_of_cells(mechanism: noise_scale.MechanismName, cells: int, confide
 def test_deviations(mechanism: noise_scale.MechanismName, scale: Fraction) -> None:
     made = basis(mechanism, scale)
     drawn = Seeded(5).draw(made, 50_000)
-    assert error_intervals.deviation(made) == pytest.approx(float(np.std(drawn)), rel=0.03)
+    assert noise_error.deviation(made) == pytest.approx(float(np.std(drawn)), rel=0.03)
 
 
 # --- EXPLAIN

@@ -1,0 +1,133 @@
+"""Every file of ours has tests of its own: `test_<file>.py` in its room's folder, or fixtures of its name.
+
+Knows: names of files. Must not know: what the tests say. `dpproxy/plan/bind/joins.py` is tested by `tests/plan/bind/test_joins.py` or by
+`tests/plan/fixtures/bind/joins.yaml`; what `tests/plan` holds besides is about the whole planner. Who changes a file finds what to
+run, and what nobody tests is seen here. Files with nothing but imports, a docstring and dunder names are exempt.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE, TESTS = ROOT / "dpproxy", ROOT / "tests"
+
+_BY_ROOM: Mapping[str, str] = {
+    "": """__main__ bookkeeping cli demo demo_data errors""",
+    "answers": """
+        accuracy_search answer array_literals charge_round claims data_epoch data_identity dataset derivation
+        engine_seats epoch_refresh failures matching notices paid_measurements plan_cache preview public_tables
+        recent_answers reuse side_threads standings statement_end store time_grid virtual_rows
+    """,
+    "backends": """base duckdb postgres postgres_catalog postgres_copy""",
+    "budget": """book entries files journal ledger place postgres record seal sqlite states store""",
+    "facade": """binaries cluster database ddl foreign_functions remote_server server""",
+    "mechanisms": """charge_check exact_answers exponential step_columns thinning""",
+    "plan/bind": """
+        from_clause group_facts interval_calls protocols queries results scope select special_forms values
+    """,
+    "plan": """context known_tables model pipeline refusals""",
+    "plan/engines": """
+        __init__ base duckdb_functions key_domains postgres_casts postgres_numbers postgres_reach postgres_times
+        relations text_cuts
+    """,
+    "plan/functions": """numbers patterns registry texts times""",
+    "plan/logical": """expr interval relation""",
+    "plan/measure": """compiler coverage enclosures fingerprint normal_steps output_weights specs""",
+    "plan/outer": """
+        array_sources measured_select measurer query_shapes registry released_source request safe_division staging types
+    """,
+    "plan/properties": """cardinality columns equivalence grid interval_fields required_bounds row_flows text_length""",
+    "plan/report": """explain""",
+    "plan/rewrite": """
+        anti_join_counts from_items lateral_expressions lateral_lookups mixed_unions parenthesised_joins
+        percentile_by_rank public_lists rules
+    """,
+    "policy": """
+        catalog columns grants model people probes problems reader references shapes tables uniqueness
+    """,
+    "privacy": """
+        accountant delta_split epsilon_split loss measurement noise_error noise_scale noise_tail real_bounds
+        selection_ranks threshold
+    """,
+    "serve": """datasets launch memory processes proxy runtime secret""",
+    "server": """connection connection_slots login quota rations server sockets throttle tls warden""",
+    "session": """
+        client conductor encodings facade_login greeting memo oids outer_text parameter_values private_talk public_text
+        repeat_cache session_settings sql_prepare steadiness
+    """,
+    "sql": """
+        array_text correlation decimals effort function_names grouping_sets output_names placement row_makers
+        session_reach template trees types virtual_tables
+    """,
+    "wire": """frontend_build protocol""",
+}
+MISSING = frozenset(f"{room}/{name}.py".lstrip("/") for room, names in _BY_ROOM.items() for name in names.split())
+"""Files without tests of their own. The list may only shrink; what got its tests must leave it."""
+
+
+def files() -> Iterator[str]:
+    """Our files that hold code, below `dpproxy`."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if _has_code(path):
+            yield path.relative_to(SOURCE).as_posix()
+
+
+def _has_code(path: Path) -> bool:
+    body = ast.parse(path.read_text()).body
+    plain = (ast.Import, ast.ImportFrom)
+    return any(not isinstance(part, plain) and not _is_text(part) and not _is_dunder(part) for part in body)
+
+
+def _is_text(part: ast.stmt) -> bool:
+    return isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+
+
+def _is_dunder(part: ast.stmt) -> bool:
+    return isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name) and part.targets[0].id.startswith("__")
+
+
+def own_tests(file: str, root: Path = TESTS) -> list[Path]:
+    """The tests of a file, by its name and room: of `plan/engines/__init__.py` `plan/test_engines.py`, of `cli.py` `test_cli.py`."""
+    *rooms, name = file.removesuffix("/__init__.py").removesuffix(".py").split("/")
+    if not rooms:
+        return [*root.glob(f"test_{name}.py"), *root.glob(f"{name}/test_{name}.py")]
+    fixtures = root.joinpath(rooms[0], "fixtures", *rooms[1:], f"{name}.yaml")
+    return [*root.joinpath(*rooms).rglob(f"test_{name}.py"), *([fixtures] if fixtures.exists() else [])]
+
+
+def test_every_file_has_its_tests() -> None:
+    without = {file for file in files() if not own_tests(file)}
+    assert without <= MISSING, f"no test_<file>.py and no fixtures for {sorted(without - MISSING)}"
+
+
+def test_what_has_tests_is_not_listed() -> None:
+    has = {file for file in MISSING if own_tests(file)}
+    gone = {file for file in MISSING if not (SOURCE / file).exists()}
+    assert not has | gone, f"no longer missing: {sorted(has | gone)}"
+
+
+def test_names_are_looked_for_where_they_belong(tmp_path: Path) -> None:
+    for name in (
+        "plan/bind/test_joins.py",
+        "plan/fixtures/bind/values.yaml",
+        "sql/test_trees.py",
+        "test_cli.py",
+        "demo/test_demo.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    tested = ("plan/bind/joins.py", "plan/bind/values.py", "sql/trees.py", "cli.py", "demo.py")
+    assert all(own_tests(file, tmp_path) for file in tested)
+    assert not any(
+        own_tests(file, tmp_path)
+        for file in ("sql/joins.py", "plan/outer/joins.py", "sql/values.py", "trees.py", "plan/model.py")
+    )
+
+
+def test_files_are_found() -> None:
+    """A list of no files would pass everything above."""
+    assert {"plan/bind/joins.py", "cli.py", "plan/engines/__init__.py"} <= set(files())
+    assert "plan/bind/__init__.py" not in set(files())
