@@ -1,4 +1,7 @@
-"""What every room's tests share: where the material outside the repository is.
+"""What every room's tests share: where the material outside the repository is, and helpers on the path.
+
+`tests/worlds` holds what tests of several rooms run in, a file each: a scripted proxy, a town over a real engine, certificates.
+The starter of scratch servers is the scripts' (`scratch_postgres`).
 
 What a run leaves out for want of something on this machine (its skip's reason has ABSENT before a colon) is listed at its
 end, also by scripts/test, which shows no other skips.
@@ -10,6 +13,7 @@ repository. A clone elsewhere has none of it, and the tests that need it say so 
 from __future__ import annotations
 
 import os
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -20,6 +24,8 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no fail
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+pytest.register_assert_rewrite("tests.worlds")
 
 
 def shared() -> Path:

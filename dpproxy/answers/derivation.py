@@ -16,7 +16,7 @@ often as it would be measured:
   are, of one group once. So groups are merged where each unit has one row, or where it has one value of the keys that are
   left out (`Groups.held`), so that all its rows in the merged group were in one of them. Distinct units add up likewise.
 
-`tests/session/test_derived_pairs.py` compares what is derived with what is measured.
+`tests/answers/test_derived_pairs.py` compares what is derived with what is measured.
 """
 
 from __future__ import annotations

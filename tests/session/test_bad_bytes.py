@@ -8,8 +8,8 @@ import random
 import pytest
 
 from dpproxy.wire import frontend_build as front
-
-from .conftest import Stage, Wire, rows, tags
+from tests.worlds.scripted import Stage
+from tests.worlds.wire_client import Wire, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.wire import frontend_build as front
-
-from .conftest import Stage, report, rows, tags
+from tests.worlds.scripted import Stage
+from tests.worlds.wire_client import report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,8 +15,8 @@ from dpproxy.budget.ledger import BudgetExhausted
 from dpproxy.errors import AFTER_CHARGE
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_parameter_description, read_row_description
-
-from .conftest import FAILURE, Stage, Wire, report, rows, tags
+from tests.worlds.scripted import FAILURE, Stage
+from tests.worlds.wire_client import Wire, report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,8 +12,8 @@ import pytest
 
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_parameter_status
-
-from .conftest import Stage, Wire, report, rows, tags
+from tests.worlds.scripted import Stage
+from tests.worlds.wire_client import Wire, report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from dpproxy.sql.statements import Made, made, split
 from dpproxy.wire import frontend_build as front
-
-from .conftest import Stage, Wire, report, rows, tags
+from tests.worlds.scripted import Stage
+from tests.worlds.wire_client import Wire, report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"

@@ -17,8 +17,8 @@ from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.server.server import Server
 from dpproxy.session.facade_login import FacadeLogin
 from dpproxy.wire.protocol import ProtocolError
-
-from .conftest import PEOPLE, ScriptedEngine, Stage, Wire, catalog, policy, report, rows
+from tests.worlds.scripted import PEOPLE, ScriptedEngine, Stage, catalog, policy
+from tests.worlds.wire_client import Wire, report, rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

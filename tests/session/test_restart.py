@@ -12,8 +12,8 @@ import pytest
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.server.server import Server
 from dpproxy.wire import frontend_build as front
-
-from .conftest import Stage, Wire, report, rows
+from tests.worlds.scripted import Stage
+from tests.worlds.wire_client import Wire, report, rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from .reuse_world import Town, town
+from tests.worlds.town import Town, town
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,8 +13,8 @@ from dpproxy.server.server import Server
 from dpproxy.session.limits import SessionLimits
 from dpproxy.session.session_settings import seconds
 from dpproxy.wire import frontend_build as front
-
-from .conftest import Stage, Wire, report, rows, tags
+from tests.worlds.scripted import Stage
+from tests.worlds.wire_client import Wire, report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PRIVATE = "SELECT region, count(*) AS n FROM people GROUP BY 1"

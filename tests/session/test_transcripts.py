@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,18 +15,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.serve.launch import Proxy, launched
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data
 from dpproxy.wire.scram import make_verifier
+from tests.worlds.wire_client import PASSWORD, Wire, rows
 
-from .conftest import PASSWORD, Wire, rows
 from .transcripts import OBJECTS, Exchange, Player, events
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
-
-from scratch_postgres import Scratch, scratch_server
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "clients"
 FILES = sorted(p for p in RECORDINGS.glob("*.txt") if not p.name.startswith("_"))

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
-
-from .conftest import Message, Wire
+from tests.worlds.wire_client import Message, Wire
 
 OBJECTS = {
     16387: "to_regclass('sales.customer')", 16389: "to_regtype('sales.customer')", 16388: "to_regtype('sales.customer[]')",
