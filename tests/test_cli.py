@@ -34,7 +34,7 @@ users:
 
 def dpproxy(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("dpproxy")
-    return subprocess.run([program, *arguments], input=input, capture_output=True, text=True, timeout=60)
+    return subprocess.run([program, *arguments], input=input, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_life(policy: Path) -> None:
             assert "role\tanalyst\tyear\t0.5\t5\t4.5" in dpproxy("budget", str(policy), "--state", str(state)).stdout
             home = Path((state / "facade.path").read_text())
             proxy.process.send_signal(signal.SIGTERM)
-            assert proxy.process.wait(20) == 0
+            assert proxy.process.wait(300) == 0
             with pytest.raises(psycopg.OperationalError):
                 connection.execute("SELECT 1")
     assert not (home / "data").exists()
@@ -85,7 +85,7 @@ def test_sigterm_is_heard_while_statements_are_planned(policy: Path) -> None:
         assert proxy.process.poll() is None
         for _ in range(2):
             proxy.process.send_signal(signal.SIGTERM)
-        assert proxy.process.wait(120) in (0, -signal.SIGTERM)
+        assert proxy.process.wait(300) in (0, -signal.SIGTERM)
         for connection in connections:
             connection.close()
 

@@ -88,7 +88,7 @@ async def test_nobody_asks_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     epoch = Refreshed(told, every=0.01)
     await epoch.current(NOW)
     assert epoch._asking is not None
-    await asyncio.wait_for(epoch._asking, 20)
+    await asyncio.wait_for(epoch._asking, 300)
     told.version = "2"
     assert await epoch.current(NOW) == "2", "what was told before the rest is not told again"
     await epoch.close()

@@ -354,8 +354,8 @@ async def test_no_measurement_is_in_the_way_of_a_question(server: Scratch) -> No
     backend = Postgres(PostgresBackend(server.dsn()), places=2)
     running = [asyncio.create_task(backend.run([SLOW])) for _ in range(2)]
     try:
-        assert await asyncio.wait_for(backend.violations(["SELECT count(*) FROM public.zed"]), 20) == (2,)
-        assert await asyncio.wait_for(backend.introspect(), 20)
+        assert await asyncio.wait_for(backend.violations(["SELECT count(*) FROM public.zed"]), 300) == (2,)
+        assert await asyncio.wait_for(backend.introspect(), 300)
         assert not any(task.done() for task in running)
     finally:
         for task in running:

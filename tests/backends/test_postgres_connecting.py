@@ -34,7 +34,7 @@ async def answer(dsn: str, password: str | None = None, query: str = WHO) -> dic
 
 def openssl(*arguments: str | Path) -> None:
     try:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=300)
     except FileNotFoundError:
         pytest.skip("OPENSSL ABSENT: no certificates to test with")
 

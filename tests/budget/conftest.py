@@ -76,7 +76,7 @@ class PostgresServer:
     def start(self) -> None:
         options = ("-k", str(self.place.home), "-h", "", "-c", "max_connections=40", "-c", "shared_buffers=16MB")
         command, quiet = self._program("postgres", *options), subprocess.DEVNULL
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet, **self._identity())
         while True:
             if self._process.poll() is not None:  # the children of a killed server need a moment to go
@@ -101,7 +101,7 @@ class PostgresServer:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(20)
+        self._process.wait(300)
         if self.place.temporary:
             shutil.rmtree(self.place.home, ignore_errors=True)
 

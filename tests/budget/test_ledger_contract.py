@@ -197,12 +197,12 @@ def test_waiting_charges_share_a_transaction(
         nonlocal commits
         commits += 1
         entered.set()
-        release.wait(10)
+        release.wait(300)
         commit()
 
     monkeypatch.setattr(ledger._store, "commit", slow)
     first = ledger.submit(request_of())
-    entered.wait(10)
+    entered.wait(300)
     rest = [ledger.submit(request_of()) for _ in range(20)]
     release.set()
     assert {f.result().sequence for f in [first, *rest]} == set(range(3, 24))

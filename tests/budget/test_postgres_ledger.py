@@ -98,10 +98,10 @@ def test_datasets_do_not_wait_for_each_other(postgres: Any, request_of: MakeRequ
 
     def hold(tx: object) -> None:
         entered.set()
-        release.wait(10)
+        release.wait(300)
 
     held = ledger._enqueue("shop", hold)
-    entered.wait(10)
+    entered.wait(300)
     charge(other, request_of(dataset="clinic"))
     waiting = other.submit(request_of())
     time.sleep(0.05)

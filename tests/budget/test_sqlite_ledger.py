@@ -265,7 +265,7 @@ def test_a_file_size_limit_charges_nobody(path: Path) -> None:
         "sys.path.insert(0, sys.argv[0]); import runpy; "
         f"runpy.run_path({str(WRITER)!r}, run_name='__main__')"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     acknowledged = set(result.stdout.split()) - {"ready"}
     assert "cannot be written" in result.stderr
     assert len(acknowledged) > 20

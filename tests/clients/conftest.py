@@ -120,7 +120,7 @@ def psql(town: Town) -> Callable[..., subprocess.CompletedProcess[str]]:
         environment = {"PGPASSWORD": town.password, "PATH": "/usr/bin:/bin", "PGCLIENTENCODING": "UTF8"}
         command = [program, "-X", "-q", "-A", "-t", "-h", town.host, "-p", str(town.port), "-U", town.user]
         return subprocess.run(
-            [*command, *options, town.database], input=script, env=environment, capture_output=True, text=True, timeout=60
+            [*command, *options, town.database], input=script, env=environment, capture_output=True, text=True, timeout=300
         )
 
     return run

@@ -55,7 +55,7 @@ def node(script: str) -> Callable[[], Command]:
 def works(*command: str) -> bool:
     """Whether something is installed in this system."""
     try:
-        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=300).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 

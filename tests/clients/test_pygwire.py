@@ -181,7 +181,7 @@ def test_psql_with_the_newest_protocol(tap: Tap) -> None:
     script += f"\\endpipeline\nSELECT 1/0;\n\\set FETCH_COUNT 2\n{BY_REGION};\n\\copy ({BY_REGION}) TO STDOUT\n"
     command = [find_binaries().program("psql"), "-X", "-q", "-A", "-t", "max_protocol_version=latest"]
     environment = {**tap.place.environment, "PGSSLMODE": "disable"}
-    found = subprocess.run(command, input=script, env=environment, capture_output=True, text=True, timeout=60)
+    found = subprocess.run(command, input=script, env=environment, capture_output=True, text=True, timeout=300)
     assert found.stdout.count("east") == 4, found.stderr
     (startup,) = (message for message in tap.talks[0].sent if isinstance(message, pg.StartupMessage))
     assert startup.protocol_version == (3 << 16) + 2

@@ -52,13 +52,13 @@ def proxy(tmp_path: Path) -> Iterator[tuple[int, int]]:
         yield ports["listening"], ports["metrics"]
     finally:
         process.terminate()
-        _, rest = process.communicate(timeout=60)
+        _, rest = process.communicate(timeout=300)
         assert process.returncode == 0
         assert "leaked" not in rest
 
 
 def scrape(port: int) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as response:
         lines = response.read().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
 

@@ -140,5 +140,5 @@ def test_after_a_restart(data: Path) -> None:
             assert ask(proxy, PEOPLE) == people
             paid.append(spent(proxy))
             proxy.process.send_signal(signal.SIGTERM)
-            proxy.process.wait(30)
+            proxy.process.wait(300)
     assert paid == [1000, 1000, 2000]

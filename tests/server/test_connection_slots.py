@@ -63,4 +63,4 @@ def test_no_two_processes_take_the_last_place(file: int) -> None:
         subprocess.Popen([sys.executable, "-c", TAKER, str(file), str(i + 1)], pass_fds=(file,), stdout=subprocess.PIPE)
         for i in range(3)
     ]
-    assert sum(int(p.communicate(timeout=60)[0]) for p in started) == 250
+    assert sum(int(p.communicate(timeout=300)[0]) for p in started) == 250

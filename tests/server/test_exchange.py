@@ -28,7 +28,7 @@ async def test_idle_sessions_and_transactions_go_at_once(stage: Stage) -> None:
     wires = [await stage.connect() for _ in range(3)]
     await wires[1].query("BEGIN")
     await wires[2].query("BEGIN; SELECT nonsense")
-    await asyncio.wait_for(stage.server.exchange(stage.dataset, 6000), 60)
+    await asyncio.wait_for(stage.server.exchange(stage.dataset, 6000), 300)
     for wire in wires:
         assert report(await rest(wire))["C"] == "57P01"
 
@@ -62,7 +62,7 @@ async def test_a_prepared_answer_can_be_fetched_and_no_other(stage: Stage) -> No
     stage.engine.started.clear()
     run = front.bind("", "s", ()) + front.execute("")
     wire.send(run + front.SYNC + run + front.SYNC)
-    await asyncio.wait_for(stage.engine.started.wait(), 20)
+    await asyncio.wait_for(stage.engine.started.wait(), 300)
     leaving = asyncio.ensure_future(stage.server.exchange(stage.dataset, 60))
     await asyncio.sleep(0)
     stage.engine.gate.set()

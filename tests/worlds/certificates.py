@@ -17,7 +17,7 @@ ED25519 = ("-newkey", "ed25519")
 
 def openssl(*arguments: str | Path) -> None:
     try:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=300)
     except FileNotFoundError:
         pytest.skip("OPENSSL ABSENT: no certificates to test with")
 

@@ -10,7 +10,7 @@ version(subprocess.run(["psql", "-V"], capture_output=True, text=True, check=Tru
 
 
 def psql(script, *options, ok=True):
-    done = subprocess.run([*PLAIN, *options], input=script, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*PLAIN, *options], input=script, capture_output=True, text=True, timeout=300)
     assert (done.returncode == 0) is ok, done.stderr
     return done.stdout if ok else done.stderr
 
@@ -58,7 +58,7 @@ def copy():
 def cancel():
     running = subprocess.Popen([*PLAIN, "-c", "SELECT pg_sleep(20)"], stderr=subprocess.PIPE, text=True)
     threading.Timer(0.5, running.send_signal, [2]).start()
-    assert "canceling statement due to user request" in running.communicate(timeout=10)[1]
+    assert "canceling statement due to user request" in running.communicate(timeout=300)[1]
 
 
 run(answer=answer, paging=paging, transactions=transactions, errors=errors, catalog=catalog, copy=copy, cancel=cancel)
