@@ -15,13 +15,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE, TESTS = ROOT / "dpproxy", ROOT / "tests"
 
 _BY_ROOM: Mapping[str, str] = {
-    "": """__main__ bookkeeping cli demo demo_data errors""",
+    "": """__main__ demo""",
     "answers": """
-        accuracy_search answer array_literals charge_round claims data_epoch data_identity dataset derivation
-        engine_seats epoch_refresh failures matching notices paid_measurements plan_cache preview public_tables
-        recent_answers reuse side_threads standings statement_end store time_grid virtual_rows
+        answer charge_round dataset engine_seats failures matching notices plan_cache preview public_tables
+        standings statement_end virtual_rows
     """,
-    "backends": """base duckdb postgres postgres_catalog postgres_copy""",
+    "backends": """base postgres_catalog postgres_copy""",
     "budget": """book entries files journal ledger place postgres record seal sqlite states store""",
     "facade": """binaries cluster database ddl foreign_functions remote_server server""",
     "mechanisms": """charge_check exact_answers exponential step_columns thinning""",
@@ -35,9 +34,10 @@ _BY_ROOM: Mapping[str, str] = {
     """,
     "plan/functions": """numbers patterns registry texts times""",
     "plan/logical": """expr interval relation""",
-    "plan/measure": """compiler coverage enclosures fingerprint normal_steps output_weights specs""",
+    "plan/measure": """compiler enclosures fingerprint normal_steps output_weights specs""",
     "plan/outer": """
-        array_sources measured_select measurer query_shapes registry released_source request safe_division staging types
+        array_sources measured_select measurer query_shapes registry released_source request safe_division
+        staging types
     """,
     "plan/properties": """cardinality columns equivalence grid interval_fields required_bounds row_flows text_length""",
     "plan/report": """explain""",
@@ -45,18 +45,16 @@ _BY_ROOM: Mapping[str, str] = {
         anti_join_counts from_items lateral_expressions lateral_lookups mixed_unions parenthesised_joins
         percentile_by_rank public_lists rules
     """,
-    "policy": """
-        catalog columns grants model people probes problems reader references shapes tables uniqueness
-    """,
+    "policy": """catalog columns grants model people probes problems reader references shapes tables uniqueness""",
     "privacy": """
         accountant delta_split epsilon_split loss measurement noise_error noise_scale noise_tail real_bounds
         selection_ranks threshold
     """,
-    "serve": """datasets launch memory processes proxy runtime secret""",
-    "server": """connection connection_slots login quota rations server sockets throttle tls warden""",
+    "serve": """memory proxy secret""",
+    "server": """connection rations server throttle""",
     "session": """
-        client conductor encodings facade_login greeting memo oids outer_text parameter_values private_talk public_text
-        repeat_cache session_settings sql_prepare steadiness
+        client conductor encodings facade_login greeting memo oids outer_text parameter_values private_talk
+        public_text session_settings sql_prepare steadiness
     """,
     "sql": """
         array_text correlation decimals effort function_names grouping_sets output_names placement row_makers
