@@ -1,13 +1,22 @@
-"""Planning a statement: tree + policy + settings -> `Plan` or `Refusal`. A pure function.
+"""Planning a statement: tree + policy + settings -> `Plan` or `Refusal`. A pure function, and the table of contents of `plan`.
 
-Knows: the analyser, measurements, how the charge is divided. Must not know: backends, ledgers, entropy. A statement costs what
-the session says (`dpproxy.epsilon`, else the role's default), whatever its shape: the charge is divided over its
-measurements, and in each over its basis columns, so that a price is known before a query is written.
+    parse      text to tree                                             sql.statements
+    bind       names, types and whose rows they are; what is measured   bind, outer, measure
+    (rewrite   where that is refused: the tree in another way,          rewrite
+     bind      and once more)
+    calibrate  what the statement costs, over all it measures           measure.noise_scales, privacy
+    spell      the query above the measurements, as text                outer.error_intervals
+    report     EXPLAIN, typical errors, what bounds may cut             report
+
+Knows: which stage follows which. Must not know: backends, ledgers, entropy; what a stage does is said where it stands. The stages
+are functions below, in this order. A statement costs what the session says (`dpproxy.epsilon`, else the role's default), whatever
+its shape: the charge is divided over its measurements, and in each over its basis columns, so that a price is known before a
+query is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -22,7 +31,7 @@ from dpproxy.plan.context import GRID_STEPS, Context, Counter, TableColumns
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.noise_scales import calibrate
-from dpproxy.plan.model import Plan
+from dpproxy.plan.model import Cut, Input, Plan
 from dpproxy.plan.outer.error_intervals import text_with_error_numbers, with_error_numbers
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
@@ -34,6 +43,7 @@ from dpproxy.plan.settings import session_settings
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
 from dpproxy.privacy.loss import ZERO
+from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.dialect import locate, to_sql_once
 from dpproxy.sql.effort import counted
 from dpproxy.sql.empty_result import returns_nothing
@@ -45,36 +55,8 @@ PlanFunction = Callable[[Statement, Role, Mapping[str, str | None], tuple[str, .
 _KINDS = ("select", "explain", "copy", "cursor", "create_table_as", "prepare")
 
 
-def plan(statement: Statement, context: Context) -> Plan:
-    """The plan of a statement. Raises Refusal; its position counts characters of `statement.query`."""
-    if statement.kind not in _KINDS:
-        raise Refusal(
-            FEATURE_NOT_SUPPORTED,
-            "only queries may read private tables",
-            hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors, PREPARE, EXPLAIN and CREATE TEMP TABLE AS of one work too.",
-        )
-    try:
-        return counted(lambda: _roomy(statement, context))[0]
-    except RecursionError as error:
-        raise Refusal(STATEMENT_TOO_COMPLEX, "statement is nested too deeply") from error
-    except SqlglotError as error:
-        raise Refusal(SYNTAX_ERROR, "dpproxy cannot parse this statement over private tables") from error
-
-
-def _roomy(statement: Statement, context: Context) -> Plan:
-    """The plan on the finest grids that leave room for the noise in 64 bits."""
-    most = GRID_STEPS[0]
-    for steps in GRID_STEPS[:-1]:
-        if steps <= most:
-            try:
-                return _plan_query(statement, replace(context, steps=steps))
-            except NoRoom as refusal:
-                most = min(steps, refusal.size or steps) // refusal.times
-    return _plan_query(statement, replace(context, steps=GRID_STEPS[-1]))
-
-
 def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> PlanFunction:
-    """The planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan. `pick_key`: see
+    """Return the planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan. `pick_key`: see
     `Context`."""
 
     table_columns: dict[TableName, TableColumns] = {}
@@ -88,21 +70,72 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int =
     return planned
 
 
-def _analysed(statement: Statement, context: Context) -> tuple[Registry, ReleasedResult]:
-    """What a statement reads, measured. One that is refused may be another way to write one that is not (the rules
-    of `rewrite`)."""
+def plan(statement: Statement, context: Context) -> Plan:
+    """Plan a statement. Raises Refusal; its position counts characters of `statement.query`."""
+    if statement.kind not in _KINDS:
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "only queries may read private tables",
+            hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors, PREPARE, EXPLAIN and CREATE TEMP TABLE AS of one work too.",
+        )
     try:
-        return _measured(parse(statement.query), context)
+        return counted(lambda: _with_room(statement, context))[0]
+    except RecursionError as error:
+        raise Refusal("54001", "statement is nested too deeply") from error
+    except SqlglotError as error:
+        raise Refusal(SYNTAX_ERROR, "dpproxy cannot parse this statement over private tables") from error
+
+
+def _with_room(statement: Statement, context: Context) -> Plan:
+    """The plan on the finest grids that leave room for the noise in 64 bits."""
+    most = GRID_STEPS[0]
+    for steps in GRID_STEPS[:-1]:
+        if steps <= most:
+            try:
+                return _all_stages(statement, replace(context, steps=steps))
+            except NoRoom as refusal:
+                most = min(steps, refusal.size or steps) // refusal.times
+    return _all_stages(statement, replace(context, steps=GRID_STEPS[-1]))
+
+
+def _all_stages(statement: Statement, context: Context) -> Plan:
+    registry, result = _bind_or_rewrite(statement, context)
+    cuts = _measure_cuts(registry, context)
+    measurements = calibrate(registry.compiled, context)
+    outer = _spell(statement, registry, result, measurements, context)
+    inputs = _spell_inputs(registry, measurements, context)
+    loss = sum((m.loss for m in measurements), ZERO)
+    account = plan_account(measurements, registry.compiled, loss, context, outer)
+    return Plan(
+        measurements=tuple(measurements),
+        outer=outer,
+        parameters=len(context.parameters),
+        arrays=tuple(registry.arrays),
+        inputs=inputs,
+        loss=loss,
+        explain=explain_rows(account, statement.options),
+        typical=typical_aggregates(measurements, registry.compiled),
+        cuts=bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
+        measured_cuts=cuts,
+        aimable=aimable(registry.compiled),
+    )
+
+
+def _bind_or_rewrite(statement: Statement, context: Context) -> tuple[Registry, ReleasedResult]:
+    """Bind a statement as it is written; where that is refused, as the rules write it."""
+    try:
+        return _bind(parse(statement.query), context)
     except Refusal as refusal:
         if refusal.sqlstate in (STATEMENT_TOO_COMPLEX, PROGRAM_LIMIT_EXCEEDED):
             raise  # written another way it is no smaller
         tree = parse(statement.query)
         if not rewritten(tree, KnownTables(context).of_tree(tree)):
             raise
-        return _measured(tree, context)
+        return _bind(tree, context)
 
 
-def _measured(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
+def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
+    """The tree with all that is private in it measured, and the measurements. The tree is changed."""
     cte_expansion.check(tree)
     locate(tree)
     for column in tree.find_all(exp.Column):
@@ -115,28 +148,24 @@ def _measured(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResul
     return registry, result
 
 
-def _plan_query(statement: Statement, context: Context) -> Plan:
-    registry, result = _analysed(statement, context)
+def _measure_cuts(registry: Registry, context: Context) -> tuple[Cut, ...]:
+    """Register the measurements that say how many units bounds cut, where the role has them."""
     measured = bound_cuts.measured(registry.compiled, context.policy.unit_name)
     registry.compiled += [compiled for compiled, _ in measured]
-    measurements = calibrate(registry.compiled, context)
-    confidence = Fraction(context.settings.confidence)
+    return tuple(cut for _, cut in measured)
+
+
+def _spell(
+    statement: Statement, registry: Registry, result: ReleasedResult, measurements: Sequence[Measurement], context: Context
+) -> str:
+    """The outer query. A statement that turned out to read nothing private is the facade's own business."""
     if not registry.compiled and not registry.arrays:
-        outer = statement.query  # it turned out to read nothing private: the facade's own business
-    else:
-        outer = to_sql_once(with_error_numbers(with_safe_division(result.tree), measurements, confidence))
-    inputs = [replace(i, sql=text_with_error_numbers(i.sql, measurements, confidence)) for i in registry.inputs]
-    loss = sum((m.loss for m in measurements), ZERO)
-    return Plan(
-        tuple(measurements),
-        outer,
-        len(context.parameters),
-        tuple(registry.arrays),
-        tuple(inputs),
-        loss,
-        explain_rows(plan_account(measurements, registry.compiled, loss, context, outer), statement.options),
-        typical_aggregates(measurements, registry.compiled),
-        bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
-        tuple(cut for _, cut in measured),
-        aimable(registry.compiled),
-    )
+        return statement.query
+    tree = with_safe_division(result.tree)
+    return to_sql_once(with_error_numbers(tree, measurements, Fraction(context.settings.confidence)))
+
+
+def _spell_inputs(registry: Registry, measurements: Sequence[Measurement], context: Context) -> tuple[Input, ...]:
+    """What the facade evaluates before a measurement runs."""
+    confidence = Fraction(context.settings.confidence)
+    return tuple(replace(i, sql=text_with_error_numbers(i.sql, measurements, confidence)) for i in registry.inputs)
