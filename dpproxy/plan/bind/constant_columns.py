@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from dpproxy.errors import DATATYPE_MISMATCH, Refusal
 from dpproxy.plan.bind.results import RowsResult
-from dpproxy.plan.functions.scalars import NotPlain, coerce, same_kind
+from dpproxy.plan.functions.literals import NotPlain, coerce
+from dpproxy.plan.functions.operators import same_kind
 from dpproxy.plan.logical import interval as iv
 from dpproxy.plan.logical.expr import (
     Column,

@@ -15,11 +15,9 @@ from sqlglot import exp
 from dpproxy.errors import DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, INVALID_TEXT_REPRESENTATION, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions import patterns
-from dpproxy.plan.functions import scalars as fn
-from dpproxy.plan.functions import times as times
+from dpproxy.plan.functions import instants, literals, operators, patterns, times
+from dpproxy.plan.functions.literals import NotPlain, coerce
 from dpproxy.plan.functions.registry import FUNCTIONS
-from dpproxy.plan.functions.scalars import NotPlain, coerce
 from dpproxy.plan.logical.expr import (
     FALSE,
     NULL,
@@ -165,7 +163,7 @@ class ExprBinder:
         left_row, right_row = forms.row(node.this), forms.row(right)
         if left_row is not None and right_row is not None:
             return self._row_comparison(op, left_row, right_row, scope)
-        return fn.compare(op, self._bind(node.this, scope), self._bind(right, scope))
+        return operators.compare(op, self._bind(node.this, scope), self._bind(right, scope))
 
     def _row_comparison(self, op: str, left: list[exp.Expr], right: list[exp.Expr], scope: Scope) -> Expr:
         return forms.row_comparison(op, [self._bind(e, scope) for e in left], [self._bind(e, scope) for e in right])
@@ -206,7 +204,7 @@ class ExprBinder:
     def _list(self, value: Expr, items: list[exp.Expr], negated: bool, scope: Scope) -> Expr:
         bound = []
         for item in items:
-            test = fn.compare("=", value, self._bind(item, scope))
+            test = operators.compare("=", value, self._bind(item, scope))
             assert isinstance(test, Call)
             value, other = test.args
             bound.append(other)
@@ -253,10 +251,14 @@ class ExprBinder:
     def _between(self, node: exp.Between, scope: Scope) -> Expr:
         value = self._bind(node.this, scope)
         low, high = self._bind(node.args["low"], scope), self._bind(node.args["high"], scope)
-        within = Call("bool", "and", (fn.compare(">=", value, low), fn.compare("<=", value, high)))
+        within = Call("bool", "and", (operators.compare(">=", value, low), operators.compare("<=", value, high)))
         if not node.args.get("symmetric"):
             return within
-        return Call("bool", "or", (within, Call("bool", "and", (fn.compare(">=", value, high), fn.compare("<=", value, low)))))
+        return Call(
+            "bool",
+            "or",
+            (within, Call("bool", "and", (operators.compare(">=", value, high), operators.compare("<=", value, low)))),
+        )
 
     def _in(self, node: exp.In, scope: Scope, negated: bool = False) -> Expr:
         left = node.this
@@ -310,8 +312,8 @@ class ExprBinder:
 
     def _add(self, node: exp.Add | exp.Sub, scope: Scope) -> Expr:
         a, b = self._bind(node.this, scope), self._bind(node.expression, scope)
-        operation = fn.plus if isinstance(node, exp.Add) else fn.minus
-        return times.shifted_instant(operation, a, b, self.zone(a, b))
+        operation = operators.plus if isinstance(node, exp.Add) else operators.minus
+        return instants.shifted_instant(operation, a, b, self.zone(a, b))
 
     def _mul(self, node: exp.Binary, scope: Scope) -> Expr:
         op = {exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}[type(node)]
@@ -323,16 +325,16 @@ class ExprBinder:
             and forms.of_constants_alone(node)
         ):
             return self._query.facade_constant(to_sql(node), "interval")
-        return fn.multiply(op, a, b)
+        return operators.multiply(op, a, b)
 
     def _pow(self, node: exp.Pow, scope: Scope) -> Expr:
         return FUNCTIONS["power"]((self._bind(node.this, scope), self._bind(node.expression, scope)))
 
     def _neg(self, node: exp.Neg, scope: Scope) -> Expr:
-        return fn.negate(self._bind(node.this, scope))
+        return operators.negate(self._bind(node.this, scope))
 
     def _concat(self, node: exp.DPipe, scope: Scope) -> Expr:
-        return fn.concatenation(self._bind(node.this, scope), self._bind(node.expression, scope))
+        return operators.concatenation(self._bind(node.this, scope), self._bind(node.expression, scope))
 
     # --- special forms
 
@@ -341,13 +343,13 @@ class ExprBinder:
         tests, results = [], []
         for branch in node.args["ifs"]:
             if subject is not None:
-                tests.append(fn.compare("=", subject, self._bind(branch.this, scope)))
+                tests.append(operators.compare("=", subject, self._bind(branch.this, scope)))
             else:
                 tests.append(self._boolean(branch.this, scope))
             results.append(self._bind(branch.args["true"], scope))
         default = node.args.get("default")
         other = self._bind(default, scope) if default is not None else None
-        type_ = fn.common_type("CASE", [r.type for r in [*results, *([other] if other is not None else [])]])
+        type_ = operators.common_type("CASE", [r.type for r in [*results, *([other] if other is not None else [])]])
         whens = tuple((t, coerce(r, type_)) for t, r in zip(tests, results, strict=True))
         return Case(type_, whens, coerce(other, type_) if other is not None else None)
 
@@ -362,7 +364,7 @@ class ExprBinder:
         if target == "bpchar":
             raise unsupported("a cast to char(n)", "Use varchar(n): char(n) pads with spaces that comparisons ignore.")
         if isinstance(inner, Lit) and inner.type == "unknown" and not length:
-            return fn.typed_literal(target, inner.text)
+            return literals.typed_literal(target, inner.text)
         if isinstance(inner, Hole) and inner.type == "unknown":
             return Hole(target, inner.index)
         if target == "interval" and inner.type != "interval" and forms.of_constants_alone(node):
@@ -377,7 +379,7 @@ class ExprBinder:
 
     def _extract(self, node: exp.Extract, scope: Scope) -> Expr:
         value = self._bind(node.expression, scope)
-        return times.extract(node.this.name, times.of_instant(node.this.name, value, self.zone(value)))
+        return times.extract(node.this.name, instants.of_instant(node.this.name, value, self.zone(value)))
 
     def _interval(self, node: exp.Interval, scope: Scope) -> Expr:
         if not isinstance(node.this, exp.Literal):
@@ -386,7 +388,7 @@ class ExprBinder:
         if isinstance(unit, exp.IntervalSpan):
             return self._query.facade_constant(to_sql(node), "interval")
         text = f"{node.this.this} {unit.name if unit is not None else ''}".strip()
-        return fn.typed_literal("interval", text)
+        return literals.typed_literal("interval", text)
 
     def _substring(self, node: exp.Substring, scope: Scope) -> Expr:
         start = node.args.get("start") or exp.Literal.number(1)
@@ -447,8 +449,8 @@ class ExprBinder:
                 hint="Apply it to the released result, in an outer query.",
             )
         args = [self._bind(a, scope) for a in node.expressions]
-        zone = self.zone(*args, made=name in ("to_timestamp", "timezone")) if name in times.ZONED else None
-        return builder(args) if zone is None else times.ZONED[name](args, zone)
+        zone = self.zone(*args, made=name in ("to_timestamp", "timezone")) if name in instants.ZONED else None
+        return builder(args) if zone is None else instants.ZONED[name](args, zone)
 
     def zone(self, *values: Expr, made: bool = False) -> str | None:
         """The session's time zone where one of the values is an instant, or one is made; None is UTC."""
@@ -472,7 +474,7 @@ def number_literal(text: str) -> Expr:
     if text.isdigit():
         value = int(text)
         return Lit("int4" if value < 2**31 else "int8" if value < 2**63 else "numeric", str(value))
-    return fn.typed_literal("numeric", text)
+    return literals.typed_literal("numeric", text)
 
 
 _Handler = Callable[[ExprBinder, Any, Scope], Expr]

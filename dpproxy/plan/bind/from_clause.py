@@ -16,7 +16,7 @@ from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item, located
 from dpproxy.plan.bind.scope import Merged, Scope, Source
 from dpproxy.plan.bind.tables import reach_unit
-from dpproxy.plan.functions import scalars as fn
+from dpproxy.plan.functions import operators, scalars
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import (
     Column,
@@ -74,7 +74,7 @@ class _Pair:
 
     @property
     def condition(self) -> Expr:
-        return fn.compare("=", Ref(self.left.type, self.left), Ref(self.right.type, self.right))
+        return operators.compare("=", Ref(self.left.type, self.left), Ref(self.right.type, self.right))
 
 
 class _Joining:
@@ -150,7 +150,7 @@ class _Joining:
         if rows.unit is not None and [pair.left.id, pair.right.id] == units:
             return self._computed(replace(rows.unit, name=pair.name))  # which is how the unit is found
         sides = [next(c for s in self.sources for c in s.columns if c.id == side.id) for side in (pair.left, pair.right)]
-        value = fn.FUNCTIONS["coalesce"]([Ref(c.type, c) for c in sides])
+        value = scalars.FUNCTIONS["coalesce"]([Ref(c.type, c) for c in sides])
         column = computed_column(self.counter, pair.name, value)
         kept = rows.kept | {column.id} if rows.padded else rows.kept
         self.parts = [rows.wider((column,), (value,)).padding_of(replace(rows.padding, kept=kept))]

@@ -32,7 +32,7 @@ from dpproxy.plan.bind.results import (
 )
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Context
-from dpproxy.plan.functions.scalars import coerce
+from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import (
     Agg,

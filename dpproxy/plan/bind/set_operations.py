@@ -17,7 +17,7 @@ from dpproxy.plan.bind.joins import summed_limits
 from dpproxy.plan.bind.results import Result, RowsResult, mixed
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
-from dpproxy.plan.functions.scalars import coerce
+from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical import interval as iv
 from dpproxy.plan.logical.expr import (
     Call,

@@ -13,12 +13,10 @@ from sqlglot import exp
 
 from dpproxy.errors import INVALID_TEXT_REPRESENTATION, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.functions import instants, literals, operators, patterns, scalars, times
 from dpproxy.plan.functions import numbers as numbers
-from dpproxy.plan.functions import patterns
-from dpproxy.plan.functions import scalars as fn
 from dpproxy.plan.functions import texts as texts
-from dpproxy.plan.functions import times as times
-from dpproxy.plan.functions.scalars import coerce
+from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import (
     Call,
     Case,
@@ -74,14 +72,14 @@ def elements(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expr] | None:
     target = type_name(node.to) if isinstance(node, exp.Cast) else None
     inner = node.this if target and target.endswith("[]") else node
     if target and isinstance(inner, exp.Array):
-        return [fn.coerce(e, target[:-2]) for e in elements(binder, inner, scope) or ()]
+        return [literals.coerce(e, target[:-2]) for e in elements(binder, inner, scope) or ()]
     if not (isinstance(inner, exp.Literal) and inner.is_string):
         return None
     try:
         items: list[Expr] = [Lit("unknown", item) for item in array_items(inner.this)]
     except ValueError:
         raise Refusal(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{inner.this}"') from None
-    return [fn.coerce(e, target[:-2]) for e in items] if target else items
+    return [literals.coerce(e, target[:-2]) for e in items] if target else items
 
 
 def quantified(op: str, value: Expr, items: Sequence[Expr], every: bool) -> Expr:
@@ -89,12 +87,12 @@ def quantified(op: str, value: Expr, items: Sequence[Expr], every: bool) -> Expr
     if (op, every) in (("=", False), ("<>", True)) and items:
         found = []
         for item in items:
-            test = fn.compare("=", value, item)
+            test = operators.compare("=", value, item)
             assert isinstance(test, Call)
             value, other = test.args
             found.append(other)
         return InList("bool", value, tuple(found), every)
-    return combined([fn.compare(op, value, item) for item in items], every)
+    return combined([operators.compare(op, value, item) for item in items], every)
 
 
 def combined(tests: Sequence[Expr], every: bool) -> Expr:
@@ -141,16 +139,16 @@ def row_comparison(op: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr
         raise Refusal(SYNTAX_ERROR, "unequal number of entries in row expressions")
     pairs = list(zip(left, right, strict=True))
     if op in ("=", "<>"):
-        equal = Call("bool", "and", tuple(fn.compare("=", a, b) for a, b in pairs))
+        equal = Call("bool", "and", tuple(operators.compare("=", a, b) for a, b in pairs))
         return equal if op == "=" else Call("bool", "not", (equal,))
     if op in ("is_distinct", "is_not_distinct"):
-        same = Call("bool", "and", tuple(fn.compare("is_not_distinct", a, b) for a, b in pairs))
+        same = Call("bool", "and", tuple(operators.compare("is_not_distinct", a, b) for a, b in pairs))
         return same if op == "is_not_distinct" else Call("bool", "not", (same,))
     *first, (a, b) = pairs
-    result = fn.compare(op, a, b)
+    result = operators.compare(op, a, b)
     for a, b in reversed(first):
-        later = Call("bool", "and", (fn.compare("=", a, b), result))
-        result = Call("bool", "or", (fn.compare(op[0], a, b), later))
+        later = Call("bool", "and", (operators.compare("=", a, b), result))
+        result = Call("bool", "or", (operators.compare(op[0], a, b), later))
     return result
 
 
@@ -166,19 +164,19 @@ def overlaps(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
     other, final = _ends(c, d)
     whens = (
         (Call("bool", "or", tuple(known)), Lit("bool", None)),
-        (fn.compare("=", first, other), Lit("bool", "true")),
-        (fn.compare("<", first, other), fn.compare("<", other, last)),
+        (operators.compare("=", first, other), Lit("bool", "true")),
+        (operators.compare("<", first, other), operators.compare("<", other, last)),
     )
-    return Case("bool", whens, fn.compare("<", first, final))
+    return Case("bool", whens, operators.compare("<", first, final))
 
 
 def _period(start: Expr, end: Expr) -> tuple[Expr, Expr]:
     start = coerce(start, end.type if end.type not in ("interval", "unknown") else "timestamp")
-    return start, fn.plus(start, end) if end.type == "interval" else coerce(end, start.type)
+    return start, operators.plus(start, end) if end.type == "interval" else coerce(end, start.type)
 
 
 def _ends(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    return fn.FUNCTIONS["least"]((a, b)), fn.FUNCTIONS["greatest"]((a, b))
+    return scalars.FUNCTIONS["least"]((a, b)), scalars.FUNCTIONS["greatest"]((a, b))
 
 
 # --- operators and forms
@@ -189,7 +187,7 @@ def similar(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
 
 
 def starts_with(binder: Binder, node: exp.Func, scope: Scope) -> Expr:
-    return fn.FUNCTIONS["starts_with"]((binder.bind(node.this, scope), binder.bind(node.expression, scope)))
+    return scalars.FUNCTIONS["starts_with"]((binder.bind(node.this, scope), binder.bind(node.expression, scope)))
 
 
 def overlay(binder: Binder, node: exp.Overlay, scope: Scope) -> Expr:
@@ -202,7 +200,7 @@ def collated(binder: Binder, node: exp.Collate, scope: Scope) -> Expr:
     name = node.expression.this if isinstance(node.expression, exp.Column) else node.expression
     if ident(name) not in ("C", "POSIX") or isinstance(node.parent, exp.Predicate):
         raise unsupported(f"`{to_sql(node)}`", "Leave COLLATE out, or sort the released result by it.")
-    return fn.as_text(binder.bind(node.this, scope), "COLLATE")
+    return literals.as_text(binder.bind(node.this, scope), "COLLATE")
 
 
 _BITS: dict[type[exp.Expr], str] = {
@@ -218,7 +216,7 @@ def bits(binder: Binder, node: exp.Expr, scope: Scope) -> Expr:
 
 def at_time_zone(binder: Binder, node: exp.AtTimeZone, scope: Scope) -> Expr:
     value = binder.bind(node.this, scope)
-    return times.at_time_zone(value, binder.bind(node.args["zone"], scope), binder.zone(value, made=True))
+    return instants.at_time_zone(value, binder.bind(node.args["zone"], scope), binder.zone(value, made=True))
 
 
 def bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expr:
@@ -246,7 +244,7 @@ def _parts_of_text(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name:
     count = texts.split_count(value, mark)
     if name != "cardinality":
         return count
-    empty = fn.compare("=", fn.as_text(value, name), Lit("text", ""))
+    empty = operators.compare("=", literals.as_text(value, name), Lit("text", ""))
     return Case("int4", ((empty, Lit("int4", "0")),), count)
 
 
@@ -270,10 +268,10 @@ def _date_trunc(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: st
     """With a zone: the zone's own midnight, as an instant."""
     bound = [binder.bind(a, scope) for a in args]
     if len(bound) != 3:
-        return fn.date_trunc(bound)
+        return scalars.date_trunc(bound)
     session = binder.zone(made=True)
-    local = times.at_time_zone(Cast("timestamptz", times.timestamp(bound[1], "`date_trunc`")), bound[2], session)
-    return times.at_time_zone(fn.date_trunc((bound[0], local)), bound[2], session)
+    local = instants.at_time_zone(Cast("timestamptz", times.timestamp(bound[1], "`date_trunc`")), bound[2], session)
+    return instants.at_time_zone(scalars.date_trunc((bound[0], local)), bound[2], session)
 
 
 _Form = Callable[[Binder, Sequence[exp.Expr], Scope, str], Expr]

@@ -29,8 +29,7 @@ from dpproxy.plan.bind.results import Item, ReleasedResult, RowsResult
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.context import Counter
-from dpproxy.plan.functions import scalars as fn
-from dpproxy.plan.functions import time_zones
+from dpproxy.plan.functions import operators, time_zones
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import (
     Agg,
@@ -136,7 +135,7 @@ class Subqueries:
         assert item.rows is not None
         value, *keys = item.columns
         tests = tuple(
-            fn.compare("=", Ref(key.type, key), self.binder.bind(other, scope))
+            operators.compare("=", Ref(key.type, key), self.binder.bind(other, scope))
             for key, (_, other) in zip(keys, pairs, strict=True)
         )
         rows = joins.filtered(item.rows, conjunction(tests))
@@ -190,7 +189,7 @@ class Subqueries:
         if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
             rows = rows.fewer(of_somebody(rows.node, rows.unit))
         left, right = list(args), [Ref(c.type, c) for c in result.columns]
-        pairs = [fn.compare("=", a, b) for a, b in zip(left, right, strict=True)]
+        pairs = [operators.compare("=", a, b) for a, b in zip(left, right, strict=True)]
         left = [p.args[0] for p in pairs if isinstance(p, Call)]
         fixing = self._same_unit(left, right, rows) if rows.unit is not None else None
         alone = rows.unit is not None and not self._correlated(rows)

@@ -10,7 +10,8 @@ from sqlglot import exp
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions.scalars import coerce, common_type
+from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.functions.operators import common_type
 from dpproxy.plan.logical.expr import Column, Lit
 from dpproxy.plan.logical.relation import Contribution, Rows, Values
 from dpproxy.plan.properties.fanout import beside_values

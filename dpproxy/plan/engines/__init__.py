@@ -9,7 +9,7 @@ from dpproxy.plan.context import MAX_STAGED_ROWS, TOO_MANY_ROWS
 from dpproxy.plan.engines.base import Engine, quote
 from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
-from dpproxy.plan.functions.scalars import NotPlain, typed_literal
+from dpproxy.plan.functions.literals import NotPlain, typed_literal
 from dpproxy.plan.logical.expr import Lit
 from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
 from dpproxy.sql.array_text import array_items

@@ -12,15 +12,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 from dpproxy.errors import INVALID_ARGUMENT_FOR_WIDTH_BUCKET, INVALID_PARAMETER_VALUE, Refusal
-from dpproxy.plan.functions.scalars import (
-    Builder,
-    coerce,
-    common_type,
-    compare,
-    multiply,
-    negate,
-    plus,
-)
+from dpproxy.plan.functions.literals import check_count, coerce
+from dpproxy.plan.functions.operators import common_type, compare, multiply, negate, plus
+from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.texts import whole_number
 from dpproxy.plan.logical.expr import (
     Call,
@@ -49,16 +43,11 @@ def _number(value: Expr, what: str) -> Expr:
     return value
 
 
-def _count(name: str, args: Sequence[Expr], *counts: int) -> None:
-    if len(args) not in counts:
-        raise unsupported(f"`{name}` with {len(args)} arguments")
-
-
 def _floats(name: str, count: int = 1) -> Builder:
     """A function of float8."""
 
     def build(args: Sequence[Expr]) -> Expr:
-        _count(name, args, count)
+        check_count(name, args, count)
         return Call("float8", name, tuple(_float(a, f"`{name}`") for a in args))
 
     return build
@@ -70,12 +59,12 @@ def _float(value: Expr, what: str) -> Expr:
 
 
 def radians(args: Sequence[Expr]) -> Expr:
-    _count("radians", args, 1)
+    check_count("radians", args, 1)
     return multiply("*", _float(args[0], "`radians`"), RADIANS_PER_DEGREE)
 
 
 def degrees(args: Sequence[Expr]) -> Expr:
-    _count("degrees", args, 1)
+    check_count("degrees", args, 1)
     return multiply("/", _float(args[0], "`degrees`"), RADIANS_PER_DEGREE)
 
 
@@ -88,7 +77,7 @@ def constant(expr: Expr, what: str) -> Fraction:
 
 def width_bucket(args: Sequence[Expr]) -> Expr:
     """width_bucket(x, low, high, count); the form with an array of thresholds is `thresholds`."""
-    _count("width_bucket", args, 4)
+    check_count("width_bucket", args, 4)
     value, low, high = (_number(a, "`width_bucket`") for a in args[:3])
     buckets = whole_number(args[3], "the number of buckets")
     if not 0 < buckets <= MAX_BUCKETS:
@@ -130,7 +119,7 @@ def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:
 
 def div(args: Sequence[Expr]) -> Expr:
     """The whole part of a quotient, as numeric."""
-    _count("div", args, 2)
+    check_count("div", args, 2)
     a, b = (coerce(_number(x, "`div`"), "numeric") for x in args)
     if {a.type, b.type} & set(FLOATS):
         raise unsupported("`div` of floats", "Use trunc(a / b).")
@@ -141,7 +130,7 @@ def div(args: Sequence[Expr]) -> Expr:
 
 def log(args: Sequence[Expr]) -> Expr:
     """log(x), to base 10, and log(base, x)."""
-    _count("log", args, 1, 2)
+    check_count("log", args, 1, 2)
     if len(args) == 1:
         value = _number(args[0], "`log`")
         return Call("numeric" if value.type == "numeric" else "float8", "log", (value,))
@@ -215,7 +204,7 @@ def number_format(value: Expr, form: str) -> Expr | None:
 
 def _first(args: Sequence[Expr]) -> Expr:
     """A number, the least it can be where it is NULL (`percentile_by_rank`)."""
-    _count(FIRST, args, 1)
+    check_count(FIRST, args, 1)
     value = _number(args[0], "a percentile")
     known = facts(value)
     if known.bound.lo is None or not known.nullable:
@@ -225,7 +214,7 @@ def _first(args: Sequence[Expr]) -> Expr:
 
 
 def _pi(args: Sequence[Expr]) -> Expr:
-    _count("pi", args, 0)
+    check_count("pi", args, 0)
     return Lit("float8", "3.141592653589793")
 
 

@@ -6,10 +6,12 @@ Knows: the builders of the rooms beside it. Must not know: engines. What is not 
 from __future__ import annotations
 
 from dpproxy.plan.functions import (
+    instants,
     numbers,
     patterns,
     scalars,
     texts,
+    time_formats,
     times,
 )
 from dpproxy.plan.functions.scalars import Builder
@@ -19,5 +21,7 @@ FUNCTIONS: dict[str, Builder] = {
     **texts.FUNCTIONS,
     **numbers.FUNCTIONS,
     **times.FUNCTIONS,
+    **time_formats.FUNCTIONS,
+    **instants.FUNCTIONS,
     **patterns.FUNCTIONS,
 }

@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpproxy.errors import INVALID_PARAMETER_VALUE, PROGRAM_LIMIT_EXCEEDED, SUBSTRING_ERROR, Refusal
-from dpproxy.plan.functions.scalars import (
-    Builder,
-    as_text,
-    boolean_letter,
-    coerce,
-    compare,
-    literal_text,
-    minus,
-    multiply,
-    plus,
-)
+from dpproxy.plan.functions.literals import as_text, coerce, literal_text
+from dpproxy.plan.functions.operators import compare, minus, multiply, plus
+from dpproxy.plan.functions.scalars import Builder, boolean_letter
 from dpproxy.plan.logical.expr import (
     Call,
     Case,

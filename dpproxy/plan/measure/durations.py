@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpproxy.plan.functions import scalars as fn
+from dpproxy.plan.functions import operators
 from dpproxy.plan.functions.times import extract
 from dpproxy.plan.logical.expr import (
     Agg,
@@ -62,9 +62,9 @@ def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
 
 def _clock(value: Expr) -> Expr:
     hours, minutes = (
-        fn.multiply("*", Call("int8", u, (value,)), Lit("int4", str(n))) for u, n in (("hour", 3600), ("minute", 60))
+        operators.multiply("*", Call("int8", u, (value,)), Lit("int4", str(n))) for u, n in (("hour", 3600), ("minute", 60))
     )
-    return fn.plus(fn.plus(hours, minutes), extract("second", value))
+    return operators.plus(operators.plus(hours, minutes), extract("second", value))
 
 
 def _difference(value: Expr, name: str) -> Expr:

@@ -20,7 +20,7 @@ from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.select import has_aggregates, resolve_group_item
 from dpproxy.plan.bind.subqueries import Subqueries
-from dpproxy.plan.functions.scalars import coerce
+from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import (
     Agg,

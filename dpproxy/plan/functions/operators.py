@@ -1,0 +1,157 @@
+"""PostgreSQL's operators that may run below a measurement: comparisons, arithmetic, of times and intervals too, and `||`.
+
+Knows: the types that each operator takes and returns. Must not know: engines (they spell the operations), syntax trees, policies.
+Operands are bound expressions; a Refusal is raised for types that PostgreSQL has no such operator for, and for arithmetic that
+engines cannot be made total in.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpproxy.errors import DATATYPE_MISMATCH, UNDEFINED_FUNCTION, Refusal
+from dpproxy.plan.functions.folding import folded_constants
+from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.logical.expr import (
+    Call,
+    Cast,
+    Expr,
+    Hole,
+    Lit,
+)
+from dpproxy.plan.properties.interval_fields import MAX_INTERVAL_MONTHS
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, arithmetic, common
+
+
+def compare(op: str, a: Expr, b: Expr) -> Expr:
+    a, b = coerce(a, b.type), coerce(b, a.type)
+    if a.type == "unknown":
+        a, b = coerce(a, "text"), coerce(b, "text")
+    if _kind(a.type) != _kind(b.type):
+        raise unsupported(f"comparing {a.type} with {b.type}", "Cast one of them.")
+    return Call("bool", op, (a, b))
+
+
+def _kind(type_: str) -> str:
+    if type_ in NUMBERS:
+        return "number"
+    if type_ in (*TEXTS, "unknown"):
+        return "text"
+    return "instant" if type_ in TIMES else type_
+
+
+def same_kind(a: str, b: str) -> bool:
+    """Whether values of two types can stand in one column."""
+    return _kind(a) == _kind(b)
+
+
+def common_type(what: str, types: list[str]) -> str:
+    """The common type of the branches of CASE, the arguments of coalesce() and the like. Raises Refusal 42804."""
+    type_ = common(types)
+    for other in types:
+        if other != "unknown" and not same_kind(type_, other):
+            raise Refusal(DATATYPE_MISMATCH, f"{what} types {type_} and {other} cannot be matched")
+    return type_
+
+
+def plus(a: Expr, b: Expr) -> Expr:
+    a, b = _operands(a, b)
+    if a.type in NUMBERS and b.type in NUMBERS:
+        return folded_constants("+", a, b) or Call(arithmetic(a.type, b.type), "+", (a, b))
+    if b.type in TIMES and a.type not in TIMES:
+        a, b = b, a
+    return _shift("add", a, b)
+
+
+def minus(a: Expr, b: Expr) -> Expr:
+    a, b = _operands(a, b)
+    if a.type in NUMBERS and b.type in NUMBERS:
+        return folded_constants("-", a, b) or Call(arithmetic(a.type, b.type), "-", (a, b))
+    if a.type == "date" and b.type == "date":
+        return Call("int4", "date_diff", (a, b))
+    if a.type in TIMES and b.type in TIMES:
+        return Call("interval", "ts_diff", (as_timestamp(a), as_timestamp(b)))
+    return _shift("sub", a, b)
+
+
+def _operands(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Constants of unknown type beside a time are intervals for + and times for -; beside a number, numbers."""
+    if a.type == "unknown" and b.type in NUMBERS:
+        a = coerce(a, b.type)
+    if b.type == "unknown":
+        b = coerce(b, "interval" if a.type in TIMES else a.type)
+    return a, b
+
+
+def _shift(direction: str, a: Expr, b: Expr) -> Expr:
+    if a.type == "date" and b.type in INTEGERS:
+        return Call("date", f"date_{direction}", (a, b))
+    if a.type in TIMES and (b.type == "interval" or isinstance(b, Hole)):
+        return Call("timestamptz" if a.type == "timestamptz" else "timestamp", f"ts_{direction}", (as_timestamp(a), b))
+    if a.type == "interval" and b.type == "interval" and isinstance(a, Lit) and isinstance(b, Lit):
+        sign = 1 if direction == "add" else -1
+        left, right = ([int(x) for x in (e.text or "0 0 0").split()] for e in (a, b))
+        return Lit("interval", " ".join(str(x + sign * y) for x, y in zip(left, right, strict=True)))
+    raise unsupported(f"arithmetic of {a.type} and {b.type}")
+
+
+def as_timestamp(expr: Expr) -> Expr:
+    return expr if expr.type in ("timestamp", "timestamptz") else Cast("timestamp", expr)
+
+
+def multiply(op: str, a: Expr, b: Expr) -> Expr:
+    a, b = _operands(a, b)
+    if a.type == "interval" or b.type == "interval":
+        return _scale_interval(op, a, b)
+    if a.type not in NUMBERS or b.type not in NUMBERS:
+        raise unsupported(f"`{op}` of {a.type} and {b.type}")
+    type_ = arithmetic(a.type, b.type)
+    if op == "%" and type_ in FLOATS:
+        raise Refusal(
+            UNDEFINED_FUNCTION, f"operator does not exist: {a.type} % {b.type}", hint="Cast the operands: x::numeric % y."
+        )
+    if op == "/" and type_ in INTEGERS:
+        return Call(type_, "int/", (a, b))
+    return folded_constants(op, a, b) or Call(type_, op, (a, b))
+
+
+def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
+    if b.type == "interval":
+        a, b = b, coerce(a, "int4")
+    if op == "*" and isinstance(a, Lit) and isinstance(b, Lit) and b.type in INTEGERS and a.text and b.text:
+        text = " ".join(str(int(x) * int(b.text)) for x in a.text.split())
+        months, days, _ = (int(x) for x in text.split())
+        if abs(months) <= MAX_INTERVAL_MONTHS and abs(days) <= 4_000_000:
+            return Lit("interval", text)
+    if op == "*" and isinstance(a, Lit) and a.text and b.type in INTEGERS:
+        return _times_interval(b, a.text)
+    raise unsupported(
+        "arithmetic with an interval that is not a constant", "Use n * interval '1 day', where n is a whole number."
+    )
+
+
+SPAN_YEARS = 4000  # an interval beyond it is added to nothing: engines' own guard
+
+
+def _times_interval(number: Expr, unit: str) -> Expr:
+    """So many intervals; NULL beyond what is ever added to a timestamp."""
+    months, days, micros = (abs(int(x)) for x in unit.split())
+    size = Fraction(months, 12) + Fraction(days, 365) + Fraction(micros, 365 * 86400 * 10**6)
+    most = min(int(SPAN_YEARS / size), 2**31 - 1) if size else 1
+    return Call("interval", "interval_times", (number, Lit("interval", unit), Lit("int8", str(most))))
+
+
+def negate(a: Expr) -> Expr:
+    a = coerce(a, "float8")
+    if isinstance(a, Lit) and a.type in NUMBERS and a.text is not None:
+        return Lit(a.type, a.text[1:] if a.text.startswith("-") else f"-{a.text}")
+    if isinstance(a, Lit) and a.type == "interval" and a.text is not None:
+        return Lit("interval", " ".join(str(-int(x)) for x in a.text.split()))
+    if a.type not in NUMBERS:
+        raise unsupported(f"`-` of {a.type}")
+    return Call(a.type, "neg", (a,))
+
+
+def concatenation(a: Expr, b: Expr) -> Expr:
+    return Call("text", "concat", (coerce(a, "text"), coerce(b, "text")))

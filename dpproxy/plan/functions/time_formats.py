@@ -1,0 +1,198 @@
+"""Times written by a format, and texts read as times: to_char, strftime, to_date, to_timestamp.
+
+Knows: PostgreSQL's format letters, which of them strftime prints. Must not know: engines, clocks. A time is printed by strftime
+where it can print the field, else by arithmetic on the field. A text is read only in formats whose fields can be told apart by
+place: it is taken to pieces and put together as an ISO date; a text that does not have the form is NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
+from dpproxy.plan.functions.numbers import number_format
+from dpproxy.plan.functions.operators import compare, minus, multiply, plus
+from dpproxy.plan.functions.patterns import regex
+from dpproxy.plan.functions.scalars import Builder
+from dpproxy.plan.functions.times import timestamp
+from dpproxy.plan.logical.expr import (
+    Call,
+    Case,
+    Cast,
+    Expr,
+    Lit,
+)
+from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.strftime import as_to_char
+from dpproxy.sql.types import NUMBERS, TIMES
+
+_TOKEN = re.compile(
+    r"(FM|fm)?(HH24|HH12|HH|MI|SS|IYYY|YYYY|YY|IW|WW|W(?![A-Za-z])|DDD|MM|Q|ID|AM|PM|DD|D(?![A-Za-z])|MONTH|DAY|MON|DY)"
+    r'|"([^"]*)"|([-/:., _()0-9]+)',
+    re.IGNORECASE,
+)
+
+
+_PRINTED = {"YYYY": "%Y", "YY": "%y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S"}
+
+
+_NUMBERS = {"MM": ("month", 2), "DD": ("day", 2), "HH24": ("hour", 2), "MI": ("minute", 2), "IW": ("week", 2),
+            "IYYY": ("isoyear", 4), "DDD": ("doy", 3), "Q": ("quarter", 1), "ID": ("isodow", 1)}  # fmt: skip
+
+
+_NAMED = {"MONTH": "%B", "MON": "%b", "DAY": "%A", "DY": "%a"}
+
+
+def to_char(args: Sequence[Expr]) -> Expr:
+    check_count("to_char", args, 2)
+    value, form = coerce(args[0], "timestamp"), literal_text(coerce(args[1], "text"), "the format of `to_char`")
+    if value.type in NUMBERS and (found := number_format(value, form)) is not None:
+        return found
+    if value.type not in TIMES or not form:
+        hint = "Group by the number and format the released key." if value.type in NUMBERS else _LATER
+        raise unsupported(f"`to_char` of {value.type} with format '{form}'", hint)
+    stamp, pieces, at = timestamp(value, "`to_char`"), [], 0
+    for match in _TOKEN.finditer(form):
+        if match.start() != at:
+            break
+        at = match.end()
+        pieces.append(_piece(stamp, match))
+    if at != len(form):
+        raise unsupported(f"`to_char` with format '{form}'", _LATER)
+    return _joined(stamp, pieces)
+
+
+def strftime(args: Sequence[Expr]) -> Expr:
+    """to_char as other engines have it; some have the format first."""
+    check_count("strftime", args, 2)
+    form, value = args if isinstance(args[0], Lit) and "%" in (args[0].text or "") else args[::-1]
+    wanted = literal_text(coerce(form, "text"), "the format of `strftime`")
+    known = as_to_char(wanted)
+    if known is None:
+        raise unsupported(f"`strftime` with format '{wanted}'", _LATER)
+    return to_char((value, Lit("text", known)))
+
+
+_LATER = "Group by date_trunc(...) and format the released key."
+
+
+def _piece(stamp: Expr, match: re.Match[str]) -> str | Expr:
+    """Of strftime where it can print the field, else an expression."""
+    bare, token, quoted, marks = match.group(1), match.group(2), match.group(3), match.group(4)
+    if quoted is not None:
+        return Lit("text", quoted)
+    if token is None:
+        return marks if not set(marks) - set("-/: ") else Lit("text", marks)
+    name = token.upper()
+    if name in _NAMED:
+        text: Expr = Call("text", "strftime", (stamp, Lit("text", _NAMED[name])))
+        if token.isupper():
+            text = Call("text", "upper", (text,))
+        elif token.islower():
+            text = Call("text", "lower", (text,))
+        elif bare or name in ("MON", "DY"):
+            return _NAMED[name]
+        return text if bare or name in ("MON", "DY") else Call("text", "rpad", (text, Lit("int4", "9"), Lit("text", " ")))
+    if name in ("AM", "PM"):
+        morning = compare("<", Call("int8", "hour", (stamp,)), Lit("int8", "12"))
+        words = [w.lower() if token.islower() else w for w in ("AM", "PM")]
+        afternoon = Call("bool", "not", (morning,))
+        return Case("text", ((morning, Lit("text", words[0])), (afternoon, Lit("text", words[1]))), None)
+    if name in _PRINTED and not bare:
+        return _PRINTED[name]
+    return _digits(stamp, name, bool(bare))
+
+
+def _digits(stamp: Expr, name: str, bare: bool) -> Expr:
+    one = Lit("int8", "1")
+    if name in ("HH", "HH12"):
+        hour = plus(Call("int8", "hour", (stamp,)), Lit("int8", "11"))
+        number, width = plus(multiply("%", hour, Lit("int8", "12")), one), 2
+    elif name == "D":
+        number, width = plus(Call("int8", "dow", (stamp,)), one), 1
+    elif name == "WW":
+        number, width = plus(multiply("/", minus(Call("int8", "doy", (stamp,)), one), Lit("int8", "7")), one), 2
+    elif name == "W":
+        number, width = plus(multiply("/", minus(Call("int8", "day", (stamp,)), one), Lit("int8", "7")), one), 1
+    elif name in _NUMBERS:
+        unit, width = _NUMBERS[name]
+        number = Call("int8", unit, (stamp,))
+    else:
+        raise unsupported(f"`to_char` with format 'FM{name}'", _LATER)
+    text = Cast("text", number)
+    return text if bare or width == 1 else Call("text", "lpad", (text, Lit("int4", str(width)), Lit("text", "0")))
+
+
+def _joined(stamp: Expr, pieces: list[str | Expr]) -> Expr:
+    parts: list[Expr] = []
+    run = ""
+    for piece in [*pieces, Lit("text", "")]:
+        if isinstance(piece, str):
+            run += piece
+            continue
+        if run:
+            parts.append(Call("text", "strftime", (stamp, Lit("text", run))) if "%" in run else Lit("text", run))
+            run = ""
+        if piece != Lit("text", ""):
+            parts.append(piece)
+    return parts[0] if len(parts) == 1 else Call("text", "concat", tuple(parts))
+
+
+_DATES = {
+    "YYYY-MM-DD": r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}$", "YYYY/MM/DD": r"^[0-9]{4}/[0-9]{1,2}/[0-9]{1,2}$",
+    "DD/MM/YYYY": r"^[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}$", "MM/DD/YYYY": r"^[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}$",
+    "DD-MM-YYYY": r"^[0-9]{1,2}-[0-9]{1,2}-[0-9]{4}$", "DD.MM.YYYY": r"^[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}$",
+    "YYYYMMDD": r"^[0-9]{8}$", "YYYY-MM": r"^[0-9]{4}-[0-9]{1,2}$",
+}  # fmt: skip
+
+
+_CLOCK = r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}"
+
+
+def to_date(args: Sequence[Expr]) -> Expr:
+    check_count("to_date", args, 2)
+    return Cast("date", _iso("to_date", args[0], args[1]))
+
+
+def to_timestamp(args: Sequence[Expr]) -> Expr:
+    """Of seconds since 1970, or of a text and its format."""
+    check_count("to_timestamp", args, 1, 2)
+    if len(args) == 1:
+        seconds = coerce(args[0], "float8")
+        if seconds.type not in NUMBERS:
+            raise unsupported(f"`to_timestamp` of {seconds.type}")
+        return Call("timestamptz", "from_epoch", (seconds if seconds.type == "float8" else Cast("float8", seconds),))
+    return Cast("timestamptz", Cast("timestamp", _iso("to_timestamp", args[0], args[1])))
+
+
+def _iso(name: str, value: Expr, form: Expr) -> Expr:
+    """The text as an ISO date (and time); NULL where it does not have the form."""
+    value, text = as_text(value, f"`{name}`"), literal_text(coerce(form, "text"), f"the format of `{name}`")
+    date, clock, _ = text.partition(" HH24:MI:SS")
+    pattern = _DATES.get(date.upper())
+    if pattern is None or (clock and name == "to_date") or date + clock != text:
+        known = ", ".join(_DATES)
+        raise unsupported(f"`{name}` with format '{text}'", f"Formats: {known}; with HH24:MI:SS behind for to_timestamp.")
+    fits = regex("regex", value, Lit("text", pattern[:-1] + _CLOCK + "$" if clock else pattern))
+    parts: tuple[Expr, ...] = tuple(_field(value, date.upper(), f) for f in ("YYYY", "MM", "DD"))
+    dashed = [p for i, part_ in enumerate(parts) for p in ((Lit("text", "-"), part_) if i else (part_,))]
+    if clock:
+        dashed += [Lit("text", " "), Call("text", "right", (value, Lit("int4", "8")))]
+    return Case("text", ((fits, Call("text", "concat", tuple(dashed))),), None)
+
+
+def _field(value: Expr, form: str, name: str) -> Expr:
+    marks = [c for c in form if not c.isalpha()]
+    if name not in form:
+        return Lit("text", "01")
+    if not marks:
+        at = form.index(name) + 1
+        return Call("text", "substring", (value, Lit("int4", str(at)), Lit("int4", str(len(name)))))
+    field_ = str(form.split(marks[0]).index(name) + 1)
+    day = Call("text", "split_part", (value, Lit("text", marks[0]), Lit("int4", field_)))
+    width = len(name) if field_ == str(len(marks) + 1) else 0  # a time may follow the last field
+    return Call("text", "split_part", (day, Lit("text", " "), Lit("int4", "1"))) if width else day
+
+
+FUNCTIONS: dict[str, Builder] = {"to_char": to_char, "to_date": to_date, "to_timestamp": to_timestamp, "strftime": strftime}
