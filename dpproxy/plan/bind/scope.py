@@ -6,7 +6,6 @@ name found nowhere inside is looked up in the enclosing query (a correlated refe
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -87,9 +86,6 @@ class Scope:
         once = [(by_id[m.column][0], replace(by_id[m.column][1], name=m.name)) for m in self.merged]
         absorbed = frozenset().union(*(m.of for m in self.merged))
         return (*once, *((alias, c) for alias, c in named if c.id not in absorbed))
-
-
-EPOCH = dt.datetime(1970, 1, 1)
 
 
 def narrowed_scope(scope: Scope, conditions: Sequence[Expr]) -> Scope:

@@ -25,7 +25,7 @@ from dpproxy.plan.logical.expr import Call, Expr, walk
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.measure.compiler import Compiler
 from dpproxy.plan.outer import registry
-from dpproxy.plan.properties import facts as facts_module
+from dpproxy.plan.properties import operation_bounds
 from dpproxy.plan.properties.facts import facts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.types import FLOATS, INTEGERS
@@ -287,7 +287,7 @@ def test_a_wrong_rule_is_found(shop_catalog: Catalog, monkeypatch: pytest.Monkey
     asked = {"abs": "abs(-c.score - 50)", "*": "c.score * c.score", "ceil": "ceil(o.qty / 19.5)", "-": "c.score - o.qty"}
     connection = shop(1, trouble=False)
     for op, sql in asked.items():
-        monkeypatch.setitem(facts_module.RULES, op, wrong[op])
+        monkeypatch.setitem(operation_bounds.RULES, op, wrong[op])
         found = bound(f"count(DISTINCT {sql})", shop_catalog)
         assert found is not None
         ((least, most, _, _),) = extents([found], connection, False)
@@ -304,4 +304,4 @@ def test_every_allowed_function_is_here() -> None:
 
 def test_every_rule_of_intervals_is_used_here(every: dict[str, Bound]) -> None:
     used = {e.op for b in every.values() for e in walk(b.expr) if isinstance(e, Call)}
-    assert sorted(set(facts_module.RULES) - used) == []
+    assert sorted(set(operation_bounds.RULES) - used) == []
