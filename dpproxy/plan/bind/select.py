@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpproxy.errors import GROUPING_ERROR, INVALID_COLUMN_REFERENCE, UNDEFINED_COLUMN, Refusal
 from dpproxy.plan.bind import group_counts, joins
-from dpproxy.plan.bind.calls import bind_order, order_free, total_order
+from dpproxy.plan.bind.calls import bind_order
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import (
     column_origins,
@@ -31,6 +31,7 @@ from dpproxy.plan.bind.results import (
     row_level,
 )
 from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.known_tables import Env

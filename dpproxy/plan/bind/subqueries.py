@@ -1,4 +1,4 @@
-"""Subqueries, aggregates, windows and constants inside expressions over rows (PRIVACY.md section 2).
+"""Subqueries inside expressions over rows (PRIVACY.md section 2), and what else an expression asks of the query around it.
 
 Knows: which subqueries keep rows one unit's own. Must not know: engines, noise. [NOT] IN / EXISTS over public tables are always
 row-wise; over private rows only when correlated by the unit id, which is made part of the generated condition. A
@@ -11,16 +11,7 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind import joins
-from dpproxy.plan.bind.calls import (
-    WINDOW_AGGREGATES,
-    WINDOW_ARGUMENTS,
-    WINDOWS,
-    bind_aggregate,
-    bind_order,
-    check_summed,
-    count_arguments,
-    window_frame,
-)
+from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.decorrelation import lookup
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids, lift_aggregates
@@ -28,6 +19,7 @@ from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item, ReleasedResult, RowsResult
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
+from dpproxy.plan.bind.windows import bind_window
 from dpproxy.plan.context import Counter
 from dpproxy.plan.functions import operators, time_zones
 from dpproxy.plan.known_tables import Env
@@ -44,25 +36,17 @@ from dpproxy.plan.logical.expr import (
     Ref,
     Scalar,
     Taint,
-    Win,
     conjunction,
     references,
 )
 from dpproxy.plan.logical.relation import Aggregate, Rows, of_somebody
-from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.refusals import unsupported
-from dpproxy.plan.rewrite.lateral_lookups import LIMITED
 from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, position, to_sql
-from dpproxy.sql.function_names import AGGREGATES
 from dpproxy.sql.row_makers import as_rows
 from dpproxy.sql.trees import contains_aggregate, only_counts
-
-_RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
-_PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
 
 
 class Subqueries:
@@ -303,42 +287,7 @@ class Subqueries:
         return bind_aggregate(self.binder, node, scope, per_unit=True)
 
     def window(self, node: exp.Window, scope: Scope) -> Expr:
-        rows = self.rows
-        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
-        name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
-        if name not in WINDOWS | WINDOW_AGGREGATES or rows is None or rows.unit is None:
-            aggregated = name in AGGREGATES and name not in _RANKS
-            instead = "Take it by the unit in a subquery, with GROUP BY, and join that." if aggregated else _PERCENTILES
-            raise unsupported(f"window function {name or type(call).__name__}", instead)
-        args = tuple(self.binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
-        count_arguments(name, args, WINDOW_ARGUMENTS, node)
-        if isinstance(node.this, exp.Filter) and name in WINDOW_AGGREGATES:  # of other rows there is nothing
-            value = args[0] if args else Lit("int4", "1")
-            args = (Case(value.type, ((self.binder.condition(node.this.expression.this, scope), value),), None),)
-        check_summed(name, args)
-        if name in ("min", "max") and args and args[0].type == "interval":
-            raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
-        partition = tuple(self.binder.bind(p, scope) for p in node.args.get("partition_by") or ())
-        keys = rows.determinants | equal_ids(rows) | {rows.unit.id}
-        if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
-            if node.meta.get(LIMITED):
-                raise unsupported("LIMIT in LATERAL over rows of many", "Aggregate them there: count(*), avg(x), ...")
-            raise Refusal(
-                FEATURE_NOT_SUPPORTED,
-                f"a window over private rows must be PARTITION BY the {self.queries.context.policy.unit_name} id",
-                position(node),
-                hint=f"Add PARTITION BY {self.queries.context.policy.unit_column}, or aggregate first."
-                + (f" {_PERCENTILES}" if name in _RANKS else ""),
-            )
-        unit = Ref(rows.unit.type, rows.unit)
-        partition = partition if unit in partition else (*partition, unit)
-        order, rows_of = self._order(node.args.get("order"), scope), window_frame(node.args.get("spec"))
-        return Win(per_unit_type(name, args), name, args, partition, order, rows_of, contribution(rows, partition).rows)
-
-    def _order(self, order: exp.Expr | None, scope: Scope) -> tuple[tuple[Expr, bool, bool], ...]:
-        if order is None:
-            return ()
-        return tuple(bind_order(self.binder, o, scope) for o in order.expressions)
+        return bind_window(self.queries.context, self.binder, node, scope, self.rows)
 
 
 def _looks_outside(inner: Rows) -> bool:

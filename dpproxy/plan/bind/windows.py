@@ -1,0 +1,159 @@
+"""Window functions over the rows of one unit: their partitions, frames, and orders that leave no ties.
+
+Knows: which window functions there are, how many arguments and which frames they take. Must not know: engines, noise. A window
+over private rows is partitioned by the unit, so that it is a function of one unit's rows. Where it tells rows of equal rank
+apart, it is by all of their columns, never by the order in which an engine reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.bind.calls import Terms, bind_order, check_summed, count_arguments
+from dpproxy.plan.bind.expressions import ExprBinder
+from dpproxy.plan.bind.group_facts import equal_ids
+from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.context import Context
+from dpproxy.plan.logical.expr import (
+    Call,
+    Case,
+    Expr,
+    Lit,
+    Ref,
+    Win,
+    rebuilt,
+)
+from dpproxy.plan.logical.relation import Rows
+from dpproxy.plan.measure.aggregates import per_unit_type
+from dpproxy.plan.properties.fanout import contribution
+from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.rewrite.lateral_lookups import LIMITED
+from dpproxy.sql.dialect import position
+from dpproxy.sql.function_names import AGGREGATES
+
+_RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
+_PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
+_FUNCTIONS = {"row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_value", "last_value"}
+_AGGREGATES = {"count", "sum", "avg", "min", "max"}
+_FRAMES = {
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+}
+_NEAR = r"[0-9]{1,6}"
+_SLIDING = re.compile(
+    rf"ROWS BETWEEN (?:(?:UNBOUNDED|{_NEAR}) PRECEDING|CURRENT ROW) AND (?:CURRENT ROW|(?:UNBOUNDED|{_NEAR}) FOLLOWING)"
+    rf"|ROWS BETWEEN (?:UNBOUNDED|{_NEAR}) PRECEDING AND {_NEAR} PRECEDING"
+    rf"|ROWS BETWEEN {_NEAR} FOLLOWING AND (?:UNBOUNDED|{_NEAR}) FOLLOWING"
+)
+_BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value"}
+"""Functions that tell rows of equal rank apart."""
+_UNORDERED = {"json", "jsonb", "bytea", "xml"}
+_ARGUMENTS = {"row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3),
+                     "first_value": (1, 1), "last_value": (1, 1), "count": (0, 1)} | dict.fromkeys(
+    ("sum", "avg", "min", "max"), (1, 1))  # fmt: skip
+"""How many arguments a call may have, at least and at most."""
+
+
+def total_order(order: Terms, rows: Rows) -> Terms:
+    """The order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
+
+    Then what is made of one unit's rows is a function of these rows, whoever else's rows are there. Columns of tables decide
+    before what is computed of them (ids tell): a window over what another window numbered has its rows in the same order.
+    """
+    first = {term[0] for term in order}
+    refs = (Ref(c.type, c) for c in sorted(rows.node.columns, key=lambda c: c.id) if c.usable and c.type not in _UNORDERED)
+    more = (e for ref in refs for e in (ref, *_fields(ref)) if e not in first)
+    return (*order, *((e, False, False) for e in more))
+
+
+def _fields(ref: Ref) -> tuple[Expr, ...]:
+    """What tells equal intervals apart: 30 days come with a month."""
+    return tuple(Call("int8", unit, (ref,)) for unit in ("year", "month", "day")) if ref.type == "interval" else ()
+
+
+def order_free(expr: Expr, rows: Rows) -> Expr:
+    """An expression over rows whose windows do not depend on the order of equal rows."""
+    if isinstance(expr, Win):
+        by_place = expr.name in _BY_PLACE or (
+            expr.frame.startswith("ROWS") and "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING" not in expr.frame
+        )
+        return replace(expr, order=total_order(expr.order, rows)) if by_place else expr
+    return rebuilt(expr, lambda child: order_free(child, rows))
+
+
+def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: Scope, rows: Rows | None) -> Expr:
+    """A call with OVER, over `rows`. Raises Refusal unless it is partitioned by the unit."""
+    call = node.this.this if isinstance(node.this, exp.Filter) else node.this
+    name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
+    if name not in _FUNCTIONS | _AGGREGATES or rows is None or rows.unit is None:
+        aggregated = name in AGGREGATES and name not in _RANKS
+        instead = "Take it by the unit in a subquery, with GROUP BY, and join that." if aggregated else _PERCENTILES
+        raise unsupported(f"window function {name or type(call).__name__}", instead)
+    args = tuple(binder.bind(a, scope) for a in call.expressions if not isinstance(a, exp.Star))
+    count_arguments(name, args, _ARGUMENTS, node)
+    if isinstance(node.this, exp.Filter) and name in _AGGREGATES:  # of other rows there is nothing
+        value = args[0] if args else Lit("int4", "1")
+        args = (Case(value.type, ((binder.condition(node.this.expression.this, scope), value),), None),)
+    check_summed(name, args)
+    if name in ("min", "max") and args and args[0].type == "interval":
+        raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
+    partition = _partition(context, binder, node, scope, rows, name in _RANKS)
+    order, frame = _order(binder, node.args.get("order"), scope), _frame(node.args.get("spec"))
+    return Win(per_unit_type(name, args), name, args, partition, order, frame, contribution(rows, partition).rows)
+
+
+def _partition(context: Context, binder: ExprBinder, node: exp.Window, scope: Scope, rows: Rows, ranks: bool) -> tuple[Expr, ...]:
+    """PARTITION BY, and the unit, which it must fix. Raises Refusal where it does not."""
+    assert rows.unit is not None
+    partition = tuple(binder.bind(p, scope) for p in node.args.get("partition_by") or ())
+    keys = rows.determinants | equal_ids(rows) | {rows.unit.id}
+    if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
+        if node.meta.get(LIMITED):
+            raise unsupported("LIMIT in LATERAL over rows of many", "Aggregate them there: count(*), avg(x), ...")
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"a window over private rows must be PARTITION BY the {context.policy.unit_name} id",
+            position(node),
+            hint=f"Add PARTITION BY {context.policy.unit_column}, or aggregate first." + (f" {_PERCENTILES}" if ranks else ""),
+        )
+    unit = Ref(rows.unit.type, rows.unit)
+    return partition if unit in partition else (*partition, unit)
+
+
+def _order(binder: ExprBinder, order: exp.Expr | None, scope: Scope) -> tuple[tuple[Expr, bool, bool], ...]:
+    if order is None:
+        return ()
+    return tuple(bind_order(binder, o, scope) for o in order.expressions)
+
+
+def _frame(spec: exp.Expr | None) -> str:
+    """The frame of a window as the engines have it. EXCLUDE GROUP and TIES look at peers, which `total_order` leaves none of."""
+    if spec is None:
+        return ""
+    kind = str(spec.args.get("kind") or "ROWS").upper()
+    end = _frame_end(spec, "end") if spec.args.get("end") else "CURRENT ROW"
+    frame = f"{kind} BETWEEN {_frame_end(spec, 'start')} AND {end}"
+    excluded = spec.args.get("exclude")
+    without = str(excluded.name if isinstance(excluded, exp.Expr) else excluded or "NO OTHERS").upper()
+    if (frame not in _FRAMES and not _SLIDING.fullmatch(frame)) or without not in ("NO OTHERS", "CURRENT ROW"):
+        named = frame if without == "NO OTHERS" else f"{frame} EXCLUDE {without}"
+        raise unsupported(
+            f"the window frame {named}", "Use ROWS BETWEEN n PRECEDING AND n FOLLOWING, or join the rows that are meant."
+        )
+    return frame if without == "NO OTHERS" else f"{frame} EXCLUDE CURRENT ROW"
+
+
+def _frame_end(spec: exp.Expr, end: str) -> str:
+    value, side = spec.args.get(end), spec.args.get(f"{end}_side") or ""
+    number = isinstance(value, exp.Literal) and not value.is_string
+    if isinstance(value, exp.Expr) and not number:
+        raise unsupported("a window frame that is not of constants")
+    text = str(value.name if isinstance(value, exp.Expr) else value or "CURRENT ROW").upper()
+    return f"{text} {side}".strip().upper()
