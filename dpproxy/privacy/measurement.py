@@ -29,7 +29,7 @@ class Basis:
     `linf`: the most one unit can change it by in one group, in grid units.
     `scale`: of the discrete Laplace noise, or sigma of the discrete Gaussian noise, in grid units.
     `grid`: the value of one grid unit (a label for people; arithmetic is in the outer query).
-    `norm`: 1 or 2 where `linf` bounds that norm of a unit's changes in all groups together (`specs.Shape`), else 0.
+    `norm`: 1 or 2 where `linf` bounds that norm of a unit's changes in all groups together (`specs.Bounding`), else 0.
     `fine`: what the backend returns, `linf` and `scale` are in this many parts of a grid unit; what is released is rounded.
     `steps`: above 1, the backend returns that many columns, `b0s0`, `b0s1`, ..., of which one unit changes one, by `linf` in
     all groups together; column j is in 2**j units (`plan.measure.norm_scaling`). Each gets noise of `scale`; they

@@ -36,7 +36,7 @@ def units_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: int, m
     <= P(D' in S) - (1 - delta) P(D' in S) <= delta. (Desfontaines 2020 section 4.4 for min_units = 1; the shift by
     min_units - 1 as in Swanberg et al. 2023.)
 
-    Where units are weighed (`specs.Shape.norm`: a unit's weights over all its groups have norm 1, each is at most 1), a new
+    Where units are weighed (`specs.Bounding.norm`: a unit's weights over all its groups have norm 1, each is at most 1), a new
     group weighs at most `min_units`, and "the unit changes at most l0 - j of them" is "by less than its norm".
 
     `scale` is of the noise on the basis of distinct units. Raises ValueError for amounts that are not positive.

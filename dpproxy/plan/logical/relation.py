@@ -239,7 +239,7 @@ class Rows:
       distinct as a whole, or because such relations are joined on the unit. The step that bounds a unit's rows is left out.
     - `conditions`: each is true in every row. A column that they make equal to the unit is taken for the unit.
     - `Column.constant`: the same in all rows of a unit; then none of its groups are picked. `Column.optional`: NULL in rows that
-      an outer join did not match, which are those of many units. Of columns the node alone says it (`columns.nulled`).
+      an outer join did not match, which are those of many units. Of columns the node alone says it (`columns.nulled_column`).
     What else privacy rests on is not claimed here but enforced by the SQL of a measurement: how many groups a unit reaches
     (`measure.compiler`), how many rows it has in one, that values are on their grid. That functions are total is theirs.
 

@@ -1,8 +1,8 @@
 """ROLLUP levels that add up: least squares over a tree of released cells, as SQL for the facade (post-processing: free).
 
-Knows: names of released columns, standard deviations of their noise (by calls that `error_intervals.settled` resolves). Must not
-know: data, measurements. Each level of a ROLLUP over declared keys was measured by itself; where bounds cut nothing from
-one level that they leave in another, the true levels add up, and of all trees that do the nearest one to what was
+Knows: names of released columns, standard deviations of their noise (by calls that `error_intervals.with_error_numbers`
+resolves). Must not know: data, measurements. Each level of a ROLLUP over declared keys was measured by itself; where bounds cut
+nothing from one level that they leave in another, the true levels add up, and of all trees that do the nearest one to what was
 released has the least variance (Hay, Rastogi, Miklau, Suciu 2010, "Boosting the accuracy of differentially private
 histograms through consistency", here with any variance a level and any number of children).
 
