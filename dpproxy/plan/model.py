@@ -85,3 +85,4 @@ class Plan:
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people
     measured_cuts: tuple[Cut, ...] = ()  # and those of which it is measured how many units they cut
     aimable: bool = False  # `typical` says the error of every aggregate
+    rewritten: tuple[str, ...] = ()  # the rules (`plan.rewrite.rules`) that wrote the statement another way, in their order

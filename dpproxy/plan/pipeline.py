@@ -99,13 +99,13 @@ def _with_room(statement: Statement, context: Context) -> Plan:
 
 
 def _all_stages(statement: Statement, context: Context) -> Plan:
-    registry, result = _bind_or_rewrite(statement, context)
+    registry, result, rules = _bind_or_rewrite(statement, context)
     cuts = _measure_cuts(registry, context)
     measurements = calibrate(registry.compiled, context)
     outer = _spell(statement, registry, result, measurements, context)
     inputs = _spell_inputs(registry, measurements, context)
     loss = sum((m.loss for m in measurements), ZERO)
-    account = plan_account(measurements, registry.compiled, loss, context, outer)
+    account = plan_account(measurements, registry.compiled, loss, context, outer, rules)
     return Plan(
         measurements=tuple(measurements),
         outer=outer,
@@ -118,20 +118,22 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         cuts=bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
         measured_cuts=cuts,
         aimable=aimable(registry.compiled),
+        rewritten=rules,
     )
 
 
-def _bind_or_rewrite(statement: Statement, context: Context) -> tuple[Registry, ReleasedResult]:
-    """Bind a statement as it is written; where that is refused, as the rules write it."""
+def _bind_or_rewrite(statement: Statement, context: Context) -> tuple[Registry, ReleasedResult, tuple[str, ...]]:
+    """Bind a statement as it is written; where that is refused, as the rules write it, whose names are the last part."""
     try:
-        return _bind(parse(statement.query), context)
+        return *_bind(parse(statement.query), context), ()
     except Refusal as refusal:
         if refusal.sqlstate in (STATEMENT_TOO_COMPLEX, PROGRAM_LIMIT_EXCEEDED):
             raise  # written another way it is no smaller
         tree = parse(statement.query)
-        if not rewritten(tree, KnownTables(context).of_tree(tree)):
+        rules = rewritten(tree, KnownTables(context).of_tree(tree))
+        if not rules:
             raise
-        return _bind(tree, context)
+        return *_bind(tree, context), rules
 
 
 def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:

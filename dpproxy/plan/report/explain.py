@@ -44,9 +44,15 @@ class _Told:
 
 
 def plan_account(
-    measurements: Sequence[Measurement], compiled: Sequence[Compiled], loss: Loss, context: Context, outer: str
+    measurements: Sequence[Measurement],
+    compiled: Sequence[Compiled],
+    loss: Loss,
+    context: Context,
+    outer: str,
+    rewritten: Sequence[str] = (),
 ) -> PlanAccount:
-    """Everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of."""
+    """Return everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of, `rewritten` names the rules
+    that wrote the statement another way."""
     confidence = Fraction(context.settings.confidence)
     told = [
         _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, confidence, context.policy.unit_name)
@@ -57,6 +63,7 @@ def plan_account(
         "Privacy Unit": context.policy.unit_name,
         "Role": context.role.name,
         "Confidence": float(confidence),
+        **({"Rewritten": [name.replace("_", " ") for name in rewritten]} if rewritten else {}),
         "Measurements": [_measurement(t) for t in told],
         "Post-Processing": outer,
     }
@@ -229,6 +236,8 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
     lines = [f"Differentially Private Answer  (charge {_price(told['Charge'])}; a query may cost up to {most})"]
     percent = _number(told["Confidence"] * 100)
     lines.append(f"  Privacy unit: {told['Privacy Unit']}; role: {told['Role']}; intervals hold with {percent} % (noise alone)")
+    if "Rewritten" in told:
+        lines.append(f"  Rewritten before planning: {', '.join(told['Rewritten'])}")
     if not told["Measurements"]:
         lines.append("  No measurement: nothing private is read")
     for number, measurement in enumerate(told["Measurements"], 1):
