@@ -47,7 +47,7 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     if not isinstance(inner, exp.Select) or alias is None or alias.this is None or starred or not _kind(join):
         return False
     names = [ident(c) for c in alias.args.get("columns") or ()] or [output_name(e) for e in inner.expressions]
-    if len(names) != len(inner.expressions) or not _before(select, join):
+    if len(names) != len(inner.expressions) or not _joined_inwardly(joins_before(select, join)):
         return False
     whole = _aggregated(inner)
     nothing = [_of_nothing(e) for e in inner.expressions] if whole else []
@@ -57,6 +57,7 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     made = _Made(inner, name, whole)
     if not made.build():
         return False
+    _cross_joined(joins_before(select, join))
     added = [exp.to_identifier(c, quoted=True) for c in made.names]
     columns = [*alias.args["columns"], *added] if alias.args.get("columns") else None
     join.set("this", exp.Subquery(this=made.query, alias=exp.TableAlias(this=alias.this, columns=columns)))
@@ -97,15 +98,16 @@ def _kind(join: exp.Join) -> bool:
     return known and not join.args.get("using") and not join.method
 
 
-def _before(select: exp.Select, join: exp.Join) -> bool:
-    """Lists of FROM before the item become CROSS JOINs, so that its condition sees them all. False where that changes them."""
-    before = joins_before(select, join)
-    if any((j.side or "").upper() in ("RIGHT", "FULL") for j in before):
-        return False
+def _joined_inwardly(before: list[exp.Join]) -> bool:
+    """Whether all items before the LATERAL one are there in each row: else its condition, as a join's, would see others."""
+    return not any((j.side or "").upper() in ("RIGHT", "FULL") for j in before)
+
+
+def _cross_joined(before: list[exp.Join]) -> None:
+    """Lists of FROM become CROSS JOINs, so that the condition of a join behind them sees them all."""
     for j in before:
         if not any(j.args.get(key) for key in ("side", "kind", "on", "using", "method")):
             j.set("kind", "CROSS")
-    return True
 
 
 def _aggregated(inner: exp.Select) -> bool:
