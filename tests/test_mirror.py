@@ -16,10 +16,6 @@ SOURCE, TESTS = ROOT / "dpproxy", ROOT / "tests"
 
 _BY_ROOM: Mapping[str, str] = {
     "": """__main__ demo""",
-    "answers": """
-        answer charge_round dataset engine_seats failures matching notices plan_cache preview public_tables
-        standings statement_end virtual_rows
-    """,
     "backends": """base postgres_catalog postgres_copy""",
     "budget": """book entries files journal ledger place postgres record seal sqlite states store""",
     "facade": """binaries cluster database ddl foreign_functions remote_server server""",

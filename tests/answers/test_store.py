@@ -20,9 +20,6 @@ from dpproxy.answers.matching import (
     Asked,
     Groups,
     StoredRelease,
-    exposure,
-    name,
-    serve,
 )
 from dpproxy.answers.store import (
     AnswerStore,
@@ -121,12 +118,6 @@ def test_what_was_put_comes_back_after_a_restart(path: Path) -> None:
     assert (found.stored.loss, found.stored.made, found.stored.created, found.stored.roles) == (LOSS, made, NOON, {"a"})
 
 
-def test_names_are_unambiguous() -> None:
-    assert len({name("shop", "1", "S"), name("shop", "1S"), name("sho", "p1", "S"), name("shop", "", "1", "S")}) == 4
-    one, other = asked(keys=("a",), columns=("b", "c"), noise=SCALES), asked(keys=("a", "b"), columns=("c",), noise=SCALES[:1])
-    assert one.exact != other.exact
-
-
 def test_another_measurement_is_not_it(path: Path) -> None:
     store = AnswerStore(path)
     store.put(release())
@@ -146,13 +137,6 @@ def test_another_measurement_is_not_it(path: Path) -> None:
 def test_less_accurate_answers_do_not_serve(path: Path) -> None:
     store, stored = AnswerStore(path), release(made=asked(tau=50))
     store.put(stored)
-    assert serve(stored, asked(tau=50)) is not None
-    assert serve(stored, asked(tau=50, noise=(Fraction(11), Fraction(1)))) is not None
-    assert serve(stored, asked(tau=50, noise=(Fraction(9999, 1000), Fraction(1, 3)))) is not None, "the remainder of a division"
-    assert serve(stored, asked(tau=50, noise=(Fraction(9), Fraction(1, 3)))) is None
-    assert serve(stored, asked(tau=50, noise=(Fraction(10), Fraction(1, 4)))) is None
-    assert serve(stored, asked(tau=40)) is None
-    assert serve(stored, asked()) is None
     assert find(store, asked(tau=50, noise=(Fraction(9), Fraction(1, 3)))) is None
 
 
@@ -318,16 +302,6 @@ def test_another_role_is_not_exposed_to_more_than_it_asked_for(path: Path) -> No
     found = store.find(asked(), role="b", price=Loss(100_000, 7), now=NOON)
     assert found is not None
     assert not found.seen("b")
-
-
-def test_exposure_is_at_least_the_loss_and_the_price() -> None:
-    stored, price = release(loss=Loss.laplace_vector(3, Fraction(1, 30))), Loss(100_000, 9)
-    both = exposure(stored, price)
-    for part in (stored.loss, price):
-        assert (both.epsilon, both.delta) >= (part.epsilon, part.delta)
-        assert both.failure >= part.failure
-        assert all(a >= b for a, b in zip(both.rdp + both.gdp, part.rdp + part.gdp, strict=True))
-    assert exposure(release(loss=LOSS), LOSS) == LOSS
 
 
 def test_a_role_that_has_paid_is_remembered(path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest_asyncio
 from dpproxy.answers.dataset import Dataset, words_of
 from dpproxy.answers.plan_cache import PlanCache, private_names
 from dpproxy.backends.base import BackendError, Runner
+from dpproxy.budget.ledger import Ledger
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import Refusal
 from dpproxy.facade.cluster import Cluster
@@ -53,6 +54,7 @@ from dpproxy.wire.scram import make_verifier
 
 from .wire_client import PASSWORD, Wire
 
+VERIFIER = make_verifier(PASSWORD)
 PEOPLE, SHOPS = TableName("public", "people"), TableName("public", "shops")
 
 
@@ -155,7 +157,7 @@ def policy() -> Policy:
         PEOPLE: TablePolicy(PEOPLE, UnitPath("id"), True, Bounds(1, 1), columns),
         SHOPS: TablePolicy(SHOPS, None, False, Bounds(1, 1), {}),
     }
-    users = {"ada": User("ada", "analyst", make_verifier(PASSWORD))}
+    users = {"ada": User("ada", "analyst", VERIFIER)}
     return Policy("shop", DuckDBBackend("/x"), "person", PEOPLE, "id", budget, tables, {"analyst": role}, users)
 
 
@@ -167,6 +169,13 @@ def catalog() -> Catalog:
             SHOPS: CatalogTable(SHOPS, ("main", "shops"), people[:1]),
         }
     )
+
+
+def scripted_dataset(engine: ScriptedEngine, ledger: Ledger, rules: Policy) -> Dataset:
+    """Without stored answers; its literals are `value::type`."""
+    plans = PlanCache(private_names(rules), scripted_plan, frozenset({"id", "region"}), frozenset({"people", "shops"}))
+    noise, words = NoNoise(), words_of(plans.names)
+    return Dataset(rules, catalog(), engine, ledger, plans, noise, lambda d, t, v: f"{v}::{t}", words)
 
 
 @dataclass
@@ -203,9 +212,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     cluster = rooms.server("analyst")
     assert isinstance(cluster, Cluster)
     ledger = SqliteLedger(state / "ledger.sqlite")
-    planner = PlanCache(private_names(rules), scripted_plan, frozenset({"id", "region"}), frozenset({"people", "shops"}))
-    noise, words = NoNoise(), words_of(planner.names)
-    dataset = Dataset(rules, catalog(), engine, ledger, planner, noise, lambda d, t, v: f"{v}::{t}", words)
+    dataset = scripted_dataset(engine, ledger, rules)
     server = Server({"shop": dataset}, lambda *_: cluster.endpoint, limits=SessionLimits(connections=60, connections_per_user=50))
     port = await server.listen("127.0.0.1", 0)
     yield Stage(server, cluster, dataset, engine, port)

@@ -1,0 +1,197 @@
+"""The order of the promise, on a scripted engine: nothing is measured before its charge is durable, and what is charged is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from dpproxy.answers.answer import Answering
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.notices import Answer
+from dpproxy.answers.standings import limit
+from dpproxy.answers.statement_end import ASK_AGAIN, USER, Ending
+from dpproxy.backends.base import BackendError
+from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.errors import AFTER_CHARGE, Refusal
+from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.plan.model import Array, Plan
+from dpproxy.policy.model import Budget
+from dpproxy.privacy.loss import ZERO
+from dpproxy.sql.statements import split
+from tests.worlds.scripted import COST, ScriptedEngine, policy, scripted_dataset, scripted_plan
+
+REGIONS, COUNTS = b'{"e","n\\"\\\\",NULL}', b"{1,20,300}"
+STAGED = "SELECT region, count(*) AS n FROM people WHERE id > 'STAGED'"
+
+
+@dataclass
+class Watched(ScriptedEngine):
+    """Notes what the ledger had charged when each measurement began."""
+
+    ledger: SqliteLedger | None = None
+    charged: list[int] = field(default_factory=list)
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        assert self.ledger is not None
+        self.charged.append(spent(self.ledger))
+        return await super().run(queries)
+
+
+def spent(ledger: SqliteLedger) -> int:
+    role = policy().roles["analyst"]
+    return ledger.standing("shop", "role", "analyst", limit(role.budget), dt.datetime.now(dt.UTC)).lifetime_epsilon
+
+
+@dataclass
+class World:
+    engine: Watched
+    ledger: SqliteLedger
+    dataset: Dataset
+    evaluated: list[tuple[Sequence[int], list[bytes | None]]] = field(default_factory=list)
+
+    def plan(self, sql: str) -> Plan:
+        (statement,) = split(sql, frozenset({"people"}))
+        return scripted_plan(statement, self.dataset.policy.roles["analyst"], {"dpproxy.epsilon": "1"}, ())
+
+    def answering(self, plan: Plan, **more: object) -> Answering:
+        rules = self.dataset.policy
+        asker = Asker(rules.users["ada"], rules.roles["analyst"])
+        return Answering(self.dataset, asker, plan, "hash", self.evaluate, **more)  # type: ignore[arg-type]
+
+    async def evaluate(self, indexes: Sequence[int], literals: list[bytes | None]) -> list[str | None]:
+        self.evaluated.append((tuple(indexes), list(literals)))
+        return ["321"] * len(indexes)
+
+    async def ask(self, sql: str = "SELECT region, count(*) AS n FROM people", **more: object) -> Answer:
+        return await self.answering(self.plan(sql), **more).run(())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    engine = Watched(ledger=ledger)
+    engine.gate.set()
+    yield World(engine, ledger, scripted_dataset(engine, ledger, policy()))
+    ledger.close()
+
+
+async def test_the_charge_is_durable_before_anything_is_measured(world: World) -> None:
+    answer = await world.ask()
+    assert world.engine.charged == [COST.epsilon]
+    assert (answer.literals, answer.charged, answer.reused) == ((REGIONS, COUNTS), COST, 0)
+    assert answer.notice is not None
+    assert answer.notice.startswith("charged epsilon 0.1; role analyst has epsilon 999.9 and delta 1.2e-07 left")
+    (entry,) = world.dataset.answered
+    assert (entry.role, entry.epsilon, entry.measurements, entry.outcome) == ("analyst", COST.epsilon, 1, "told")
+
+
+async def test_a_staged_measurement_is_charged_when_the_value_in_it_is_known(world: World) -> None:
+    answer = await world.ask(STAGED)
+    assert world.engine.charged == [COST.epsilon, 2 * COST.epsilon]
+    assert world.evaluated == [((0,), [REGIONS, COUNTS, None])]
+    assert world.engine.asked[1].endswith("above 321::int8")
+    assert answer.literals == (REGIONS, COUNTS, COUNTS)
+    assert answer.charged == COST + COST
+
+
+async def test_nothing_to_measure_costs_nothing_and_is_not_noted(world: World) -> None:
+    virtual = Plan((), "SELECT 1", 0, (Array("text", None, 1, "tables"),), (), ZERO, ())
+    assert await world.answering(virtual).run(()) == Answer((b'{"private","public"}',), None)
+    assert (world.engine.asked, list(world.dataset.answered)) == ([], [])
+
+
+async def test_what_can_be_foreseen_to_fail_fails_before_the_charge(world: World) -> None:
+    async def rehearse() -> None:
+        raise Refusal("22012", "division by zero")
+
+    with pytest.raises(Refusal, match="division by zero"):
+        await world.ask(rehearse=rehearse)
+    assert (world.engine.asked, spent(world.ledger)) == ([], 0)
+
+
+async def test_a_whole_staged_statement_must_be_affordable_before_its_first_round(world: World) -> None:
+    """Half of it would be charged for nothing."""
+    rules = world.dataset.policy
+    poor = replace(rules.roles["analyst"], budget=Budget(COST.epsilon * 3 // 2, 0))
+    world.dataset = replace(world.dataset, policy=replace(rules, roles={"analyst": poor}))
+    with pytest.raises(Refusal, match="your role does not cover this statement"):
+        await world.ask(STAGED)
+    assert (world.engine.asked, spent(world.ledger)) == ([], 0)
+    assert (await world.ask()).charged == COST
+
+
+async def test_an_engine_that_is_away_is_told_before_the_charge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise BackendError("connection refused to 10.0.0.7")
+
+    monkeypatch.setattr(world.engine, "snapshot", away)
+    with pytest.raises(Refusal, match="the data backend cannot be reached") as refused:
+        await world.ask()
+    assert refused.value.detail == "Nothing was charged."
+    assert spent(world.ledger) == 0
+
+
+async def test_every_failure_after_the_charge_is_told_in_the_same_words(world: World) -> None:
+    for failure in (BackendError("row 4711 is bad"), ValueError("4711"), OverflowError()):
+        world.engine.failure = failure
+        with pytest.raises(Refusal) as refused:
+            await world.ask(f"SELECT region, count(*) AS n FROM people -- {failure!r}")
+        assert (refused.value.message, refused.value.detail) == (AFTER_CHARGE.message, AFTER_CHARGE.detail)
+        assert world.dataset.answered[-1].outcome == "lost"
+    assert spent(world.ledger) == 3 * COST.epsilon
+
+
+async def test_whoever_stops_waiting_may_have_the_answer_later_at_no_charge(world: World) -> None:
+    world.engine.gate.clear()
+    ending = Ending()
+    asking = asyncio.ensure_future(world.ask(ending=ending))
+    await world.engine.started.wait()
+    ending.ask(USER)
+    with pytest.raises(Refusal, match=USER) as refused:
+        await asking
+    assert refused.value.hint == ASK_AGAIN
+    again = asyncio.ensure_future(world.ask())  # while it is still being measured
+    world.engine.gate.set()
+    answer = await again
+    assert (answer.literals, answer.charged, answer.reused) == ((REGIONS, COUNTS), ZERO, 1)
+    assert answer.notice is not None
+    assert answer.notice.startswith("reused, epsilon 0")
+    assert (len(world.engine.asked), spent(world.ledger)) == (1, COST.epsilon)
+    assert [entry.outcome for entry in world.dataset.answered] == ["kept", "told"]
+
+
+async def test_what_was_not_told_is_not_shown_where_answers_are_to_be_new(world: World) -> None:
+    world.engine.gate.clear()
+    ending = Ending()
+    asking = asyncio.ensure_future(world.ask(ending=ending))
+    await world.engine.started.wait()
+    ending.ask(USER)
+    with pytest.raises(Refusal):
+        await asking
+    world.engine.gate.set()
+    await world.dataset.paid.finish(60)
+    assert (await world.ask(mode="off")).charged == COST
+
+
+async def test_a_preview_charges_nothing_and_says_what_would_be(world: World) -> None:
+    preview = await world.answering(world.plan(STAGED)).preview(())
+    assert (preview.charge, preview.refused) == (COST + COST, None)
+    assert [(s.scope, s.left_epsilon) for s in preview.left] == [("role", policy().roles["analyst"].budget.epsilon)]
+    assert (world.engine.asked, spent(world.ledger)) == ([], 0)
+
+
+async def test_a_value_that_the_engine_cannot_take_is_refused_before_the_charge(world: World) -> None:
+    def spelled(dialect: str, type_: str, value: str | None) -> str:
+        raise ValueError("infinity has no spelling")
+
+    world.dataset = replace(world.dataset, literal=spelled)
+    (statement,) = split("SELECT region, count(*) AS n FROM people WHERE id < $1", frozenset({"people"}))
+    plan = scripted_plan(statement, world.dataset.policy.roles["analyst"], {"dpproxy.epsilon": "1"}, ("int4",))
+    with pytest.raises(Refusal, match="infinity has no spelling over private tables"):
+        await world.answering(plan).run(("1",))
+    assert spent(world.ledger) == 0

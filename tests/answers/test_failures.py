@@ -1,0 +1,40 @@
+"""What must not happen: the log has everything, the client a number that finds it there."""
+
+from __future__ import annotations
+
+import re
+
+from structlog.testing import capture_logs
+
+from dpproxy.answers.failures import StatementFailed, incident, internal
+
+
+def raised() -> RuntimeError:
+    try:
+        secret = "Ada earns 4711"
+        raise RuntimeError(f"about {len(secret)} letters")
+    except RuntimeError as error:
+        return error
+
+
+def test_the_clients_number_is_the_logs() -> None:
+    with capture_logs() as logged:
+        refusal = internal(raised(), statement="abc")
+    (entry,) = logged
+    found = re.fullmatch(r"internal error, incident ([0-9a-f]{12})", refusal.message)
+    assert found is not None
+    assert (refusal.sqlstate, refusal.detail, refusal.hint) == ("XX000", None, None)
+    assert (entry["incident"], entry["error"], entry["statement"]) == (found[1], "RuntimeError", "abc")
+    assert "about 14 letters" in entry["trace"]
+    assert "in raised" in entry["trace"], "where it was raised"
+    assert "4711" not in entry["trace"].replace('"Ada earns 4711"', ""), "lines of source, no values of variables"
+
+
+def test_each_incident_has_a_number_of_its_own() -> None:
+    error = raised()
+    with capture_logs():
+        assert len({incident(error) for _ in range(20)}) == 20
+
+
+def test_the_facades_error_is_kept_as_it_is() -> None:
+    assert StatementFailed(b"E\0\0\0\4").raw == b"E\0\0\0\4"

@@ -1,0 +1,94 @@
+"""The virtual schema: as wide as it is declared, of the asker's own role alone, in PostgreSQL's text forms."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
+from dpproxy.answers.virtual_rows import virtual_columns
+from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.facade.ddl import VIRTUAL
+from dpproxy.policy.model import ATTO, MICRO, Bounds, Budget, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, User
+from tests.worlds.scripted import PEOPLE, ScriptedEngine, policy, scripted_dataset
+
+NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Iterator[Dataset]:
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    yield scripted_dataset(ScriptedEngine(), ledger, policy())
+    ledger.close()
+
+
+def rows(table: str, dataset: Dataset, user: User | None = None) -> list[tuple[str | None, ...]]:
+    asker = Asker(user or dataset.policy.users["ada"], dataset.policy.roles["analyst"])
+    return list(zip(*virtual_columns(table, dataset, asker), strict=True))
+
+
+@pytest.mark.parametrize("table", VIRTUAL)
+def test_each_is_as_wide_as_it_is_declared(table: str, dataset: Dataset) -> None:
+    asker = Asker(dataset.policy.users["ada"], dataset.policy.roles["analyst"])
+    assert len(virtual_columns(table, dataset, asker)) == len(VIRTUAL[table].split(", "))
+
+
+def test_no_other_table(dataset: Dataset) -> None:
+    with pytest.raises(KeyError):
+        rows("people", dataset)
+
+
+def test_the_askers_own_budgets(dataset: Dataset) -> None:
+    ada = User("ada", "analyst", "", Budget(5 * MICRO // 2, ATTO // 1000, "month"))
+    role, own = rows("budget", dataset, ada)
+    assert role == ("analyst", "role", "0", "1000", "1000", "0", "0.000001", "never", None, "0", "0")
+    assert own[:8] == ("analyst", "user", "0", "2.5", "2.5", "0", "0.001", "month")
+    assert own[8] is not None
+    assert dt.datetime.fromisoformat(own[8]).day == 1, "the first of the next month"
+
+
+def test_answers_of_the_role_the_newest_first(dataset: Dataset) -> None:
+    for i, role in enumerate(("analyst", "clerk", "analyst")):
+        dataset.note(AnswerEntry(role, NOON, i * MICRO, i * ATTO // 10, None if i else 3, not i, f"hash {i}", "told"))
+    assert rows("answers", dataset) == [
+        (NOON.isoformat(), "2", "0.2", None, "f", "hash 2", "told"),
+        (NOON.isoformat(), "0", "0", "3", "t", "hash 0", "told"),
+    ]
+
+
+def test_tables_that_the_role_may_read(dataset: Dataset) -> None:
+    rules = dataset.policy
+    many = TablePolicy(PEOPLE, UnitPath("id"), False, Bounds(3, None), rules.tables[PEOPLE].columns)
+    assert rows("tables", dataset) == [
+        ("people", "private", "1", "1", "at most one row per person"),
+        ("shops", "public", None, None, None),
+    ]
+    narrow = replace(rules.roles["analyst"], tables=frozenset({PEOPLE}))
+    other = replace(dataset, policy=replace(rules, tables={**rules.tables, PEOPLE: many}, roles={"analyst": narrow}))
+    assert rows("tables", other) == [("people", "private", "3", None, None)]
+    assert {row[0] for row in rows("policy", other)} == {"people"}
+
+
+def test_columns_with_their_rules(dataset: Dataset) -> None:
+    rules = dataset.policy
+    columns = {
+        "id": ColumnPolicy("id", ColumnRole.UNIT),
+        "region": ColumnPolicy("region", values=("e", "n"), length=7),
+    }
+    people = replace(rules.tables[PEOPLE], columns=columns)
+    made = replace(dataset, policy=replace(rules, tables={**rules.tables, PEOPLE: people}))
+    assert rows("policy", made) == [
+        ("people", "id", "unit", "int4", None, None, None, None),
+        ("people", "region", "plain", "text", None, None, "e, n", "length 7"),
+        ("shops", "id", "public", "int4", None, None, None, None),
+    ]
+    ranged = replace(columns["region"], values=None, length=None, range=(Decimal(0), Decimal("9.5")), resolution=Decimal("0.5"))
+    hidden = replace(columns["id"], role=ColumnRole.HIDDEN)
+    people = replace(people, columns={"id": hidden, "region": ranged})
+    made = replace(dataset, policy=replace(rules, tables={PEOPLE: people}))
+    assert rows("policy", made) == [("people", "region", "plain", "text", "0", "9.5", None, "resolution 0.5")]
