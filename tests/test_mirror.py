@@ -23,7 +23,7 @@ _BY_ROOM: Mapping[str, str] = {
     "plan/bind": """
         from_clause group_facts interval_calls protocols queries results scope select special_forms values
     """,
-    "plan": """context known_tables model pipeline refusals""",
+    "plan": """context known_tables model refusals""",
     "plan/engines": """
         __init__ base duckdb_functions key_domains postgres_casts postgres_numbers postgres_reach postgres_times
         relations text_cuts
@@ -37,10 +37,7 @@ _BY_ROOM: Mapping[str, str] = {
     """,
     "plan/properties": """cardinality columns equivalence grid interval_fields required_bounds row_flows text_length""",
     "plan/report": """explain""",
-    "plan/rewrite": """
-        anti_join_counts from_items lateral_expressions lateral_lookups mixed_unions parenthesised_joins
-        percentile_by_rank public_lists rules
-    """,
+    "plan/rewrite": """from_items""",
     "policy": """catalog columns grants model people probes problems reader references shapes tables uniqueness""",
     "privacy": """
         accountant delta_split epsilon_split loss measurement noise_error noise_scale noise_tail real_bounds
