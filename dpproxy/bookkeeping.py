@@ -68,7 +68,7 @@ budget_app = typer.Typer(no_args_is_help=True, cls=_ShowByDefault, help="What is
 
 @budget_app.command("show")
 def budget_show(policy: PolicyFile, state: State = STATE, ledger: Ledger = None) -> None:
-    """What each role, each user with a budget, and all together, have spent and have left; also while the proxy runs."""
+    """Print what each role, each user with a budget, and all together, have spent and have left; also while the proxy runs."""
     rules = load_file(policy).policy
     place = place_of(ledger, state)
     account, others = place.names().named(rules.dataset, data_of(rules))
@@ -266,8 +266,8 @@ def ledger_repair(
     anchor: Anchor = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Make a damaged record whole, or accept one that was rolled back, by charging more: what can be read stays charged, every
-    current window is closed."""
+    """Make a damaged record whole, or accept one that was rolled back, by charging more: what can be read stays charged, and
+    every current window is closed."""
     repaired = repair(place_of(ledger, state, anchor), dataset, reason, ledger_key(read_secret(key_file)))
     if repaired is None:
         print("the ledger is whole: nothing was done")

@@ -48,11 +48,11 @@ Seconds = Annotated[float, typer.Option(min=0)]
 
 
 class Stop(Exception):
-    """What the user did cannot be done; the text says why."""
+    """Says that what the user asks for cannot be done, and why."""
 
 
 def app() -> None:
-    """Entry point. Errors the operator can mend are one line each, without a traceback."""
+    """Run the command line. Errors the operator can mend are one line each, without a traceback."""
     try:
         commands()
     except (Stop, *proxy.ERRORS, OSError) as error:  # a port in use, a folder that cannot be made, a full disk
@@ -155,7 +155,7 @@ def check(
     files: Policies,
     data: Annotated[bool, typer.Option(help="hold the policy against its data as well")] = True,
 ) -> None:
-    """Every problem of each file with its place; exit code 1 when there is one that is not only a warning."""
+    """Print every problem of each file with its place; exit code 1 when there is one that is not only a warning."""
     failed = False
     for path in files:
         try:
@@ -191,7 +191,7 @@ def password() -> None:
 
 @policy_app.command()
 def grants(file: Annotated[Path, typer.Argument(help="a policy whose backend is a PostgreSQL")]) -> None:
-    """The GRANTs that the backend's role needs, as SQL: the columns of the policy and nothing else."""
+    """Print the GRANTs that the backend's role needs, as SQL: the columns of the policy and nothing else."""
     rules = load_file(file).policy
     if not isinstance(rules.backend, PostgresBackend):
         raise Stop(f"{file}: the backend is no PostgreSQL, there is nothing to grant")
@@ -200,7 +200,7 @@ def grants(file: Annotated[Path, typer.Argument(help="a policy whose backend is 
 
 @policy_app.command()
 def schema() -> None:
-    """The JSON Schema of policy files, for editors."""
+    """Print the JSON Schema of policy files, for editors."""
     print(schema_text(), end="")
 
 

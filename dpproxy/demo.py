@@ -45,7 +45,7 @@ CONSOLE: Final = Console(highlight=False)
 
 @dataclass(frozen=True)
 class Step:
-    """`sql` is a psql script of one statement, after those of `before`; `refused`: it must end in an error.
+    """Shows one thing. `sql` is a psql script of one statement, after those of `before`; `refused`: it must end in an error.
 
     `options` are psql's own.
     """
@@ -103,11 +103,11 @@ TOUR: Final = (
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text is for the person in front of it."""
+    """Says that the demo cannot go on; the text is for the person in front of it."""
 
 
 def make_data() -> None:
-    """The sample shop beside its policy, with progress on the console."""
+    """Make the sample shop beside its policy, with progress on the console."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=CONSOLE) as bar:
         task = bar.add_task("sample shop")
@@ -117,7 +117,7 @@ def make_data() -> None:
 
 
 def run_tour(proxy: Proxy) -> None:
-    """Each step through psql. Raises DemoError at the first that does not end as it should."""
+    """Run each step through psql. Raises DemoError at the first that does not end as it should."""
     psql = find_binaries().program("psql")
     for number, step in enumerate(TOUR, 1):
         CONSOLE.print(f"\n[bold]{number}. {step.title}[/bold]")
@@ -137,7 +137,7 @@ def run_tour(proxy: Proxy) -> None:
 
 
 def connection(proxy: Proxy) -> dict[str, str]:
-    """libpq's variables for the demo's user."""
+    """Return libpq's variables for the demo's user."""
     return {
         "PGHOST": proxy.host,
         "PGPORT": str(proxy.port),
@@ -161,7 +161,7 @@ def serve(proxy: Proxy) -> None:
 
 
 def free_or_any(listen: str) -> str:
-    """`listen`, or its host with port 0 when something else is there already."""
+    """Return `listen`, or its host with port 0 when something else is there already."""
     host, _, port = listen.rpartition(":")
     try:
         with socket.create_server((host, int(port))):

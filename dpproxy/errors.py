@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(unsafe_hash=True)  # not frozen: `contextlib` sets `__traceback__` on what passes through it
 class Refusal(Exception):
-    """An ordinary PostgreSQL error, decided before any data is touched. A value all the same: never changed.
+    """Carries an ordinary PostgreSQL error, decided before any data is touched. It is a value all the same: once made it never
+    changes.
 
     `position` is 1-based, in characters of the statement text, as on the wire; None when unknown.
     `hint` says what to write instead.
@@ -30,7 +31,7 @@ class Refusal(Exception):
 
 @dataclass(unsafe_hash=True)
 class NoRoom(Refusal):
-    """An aggregate and its noise do not fit 64 bits on this grid; they may on one coarser by `times`.
+    """Says that an aggregate and its noise do not fit 64 bits on this grid; they may fit on a grid that is coarser by `times`.
 
     `size` is the largest value, in grid units, where it is known.
     """

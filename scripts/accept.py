@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 def chosen(file: Path, asked: str, corpus: Path) -> list[str]:
-    """Data sets to serve, in order; those that cannot be are named on standard error."""
+    """Return the data sets to serve, in order; those that cannot be served are named on standard error."""
     named = {json.loads(line)["dataset"] for line in file.read_text().splitlines() if line.strip()}
     wanted = set(filter(None, asked.split(","))) or named
     for name in sorted(wanted - named):
@@ -57,7 +57,7 @@ def chosen(file: Path, asked: str, corpus: Path) -> list[str]:
 
 
 def on_postgres(stack: contextlib.ExitStack, data_sets: list[str], corpus: Path, folder: Path) -> dict[str, str]:
-    """DSNs of copies of the data sets in a scratch PostgreSQL that lives as long as the stack."""
+    """Copy the data sets into a scratch PostgreSQL that lives as long as the stack. Returns the DSNs of the copies."""
     server = stack.enter_context(scratch_server(folder / "postgres", settings={"work_mem": "64MB", "shared_buffers": "256MB"}))
     dsns = {}
     for name in data_sets:
@@ -68,7 +68,7 @@ def on_postgres(stack: contextlib.ExitStack, data_sets: list[str], corpus: Path,
 
 
 def run(options: argparse.Namespace, data_sets: list[str], proxy: Proxy) -> int:
-    """The runner beside FILE, with its standard output as ours."""
+    """Run the runner beside FILE, with its standard output as ours."""
     dsn = f"host={proxy.host} port={proxy.port} user={USER} password={USER} dbname={{dataset}}"
     command = [sys.executable, str(options.file.with_name("run_acceptance.py")), str(options.file), "--dsn", dsn]
     command += ["--data-sets", ",".join(data_sets)]

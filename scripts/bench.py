@@ -52,7 +52,8 @@ def say(text: str) -> None:
 
 
 def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
-    """`private` leaves out what other processes can share: the pages of programs and libraries."""
+    """Print the memory of the idle proxy. `private` leaves out what other processes can share: the pages of programs and
+    libraries."""
     usage = psutil.Process(proxy.pid).memory_full_info()
     print("memory: idle proxy without the facade, MB\nresident\tprivate")
     print(f"{usage.rss / 2**20:.0f}\t{usage.uss / 2**20:.0f}", flush=True)

@@ -84,7 +84,7 @@ class Query:
 
 @dataclass
 class Errors:
-    """Relative errors of cells that were answered, and how many groups were not."""
+    """Holds relative errors of cells that were answered, and how many groups were not."""
 
     cells: list[float] = field(default_factory=list)
     missing: int = 0
@@ -107,7 +107,7 @@ def _percent(value: float) -> str:
 
 
 def material() -> Path | None:
-    """The shared workload, beside the repository or where the environment says."""
+    """Return the shared workload, beside the repository or where the environment says."""
     root = os.environ.get("DPPROXY_SHARED") or Path(__file__).resolve().parents[2] / "shared"
     found = Path(root) / "bench"
     return found if (found / "queries.yaml").is_file() else None
@@ -119,7 +119,7 @@ def workload(folder: Path) -> list[Query]:
 
 
 def peers(folder: Path) -> dict[str, str]:
-    """Per query the best peer by median error, as `median / p95 name`; empty for what none supports."""
+    """Return the best peer of each query by median error, as `median / p95 name`; empty for a query that none supports."""
     found = {}
     for query, cells in peer_rows(folder).items():
         errors = {title.removesuffix(" err"): cell for title, cell in cells.items() if title.endswith(" err")}
@@ -129,7 +129,7 @@ def peers(folder: Path) -> dict[str, str]:
 
 
 def peer_rows(folder: Path) -> dict[str, dict[str, str]]:
-    """What was measured of peers, query by query: cells by their columns' titles."""
+    """Return what was measured of peers, query by query: cells by their columns' titles."""
     text = (folder / "peers.md").read_text()
     header = re.search(r"^\| query \| SN plan .*$", text, re.MULTILINE)
     if header is None:
@@ -149,7 +149,7 @@ def _cells(line: str) -> list[str]:
 
 
 def accuracy(work: Path, scale: float, answers: int) -> int:
-    """Prints the table, for the workload at `scale` (1: 10 M orders); the exit status."""
+    """Print the table, for the workload at `scale` (1: 10 M orders). Returns the exit status."""
     folder = material()
     if folder is None:
         print("accuracy: the shared workload is not here (DPPROXY_SHARED, or ../shared beside the repository)", file=sys.stderr)

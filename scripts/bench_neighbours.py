@@ -118,7 +118,7 @@ def misbehaving(where: dict[str, Any], statements: tuple[str, ...], sessions: in
 
 @dataclass
 class Waits:
-    """Seconds, of each answer."""
+    """Holds the seconds that each answer took."""
 
     stored: list[float] = field(default_factory=list)
     small: list[float] = field(default_factory=list)
@@ -143,7 +143,7 @@ async def waited(connections: list[Any], seconds: float) -> Waits:
 
 @dataclass
 class Most:
-    """Bytes that all server processes of the facade, and their temporary files, were seen to take at once."""
+    """Holds the most bytes that all server processes of the facade, and their temporary files, were seen to take at once."""
 
     memory: int = 0
     disk: int = 0
@@ -164,7 +164,7 @@ class Most:
 
 
 def neighbours(policy: Path, seconds: float) -> None:
-    """Prints a table: median and 95 % of waits, as ratios to those of quiet before and after."""
+    """Print a table: median and 95 % of waits, as ratios to those of quiet before and after."""
     text = policy.read_text()
     changed = text.replace("epsilon: 10,", "epsilon: 1000000,").replace("epsilon: 100\n", "epsilon: 1000000\n")
     changed = changed.replace("epsilon: 1, delta", "epsilon: 1000000, delta")

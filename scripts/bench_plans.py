@@ -81,7 +81,7 @@ JOINED = (
 
 
 def planner_of(policy: Path) -> tuple[PlanCache, Role]:
-    """The planner as the session has it, and the policy's first role."""
+    """Return the planner as the session has it, and the policy's first role."""
 
     async def made() -> tuple[PlanCache, Role]:
         rules = load_file(policy).policy
@@ -104,7 +104,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def planning(policy: Path) -> None:
-    """Text to plan, for texts never seen and for one seen before."""
+    """Measure the time from text to plan, for texts never seen and for one seen before."""
     planner, role = planner_of(policy)
 
     def plan(constant: int) -> float:
@@ -119,7 +119,8 @@ def planning(policy: Path) -> None:
 
 
 def corpus(file: Path, policies: Path) -> None:
-    """Text to plan of every statement of a labelled file, in processor time: each the least of three, never seen before."""
+    """Measure the time from text to plan of every statement of a labelled file, in processor time: each the least of three, never
+    seen before."""
     os.environ.setdefault("DPPROXY_CORPUS", str(file.resolve().with_name("db")))
     entries = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
     found = {name: policies / f"{name}.yaml" for name in sorted({entry["dataset"] for entry in entries})}
@@ -151,7 +152,7 @@ def _planned(text: str, planner: PlanCache, role: Role) -> tuple[float, bool]:
 
 
 def aggregate(work: Path, rounds: int) -> None:
-    """The plan's measurement beside the analyst's own words, in turn, on one connection."""
+    """Run the plan's measurement and the analyst's own words in turn, on one connection."""
     policy = work / "big.yaml"
     policy.write_text(POLICY)
     with duckdb.connect(str(work / "big.duckdb")) as database:

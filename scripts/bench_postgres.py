@@ -50,7 +50,7 @@ Sample = tuple[float, float]  # seconds: of the clock, of processors
 
 
 def performance(work: Path, rounds: int, scale: float = 1) -> int:
-    """Prints the table, for `scale` of the workload (1: the 2 M orders peers were measured on); the exit status."""
+    """Print the table, for `scale` of the workload (1: the 2 M orders peers were measured on). Returns the exit status."""
     folder = bench_accuracy.material()
     if folder is None:
         print("postgres: the shared workload is not here (DPPROXY_SHARED, or ../shared beside the repository)", file=sys.stderr)
@@ -70,7 +70,8 @@ def performance(work: Path, rounds: int, scale: float = 1) -> int:
 
 
 def peers(folder: Path) -> dict[str, str]:
-    """Per query the least slowdown of a peer on PostgreSQL, in processor time; empty for what none supports."""
+    """Return the least slowdown of a peer on PostgreSQL for each query, in processor time; empty for a query that none
+    supports."""
     rows = bench_accuracy.peer_rows(folder)
     return {
         query: min((cell for title, cell in cells.items() if title.endswith("PG cpu x") and cell), key=float, default="")

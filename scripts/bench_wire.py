@@ -51,7 +51,7 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Route:
-    """A way to a server, for pgbench."""
+    """Names a way to a server, for pgbench."""
 
     name: str
     arguments: tuple[str, ...]
@@ -59,7 +59,8 @@ class Route:
 
 @dataclass(frozen=True)
 class Run:
-    """`latencies`: milliseconds of each statement, in order; empty unless asked for. `processor`: seconds of pgbench's."""
+    """Holds the figures of a run. `latencies`: milliseconds of each statement, in order; empty unless asked for. `processor`:
+    seconds of pgbench's."""
 
     tps: float
     latencies: tuple[float, ...] = ()
@@ -70,7 +71,7 @@ class Run:
 
 
 def pgbench(route: Route, mode: str, clients: int, seconds: float, script: Path, log: Path | None = None) -> Run:
-    """Raises LaunchError."""
+    """Run pgbench by one way. Raises LaunchError."""
     command = [find_binaries().program("pgbench"), "-n", "-f", str(script), "-M", mode, "-c", str(clients)]
     command += ["-j", str(min(clients, 2)), "-T", str(max(1, round(seconds)))]
     command += ["-l", "--log-prefix", str(log)] if log is not None else []
@@ -86,7 +87,7 @@ def pgbench(route: Route, mode: str, clients: int, seconds: float, script: Path,
 
 
 def latencies(log: Path) -> tuple[float, ...]:
-    """Of pgbench's files, which it writes one for each thread."""
+    """Return the latencies in pgbench's files, which it writes one for each thread."""
     found: list[float] = []
     for file in log.parent.glob(f"{log.name}.*"):
         found += [int(line.split()[2]) / 1000 for line in file.read_text().splitlines()]
@@ -95,7 +96,7 @@ def latencies(log: Path) -> tuple[float, ...]:
 
 
 def facade_of(proxy: Proxy) -> tuple[psutil.Process, Path]:
-    """The facade's postmaster, and where its socket is: beside the data directory it was started with."""
+    """Return the facade's postmaster, and where its socket is: beside the data directory it was started with."""
     for child in psutil.Process(proxy.pid).children(recursive=True):
         command = child.cmdline()
         if command and Path(command[0]).name == "postgres" and "-D" in command:
@@ -108,7 +109,7 @@ def by_tcp(proxy: Proxy) -> Route:
 
 
 def by_socket(proxy: Proxy, work: Path) -> Route:
-    """`work`: the folder of its unix socket."""
+    """Return the way by unix socket. `work` is the folder of the socket."""
     return Route("proxy, unix", ("-h", str(work), "-p", str(proxy.port), "-U", "ada", "shop"))
 
 
@@ -118,7 +119,7 @@ def direct(folder: Path) -> Route:
 
 @contextlib.contextmanager
 def pgbouncer(folder: Path, work: Path) -> Iterator[tuple[psutil.Process, list[Route]] | None]:
-    """A pgbouncer before the facade in `folder`, and the ways to it; None where the program is not installed."""
+    """Run a pgbouncer before the facade in `folder`, and give the ways to it; None where the program is not installed."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         say("NOT MEASURED: pgbouncer is not installed (Debian: apt install pgbouncer)")
@@ -159,14 +160,15 @@ def _await(port: int) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """One run by one way: statements a second; seconds of processor time of pgbench, of what is between, of the facade."""
+    """Holds the figures of one run by one way: statements a second; seconds of processor time of pgbench, of what is between, of
+    the facade."""
 
     tps: float
     processor: tuple[float, float, float]
 
 
 def relay(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
-    """Each round measures all ways in turn; figures are the medians of the rounds'.
+    """Measure all ways in turn in each round; figures are the medians of the rounds'.
 
     The facade listens on a unix socket alone, so that by TCP the ratio is also one of transports. Processor time tells more
     than speed on a machine that others use as well.
@@ -220,7 +222,7 @@ def _of_facade(facade: psutil.Process) -> float:
 
 
 def reused(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
-    """A grouped answer that is stored, by 16 clients at once, beside `SELECT 1` of the same clients."""
+    """Measure a grouped answer that is stored, by 16 clients at once, beside `SELECT 1` of the same clients."""
     through = by_tcp(proxy)
     print("reused: 16 clients, milliseconds\nstatement\tmedian\tp99\tstatements a second")
     for name, text in (("SELECT 1", "SELECT 1;"), ("reused answer", REUSED)):
@@ -277,7 +279,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def total_memory(pid: int) -> int:
-    """Proportional: a page that processes share counts once. It is what the system would get back."""
+    """Return the proportional memory in bytes: a page that processes share counts once. It is what the system would get back."""
     total = 0
     for process in family(pid):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -286,6 +288,6 @@ def total_memory(pid: int) -> int:
 
 
 def standing(pid: int) -> tuple[int, int, int, int]:
-    """Open files and threads of the proxy, processes in all, the proxy's private memory."""
+    """Return the proxy's open files and threads, its processes, and its private memory in bytes."""
     main = psutil.Process(pid)
     return main.num_fds(), len(family(pid)), main.num_threads(), int(main.memory_full_info().uss)

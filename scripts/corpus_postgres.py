@@ -23,7 +23,7 @@ CHUNK = 1 << 20  # bytes handed to COPY at a time
 
 
 def loaded(server: Scratch, name: str, database: Path, schema: Path, work: Path) -> str:
-    """A database `name` on the server with the rows of a DuckDB file. Returns its DSN."""
+    """Make a database `name` on the server with the rows of a DuckDB file. Returns its DSN."""
     with psycopg.connect(server.conninfo(), autocommit=True) as admin:
         admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     with duckdb.connect(str(database), read_only=True) as source:
@@ -91,7 +91,7 @@ def _present(target: psycopg.Connection, place: sql.Identifier) -> set[str]:
 
 
 def pointed(policy: Path, dsn: str, folder: Path) -> Path:
-    """A copy of the policy in `folder` whose backend is the database at `dsn`."""
+    """Write a copy of the policy into `folder` whose backend is the database at `dsn`."""
     yaml = YAML()
     rules = yaml.load(policy.read_text())
     rules["backend"] = {"postgres": dsn}

@@ -55,7 +55,7 @@ Direct = duckdb.DuckDBPyConnection | psycopg.Connection | Apart
 def compare(
     options: argparse.Namespace, data_sets: list[str], proxy: Proxy, engines: Mapping[str, str], policies: Mapping[str, Path]
 ) -> int:
-    """Prints each difference and, last, `exact: N compared, M differ`. Returns 1 when there are any.
+    """Print each difference and, last, `exact: N compared, M differ`. Returns 1 when there are any.
 
     `engines` has for each data set what its engine is asked directly by: a DuckDB file or a libpq connection string.
     """
@@ -78,7 +78,7 @@ def compare(
 
 
 class Pair:
-    """The proxy and the engine itself over one data set."""
+    """Holds the proxy and the engine itself over one data set."""
 
     def __init__(self, name: str, proxy: Proxy, engine: str, policy: Path) -> None:
         self._dsn = f"host={proxy.host} port={proxy.port} user=analyst password=analyst dbname={name}"
@@ -101,7 +101,8 @@ class Pair:
         self._proxied.execute(f"SET statement_timeout = '{PATIENCE}s'")
 
     def difference(self, sql: str) -> str | None:
-        """None: not comparable. Empty: equal to one of the readings. Else what differs from the first."""
+        """Compare one statement. None: it is not comparable. Empty: equal to one of the readings. Else the text says what differs
+        from the first."""
         if self._proxied.closed:
             self._connect()
         try:
@@ -138,8 +139,8 @@ class Pair:
 
 
 def direct(engine: str, policy: Path) -> list[Direct]:
-    """Connections to a DuckDB file, or to a server that `engine` is a connection string of, in UTC; without rows of nobody.
-    The second, if any, has keys that refer to a row of somebody else refer to nothing."""
+    """Connect to a DuckDB file, or to a server that `engine` is a connection string of, in UTC; without rows of nobody. In the
+    second connection, if there is one, keys that refer to a row of somebody else refer to nothing."""
     if Path(engine).is_file():
         return [seen(policy, Path(engine)), seen(policy, Path(engine), apart=True)]
     forget_nobody(policy, engine)
@@ -148,7 +149,8 @@ def direct(engine: str, policy: Path) -> list[Direct]:
 
 
 def unnested(rows: Sequence[Row]) -> list[Row]:
-    """A list of DuckDB is rows of PostgreSQL: `SELECT generate_series(1, 3)` gives one row there and three here."""
+    """Return rows as PostgreSQL has them where DuckDB has a list: `SELECT generate_series(1, 3)` gives one row there and three
+    here."""
     found: list[Row] = []
     for row in rows:
         lists = [cell for cell in row if isinstance(cell, list)]
@@ -158,7 +160,7 @@ def unnested(rows: Sequence[Row]) -> list[Row]:
 
 
 def plain(value: Any) -> Any:
-    """One of None, bool, float, str: what two drivers make of one value, brought together."""
+    """Return one of None, bool, float, str: what two drivers make of one value, brought together."""
     if isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, dt.datetime):
@@ -171,7 +173,7 @@ def plain(value: Any) -> Any:
 
 
 def readings(sql: str, dialect: str) -> list[str]:
-    """The statement with every sum of nothing read as 0 and every percentile as a value that occurs, if it has any."""
+    """Return the statement with every sum of nothing read as 0 and every percentile as a value that occurs, if it has any."""
     tree = sqlglot.parse_one(sql, read=dialect)
     whole = (node.parent if isinstance(node.parent, exp.Filter) else node for node in tree.find_all(exp.Sum))
     sums = [node for node in whole if not isinstance(node.parent, exp.Window)]
@@ -187,12 +189,13 @@ def readings(sql: str, dialect: str) -> list[str]:
 
 
 def chosen(sql: str) -> bool:
-    """Whether a value may be one that was chosen from nothing."""
+    """Return whether a value may be one that was chosen from nothing."""
     return re.search(r"(?i)\b(min|max|median|mode|percentile_\w+|quantile\w*)\s*\(", sql) is not None
 
 
 def unlimited(sql: str, dialect: str) -> tuple[str, int, int] | None:
-    """A statement that ends with LIMIT without it, what it is ordered by as further columns; the limit; its own width."""
+    """Return a statement that ends with LIMIT without it, with what it is ordered by as further columns; the limit; the
+    statement's own width."""
     tree = sqlglot.parse_one(sql, read=dialect)
     limit = tree.args.get("limit")
     if (
@@ -218,7 +221,8 @@ def unlimited(sql: str, dialect: str) -> tuple[str, int, int] | None:
 
 
 def as_good(ours: Sequence[Row], everything: Sequence[Row], limit: int, width: int) -> bool:
-    """Each of ours is among all rows, and what they are ordered by is what the first `limit` of them are ordered by."""
+    """Return whether each of our rows is among all rows, and our rows have the same ORDER BY values as the first `limit` of
+    them."""
     left, keys = list(everything), []
     if len(ours) != min(limit, len(left)):
         return False
@@ -234,7 +238,7 @@ def as_good(ours: Sequence[Row], everything: Sequence[Row], limit: int, width: i
 
 
 def difference(ours: Sequence[Row], theirs: Sequence[Row], *, unknown: bool = False) -> str:
-    """What differs between two multisets of rows; empty when nothing does."""
+    """Return what differs between two multisets of rows; empty when nothing does."""
     left = sorted(theirs, key=order)
     extra = [mine for mine in sorted(ours, key=order) if not _taken(mine, left, unknown)]
     if not extra and not left:
@@ -253,7 +257,7 @@ def _taken(row: Row, left: list[Row], unknown: bool) -> bool:
 
 
 def order(row: Row) -> tuple[object, ...]:
-    """Exact cells first, then numbers."""
+    """Return a sort key: exact cells first, then numbers."""
     exact = tuple("" if isinstance(cell, float) else repr(cell) for cell in row)
     return exact, tuple(cell if isinstance(cell, float) and math.isfinite(cell) else 0.0 for cell in row)
 

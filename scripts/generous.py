@@ -67,7 +67,7 @@ def _in_postgres(table: TableName) -> str:
 
 
 def generous(policy: Path, data: Path, folder: Path) -> Path:
-    """A copy of the policy in `folder`, widened to the DuckDB file `data`."""
+    """Write a copy of the policy into `folder`, widened to the DuckDB file `data`."""
     yaml = YAML()
     rules = yaml.load(policy.read_text())
     for limits in (rules["budget"], *(role["budget"] for role in rules["roles"].values())):
@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
 
 
 def seen(policy: Path, data: Path, apart: bool = False) -> duckdb.DuckDBPyConnection:
-    """A database with the tables of `data` as the policy sees them: without rows of nobody, whose unit id is NULL or whose
+    """Make a database with the tables of `data` as the policy sees them: without rows of nobody, whose unit id is NULL or whose
     way to it ends in nothing, and with rows once for each unit that the way leads to. `apart`: a key that refers to a row of
     somebody else refers to nothing."""
     rules = load_file(policy).policy
@@ -243,9 +243,9 @@ def _repeated(rules: Policy, owner: psycopg.Connection) -> list[tuple[TableName,
 
 
 class Apart:
-    """A scratch copy in PostgreSQL in which keys that refer to a row of somebody else refer to nothing, and rows whose way leads
-    to several units are there once for each: changed in a transaction that never ends, so that nobody else sees it. What fails
-    in it is undone alone."""
+    """Holds a scratch copy in PostgreSQL in which keys that refer to a row of somebody else refer to nothing, and a row is there
+    once for each unit that its way leads to. It is changed in a transaction that never ends, so that nobody else sees it. What
+    fails in it is undone alone."""
 
     def __init__(self, policy: Path, dsn: str, options: str) -> None:
         rules = load_file(policy).policy

@@ -43,13 +43,13 @@ class NoNoise:
 
 
 def release(measurement: Measurement, exact: Exact, _: Noise) -> Released:
-    """Every group, as it is."""
+    """Return every group, as it is."""
     everything = replace(measurement, threshold=None, top=None, dense=True, l0=measurement.reach)  # LIMIT is the outer query's
     return releasing.release(everything, exact, NoNoise())
 
 
 def choose(runs: Runs, *_: object) -> Int64:
-    """The first point of the best run of each group."""
+    """Return the first point of the best run of each group."""
     best = np.flatnonzero(runs.gap == 0)
     firsts = best[np.searchsorted(runs.group[best], np.arange(runs.groups))]
     return np.asarray(runs.start[firsts], dtype=np.int64)

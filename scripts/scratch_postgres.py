@@ -27,7 +27,7 @@ from dpproxy.facade.server import Bounds, EmbeddedServer
 
 @dataclass
 class Scratch:
-    """A running server. `major` is its version; `home` holds its socket and data."""
+    """Names a running server. `major` is its version; `home` holds its socket and data."""
 
     server: EmbeddedServer
     loop: asyncio.AbstractEventLoop
@@ -44,20 +44,20 @@ class Scratch:
         return f"postgresql://{user}@/{database}?host={self.home}"
 
     def conninfo(self, database: str = "postgres", user: str = "postgres") -> str:
-        """The same for libpq."""
+        """Return the address as libpq reads it."""
         return f"host={self.home} user={user} dbname={database}"
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> None:
         asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def restart(self) -> None:
-        """Sessions end with 57P01; files stay."""
+        """Restart the server: sessions end with 57P01; files stay."""
         self.wait(self.server.stop())
         self.wait(self.server.start())
 
 
 def installations() -> dict[int, Path]:
-    """`bin` folders by major version: the wheel's, and those that DPPROXY_TEST_POSTGRES names, separated by colons."""
+    """Return the `bin` folders by major version: the wheel's, and those that DPPROXY_TEST_POSTGRES names, separated by colons."""
     newest = wheel_folder()
     folders = sorted(p.parent for p in newest.parent.parent.glob("pginstall*/bin/postgres")) if newest is not None else []
     folders += [Path(name) for name in os.environ.get("DPPROXY_TEST_POSTGRES", "").split(":") if name]
@@ -72,7 +72,7 @@ def scratch_server(
     hba: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
 ) -> Iterator[Scratch]:
-    """A fresh server of the programs in `folder` (default: the wheel's newest). Raises FacadeError.
+    """Run a fresh server of the programs in `folder` (default: the wheel's newest). Raises FacadeError.
 
     `files` are laid in its data directory: keys, certificates, `standby.signal`. `hba` rules come before its own.
     """
@@ -109,7 +109,7 @@ def scratch_server(
 
 @dataclass(frozen=True)
 class Container:
-    """A server in a container, at a port of this machine."""
+    """Names a server in a container, at a port of this machine."""
 
     port: int
 
@@ -118,7 +118,7 @@ class Container:
 
 
 def docker_answers() -> bool:
-    """Whether there is a Docker to start containers with."""
+    """Return whether there is a Docker to start containers with."""
     if shutil.which("docker") is None:
         return False
     return subprocess.run(["docker", "info"], capture_output=True, timeout=30, check=False).returncode == 0
@@ -126,7 +126,7 @@ def docker_answers() -> bool:
 
 @contextlib.contextmanager
 def container(image: str) -> Iterator[Container]:
-    """A fresh server of an image; it vanishes with the block. Raises CalledProcessError, TimeoutError."""
+    """Run a fresh server of an image; it vanishes with the block. Raises CalledProcessError, TimeoutError."""
     command = ["docker", "run", "--rm", "-d", "-e", "POSTGRES_HOST_AUTH_METHOD=trust", "-p", "127.0.0.1::5432", image]
     name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     try:
@@ -152,7 +152,7 @@ def _await(server: Container) -> None:
 
 
 def remove(folder: Path) -> None:
-    """A folder that may belong to another account."""
+    """Remove a folder that may belong to another account."""
     for root, folders, files in os.walk(folder, topdown=False):
         for name in files:
             os.unlink(os.path.join(root, name))

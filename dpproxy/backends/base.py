@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 
 async def in_measuring_thread(work: Callable[[], T]) -> T:
-    """What is done to what was measured: reading it, its noise. It may take long, depending on data; so it is kept from the
-    threads of `asyncio.to_thread`, where others' questions wait."""
+    """Run in a thread what is done to measured rows: reading them, adding noise. It may take long, depending on data; so it is
+    kept from the threads of `asyncio.to_thread`, where others' questions wait."""
     return await asyncio.get_running_loop().run_in_executor(_MEASURING, work)
 
 
 class BackendError(Exception):
-    """The engine failed. The text is for the operator's log only, never for a client."""
+    """Says that the engine failed. The text is for the operator's log only, never for a client."""
 
 
 class Runner(Protocol):
-    """What measurements run on. Cancelling the task that awaits `run` interrupts the engine's statement."""
+    """Runs measurements. Cancelling the task that awaits `run` interrupts the engine's statement."""
 
     async def run(self, queries: Sequence[str]) -> Exact:
         """Run a measurement's queries in one snapshot, in order. Raises BackendError."""
@@ -45,40 +45,40 @@ class Runner(Protocol):
 
 
 class Backend(Runner, Protocol):
-    """One engine and its data."""
+    """Runs one engine over its data."""
 
     @property
     def dialect(self) -> Dialect: ...
 
     @property
     def state(self) -> str:
-        """Names the data that are open; empty where they may change while they are."""
+        """Name the data that are open; empty where they may change while they are."""
         ...
 
     def outdated(self) -> bool:
-        """Whether opening the data anew would open others, as far as that can be told without asking the engine."""
+        """Return whether opening the data anew would open other data, as far as that can be told without asking the engine."""
         ...
 
     async def public_states(self, tables: Sequence[CatalogTable]) -> Mapping[TableName, str]:
-        """Names what is in these PUBLIC tables now. Raises BackendError, also where the data are not what was opened."""
+        """Name what is in these PUBLIC tables now. Raises BackendError, also where the data are not what was opened."""
         ...
 
     async def introspect(self) -> Catalog:
-        """Names, types and keys of every table; no statistics. Raises BackendError."""
+        """Return names, types and keys of every table; no statistics. Raises BackendError."""
         ...
 
     async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
-        """The catalog with `public_range` filled for the orderable columns of the tables named in `public`, and their
+        """Return the catalog with `public_range` filled for the orderable columns of the tables named in `public`, and their
         sizes: `rows` and `most`."""
         ...
 
     @property
     def places(self) -> int:
-        """How many `snapshot`s there may be at once: as many run without waiting for each other."""
+        """Return how many `snapshot`s there may be at once: as many run without waiting for each other."""
         ...
 
     def snapshot(self) -> AbstractAsyncContextManager[Runner]:
-        """A place to run, for the measurements of one statement, which all see the data as the first of them does.
+        """Return a place to run, for the measurements of one statement, which all see the data as the first of them does.
 
         Nothing is read by entering it, but what could keep them from running is met then, before they are charged: whoever
         is within does not wait for a connection or a thread any more. Raises BackendError.
@@ -86,12 +86,12 @@ class Backend(Runner, Protocol):
         ...
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
-        """At most `cap` + 1 rows of a PUBLIC table, columns by their catalog names."""
+        """Return at most `cap` + 1 rows of a PUBLIC table, columns by their catalog names."""
         ...
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
-        """Operator's checks (generated SQL returning one integer each: how many violations). They, and whatever else is no
-        measurement, run where no measurement can be in their way."""
+        """Run an operator's checks (generated SQL that returns one integer each: how many violations). They run where no
+        measurement can be in their way, as does whatever else is no measurement."""
         ...
 
     async def close(self) -> None: ...

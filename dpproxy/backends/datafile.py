@@ -34,7 +34,7 @@ _SIZE_AT: Final = (4096 + 40, 8192 + 40)
 
 
 class FileChanged(Exception):
-    """The file is not what it was. The text says what has happened, for the operator."""
+    """Says that the file is not what it was. The text tells the operator what has happened."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _stamps(path: str, descriptor: int | None = None) -> tuple[_Stamp, _Stamp | 
 
 
 class DataFile:
-    """A file to be opened, and then to be watched. Raises OSError, FileChanged."""
+    """Holds a file that is to be opened, and then to be watched. Raises OSError, FileChanged."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -85,13 +85,13 @@ class DataFile:
 
     @property
     def state(self) -> str:
-        """Names the data: the same in all processes that have this very file open, another after any replacement."""
+        """Name the data: the same in all processes that have this very file open, another after any replacement."""
         own, log = self._stamps
         parts = [f"file {own.inode} {own.written} {self._content}"]
         return " ".join(parts + ([f"log {log.inode} {log.written}"] if log is not None else []))
 
     def check_path(self) -> None:
-        """What the path names is this file, as it was. Raises FileChanged."""
+        """Check that the path names this file, as it was. Raises FileChanged."""
         self.check()
         try:
             there, log = _stamps(self._path)
@@ -101,7 +101,7 @@ class DataFile:
             raise FileChanged("the data file is being replaced or written")
 
     def check(self) -> None:
-        """This file is what it was, whatever the path names now. Raises FileChanged."""
+        """Check that this file is what it was, whatever the path names now. Raises FileChanged."""
         now, known = _Stamp.of(os.fstat(self._descriptor)), self._stamps[0]
         if now == known:
             return
@@ -110,7 +110,7 @@ class DataFile:
         self._stamps = now, self._stamps[1]  # renamed, or its permissions changed
 
     def still(self) -> bool:
-        """Whether opening the path anew would open the same data."""
+        """Return whether opening the path anew would open the same data."""
         try:
             self.check_path()
         except FileChanged:
@@ -132,12 +132,12 @@ class DataFile:
         return size if len(told) == 1 and SMALLEST <= size <= USUAL and not size & (size - 1) else SMALLEST
 
     def opened(self) -> None:
-        """DuckDB has opened it. Raises FileChanged when that may have been another."""
+        """Note that DuckDB has opened the file. Raises FileChanged when that may have been another."""
         self.check_path()
         lock_again(self._key)
 
     def close(self) -> None:
-        """After DuckDB has closed it. Idempotent."""
+        """Close the file, after DuckDB has closed it. Idempotent."""
         with _LOCK:
             others = _OPEN.get(self._key, [])
             if self not in others:
@@ -154,7 +154,7 @@ _LOCK: Final = threading.Lock()
 
 
 def lock_again(key: tuple[int, int]) -> None:
-    """Others may read, none may write. Where there are no locks, `check` is what is left."""
+    """Take the lock: others may read, none may write. Where there are no locks, `check` is what is left."""
     with _LOCK:
         for file in _OPEN.get(key, [])[:1]:
             with contextlib.suppress(OSError):

@@ -139,7 +139,7 @@ def quote(name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """PostgreSQL's spelling: lower case where that is a plain identifier, else as it is (DuckDB ignores case)."""
+    """Return PostgreSQL's spelling: lower case where that is a plain identifier, else as it is (DuckDB ignores case)."""
     return name.lower() if _PLAIN.match(name.lower()) else name
 
 
@@ -163,7 +163,7 @@ def _type(data_type: str) -> tuple[str, bool]:
 
 
 class DuckDB:
-    """The `Backend` of one file. Raises BackendError when the file cannot be opened read-only."""
+    """Runs the `Backend` of one file. Raises BackendError when the file cannot be opened read-only."""
 
     dialect: Dialect = "duckdb"
 
@@ -197,7 +197,7 @@ class DuckDB:
         return not self._file.still()
 
     async def public_states(self, tables: Sequence[CatalogTable]) -> dict[TableName, str]:
-        """The file's, for each: what is in it cannot change by itself."""
+        """Return the file's state for each table: what is in it cannot change by itself."""
         try:
             self._file.check()
         except FileChanged as error:
@@ -219,7 +219,7 @@ class DuckDB:
         return Exact(tables)
 
     def snapshot(self) -> AbstractAsyncContextManager[Runner]:
-        """The file cannot change while it is open, and there is a thread for each place."""
+        """Return a place to run. The file cannot change while it is open, and there is a thread for each place."""
         return nullcontext(self)
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
@@ -231,7 +231,7 @@ class DuckDB:
         return await self._run(lambda connection: tuple(int(_rows(connection, check)[0][0]) for check in checks))
 
     async def close(self) -> None:
-        """Interrupts what runs, then closes the file."""
+        """Interrupt what runs, then close the file."""
         self._root.interrupt()
         if self._stopping:
             await asyncio.wait(self._stopping)

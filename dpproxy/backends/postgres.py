@@ -86,7 +86,7 @@ Work = Callable[["asyncpg.Connection"], Awaitable[T]]
 
 
 class Postgres:
-    """The `Backend` of one database. Nothing is opened before the first call."""
+    """Runs the `Backend` of one database. Nothing is opened before the first call."""
 
     dialect: Dialect = "postgres"
 
@@ -126,7 +126,8 @@ class Postgres:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Runner]:
-        """One transaction: what is lost with its connection cannot be read again, so that only its first run is retried."""
+        """Run in one transaction: what is lost with its connection cannot be read again, so that only its first run is
+        retried."""
         snapshot = _Snapshot(self, self._measuring)
         try:
             await self._tried(snapshot, _nothing)
@@ -145,7 +146,7 @@ class Postgres:
         return await self._run(counts)
 
     async def close(self) -> None:
-        """Interrupts what runs, then closes the connections."""
+        """Interrupt what runs, then close the connections."""
         self._closed = True
         for task in (running := list(self._running)):
             task.cancel()
@@ -220,7 +221,7 @@ class _Connections:
             return self._pool
 
     async def expire(self) -> None:
-        """Those that are open are not used again."""
+        """Use the connections that are open now not again."""
         if self._pool is not None:
             await self._pool.expire_connections()
 
@@ -253,7 +254,7 @@ class _Snapshot:
         return await work(self._held)
 
     async def close(self) -> None:
-        """The next `once` opens another."""
+        """Close the transaction; the next `once` opens another."""
         self._held = None
         with suppress(asyncpg.PostgresError, *LOST):
             await self._stack.aclose()

@@ -109,7 +109,8 @@ def _array(element: str | None) -> str:
 
 
 async def introspect(connection: asyncpg.Connection) -> Catalog:
-    """Raises BackendError for a database whose texts are bytes of no known encoding."""
+    """Return names, types and keys of every table. Raises BackendError for a database whose texts are bytes of no known
+    encoding."""
     if await connection.fetchval(_ENCODING) == "SQL_ASCII":
         raise BackendError("the database's encoding is SQL_ASCII: its texts cannot be told to be UTF-8; use a UTF8 database")
     tables: dict[int, CatalogTable] = {}
@@ -143,7 +144,7 @@ def _named(names: dict[tuple[int, int], str], table: int, numbers: Iterable[int]
 
 
 async def with_ranges(connection: asyncpg.Connection, table: CatalogTable) -> CatalogTable:
-    """A column with NaN or an infinity in it gets no range: it has no bounds."""
+    """Return the table with the ranges of its columns. A column with NaN or an infinity in it gets no range: it has no bounds."""
     table = await _with_sizes(connection, table)
     ranged = [c for c in table.columns if c.type in RANGED and c.bounded]
     if not ranged:
@@ -155,7 +156,8 @@ async def with_ranges(connection: asyncpg.Connection, table: CatalogTable) -> Ca
 
 
 async def state(connection: asyncpg.Connection, table: CatalogTable) -> str:
-    """A name of what is in a public table: of its rows, whatever their order; of very many, of what plans know of them."""
+    """Name what is in a public table: by its rows, whatever their order; where it has very many rows, by what PostgreSQL's plans
+    know of it."""
     rows = int(await connection.fetchval(f"SELECT count(*) FROM {source(table)}"))
     if rows > COUNTED:
         known = await with_ranges(connection, table)
@@ -190,7 +192,7 @@ def _range(column: CatalogColumn) -> str:
 
 
 def public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
-    """Raises BackendError for a column the table has not."""
+    """Return the query that reads a public table's rows. Raises BackendError for a column the table has not."""
     chosen = [table.column(name) for name in columns]
     if any(c is None for c in chosen):
         raise BackendError("a public table has no such column")

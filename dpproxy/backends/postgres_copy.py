@@ -20,7 +20,7 @@ _BLOCK = 2**31 - 1  # bytes: a row must not be longer than a block, so there is 
 
 
 def read_csv(data: bytes | memoryview, columns: Sequence[tuple[str, str]]) -> pa.Table:
-    """The rows; `columns` are names and PostgreSQL types. Raises ArrowException for what is not such a CSV."""
+    """Return the rows of a CSV; `columns` are names and PostgreSQL types. Raises ArrowException for what is not such a CSV."""
     schema = pa.schema([pa.field(n, _TYPES.get(t, pa.string()), metadata={_TYPE: t}) for n, t in columns])
     names = [f"c{i}" for i in range(len(columns))]  # the statement's own names need not be distinct
     if not len(data):
@@ -42,7 +42,7 @@ def read_csv(data: bytes | memoryview, columns: Sequence[tuple[str, str]]) -> pa
 
 
 def told_equal(tables: tuple[pa.Table, ...]) -> tuple[pa.Table, ...]:
-    """Tables whose keys are matched by their text: equal numbers get equal texts (`1.50` and `1.5`, `-0` and `0`)."""
+    """Return tables whose keys are matched by their text: equal numbers get equal texts (`1.50` and `1.5`, `-0` and `0`)."""
     return tuple(pa.table([_plain(c, f) for c, f in zip(t.columns, t.schema, strict=True)], schema=t.schema) for t in tables)
 
 

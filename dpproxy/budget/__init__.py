@@ -1,1 +1,1 @@
-"""Budgets: what was spent, what may still be, and which answers were already paid for."""
+"""Budgets: what was spent, what may still be spent, and the durable record of both."""

@@ -24,7 +24,7 @@ ACCOUNT = ("dataset", "scope", "name")
 
 
 def budgets(dataset: Dataset) -> list[AppliedBudget]:
-    """Every budget of a policy: its roles', its users' own, and that of all together."""
+    """Return every budget of a policy: its roles', its users' own, and that of all together."""
     policy = dataset.policy
     roles = [AppliedBudget("role", role.name, role.budget) for role in policy.roles.values()]
     users = [AppliedBudget("user", user.name, user.budget) for user in policy.users.values() if user.budget is not None]
@@ -32,19 +32,19 @@ def budgets(dataset: Dataset) -> list[AppliedBudget]:
 
 
 def level(standing: Standing, held: AppliedBudget) -> int:
-    """The highest of the policy's `warn` levels that is reached, in percent; 0 when none is."""
+    """Return the highest of the policy's `warn` levels that is reached, in percent; 0 when none is."""
     return max(warnings(standing, held.budget.warn), default=0)
 
 
 @dataclass(frozen=True)
 class Metrics(Collector):
-    """Read anew at each scrape, in the scraper's thread. `datasets` and `sessions` are asked then."""
+    """Collects the numbers anew at each scrape, in the scraper's thread. `datasets` and `sessions` are asked then."""
 
     datasets: Callable[[], Mapping[str, Dataset]]
     sessions: Callable[[], int]
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing: what there is depends on the policies, and registering must not read the ledger."""
+        """Return nothing: which numbers there are depends on the policies, and registering must not read the ledger."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:

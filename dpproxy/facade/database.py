@@ -24,7 +24,8 @@ PublicRows = Callable[[CatalogTable, Sequence[str], int], Awaitable[pa.Table]]
 
 
 async def fill(connection: Any, shown: ddl.Shown, database: str, public_rows: PublicRows, cap: int) -> frozenset[TableName]:
-    """Fill an empty database. The names of public tables with more than `cap` rows, which stay empty and are not granted."""
+    """Fill an empty database. Returns the names of public tables with more than `cap` rows, which stay empty and are not
+    granted."""
     await connection.execute(ddl.HARDENING)
     await connection.execute("".join(ddl.tables_script(shown)))
     withheld = await _fill_public(connection, shown, public_rows, cap)

@@ -100,14 +100,14 @@ COMMENT ON FUNCTION dpproxy.stderr(anyelement) IS 'standard error of a released 
 
 
 def quoted(name: str) -> str:
-    """A delimited identifier. Raises FacadeError when PostgreSQL would cut or reject it."""
+    """Return a delimited identifier. Raises FacadeError when PostgreSQL would cut or reject it."""
     if not name or "\0" in name or len(name.encode()) > NAME_LIMIT:
         raise FacadeError(f"`{name}` cannot be a PostgreSQL name: 1 to {NAME_LIMIT} bytes, no NUL")
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A string constant whatever `standard_conforming_strings` says."""
+    """Return a string constant whatever `standard_conforming_strings` says."""
     if "\\" in text:
         return " E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
     return "'" + text.replace("'", "''") + "'"
@@ -118,7 +118,7 @@ def qualified(table: TableName) -> str:
 
 
 def role_name(role: str, dataset: str) -> str:
-    """The PostgreSQL role of a policy role: roles belong to the whole server, so the dataset is in the name."""
+    """Return the PostgreSQL role of a policy role: roles belong to the whole server, so the dataset is in the name."""
     name = f"{role}@{dataset}"
     quoted(name)
     return name
@@ -129,7 +129,7 @@ def column_type(column: CatalogColumn) -> str:
 
 
 def visible_columns(policy: TablePolicy, table: CatalogTable) -> tuple[CatalogColumn, ...]:
-    """Columns analysts see: all of a public table, those the policy lists of a private one, never hidden ones."""
+    """Return the columns that analysts see: all of a public table, those the policy lists of a private one, never hidden ones."""
     return tuple(c for c in table.columns if _visible(policy, c.name))
 
 
@@ -147,7 +147,7 @@ def readable(role: Role, table: TableName) -> bool:
 
 @dataclass(frozen=True)
 class Shown:
-    """What one role of one dataset sees."""
+    """Says what one role of one dataset sees."""
 
     policy: Policy
     catalog: Catalog
@@ -155,12 +155,12 @@ class Shown:
 
     @property
     def user(self) -> str:
-        """Its PostgreSQL role."""
+        """Return the PostgreSQL role of the policy's role."""
         return role_name(self.role.name, self.policy.dataset)
 
     @property
     def tables(self) -> tuple[tuple[TablePolicy, CatalogTable], ...]:
-        """Raises FacadeError for a table the backend does not have."""
+        """Return the tables that the role sees, with their shapes. Raises FacadeError for a table the backend does not have."""
         return tuple((t, shape) for t, shape in tables_of(self.policy, self.catalog) if readable(self.role, t.name))
 
     @property
@@ -169,7 +169,8 @@ class Shown:
 
     @property
     def behind(self) -> tuple[tuple[TablePolicy, CatalogTable], ...]:
-        """What views may be made of, and the role does not see: there until the views have become tables."""
+        """Return the tables that the role does not see and views may be made of: they exist until the views have become
+        tables."""
         if not self.views:
             return ()
         return tuple((t, shape) for t, shape in tables_of(self.policy, self.catalog) if not readable(self.role, t.name))
@@ -180,7 +181,7 @@ class Shown:
 
 
 def tables_of(policy: Policy, catalog: Catalog) -> Iterator[tuple[TablePolicy, CatalogTable]]:
-    """The policy's tables with their shapes. Raises FacadeError for one the backend does not have."""
+    """Return the policy's tables with their shapes. Raises FacadeError for one the backend does not have."""
     for name, table in policy.tables.items():
         shape = catalog.tables.get(name)
         if shape is None:
@@ -198,7 +199,7 @@ SECRETIVE: Final = {
 
 
 def role_script(shown: Shown, verifier: str | None = None) -> Iterator[str]:
-    """The role, without attributes and without membership; settings of an earlier life are forgotten.
+    """Make the role, without attributes and without membership; settings of an earlier life are forgotten.
 
     What analysts ask is in no view of other sessions and in no log, whatever the server's own settings say.
     """
@@ -213,7 +214,7 @@ def role_script(shown: Shown, verifier: str | None = None) -> Iterator[str]:
 
 
 def tables_script(shown: Shown) -> Iterator[str]:
-    """Schemas, tables, views, the virtual schema: everything but keys and grants."""
+    """Make schemas, tables, views and the virtual schema: everything but keys and grants."""
     made = (*shown.tables, *shown.behind)
     views = shown.policy.views if shown.views else {}
     for schema in sorted({t.name.schema for t, _ in made} | {v.schema for v in views} | {"dpproxy"}):
@@ -243,13 +244,13 @@ SELECT EXISTS (SELECT FROM deeply WHERE view = $1::regclass AND base = ANY ($2::
 
 
 def hidden(shown: Shown) -> list[str]:
-    """Tables and views that are there only for the sake of others, as SQL names."""
+    """Return the tables and views that are there only for the sake of others, as SQL names."""
     views = (view for view in shown.policy.views if not readable(shown.role, view))
     return [qualified(name) for name in (*(t.name for t, _ in shown.behind), *views)] if shown.views else []
 
 
 def as_table(view: TableName) -> str:
-    """A view turned into a table of what it shows now: nothing, or public rows. What it was made of can go."""
+    """Turn a view into a table of what it shows now: nothing, or public rows. What it was made of can then be dropped."""
     parked = f"{quoted(view.schema)}.dpproxy_parked"
     return (
         f"CREATE TABLE {parked} AS TABLE {qualified(view)}; DROP VIEW {qualified(view)} CASCADE; "
@@ -258,7 +259,7 @@ def as_table(view: TableName) -> str:
 
 
 def hiding_script(shown: Shown) -> Iterator[str]:
-    """The end of what `hidden` names, and of schemas that hold nothing else."""
+    """Drop what `hidden` names, and schemas that hold nothing else."""
     for name in hidden(shown):
         kind = "TABLE" if name in {qualified(t.name) for t, _ in shown.behind} else "VIEW"
         yield f"DROP {kind} IF EXISTS {name} CASCADE;"
@@ -280,7 +281,7 @@ def _comments(table: TablePolicy, shape: CatalogTable, columns: Sequence[Catalog
 
 
 def keys_script(shown: Shown) -> Iterator[str]:
-    """Primary, unique and foreign keys whose columns are all visible. Each may fail alone without harm.
+    """Make the primary, unique and foreign keys whose columns are all visible. Each may fail alone without harm.
 
     Foreign keys are NOT VALID: tools draw their diagrams from them, and no row is ever checked against empty tables.
     """
@@ -305,7 +306,7 @@ def _names(columns: Iterable[str]) -> str:
 
 
 def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -> Iterator[str]:
-    """CONNECT, USAGE and SELECT, and session defaults. `withheld`: public tables too large to be here.
+    """Grant CONNECT, USAGE and SELECT, and set session defaults. `withheld`: public tables too large to be here.
 
     Tables hold visible columns only, and are granted by column, but for public ones: tools read these in slices of `ctid`,
     which wants the whole table's privilege. A withheld table says `permission denied` when it is read; empty it would be silently
@@ -338,7 +339,7 @@ def _defaults(shown: Shown, database: str, path: str) -> Iterator[str]:
 
 
 def withdrawal_script(before: Shown, now: Shown | None) -> Iterator[str]:
-    """Takes from a database what it shows and a newer one does not. `now`: None where the role is no more."""
+    """Take from a database what it shows and a newer one does not. `now`: None where the role is no more."""
     kept = {t.name: {c.name for c in visible_columns(t, shape)} for t, shape in now.tables} if now is not None else {}
     for table, shape in before.tables:
         columns = {c.name for c in visible_columns(table, shape)}

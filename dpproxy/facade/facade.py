@@ -33,33 +33,34 @@ PUBLIC_CAP = 1_000_000  # rows of a public table kept here: tens of megabytes an
 
 
 class RoleServer(Protocol):
-    """What one role of a dataset connects to."""
+    """Serves one role of a dataset."""
 
     @property
     def endpoint(self) -> Endpoint:
-        """Raises ConnectionRefusedError while it is being started again."""
+        """Return where its sessions connect. Raises ConnectionRefusedError while it is being started again."""
         ...
 
     async def take_place(self) -> None:
-        """From now on whoever connects comes here, and not where the one before it led."""
+        """Let whoever connects from now on come here, and not where the one before it led."""
         ...
 
     async def execute(self, script: str) -> None:
-        """In its database, as its owner."""
+        """Run a script in the role's database, as its owner."""
         ...
 
     async def stop(self) -> None:
-        """Sessions that are there end. Idempotent."""
+        """End the sessions that are there, and the server. Idempotent."""
         ...
 
 
 class Rooms:
-    """What the roles of one dataset connect to, under one policy. Rooms of an earlier one may be in use beside it."""
+    """Holds what the roles of one dataset connect to, under one policy. Rooms of an earlier policy may be in use beside it."""
 
     def __init__(
         self, policy: Policy, catalog: Catalog, servers: Mapping[str, RoleServer], withheld: frozenset[TableName]
     ) -> None:
-        """`withheld`: public tables with too many rows to be kept here, which are joined below a measurement only."""
+        """Hold the servers of all roles. `withheld`: public tables with too many rows to be kept here, which are joined below a
+        measurement only."""
         self._policy = policy
         self._catalog = catalog
         self._servers = servers
@@ -70,16 +71,17 @@ class Rooms:
         return self._servers[role]
 
     def endpoint(self, role: str) -> Endpoint:
-        """Raises ConnectionRefusedError."""
+        """Return where sessions of a role connect. Raises ConnectionRefusedError."""
         return self._servers[role].endpoint
 
     async def take_place(self) -> None:
-        """Of those before. Raises FacadeError."""
+        """Take the place of the rooms before these. Raises FacadeError."""
         with _told(self._policy.dataset):
             await asyncio.gather(*(server.take_place() for server in self._servers.values()))
 
     async def withdraw(self, policy: Policy, catalog: Catalog) -> None:
-        """What a newer policy does not show is not read here any more, even by what has begun; what it shows, is."""
+        """Let nobody read here any more what a newer policy does not show, even in what has begun; what the newer policy shows
+        stays readable."""
         for name, server in self._servers.items():
             now = ddl.Shown(policy, catalog, policy.roles[name]) if name in policy.roles else None
             script = "".join(ddl.withdrawal_script(ddl.Shown(self._policy, self._catalog, self._policy.roles[name]), now))
@@ -94,13 +96,13 @@ class Rooms:
         return self._servers.values()
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stop all servers of these rooms. Idempotent."""
         self.closed = True
         await asyncio.gather(*(server.stop() for server in self._servers.values()))
 
 
 class Facade:
-    """Embedded servers, one for each role of each dataset. `await start(state)`, `open(...)`, `stop()`."""
+    """Runs embedded servers, one for each role of each dataset. `await start(state)`, `open(...)`, `stop()`."""
 
     def __init__(
         self,
@@ -110,8 +112,8 @@ class Facade:
         public_cap: int = PUBLIC_CAP,
         bounds: Bounds | None = None,
     ) -> None:
-        """`folder`: the bin folder of an installed PostgreSQL instead of the wheel's. `connections`: of each server. `bounds`:
-        of each session."""
+        """Choose the programs and the limits. `folder`: the bin folder of an installed PostgreSQL instead of the wheel's.
+        `connections`: of each server. `bounds`: of each session."""
         self._bounds = bounds
         self._folder = folder
         self._connections = connections
@@ -133,7 +135,7 @@ class Facade:
         await asyncio.to_thread(make_pattern, self._place, self._account)
 
     async def open(self, policy: Policy, catalog: Catalog, public_rows: PublicRows) -> Rooms:
-        """Servers for all roles of a policy. Raises FacadeError; then nothing was made."""
+        """Start servers for all roles of a policy. Raises FacadeError; then nothing was made."""
         rows, withheld, clusters = _once(public_rows), set[TableName](), dict[str, Cluster]()
 
         async def made(name: str) -> None:
@@ -169,7 +171,7 @@ class Facade:
         return Cluster(place, self._account, self._connections, database, self._place.data, filled, self._bounds)
 
     def clusters(self) -> list[Cluster]:
-        """All that run, also of policies that are being left."""
+        """Return all clusters that run, also those of policies that are being left."""
         self._open = [rooms for rooms in self._open if not rooms.closed]
         return [server for rooms in self._open for server in rooms.servers if isinstance(server, Cluster)]
 

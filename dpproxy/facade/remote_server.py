@@ -30,7 +30,7 @@ Address = tuple[str, int]
 
 
 class RemoteFacade:
-    """Roles log in with one random password, new at each start."""
+    """Opens databases on servers that somebody else runs. Roles log in with one random password, new at each start."""
 
     def __init__(self, dsn: str, *, public_cap: int = PUBLIC_CAP) -> None:
         self._dsn = dsn
@@ -40,12 +40,12 @@ class RemoteFacade:
         self._holders: dict[Address, tuple[str, str]] = {}  # dataset and role
 
     async def start(self, state: Path) -> None:
-        """Raises FacadeError when a server that needs no role's name cannot be used."""
+        """Try the server, where its address needs no role's name. Raises FacadeError when it cannot be used."""
         if "{" not in self._dsn:
             await _reached(self._dsn)
 
     async def open(self, policy: Policy, catalog: Catalog, public_rows: PublicRows) -> Rooms:
-        """A database on each role's server. Raises FacadeError; then those in use are as they were."""
+        """Make a database on each role's server. Raises FacadeError; then the databases in use are as they were."""
         withheld, servers = set[TableName](), dict[str, RemoteServer]()
         try:
             for name in policy.roles:
@@ -69,11 +69,11 @@ class RemoteFacade:
             raise FacadeError(f"{told}, and see its names and counters: write {{role}} into --facade-dsn, for a server of each")
 
     async def stop(self) -> None:
-        """Nothing of ours is running there."""
+        """Do nothing: nothing of ours is running there."""
 
 
 class RemoteServer:
-    """One role's database on its server; a new one takes the place of an earlier one, which sessions may still be in."""
+    """Holds one role's database on its server; a new one takes the place of an earlier one, which sessions may still be in."""
 
     def __init__(self, dsn: str, endpoint: Endpoint, shown: ddl.Shown) -> None:
         self.endpoint = endpoint
@@ -82,7 +82,7 @@ class RemoteServer:
         self._oid = 0
 
     async def build(self, verifier: str, public_rows: PublicRows, cap: int) -> frozenset[TableName]:
-        """Beside what is in use. Raises asyncpg's errors, OSError."""
+        """Make the database beside the one in use. Raises asyncpg's errors, OSError."""
         building = f"{self._shown.policy.dataset}~new"
         async with _connected(self._dsn) as admin:
             await admin.execute("".join(ddl.role_script(self._shown, verifier)))
@@ -95,7 +95,7 @@ class RemoteServer:
         return withheld
 
     async def take_place(self) -> None:
-        """Its name, from whatever has it, also under sessions, which ALTER DATABASE would not do."""
+        """Take the name from whatever database has it, also while sessions are in that, which ALTER DATABASE would not do."""
         name = self._shown.policy.dataset
         async with _connected(self._dsn) as admin, admin.transaction():
             for (oid,) in await admin.fetch("SELECT oid FROM pg_database WHERE datname = $1", name):
@@ -103,14 +103,14 @@ class RemoteServer:
             await admin.execute("UPDATE pg_database SET datname = $1 WHERE oid = $2", name, self._oid)
 
     async def execute(self, script: str) -> None:
-        """Raises asyncpg's errors, OSError."""
+        """Run a script in the database. Raises asyncpg's errors, OSError."""
         async with _connected(self._dsn) as admin:
             name = await admin.fetchval("SELECT datname FROM pg_database WHERE oid = $1", self._oid)
         async with _connected(self._dsn, name) as connection:
             await connection.execute(script)
 
     async def stop(self) -> None:
-        """The database goes, with the sessions in it."""
+        """Drop the database, with the sessions in it."""
         with contextlib.suppress(asyncpg.PostgresError, OSError):
             async with _connected(self._dsn) as admin:
                 name = await admin.fetchval("SELECT datname FROM pg_database WHERE oid = $1", self._oid)

@@ -38,14 +38,16 @@ FIRST_TO_GO = {"PG_OOM_ADJUST_FILE": "/proc/self/oom_score_adj", "PG_OOM_ADJUST_
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bytes of one session, whatever it sets `work_mem` to. What sessions take together is looked at by `server.warden`."""
+    """Bounds the bytes of one session, whatever it sets `work_mem` to. What sessions take together is looked at by
+    `server.warden`."""
 
     memory: int = 1 << 30
     disk: int = 1 << 30
 
 
 def settings(home: Path, connections: int, major: int, bounds: Bounds) -> dict[str, str]:
-    """What the server runs with. Every entry is here for speed, for a bound, or to keep statements out of logs."""
+    """Return the settings that the server runs with. Every entry is here for speed, for a bound, or to keep statements out of
+    logs."""
     chosen = {
         # reachable only through the socket in the private folder
         "listen_addresses": "",
@@ -96,7 +98,7 @@ def settings(home: Path, connections: int, major: int, bounds: Bounds) -> dict[s
 
 
 class EmbeddedServer:
-    """A postmaster over a fresh data directory in `place`. `on_exit` is called in the loop when it dies unasked."""
+    """Runs a postmaster over a fresh data directory in `place`. `on_exit` is called in the loop when it dies unasked."""
 
     def __init__(
         self, place: Place, account: Account, connections: int, on_exit: Callable[[], None], bounds: Bounds | None = None
@@ -115,7 +117,7 @@ class EmbeddedServer:
         return self._process.pid if self._process else None
 
     async def create(self, pattern: Path | None = None) -> None:
-        """New, empty files: a copy of a pattern, else initdb's. Raises FacadeError, OSError."""
+        """Make new, empty files: a copy of a pattern, else initdb's. Raises FacadeError, OSError."""
         kill_strays(self.place.data)
         shutil.rmtree(self.place.data, ignore_errors=True)
         self.place.socket.unlink(missing_ok=True)
@@ -144,7 +146,7 @@ class EmbeddedServer:
         await self._ready()
 
     async def stop(self) -> None:
-        """Fast shutdown, then kill. Sessions get PostgreSQL's own 57P01."""
+        """Stop the server: fast shutdown, then kill. Sessions get PostgreSQL's own 57P01."""
         self._stopping = True
         if self._process is None:
             return
@@ -157,7 +159,7 @@ class EmbeddedServer:
         self._process = None
 
     async def restart(self) -> None:
-        """After the postmaster died: clear what it left and start again on the same files. Raises FacadeError."""
+        """Clear what a postmaster that died left behind, and start again on the same files. Raises FacadeError."""
         for _ in range(50):  # killed children need a moment to leave the shared memory
             if not kill_strays(self.place.data):
                 break
@@ -221,7 +223,7 @@ def _identity(place: Place, account: Account) -> dict[str, Any]:
 
 
 def initdb(place: Place, account: Account) -> None:
-    """Raises FacadeError with what it said."""
+    """Run initdb. Raises FacadeError with what it said."""
     locale = ["--locale-provider=builtin", "--locale=C.UTF-8", "--lc-collate=C", "--lc-ctype=C"]
     arguments = locale if place.binaries.major >= 17 else ["--locale=C"]
     arguments += ["--no-data-checksums"] if place.binaries.major >= 18 else []
@@ -238,7 +240,7 @@ DROP DATABASE postgres
 
 
 def make_pattern(place: Place, account: Account) -> None:
-    """What servers' files are copied from. Raises FacadeError."""
+    """Make the files that servers' files are copied from. Raises FacadeError."""
     shutil.rmtree(place.data, ignore_errors=True)
     initdb(place, account)
     program = [place.binaries.program("postgres"), "--single", "-D", str(place.data), "-c", "fsync=off", "template1"]
@@ -287,7 +289,7 @@ def _bounded(memory: int) -> None:
 
 
 def kill_strays(folder: Path) -> int:
-    """Kill server processes that still live in `folder` or below: their working directory is there. How many there were.
+    """Kill server processes that still live in `folder` or below: their working directory is there. Returns how many there were.
 
     Only Linux tells working directories; elsewhere PostgreSQL's own interlock makes the restart fail instead.
     """

@@ -27,7 +27,7 @@ LAST: Final = 19
 
 @dataclass(frozen=True)
 class Usage:
-    """What one server process takes: `memory` of its own in bytes, `seconds` of processor so far, `disk` in bytes of its
+    """Says what one server process takes: `memory` of its own in bytes, `seconds` of processor so far, `disk` in bytes of its
     temporary files."""
 
     memory: int = 0
@@ -36,12 +36,12 @@ class Usage:
 
 
 def visible() -> bool:
-    """Whether this system tells what processes take."""
+    """Return whether this system tells what processes take."""
     return sys.platform == "linux" and Path("/proc/self/statm").exists()
 
 
 def taken(pid: int) -> Usage | None:
-    """Memory and processor time. None when the process is gone."""
+    """Return memory and processor time of a process. None when it is gone."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             _, resident, shared, *_ = map(int, file.read().split())
@@ -53,14 +53,14 @@ def taken(pid: int) -> Usage | None:
 
 
 def spilled(data: Path) -> Counter[int]:
-    """Bytes of sorts, hashes and cursors on disk, by the process that wrote them."""
+    """Return the bytes of sorts, hashes and cursors on disk, by the process that wrote them."""
     found: Counter[int] = Counter()
     _add_sizes(data / "base" / "pgsql_tmp", _SPILLED, found)
     return found
 
 
 def temporary_tables(data: Path) -> Counter[int]:
-    """Bytes of temporary tables, by the number in the name of their schema (`pg_temp_3`)."""
+    """Return the bytes of temporary tables, by the number in the name of their schema (`pg_temp_3`)."""
     found: Counter[int] = Counter()
     with contextlib.suppress(OSError):
         for database in os.scandir(data / "base"):
@@ -79,13 +79,13 @@ def _add_sizes(folder: Path, name: re.Pattern[str], found: Counter[int]) -> None
 
 
 def free(folder: Path) -> int:
-    """Bytes that an ordinary user may still write there."""
+    """Return how many bytes an ordinary user may still write there."""
     facts = os.statvfs(folder)
     return facts.f_bavail * facts.f_frsize
 
 
 def machine_memory(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes of the machine, or of the container where that is less."""
+    """Return the bytes of the machine's memory, or of the container's where that is less."""
     total = _PAGE * os.sysconf("SC_PHYS_PAGES")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # not there, or `max`
@@ -94,13 +94,13 @@ def machine_memory(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 class Queue:
-    """Who waits for the processor until nobody else wants it. Only a privileged proxy can call a process back."""
+    """Lets processes wait for the processor until nobody else wants it. Only a privileged proxy can call a process back."""
 
     def __init__(self) -> None:
         self._last: set[int] = set()
 
     def put(self, last: Iterable[int], ended: Iterable[int] = ()) -> None:
-        """These processes from now on, and no others."""
+        """Let these processes wait from now on, and no others."""
         wanted = set(last)
         self._last.difference_update(ended)
         for pid in wanted - self._last:
@@ -125,7 +125,7 @@ def _schedule(pid: int, *, last: bool) -> bool:
 
 
 def terminate(pid: int, data: Path) -> None:
-    """PostgreSQL's own end of a session, for a process that works in `data`."""
+    """End a session as PostgreSQL itself does, by its process, which must work in `data`."""
     with contextlib.suppress(OSError):
         if Path(f"/proc/{pid}/cwd").readlink() == data:
             os.kill(pid, signal.SIGTERM)

@@ -16,7 +16,7 @@ SPELLINGS = "its collation takes different spellings for equal"
 
 @dataclass(frozen=True, order=True)
 class TableName:
-    """A table as analysts write it: PostgreSQL spelling, schema explicit (`public` is the default)."""
+    """Names a table as analysts write it: PostgreSQL spelling, schema explicit (`public` is the default)."""
 
     schema: str
     name: str
@@ -27,7 +27,7 @@ class TableName:
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """`name` is PostgreSQL's spelling (lower case where a plain identifier), `source` the backend's own.
+    """Describes a column. `name` is PostgreSQL's spelling (lower case where a plain identifier), `source` the backend's own.
 
     `type` is PostgreSQL's name of the base type without modifiers (`int4`, `int8`, `numeric`, `float8`, `text`,
     `varchar`, `bool`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `uuid`, ...); an engine's type
@@ -60,7 +60,7 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """`source` is the backend's (schema, name). `rows`: how many a public table has."""
+    """Describes a table. `source` is the backend's (schema, name). `rows`: how many rows a public table has."""
 
     name: TableName
     source: tuple[str, str]
@@ -77,7 +77,8 @@ class CatalogTable:
 
 @dataclass(frozen=True)
 class Catalog:
-    """`withheld`: columns that are there, of tables known or not, and that the role the proxy reads with may not read."""
+    """Holds all tables of a backend. `withheld`: columns that exist, in these tables or in others, and that the role the proxy
+    reads with may not read."""
 
     tables: Mapping[TableName, CatalogTable] = field(default_factory=dict)
     withheld: Mapping[TableName, frozenset[str]] = field(default_factory=dict)
@@ -88,7 +89,7 @@ _NUMBERS = (*_INTEGERS, "numeric", "float4", "float8")
 
 
 class Compared(Protocol):
-    """A column, of a table or of a query."""
+    """Describes a column, of a table or of a query, that is compared with another."""
 
     @property
     def type(self) -> str: ...
@@ -98,8 +99,8 @@ class Compared(Protocol):
 
 
 def same_kind(one: Compared, other: Compared) -> bool:
-    """Whether columns that are found equal hold equal values. Numbers of two kinds are compared as doubles, of which one may
-    stand for many of them: 9007199254740992 and ...993 then are one person, or one order."""
+    """Return whether two columns that are found equal hold equal values. Numbers of two kinds are compared as doubles, and one
+    double may stand for many numbers: 9007199254740992 and 9007199254740993 would then be one person, or one order."""
     if one.type not in _NUMBERS or other.type not in _NUMBERS or (one.type in _INTEGERS and other.type in _INTEGERS):
         return True
     return one.exact == other.exact and bool(one.exact or one.type == other.type)

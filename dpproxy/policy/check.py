@@ -34,7 +34,7 @@ _FAMILY = {name: family for family, types in _FAMILIES.items() for name in types
 
 
 def family(type_: str) -> str:
-    """Types of one family can be compared: number, text, date; any other type only with itself."""
+    """Return the family of a type. Types of one family can be compared: number, text, date; any other type only with itself."""
     return _FAMILY.get(type_, type_)
 
 
@@ -44,7 +44,7 @@ def check(
     file: str = "policy",
     positions: Mapping[tuple[str, ...], Mark] | None = None,
 ) -> tuple[Problem, ...]:
-    """Every mismatch between a policy and the data's catalog, in the order of the file; () when it fits.
+    """Return every mismatch between a policy and the data's catalog, in the order of the file; () when it fits.
 
     `file` and `positions` come from `load.Loaded`; without them problems point at the start of the file.
     """

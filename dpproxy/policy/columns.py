@@ -22,7 +22,7 @@ _END_OF_DAY = dt.time(23, 59, 59, 999999)  # a last day is meant whole; microsec
 
 
 def read_columns(reader: Reader, node: Node | None, path: Path, public: bool) -> dict[str, ColumnPolicy]:
-    """The columns listed for a table, by folded name. Problems are recorded in `reader`."""
+    """Return the columns listed for a table, by folded name. Problems are recorded in `reader`."""
     listed = reader.named(node, "`columns`")
     columns: dict[str, ColumnPolicy] = {}
     for written, declared in listed.entries.items() if listed else ():

@@ -15,7 +15,7 @@ from dpproxy.policy.model import ColumnRole, Policy, PostgresBackend, TablePolic
 
 
 def grants(policy: Policy, backend: PostgresBackend) -> str:
-    """A script for an owner of the tables. The role and the database are those of the backend's address."""
+    """Return a script for an owner of the tables. The role and the database are those of the backend's address."""
     role, database = (_name(part) for part in _address(backend.dsn))
     used = used_columns(policy)
     lines = [
@@ -42,7 +42,7 @@ def _table(table: TablePolicy, used: frozenset[str], role: str) -> Iterator[str]
 
 
 def used_columns(policy: Policy) -> Mapping[TableName, frozenset[str]]:
-    """Of each table the columns that are shown, computed with, or on the way from a row to its unit."""
+    """Return the columns of each table that are shown, computed with, or on the way from a row to its unit."""
     found = {
         name: {c.name for c in table.columns.values() if c.role != ColumnRole.HIDDEN} for name, table in policy.tables.items()
     }

@@ -33,7 +33,7 @@ RESERVED = frozenset({"postgres", "template0", "template1"})  # the facade serve
 
 @dataclass(frozen=True)
 class Loaded:
-    """A policy and where its parts stand: ("tables", "orders", "amount") -> line and column."""
+    """Holds a policy and where its parts stand: ("tables", "orders", "amount") -> line and column."""
 
     policy: Policy
     file: str
@@ -41,12 +41,12 @@ class Loaded:
 
 
 def load_policy(path: Path, env: Mapping[str, str] | None = None) -> Policy:
-    """The policy in a file. Raises PolicyError. `env` (default: the process's) answers `${env:NAME}`."""
+    """Load the policy in a file. Raises PolicyError. `env` (default: the process's) answers `${env:NAME}`."""
     return load_file(path, env).policy
 
 
 def load_file(path: Path, env: Mapping[str, str] | None = None) -> Loaded:
-    """As `load_policy`, with places for `policy.check`."""
+    """Load the policy in a file, as `load_policy` does, with places for `policy.check`."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)  # one more is enough to see that it is too large
@@ -60,12 +60,12 @@ def load_file(path: Path, env: Mapping[str, str] | None = None) -> Loaded:
 
 
 def load_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = None) -> Policy:
-    """The policy in `text`; `name` stands for the file in messages, `base` is the folder for relative paths."""
+    """Load the policy in `text`; `name` stands for the file in messages, `base` is the folder for relative paths."""
     return read_text(text, name, base, env).policy
 
 
 def read_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = None) -> Loaded:
-    """As `load_text`, with places."""
+    """Load the policy in a text, as `load_text` does, with places."""
     reader = Reader(name)
     root = parse(text, name)
     secrets = Secrets(os.environ if env is None else env, base)

@@ -31,8 +31,8 @@ class ColumnRole(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnPolicy:
-    """`range` is inclusive; a last day stands for its last microsecond; declared numbers and dates have their hull as
-    range. `values` never holds None: that is what `nulls` says. `resolution` is the grid of the column.
+    """Says what may be asked of a column. `range` is inclusive; a last day stands for its last microsecond; declared numbers and
+    dates have their hull as range. `values` never holds None: that is what `nulls` says. `resolution` is the grid of the column.
 
     `nulls`: NULL is one of the declared keys (else rows whose declared key is NULL are in no group).
     """
@@ -49,7 +49,7 @@ class ColumnPolicy:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Contribution bounds of one unit in any group: `rows` per group, `groups` reached (None means `all`).
+    """Bounds what one unit contributes to any group: `rows` per group, `groups` reached (None means `all`).
 
     `whole`: `rows` bounds all of its groups together: what it adds to them, as a vector, is no longer than that many rows
     in one group would be, and is scaled down where it is.
@@ -62,7 +62,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class UnitPath:
-    """How a row of a private table finds its unit.
+    """Says how a row of a private table finds its unit.
 
     `steps` is empty when the table has the unit column itself; else each step joins
     `column` of the table so far with `target.target_column`. `column` at the end is the unit column of the
@@ -82,7 +82,8 @@ class Step:
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """`columns` holds what the policy lists: any other column is hidden in a private table, plain in a public one.
+    """Says what may be asked of a table. `columns` holds what the policy lists: any other column is hidden in a private table,
+    plain in a public one.
 
     `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start)."""
 
@@ -102,7 +103,7 @@ Window = Literal["day", "week", "month", "quarter", "year", "never"]
 
 @dataclass(frozen=True)
 class Budget:
-    """`warn`: percents of it at which its user, and the log, are told."""
+    """Says how much may be spent in a window. `warn`: the percentages of it at which its user, and the log, are told."""
 
     epsilon: int  # micro
     delta: int  # atto

@@ -17,12 +17,12 @@ _QUOTED = re.compile(r'"((?:[^"]|"")+)"')
 
 
 def fold(name: str) -> str:
-    """One identifier in PostgreSQL's spelling."""
+    """Return one identifier in PostgreSQL's spelling."""
     return name.lower() if _PLAIN.match(name) else name
 
 
 def split(text: str) -> tuple[str, ...] | None:
-    """The parts of a dotted name, each in PostgreSQL's spelling. None when it is not a name."""
+    """Return the parts of a dotted name, each in PostgreSQL's spelling. None when it is not a name."""
     parts: list[str] = []
     rest = text
     while True:
@@ -45,12 +45,12 @@ def split(text: str) -> tuple[str, ...] | None:
 
 
 def valid(name: str) -> bool:
-    """Whether PostgreSQL can hold the name: not empty, not too long, no control characters."""
+    """Return whether PostgreSQL can hold the name: not empty, not too long, no control characters."""
     return 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME and name.isprintable()
 
 
 def table(text: str) -> TableName | None:
-    """`name` or `schema.name`. None when it is neither."""
+    """Read `name` or `schema.name`. Returns None when the text is neither."""
     parts = split(text)
     if parts is None or len(parts) > 2:
         return None
@@ -64,7 +64,7 @@ def column(text: str) -> str | None:
 
 
 def table_column(text: str) -> tuple[TableName, str] | None:
-    """`table.column` or `schema.table.column`. None when it is neither."""
+    """Read `table.column` or `schema.table.column`. Returns None when the text is neither."""
     parts = split(text)
     if parts is None or not 2 <= len(parts) <= 3:
         return None

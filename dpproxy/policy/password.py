@@ -23,7 +23,7 @@ _KEY_BYTES = 32  # of SHA-256
 
 @dataclass(frozen=True)
 class Verifier:
-    """What a server needs for a SCRAM login."""
+    """Holds what a server needs for a SCRAM login."""
 
     iterations: int
     salt: bytes = field(repr=False)
@@ -32,7 +32,7 @@ class Verifier:
 
 
 def make_verifier(password: str, iterations: int = ITERATIONS, salt: bytes | None = None) -> str:
-    """`SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`; a fresh random salt unless one is given.
+    """Return `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, with a fresh random salt unless one is given.
 
     Raises ValueError for an empty password, one that SASLprep forbids, or too few iterations.
     """
@@ -48,7 +48,7 @@ def make_verifier(password: str, iterations: int = ITERATIONS, salt: bytes | Non
 
 
 def parse_verifier(text: str) -> Verifier:
-    """Raises ValueError, which never repeats `text`, when it is not a verifier."""
+    """Parse a verifier. Raises ValueError, which never repeats `text`, when it is none."""
     if text.startswith("md5"):
         raise ValueError("md5 hashes are not accepted")
     if not text.startswith(MECHANISM + "$"):

@@ -146,7 +146,7 @@ def _tables(reader: Reader, node: Node, tables: frozenset[TableName]) -> frozens
 
 
 def read_users(reader: Reader, node: Node | None, roles: frozenset[str], budgets: Mapping[str, Budget]) -> dict[str, User]:
-    """`budgets`: those of the roles that could be read."""
+    """Read the users. `budgets` are those of the roles that could be read."""
     listed = reader.named(node, "`users`")
     users: dict[str, User] = {}
     for name, declared in listed.entries.items() if listed else ():

@@ -14,7 +14,7 @@ from dpproxy.policy.uniqueness import QUOTE, column_source, table_source
 
 
 def probes(policy: Policy, catalog: Catalog, dialect: str) -> dict[TableName, str]:
-    """Of each table a SELECT of one integer. The policy must fit the catalog (run `check.check` first)."""
+    """Return a SELECT of one integer for each table. The policy must fit the catalog (run `check.check` first)."""
     quote, used = QUOTE[dialect], used_columns(policy)
     found: dict[TableName, str] = {}
     for table in policy.tables.values():

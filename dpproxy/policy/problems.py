@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """A place in a text: line and column, both from 1."""
+    """Marks a place in a text: line and column, both from 1."""
 
     line: int
     column: int
@@ -25,7 +25,7 @@ START = Mark(1, 1)
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing wrong, ordered by place. `fix` says what to write."""
+    """Says one thing that is wrong; problems are ordered by place. `fix` says what to write."""
 
     file: str
     line: int
@@ -38,7 +38,7 @@ class Problem:
 
 
 class PolicyError(Exception):
-    """A policy that cannot be used, with every problem found in it, in the order of the file."""
+    """Says that a policy cannot be used, with every problem found in it, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
@@ -46,7 +46,7 @@ class PolicyError(Exception):
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`did you mean x?`, or the list of what is known when nothing is near."""
+    """Return `did you mean x?`, or the list of what is known when nothing is near."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1)
     if near:

@@ -22,7 +22,7 @@ REFERENCE = ("${env:", "${file:")
 
 
 def kind(node: Node) -> str:
-    """What a node is, for the phrase `not a number but a list`."""
+    """Return what a node is, for the phrase `not a number but a list`."""
     if isinstance(node, Mapping):
         return "a mapping"
     if isinstance(node, Sequence):
@@ -44,7 +44,7 @@ class Reader:
         self.problems.append(Problem(self.file, at.line, at.column, what, fix))
 
     def mapping(self, node: Node, shape: Shape) -> dict[str, Node] | None:
-        """The entries of a mapping of known keys; unknown and missing ones are problems."""
+        """Return the entries of a mapping of known keys; unknown and missing keys are problems."""
         if not isinstance(node, Mapping):
             self.problem(node.at, f"{shape.title} must be a mapping, not {kind(node)}", _example(shape))
             return None
@@ -59,14 +59,14 @@ class Reader:
         return {k: v for k, v in node.entries.items() if k in shape.keys}
 
     def named(self, node: Node | None, title: str) -> Mapping | None:
-        """A mapping of names that the owner chooses (tables, roles, users)."""
+        """Return a mapping of names that the owner chooses (tables, roles, users)."""
         if node is None or isinstance(node, Mapping):
             return node
         self.problem(node.at, f"{title} must be a mapping, not {kind(node)}", "write `name: ...` entries")
         return None
 
     def text(self, node: Node, what: str) -> str | None:
-        """Text that is not empty and holds no reference to a secret."""
+        """Return a text that is not empty and holds no reference to a secret."""
         if not isinstance(node, Scalar) or not node.text or scalars.is_null(node):
             found = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
             self.problem(node.at, f"{what} must be text, not {found}", f"write the {what} as text")

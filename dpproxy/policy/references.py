@@ -21,13 +21,13 @@ _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 @dataclass(frozen=True)
 class Secrets:
-    """Files are relative to `base`, the policy's folder."""
+    """Replaces references by what they refer to. Files are relative to `base`, the policy's folder."""
 
     env: Mapping[str, str]
     base: Path
 
     def read(self, reader: Reader, node: Node, what: str) -> str | None:
-        """The text of a field with its references replaced. Problems are recorded in `reader`."""
+        """Return the text of a field with its references replaced. Problems are recorded in `reader`."""
         if not isinstance(node, Scalar) or not node.text or is_null(node):
             seen = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
             reader.problem(node.at, f"`{what}` must be text, not {seen}", "write text, ${env:NAME} or ${file:path}")

@@ -37,7 +37,7 @@ def is_null(scalar: Scalar) -> bool:
 
 
 def is_ambiguous(scalar: Scalar) -> bool:
-    """Spelled so that readers of YAML disagree on its value, or not a finite number."""
+    """Return whether a scalar is spelled so that readers of YAML disagree on its value, or is no finite number."""
     return scalar.plain and _AMBIGUOUS.match(scalar.text) is not None
 
 
@@ -51,7 +51,7 @@ def integer(scalar: Scalar) -> int | None:
 
 
 def decimal(scalar: Scalar) -> Decimal | None:
-    """The exact value of a plain decimal number with at most `MAX_DIGITS` digits before and after the point."""
+    """Return the exact value of a plain decimal number with at most `MAX_DIGITS` digits before and after the point."""
     text = scalar.text
     if not scalar.plain or not _NUMBER.match(text) or not any(c.isdigit() for c in text.lower().split("e")[0]):
         return None
@@ -63,7 +63,7 @@ def decimal(scalar: Scalar) -> Decimal | None:
 
 
 def moment(scalar: Scalar) -> dt.date | dt.datetime | None:
-    """A date, or a timestamp without zone (one with an offset is turned into UTC)."""
+    """Return a date, or a timestamp without zone (one with an offset is turned into UTC)."""
     if not scalar.plain:
         return None
     try:
@@ -78,7 +78,7 @@ def moment(scalar: Scalar) -> dt.date | dt.datetime | None:
 
 
 def value(scalar: Scalar) -> Value:
-    """What a declared value means: quoted is text; plain is null, boolean, number, date, or else text."""
+    """Return what a declared value means: quoted is text; plain is null, boolean, number, date, or else text."""
     if is_null(scalar):
         return None
     for read in (flag, integer, decimal, moment):
@@ -89,23 +89,23 @@ def value(scalar: Scalar) -> Value:
 
 
 def micro(amount: Decimal) -> int:
-    """Epsilon to micro-epsilon, rounded down: a limit is never exceeded by rounding."""
+    """Return epsilon as micro-epsilon, rounded down: a limit is never exceeded by rounding."""
     return int((_CONTEXT.multiply(amount, Decimal(MICRO))).to_integral_value(ROUND_FLOOR))
 
 
 def atto(amount: Decimal) -> int:
-    """Delta to atto-delta, rounded down."""
+    """Return delta as atto-delta, rounded down."""
     return int((_CONTEXT.multiply(amount, Decimal(ATTO))).to_integral_value(ROUND_FLOOR))
 
 
 def milliseconds(text: str) -> int | None:
-    """A duration such as `50ms`, `10m`, `1d`."""
+    """Return a duration such as `50ms`, `10m`, `1d` in milliseconds."""
     found = _DURATION.match(text)
     return int(found[1]) * _MILLISECONDS[found[2]] if found else None
 
 
 def reload_time(text: str) -> dt.time | None:
-    """The time of day in `reload at 03:00` (UTC). Raises ValueError for a text that begins so and is none."""
+    """Return the time of day in `reload at 03:00` (UTC). Raises ValueError for a text that begins so and names no time of day."""
     if not text.lower().startswith("reload"):
         return None
     found = _RELOAD.match(text)

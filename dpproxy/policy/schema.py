@@ -110,7 +110,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
 
 
 def json_schema() -> Fragment:
-    """The schema (draft 2020-12) of a policy file. Raises KeyError when a key of `shapes` has no type here."""
+    """Return the schema (draft 2020-12) of a policy file. Raises KeyError when a key of `shapes` has no type here."""
     objects = {name: _object(shape, types) for name, (shape, types) in _TYPES.items()}
     root = objects.pop("policy")
     objects["column"] = {"anyOf": [{"enum": ["unit", "key", "hidden"]}, _ref("plain_column")]}
@@ -129,7 +129,7 @@ def _object(shape: Shape, types: dict[str, Fragment]) -> Fragment:
 
 
 def text() -> str:
-    """The schema as it is committed."""
+    """Return the schema as it is committed."""
     return json.dumps(json_schema(), indent=2) + "\n"
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """A mapping of the format: `title` for messages, the keys with their purpose, and those that must be there."""
+    """Declares a mapping of the format: `title` for messages, the keys with their purpose, and those that must be there."""
 
     title: str
     keys: Mapping[str, str]

@@ -40,7 +40,7 @@ class _Draft:
 
 
 def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] | None) -> dict[TableName, TablePolicy]:
-    """All tables, with their paths to `unit` (table, column) followed. Problems are recorded in `reader`."""
+    """Return all tables, with their paths to `unit` (table, column) followed. Problems are recorded in `reader`."""
     listed = reader.named(node, "`tables`")
     drafts: dict[TableName, _Draft] = {}
     for written, declared in listed.entries.items() if listed else ():

@@ -34,7 +34,7 @@ MAX_DEPTH = 16  # the format needs 6
 
 @dataclass(frozen=True)
 class Scalar:
-    """A leaf. `plain`: written without quotes, so that it may mean a number, a date, true, null."""
+    """Holds a leaf of the tree. `plain`: written without quotes, so that it may mean a number, a date, true, null."""
 
     text: str
     plain: bool
@@ -49,7 +49,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Mapping:
-    """`keys` are the places of the keys: errors about an entry point there."""
+    """Holds named nodes. `keys` are the places of the keys: errors about an entry point there."""
 
     entries: dict[str, Node]
     keys: dict[str, Mark]
@@ -60,7 +60,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def parse(text: str, file: str) -> Node:
-    """The tree of the one document in `text`. Raises PolicyError with every problem found."""
+    """Return the tree of the one document in `text`. Raises PolicyError with every problem found."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise PolicyError([Problem(file, 1, 1, f"larger than {MAX_BYTES} bytes", "split the data set or the policy")])
     builder = _Builder(file)

@@ -16,12 +16,12 @@ QUOTE = {"duckdb": '"', "postgres": '"', "spark": "`"}
 
 
 def unique_tables(policy: Policy) -> tuple[TableName, ...]:
-    """The tables that `uniqueness_checks` asks about, in the same order."""
+    """Return the tables that `uniqueness_checks` asks about, in the same order."""
     return tuple(t.name for t in policy.tables.values() if t.unit is not None and t.one)
 
 
 def uniqueness_checks(policy: Policy, catalog: Catalog, dialect: str) -> tuple[str, ...]:
-    """One SELECT a table, each returning one integer: how many units have more than one row in it.
+    """Return one SELECT for each table, each of one integer: how many units have more than one row in it.
 
     Raises ValueError when the policy does not fit the catalog (run `check.check` first) or the dialect is unknown.
     """
@@ -32,7 +32,8 @@ def uniqueness_checks(policy: Policy, catalog: Catalog, dialect: str) -> tuple[s
 
 
 def doubtful_steps(policy: Policy, catalog: Catalog) -> tuple[tuple[TableName, Step], ...]:
-    """Steps of paths to the unit towards a column that no key keeps unique; each column once, with a table led over it."""
+    """Return the steps of paths to the unit that lead to a column which no key keeps unique: each such column once, with a table
+    whose path leads over it."""
     found: dict[tuple[TableName, str], tuple[TableName, Step]] = {}
     for table in policy.tables.values():
         for step in table.unit.steps if table.unit is not None else ():
@@ -43,7 +44,7 @@ def doubtful_steps(policy: Policy, catalog: Catalog) -> tuple[tuple[TableName, S
 
 
 def repetition_checks(policy: Policy, catalog: Catalog, dialect: str) -> tuple[str, ...]:
-    """Of each of the `doubtful_steps` one SELECT: how many of its target's keys are in more than one row.
+    """Return one SELECT for each of the `doubtful_steps`: how many of its target's keys are in more than one row.
 
     The policy must fit the catalog (run `check.check` first)."""
     quote = QUOTE[dialect]

@@ -1,0 +1,1 @@
+"""The listening side: sockets, TLS, login, and how many may be connected."""

@@ -1,1 +1,1 @@
-"""One client: state machine, relay, cancel, settings. The only room that knows all the others."""
+"""One client's conversation: both query protocols, the relay, cancel requests, settings. Knows no engine and no mechanism."""

@@ -23,7 +23,8 @@ _CLAUSE = re.compile(r"(?i)\bhaving\b|\border\s+by\b")
 
 
 def spelled_out(query: str, columns: frozenset[str], tables: frozenset[str] | None = None) -> str:
-    """The query with such names replaced, or as it is; what other engines call otherwise is written too (`translation`).
+    """Return the query with such names replaced, or as it is. What other engines call otherwise is replaced as well
+    (`translation`).
 
     `columns`: names of all columns of all tables. `tables`: where given, a query that reads others is left alone. Raises Refusal.
     """

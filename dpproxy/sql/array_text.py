@@ -9,7 +9,7 @@ import re
 
 
 def array_items(text: str) -> list[str | None]:
-    """The elements of a one-dimensional array literal. Raises ValueError for other arrays."""
+    """Return the elements of a one-dimensional array literal. Raises ValueError for other arrays."""
     body = text.strip()
     if not (body.startswith("{") and body.endswith("}")):
         raise ValueError("not a one-dimensional array")

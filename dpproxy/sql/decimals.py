@@ -11,7 +11,7 @@ MAX_DIGITS = 40  # decimals of a grid: policies' resolutions and products of a f
 
 
 def decimal(value: Fraction) -> str:
-    """A rational with a power-of-ten denominator as a decimal literal; others to the nearest double."""
+    """Return a rational with a power-of-ten denominator as a decimal literal; others to the nearest double."""
     if value.denominator == 1:
         return str(value.numerator)
     digits = 0

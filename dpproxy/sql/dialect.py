@@ -41,7 +41,7 @@ class _Tokens(TokenizerCore):
 
 
 class FaithfulPostgres(Postgres):
-    """PostgreSQL with every ordinary function kept as it was written."""
+    """A dialect that keeps every ordinary function as it was written."""
 
     class Tokenizer(Postgres.Tokenizer):
         COMMANDS: ClassVar[set[Any]] = set()  # the stock one swallows the rest of EXPLAIN as one string
@@ -81,12 +81,12 @@ class FaithfulPostgres(Postgres):
 
 
 def to_sql(tree: exp.Expr) -> str:
-    """The tree as PostgreSQL text, without comments."""
+    """Return the tree as PostgreSQL text, without comments."""
     return to_sql_once(copied(tree))
 
 
 def to_sql_once(tree: exp.Expr) -> str:
-    """`to_sql` of a tree that nobody needs afterwards: the generator changes what it prints."""
+    """Return what `to_sql` does, of a tree that nobody needs afterwards: the generator changes what it prints."""
     text: str = tree.sql(dialect=FaithfulPostgres, copy=False, comments=False, normalize_functions=False, identify=False)
     return text
 
@@ -98,7 +98,8 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def copied(tree: Tree, texts: Mapping[str, str] = _NOTHING) -> Tree:
-    """A tree of its own, without comments; what `meta` holds is shared. sqlglot's own copy takes two to three times as long.
+    """Return a tree of its own, without comments; what `meta` holds is shared. sqlglot's own copy takes two to three times as
+    long.
 
     `texts`: names and numbers that are to be others in the copy.
     """
@@ -128,7 +129,7 @@ def _child(old: exp.Expr, parent: exp.Expr, key: str, index: int | None, stack: 
 
 
 def ident(node: exp.Expr | None) -> str:
-    """An identifier as PostgreSQL folds it: unquoted names in lower case. Empty for none."""
+    """Return an identifier as PostgreSQL folds it: unquoted names in lower case. Empty for none."""
     if node is None:
         return ""
     if not isinstance(node, exp.Expr):  # `FROM .."t"` is parsed as a name that is an empty text
@@ -140,7 +141,7 @@ def ident(node: exp.Expr | None) -> str:
 
 
 def position(node: exp.Expr) -> int | None:
-    """1-based character position of the first identifier below `node`, for error messages; None if unknown."""
+    """Return the 1-based character position of the first identifier below `node`, for error messages; None if unknown."""
     starts = [n._meta["start"] for n in node.walk() if n._meta and "start" in n._meta]
     return min(starts) + 1 if starts else None
 
@@ -161,6 +162,6 @@ def locate(tree: exp.Expr) -> None:
 
 
 def begins(query: exp.Expr) -> int | None:
-    """What `position` says of a query, as it was when `locate` saw it."""
+    """Return what `position` says of a query, as it was when `locate` saw it."""
     noted: int | None = query._meta.get(_BEGINS) if query._meta else None
     return position(query) if noted is None else noted

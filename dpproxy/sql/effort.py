@@ -16,13 +16,13 @@ from typing import TypeVar
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 
 MOST = 80_000
-"""Of one statement. A dashboard's takes hundreds to thousands."""
+"""Steps of one statement. A dashboard's takes hundreds to thousands."""
 
 T = TypeVar("T")
 
 
 class Stop:
-    """Whether somebody, in another thread, wants planning to end."""
+    """Says whether somebody, in another thread, wants planning to end."""
 
     asked = False
 
@@ -36,7 +36,7 @@ class Stopped(Exception):
 
 @dataclass
 class Steps:
-    """What has been done for one statement, and who may want no more."""
+    """Counts what has been done for one statement, and knows who may want no more."""
 
     stop: Stop
     taken: int = 0
@@ -47,7 +47,7 @@ _now: ContextVar[Steps | None] = ContextVar("dpproxy_steps", default=None)  # of
 
 
 def step(number: int = 1) -> None:
-    """Work is being done. Raises Refusal 54001 where it is too much for one statement, Stopped where it is not wanted any more;
+    """Count a step of work. Raises Refusal 54001 where a statement takes too many, Stopped where it is not wanted any more;
     outside of planning nothing is counted."""
     steps = _now.get()
     if steps is None:
@@ -60,7 +60,7 @@ def step(number: int = 1) -> None:
 
 
 def counted(work: Callable[[], T]) -> tuple[T, int]:
-    """What `work` gives, and the steps it took. Raises Refusal where there were too many, Stopped."""
+    """Return what `work` gives, and the steps it took. Raises Refusal where there were too many, Stopped."""
     steps = Steps(_stop.get(Stop()))
     token = _now.set(steps)
     try:
@@ -70,7 +70,7 @@ def counted(work: Callable[[], T]) -> tuple[T, int]:
 
 
 def stoppable(stop: Stop, work: Callable[[], T]) -> T:
-    """What `work` gives, unless `stop` is asked for meanwhile. Raises Stopped."""
+    """Return what `work` gives, unless `stop` is asked for meanwhile. Raises Stopped."""
     token = _stop.set(stop)
     try:
         return work()

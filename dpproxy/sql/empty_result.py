@@ -11,7 +11,8 @@ from sqlglot import exp
 
 
 def returns_nothing(tree: exp.Expr) -> bool:
-    """Whether no row can come back: LIMIT 0, or a WHERE that is constantly false (an aggregate of no rows says nothing)."""
+    """Return whether no row can come back: LIMIT 0, or a WHERE that is constantly false (an aggregate of no rows says
+    nothing)."""
     if isinstance(tree, exp.Subquery):
         return _limit_zero(tree) or returns_nothing(tree.this)
     if _limit_zero(tree):

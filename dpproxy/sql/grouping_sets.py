@@ -18,7 +18,7 @@ GroupingSet = tuple[exp.Expr, ...]
 
 
 def grouping_sets(select: exp.Select) -> list[GroupingSet]:
-    """The sets of key expressions, in PostgreSQL's order. Without GROUP BY: one empty set."""
+    """Return the sets of key expressions, in PostgreSQL's order. Without GROUP BY: one empty set."""
     group = select.args.get("group")
     if group is None:
         return [()]

@@ -60,7 +60,7 @@ def refuse_wide(text: str) -> None:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Tokens of one client text. Raises Refusal for what no statement needs."""
+    """Return the tokens of one client text. Raises Refusal for what no statement needs."""
     if len(text) > MAX_LENGTH:
         raise Refusal(STATEMENT_TOO_COMPLEX, f"statement is longer than {MAX_LENGTH} characters", hint=SHORTER)
     if "\x00" in text:

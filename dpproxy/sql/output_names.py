@@ -19,7 +19,7 @@ _FORMS: dict[type[exp.Expr], str] = {
 
 
 def output_name(node: exp.Expr) -> str:
-    """The column name of one item of a SELECT list."""
+    """Return the column name of one item of a SELECT list."""
     if isinstance(node, exp.Alias):
         return ident(node.args["alias"])
     return _figure(node)[0] or "?column?"

@@ -34,7 +34,7 @@ def check_placement(select: exp.Select) -> None:
 
 
 def check_group_key(item: exp.Expr) -> None:
-    """A key that GROUP BY names by its number or alias. Raises Refusal 42803 or 42P20."""
+    """Check a key that GROUP BY names by its number or alias. Raises Refusal 42803 or 42P20."""
     _none(item, "aggregate functions are not allowed in GROUP BY", _is_aggregate, GROUPING_ERROR)
     _none(item, "window functions are not allowed in GROUP BY", _is_window, WINDOWING_ERROR)
 

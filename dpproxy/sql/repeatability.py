@@ -18,12 +18,12 @@ from dpproxy.sql.statements import parse
 IMMUTABLE: Final = """SELECT pg_catalog.string_agg(proname, ' ') FROM (SELECT proname FROM pg_catalog.pg_proc
 WHERE pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND prokind <> 'p'
 GROUP BY proname HAVING pg_catalog.bool_and(provolatile = 'i')) AS _"""
-"""Names of which every function of PostgreSQL's own is immutable."""
+"""Asks for the names whose functions of PostgreSQL's own are all immutable."""
 
 _BY_SETTINGS: Final = frozenset(("date_trunc", "date_part", "to_char", "concat", "concat_ws", "format", "array_to_string"))
-"""Depend on settings of the session, which are the same while nothing happens in it, and on nothing else."""
+"""Functions that depend on settings of the session, which are the same while nothing happens in it, and on nothing else."""
 _SYNTAX: Final = frozenset(("coalesce", "greatest", "grouping", "least", "nullif"))
-"""Look like functions."""
+"""Syntax that looks like functions."""
 _SCHEMAS: Final = frozenset(("", "pg_catalog"))
 _FORMS: Final = (
     exp.Cast, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Extract, exp.Trim, exp.Substring, exp.StrPosition,
@@ -34,7 +34,8 @@ _CLOCK: Final = re.compile(r"(?i)\b(now|today|tomorrow|yesterday)\b")
 
 
 def steady(query: str, immutable: frozenset[str]) -> bool:
-    """`immutable`: names of functions."""
+    """Return whether a query gives the same rows again as long as nothing else happens in its session. `immutable`: the names of
+    functions that depend on nothing but their arguments."""
     if 'u&"' in query.lower():  # a name in disguise
         return False
     try:

@@ -33,7 +33,7 @@ _LONGEST: Final = max(map(len, _BEYOND))
 
 
 def check_allowed(statement: Statement) -> None:
-    """Raises Refusal."""
+    """Raise Refusal for a statement that reaches beyond its session."""
     if statement.kind != "other" or not any(word in statement.text.lower() for word in _TEXTS):
         return
     words = tuple(words_of(tokenize(statement.text))[:_LONGEST])

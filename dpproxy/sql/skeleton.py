@@ -29,7 +29,7 @@ _SPOT = re.compile(
 
 
 def parse_expression(sql: str) -> exp.Expr:
-    """One of our own texts as a tree, the caller's own."""
+    """Return one of our own texts as a tree, which is the caller's own."""
     step(1 + len(sql) // 4)
     spots: dict[str, str] = {}
 
@@ -55,7 +55,8 @@ def _parsed_form(text: str, spots: tuple[str, ...]) -> exp.Expr | None:
 
 
 def parsed(text: str) -> exp.Expr:
-    """As the parser has it; places in our own text are none of the client's."""
+    """Return the tree that the parser makes of our own text; positions in it are removed, since they are none of the client's
+    text."""
     found = sqlglot.parse_one(text, read=FaithfulPostgres)
     for node in found.walk():
         node.meta.clear()

@@ -31,7 +31,7 @@ _HARMLESS |= {"DEALLOCATE", "DISCARD", "CLOSE", "FETCH", "MOVE", "LISTEN", "UNLI
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of a client's text. `prefix + query + suffix == text`; `offset` is where `text` begins.
+    """Holds one statement of a client's text. `prefix + query + suffix == text`; `offset` is where `text` begins.
 
     `query` is the SELECT inside (for `explain`, `copy`, ...), empty for kind `other`. `options`: of EXPLAIN, upper case.
     Of SELECT INTO TEMP, a `create_table_as`, `into` is what stands for its INTO, which is blank in `query`.
@@ -52,7 +52,7 @@ _WORD = re.compile(r"\w+")
 
 
 def split(text: str, private_names: frozenset[str]) -> tuple[Statement, ...]:
-    """The statements of `text` (empty ones left out). `private_names`: bare table names, folded.
+    """Return the statements of `text` (empty ones left out). `private_names`: bare table names, folded.
 
     Raises Refusal (42601, 54001) when the text can't be read at all.
     """
@@ -96,7 +96,7 @@ _QUOTED = {TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.HEREDOC_STRING
 
 
 def words_of(tokens: list[Token]) -> list[str]:
-    """Key words and signs in capitals; what is quoted is neither."""
+    """Return key words and signs in capitals; what is quoted is neither."""
     return ["''" if t.token_type in _QUOTED else t.text.upper() for t in tokens]
 
 
@@ -139,8 +139,8 @@ def _into(tokens: list[Token]) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Made:
-    """What a `cursor` or `create_table_as` makes: its name as it is written, without a schema. `unless`: IF NOT EXISTS. `held`:
-    WITH HOLD."""
+    """Says what a `cursor` or `create_table_as` makes: its name as it is written, without a schema. `unless`: IF NOT EXISTS.
+    `held`: WITH HOLD."""
 
     name: str
     unless: bool = False
@@ -154,7 +154,7 @@ _BEHIND_NAME = {
 
 
 def made(statement: Statement) -> Made | None:
-    """None for other statements, and for a name that is not spelled plainly."""
+    """Return what a statement makes; None for other statements, and for a name that is not spelled plainly."""
     behind = _BEHIND_NAME.get(statement.kind)
     if behind is None:
         return None
@@ -173,7 +173,8 @@ def made(statement: Statement) -> Made | None:
 
 @dataclass(frozen=True)
 class Named:
-    """PREPARE, EXECUTE or DEALLOCATE of a prepared statement: its name, folded ("" for ALL), and the texts of arguments."""
+    """Says which prepared statement PREPARE, EXECUTE or DEALLOCATE names: its name, folded ("" for ALL), and the texts of
+    arguments."""
 
     word: str
     name: str
@@ -181,7 +182,8 @@ class Named:
 
 
 def named(text: str) -> Named | None:
-    """What a statement does with a prepared one by name; None when it does nothing of the kind. DISCARD ALL deallocates."""
+    """Return what a statement does with a prepared one by name; None when it does nothing of the kind. DISCARD ALL
+    deallocates."""
     tokens = tokenize(text)
     words = words_of(tokens)
     if words[:1] == ["DISCARD"] and words[1:2] == ["ALL"]:
@@ -269,14 +271,14 @@ _kept: dict[str, exp.Expr] = {}
 
 
 def keep(query: str, tree: exp.Expr) -> None:
-    """A tree for the next `parse` of its text; not used by the giver any more."""
+    """Keep a tree for the next `parse` of its text; the giver does not use it any more."""
     _kept[query] = tree
     for oldest in list(_kept)[:-MAX_KEPT]:  # a list at once: others may plan beside
         _kept.pop(oldest, None)
 
 
 def parse(query: str) -> exp.Expr:
-    """The tree of one query, the caller's own. Raises Refusal 42601 or 54001."""
+    """Return the tree of one query, which is the caller's own. Raises Refusal 42601 or 54001."""
     kept = _kept.pop(query, None)
     return kept if kept is not None else _parsed(query, tokenize(query))
 

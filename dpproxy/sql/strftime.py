@@ -17,7 +17,7 @@ _PIECE = re.compile(r"%(.)|([^%]+)", re.DOTALL)
 
 
 def as_to_char(form: str) -> str | None:
-    """The format of to_char that prints the same; None where there is none."""
+    """Return the format of to_char that prints the same; None where there is none."""
     pieces = []
     for match in _PIECE.finditer(form):
         field, text = match.groups()

@@ -14,7 +14,7 @@ Dialect = Literal["duckdb", "postgres", "spark"]
 
 @dataclass(frozen=True)
 class Param:
-    """A value known only when the statement runs.
+    """Stands for a value that is known only when the statement runs.
 
     `index` 0..n-1: the client's `$1`..`$n`. From n on: `Plan.inputs[index - n]`, evaluated by the facade.
     `type` is the PostgreSQL type the value has in the generated SQL.
@@ -26,13 +26,14 @@ class Param:
 
 @dataclass(frozen=True)
 class Template:
-    """Generated SQL with holes. `render` fills them with literals of the dialect."""
+    """Holds generated SQL with holes. `render` fills them with literals of the dialect."""
 
     dialect: Dialect
     parts: tuple[str | Param, ...]
 
     def render(self, values: Sequence[str | None], literal: Callable[[Dialect, str, str | None], str]) -> str:
-        """`values[i]` is PostgreSQL's text form of parameter i; `literal` is `plan.engines.literal`."""
+        """Return the SQL with its holes filled. `values[i]` is PostgreSQL's text form of parameter i; `literal` is
+        `plan.engines.literal`."""
         return "".join(p if isinstance(p, str) else literal(self.dialect, p.type, values[p.index]) for p in self.parts)
 
 

@@ -20,13 +20,13 @@ WORDS = (
     "last_day", "dayof", "weekofyear", "approx_count_distinct", "group by all", "as double", "::double", "as string",
     "::string", "as datetime", "::datetime", "if(", "sum(", "interval ",
 )  # fmt: skip
-"""Of which a text holds one, in lower case, when there may be something to write otherwise."""
+"""Words in lower case: a text that holds none of them has nothing to be written otherwise."""
 _HINT = re.compile("|".join(re.escape(w).replace(r"\ ", r"\s+") for w in WORDS), re.IGNORECASE)
 _PREDICATES = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.And, exp.Or, exp.Not,
 )  # fmt: skip
 _SPELLED = re.compile(r"(?i)(\bas|::)\s*(double(?!\s+precision)|string|datetime)\b|\binterval\s+\d+\s+[a-z]")
-"""What the tree is read as, whoever writes it."""
+"""Spellings that a tree no longer tells from PostgreSQL's own."""
 Texts = Sequence[str]
 
 

@@ -14,7 +14,7 @@ from dpproxy.sql.function_names import AGGREGATES
 
 
 def sources_of(select: exp.Select) -> list[exp.Expr]:
-    """What stands in FROM, joined or listed, in order."""
+    """Return what stands in FROM, joined or listed, in order."""
     clause = select.args.get("from_")
     return ([clause.this] if clause is not None else []) + [join.this for join in select.args.get("joins") or ()]
 
@@ -25,13 +25,13 @@ def joins_before(select: exp.Select, join: exp.Join) -> list[exp.Join]:
 
 
 def table_alias(table: exp.Expr) -> str:
-    """The name a table goes by in its query."""
+    """Return the name a table goes by in its query."""
     alias = table.args.get("alias")
     return ident(alias.this) if alias is not None else ident(table.this)
 
 
 def nested_queries(select: exp.Select) -> list[exp.Expr]:
-    """Queries nested in the expressions of a SELECT (not in FROM, not in WITH), outermost ones only."""
+    """Return the queries nested in the expressions of a SELECT (not in FROM, not in WITH), outermost ones only."""
     found: list[exp.Expr] = []
     for key, value in select.args.items():
         if key in ("from_", "with_"):
@@ -55,7 +55,7 @@ def outermost_queries(node: exp.Expr) -> list[exp.Expr]:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is an aggregate call by itself (a window function is not)."""
+    """Return whether a node is an aggregate call by itself (a window function is not)."""
     if isinstance(node, exp.Filter | exp.WithinGroup):
         return True
     if isinstance(node, exp.GroupConcat):
@@ -66,7 +66,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def contains_aggregate(node: exp.Expr | None) -> bool:
-    """Whether an aggregate (not a window function) stands in an expression, subqueries excluded."""
+    """Return whether an aggregate (not a window function) stands in an expression; subqueries are not looked into."""
     if node is None or isinstance(node, exp.Select | exp.SetOperation):
         return False
     if isinstance(node, exp.Window):
@@ -84,12 +84,13 @@ def contains_aggregate(node: exp.Expr | None) -> bool:
 
 
 def mentions(node: exp.Expr, name: str) -> bool:
-    """Whether a table of that name stands below `node`."""
+    """Return whether a table of that name stands below `node`."""
     return any(ident(t.this) == name for t in node.find_all(exp.Table))
 
 
 def aggregate_calls(node: exp.Expr | None) -> Iterator[exp.Expr]:
-    """The aggregate calls in an expression, those in a window function's arguments too; subqueries excluded."""
+    """Return the aggregate calls in an expression, also those in a window function's arguments; subqueries are not looked
+    into."""
     if node is None or isinstance(node, exp.Select | exp.SetOperation):
         return
     if is_aggregate(node):
@@ -103,7 +104,7 @@ def aggregate_calls(node: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def counts_rows(node: exp.Expr) -> bool:
-    """Whether a node is COUNT(*), or COUNT of a constant."""
+    """Return whether a node is COUNT(*), or COUNT of a constant."""
     return (
         function_name(node) == "count" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star | exp.Literal)
     )
@@ -114,7 +115,7 @@ def function_name(node: exp.Expr) -> str:
 
 
 def only_counts(query: exp.Expr) -> bool:
-    """Whether a query's only output is a COUNT."""
+    """Return whether a query's only output is a COUNT."""
     inner = query.unnest() if isinstance(query, exp.Subquery) else query
     call = inner.expressions[0].unalias() if isinstance(inner, exp.Select) and len(inner.expressions) == 1 else None
     call = call.this if isinstance(call, exp.Filter) else call

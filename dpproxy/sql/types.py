@@ -35,7 +35,7 @@ _NAMES = {
 
 
 def type_name(node: exp.DataType) -> str | None:
-    """PostgreSQL's short name of a type in a cast (arrays with `[]`), None for a type we do not know."""
+    """Return PostgreSQL's short name of a type in a cast (arrays with `[]`), None for a type we do not know."""
     if node.is_type("array"):
         inner = node.expressions[0] if node.expressions else None
         element = type_name(inner) if isinstance(inner, exp.DataType) else None
@@ -45,7 +45,7 @@ def type_name(node: exp.DataType) -> str | None:
 
 
 def type_length(node: exp.DataType) -> tuple[int, ...]:
-    """The modifiers of a type: (10, 2) of numeric(10,2), (255,) of varchar(255)."""
+    """Return the modifiers of a type: (10, 2) of numeric(10,2), (255,) of varchar(255)."""
     found = []
     for parameter in node.expressions:
         value = parameter.this if isinstance(parameter, exp.DataTypeParam) else parameter
@@ -55,7 +55,7 @@ def type_length(node: exp.DataType) -> tuple[int, ...]:
 
 
 def common(types: list[str]) -> str:
-    """The type of CASE, COALESCE, GREATEST, UNION over these (PostgreSQL, "UNION, CASE and related constructs")."""
+    """Return the type of CASE, COALESCE, GREATEST, UNION over these (PostgreSQL, "UNION, CASE and related constructs")."""
     known = [t for t in types if t != "unknown"]
     if not known:
         return "text"
@@ -79,7 +79,7 @@ def _wider(a: str, b: str) -> str:
 
 
 def arithmetic(a: str, b: str) -> str:
-    """The type of `a op b` for numbers: the wider one; float4 mixed with anything else is float8."""
+    """Return the type of `a op b` for numbers: the wider one; float4 mixed with anything else is float8."""
     if a == b:
         return a
     wider = _wider(a, b)

@@ -1,6 +1,6 @@
 """The tables of schema `dpproxy`, whose rows the session supplies: names and types of their columns.
 
-Knows: names. Must not know: ledgers. The facade creates empty tables of the same shape (facade/schema), so that catalog
+Knows: names. Must not know: ledgers. The facade creates empty tables of the same shape (`facade.ddl`), so that catalog
 queries and Describe see them.
 """
 

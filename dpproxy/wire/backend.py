@@ -29,7 +29,7 @@ Severity = Literal["ERROR", "FATAL", "PANIC", "WARNING", "NOTICE", "DEBUG", "INF
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a RowDescription. `table` and `attnum` are 0 where it is not a column of a table."""
+    """Describes a column of a RowDescription. `table` and `attnum` are 0 where it is not a column of a table."""
 
     name: str
     type: int
@@ -42,7 +42,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """`code`: 0 ok, 3 clear text, 5 md5 (data: salt), 10 SASL (mechanisms), 11 SASL continue, 12 SASL final."""
+    """Asks for, or confirms, a login. `code`: 0 ok, 3 clear text, 5 md5 (data: salt), 10 SASL (mechanisms), 11 SASL continue, 12
+    SASL final."""
 
     code: int
     data: bytes
@@ -54,7 +55,7 @@ def message(tag: bytes, payload: bytes = b"") -> bytes:
 
 
 def cstring(text: str) -> bytes:
-    """NUL-terminated. A NUL inside would end the string early and shift all that follows: it is replaced."""
+    """Return a text as a NUL-terminated string. A NUL inside would end it early and shift all that follows: it is replaced."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\0"
 
 
@@ -82,14 +83,16 @@ def parameter_status(name: str, value: str) -> bytes:
 
 
 def backend_key_data(pid: int, secret: bytes) -> bytes:
-    """Raises ValueError unless `secret` has 4 to 256 bytes; clients of protocol 3.0 understand 4 only."""
+    """Return the message with the key for cancel requests. Raises ValueError unless `secret` has 4 to 256 bytes; clients of
+    protocol 3.0 understand 4 bytes only."""
     if not 4 <= len(secret) <= 256:
         raise ValueError("a cancel key has 4 to 256 bytes")
     return message(b"K", INT32.pack(pid) + secret)
 
 
 def negotiate_protocol_version(minor: int, unknown: Sequence[str]) -> bytes:
-    """`minor`: the newest minor version the server speaks; `unknown`: the `_pq_.` options it does not know."""
+    """Return the message that says what the server does not speak. `minor`: the newest minor version it speaks; `unknown`: the
+    `_pq_.` options it does not know."""
     head = INT32.pack((3 << 16) | minor) + INT32.pack(len(unknown))
     return message(b"v", head + b"".join(map(cstring, unknown)))
 
@@ -109,7 +112,7 @@ def error_response(
     hint: str | None = None,
     position: int | None = None,
 ) -> bytes:
-    """`position` is 1-based and counts characters of the statement."""
+    """Return an ErrorResponse. `position` is 1-based and counts characters of the statement."""
     return message(b"E", _report(severity, sqlstate, text, detail, hint, position))
 
 
@@ -177,7 +180,7 @@ def _value(value: bytes | None) -> bytes:
 
 
 def text_rows(rows: Iterable[Sequence[str | None]]) -> bytes:
-    """DataRow messages of values in text format."""
+    """Return DataRow messages of values in text format."""
     return b"".join(data_row([None if cell is None else cell.encode() for cell in row]) for row in rows)
 
 
@@ -185,7 +188,7 @@ def text_rows(rows: Iterable[Sequence[str | None]]) -> bytes:
 
 
 def read_report(payload: bytes) -> Mapping[str, str]:
-    """Fields of an ErrorResponse or NoticeResponse by their one-letter codes (C SQLSTATE, M message, P position)."""
+    """Return the fields of an ErrorResponse or NoticeResponse by their one-letter codes (C SQLSTATE, M message, P position)."""
     reader = Reader(payload)
     fields: dict[str, str] = {}
     while (code := reader.take(1)) != b"\0":
@@ -263,7 +266,7 @@ def read_authentication(payload: bytes) -> Authentication:
 
 
 def read_negotiate_protocol_version(payload: bytes) -> tuple[int, tuple[str, ...]]:
-    """Newest minor version of the server and the options it does not know."""
+    """Return the newest minor version of the server and the options it does not know."""
     reader = Reader(payload)
     version = reader.uint32()
     unknown = tuple([reader.text() for _ in range(min(reader.uint32(), len(payload)))])

@@ -48,7 +48,8 @@ Span = tuple[bytes, int, int]
 
 
 class Batch(NamedTuple):
-    """`spans` lie back to back in `buffer`. `error` is what follows them, if the next header is wrong."""
+    """Holds the complete messages of one read. `spans` lie back to back in `buffer`. `error` is what follows them, if the next
+    header is wrong."""
 
     buffer: bytes
     spans: list[Span]
@@ -71,11 +72,12 @@ class _Framer:
 
     @property
     def pending(self) -> int:
-        """Bytes held of an unfinished message."""
+        """Return how many bytes are held of an unfinished message."""
         return len(self._held)
 
     def batch(self, data: bytes) -> Batch:
-        """`data` and what was held, as far as it is complete. Linear in the bytes given, however they are cut."""
+        """Return `data` with what was held before it, as far as it is complete. The work is linear in the bytes given, however
+        they are cut."""
         if self._error is not None:
             return Batch(b"", [], self._error)
         if self._held:
@@ -96,7 +98,8 @@ class _Framer:
 
 
 class FrontendFramer(_Framer):
-    """The client's half of a connection. Starts in the start-up phase; `startup_done` and `authenticated` move it on.
+    """Cuts the client's half of a connection into messages. It begins in the start-up phase; `startup_done` and `authenticated`
+    move it on.
 
     Caps are in bytes of the length field. `feed`/`next` serve all phases, `batch` all but start-up; they share one
     buffer and may be mixed. `pending` must be 0 when TLS begins: bytes that came before the handshake were sent in
@@ -111,11 +114,11 @@ class FrontendFramer(_Framer):
         self.phase = Phase.STARTUP
 
     def startup_done(self) -> None:
-        """A StartupMessage was accepted: tagged messages follow, until `authenticated` only authentication tokens."""
+        """Note that a StartupMessage was accepted: tagged messages follow, until `authenticated` only authentication tokens."""
         self.phase = Phase.AUTH
 
     def authenticated(self) -> None:
-        """The client proved who it is: every message is allowed, up to `max_message`."""
+        """Note that the client proved who it is: every message is allowed, up to `max_message` bytes."""
         self.phase = Phase.NORMAL
 
     def feed(self, data: bytes | memoryview) -> None:
@@ -123,7 +126,7 @@ class FrontendFramer(_Framer):
             self._held += data
 
     def next(self) -> Frame | None:
-        """The next complete message, or None. Raises a fatal ProtocolError, again at each further call."""
+        """Return the next complete message, or None. Raises a fatal ProtocolError, again at each further call."""
         if self._error is not None:
             raise self._error
         try:
@@ -188,7 +191,7 @@ class FrontendFramer(_Framer):
 
 
 class BackendFramer(_Framer):
-    """The facade's half: messages on their way to the client.
+    """Cuts the facade's half, messages on their way to the client.
 
     Tags in `streamed` (rows) may be longer than memory should hold: an unfinished one of more than `piece` bytes is
     returned as far as it has come, and its continuation as spans with tag b"". `passthrough` is what is still to come.

@@ -23,7 +23,8 @@ MAX_CANCEL_SECRET: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """`params` holds `user`, `database`, run-time settings and `_pq_.` options; of a repeated name the last counts."""
+    """Opens a connection. `params` holds `user`, `database`, run-time settings and `_pq_.` options; of a repeated name the last
+    counts."""
 
     major: int
     minor: int
@@ -48,7 +49,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """Clear text; decoded only to be refused, since the proxy asks for SCRAM."""
+    """Holds a password in clear text; it is decoded only to be refused, since the proxy asks for SCRAM."""
 
     data: bytes
 
@@ -81,7 +82,8 @@ class Parse:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """`formats` and `result_formats` hold 0 (text) or 1 (binary): none, one for all, or one for each."""
+    """Binds values to a statement. `formats` and `result_formats` hold 0 (text) or 1 (binary): none, one for all, or one for
+    each."""
 
     portal: str
     statement: str
@@ -92,7 +94,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """`kind`: S for a prepared statement, P for a portal."""
+    """Asks what a statement or portal is like. `kind`: S for a prepared statement, P for a portal."""
 
     kind: Literal["S", "P"]
     name: str
@@ -100,7 +102,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """`limit`: rows wanted; zero or less means all."""
+    """Runs a portal. `limit` is the number of rows wanted; zero or less means all."""
 
     portal: str
     limit: int
@@ -129,7 +131,7 @@ class Terminate:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """Its arguments are never read: the message is refused whole."""
+    """Calls a function by message. Its arguments are never read: the message is refused whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ FrontendMessage = (
 
 
 def decode_startup(frame: Frame) -> StartupMessage:
-    """The packet that opens a connection. Raises a fatal ProtocolError."""
+    """Decode the packet that opens a connection. Raises a fatal ProtocolError."""
     try:
         return _startup(Reader(frame.payload))
     except ProtocolError as error:
@@ -210,7 +212,7 @@ def _startup_params(reader: Reader) -> dict[str, str]:
 
 
 def decode_frontend(frame: Frame) -> FrontendMessage:
-    """A message after start-up. Raises a ProtocolError that is not fatal.
+    """Decode a message after start-up. Raises a ProtocolError that is not fatal.
 
     Tag `p` is decoded as a clear-text Password: which of the three messages it is only the state of the
     authentication tells, so that the session calls `decode_sasl_initial` or `decode_sasl_response` instead.
@@ -225,7 +227,8 @@ def decode_frontend(frame: Frame) -> FrontendMessage:
 
 
 def decode_sasl_initial(frame: Frame) -> SASLInitialResponse:
-    """Raises ProtocolError; also when the frame is no answer to an authentication request."""
+    """Decode the first answer of a SASL login. Raises ProtocolError, also when the frame is no answer to an authentication
+    request."""
     _expect_auth(frame)
     reader = Reader(frame.payload)
     message = SASLInitialResponse(reader.text(), reader.value())
@@ -234,7 +237,7 @@ def decode_sasl_initial(frame: Frame) -> SASLInitialResponse:
 
 
 def decode_sasl_response(frame: Frame) -> SASLResponse:
-    """Raises ProtocolError when the frame is no answer to an authentication request."""
+    """Decode a further answer of a SASL login. Raises ProtocolError when the frame is no answer to an authentication request."""
     _expect_auth(frame)
     return SASLResponse(frame.payload)
 
@@ -246,7 +249,7 @@ def _expect_auth(frame: Frame) -> None:
 
 
 def peek_bind(buffer: bytes, start: int) -> tuple[str, str]:
-    """Portal and statement of the Bind message that begins at `start`, without reading its values.
+    """Return portal and statement of the Bind message that begins at `start`, without reading its values.
 
     For the relay's fast path: the facade reads the rest. Raises ProtocolError.
     """
@@ -255,7 +258,7 @@ def peek_bind(buffer: bytes, start: int) -> tuple[str, str]:
 
 
 def peek_name(buffer: bytes, start: int) -> str:
-    """The first string of the message at `start`: Parse's statement, Execute's portal. Raises ProtocolError."""
+    """Return the first string of the message at `start`: Parse's statement, Execute's portal. Raises ProtocolError."""
     return Reader(buffer, start + 5).name()
 
 

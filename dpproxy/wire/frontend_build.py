@@ -19,7 +19,7 @@ TERMINATE: Final = b"X\x00\x00\x00\x04"
 
 
 def startup(user: str, database: str, params: Mapping[str, str], minor: int = 0) -> bytes:
-    """`params` are run-time settings; `user` and `database` come first."""
+    """Return a StartupMessage. `params` are run-time settings; `user` and `database` come first."""
     pairs = {"user": user, "database": database, **params}
     text = b"".join(_cstring(name) + _cstring(value) for name, value in pairs.items())
     return _packet(UINT32.pack((3 << 16) | minor) + text + b"\0")
@@ -50,7 +50,7 @@ def query(sql: str) -> bytes:
 
 
 def parse(name: str, sql: str, oids: Sequence[int] = ()) -> bytes:
-    """`oids`: types of the first parameters; 0 leaves one to be inferred."""
+    """Return a Parse message. `oids` are the types of the first parameters; 0 leaves one to be inferred."""
     return _message(b"P", _cstring(name) + _cstring(sql) + INT16.pack(len(oids)) + struct.pack(f"!{len(oids)}I", *oids))
 
 
@@ -61,7 +61,7 @@ def bind(
     formats: Sequence[int] = (),
     result_formats: Sequence[int] = (),
 ) -> bytes:
-    """Formats: none (all text), one for all, or one for each value; 0 is text, 1 binary."""
+    """Return a Bind message. Formats: none (all text), one for all, or one for each value; 0 is text, 1 binary."""
     parts = [_cstring(portal), _cstring(statement), _int16s(formats), INT16.pack(len(values))]
     for value in values:
         parts.append(_NULL if value is None else INT32.pack(len(value)) + value)
@@ -77,7 +77,7 @@ def describe(kind: Literal["S", "P"], name: str) -> bytes:
 
 
 def execute(portal: str, limit: int = 0) -> bytes:
-    """`limit` 0: all rows."""
+    """Return an Execute message. `limit` 0 means all rows."""
     return _message(b"E", _cstring(portal) + INT32.pack(limit))
 
 

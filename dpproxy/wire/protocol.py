@@ -34,7 +34,7 @@ HEADER: Final = struct.Struct("!ci")
 
 
 class ProtocolError(Exception):
-    """The peer sent what the protocol does not allow.
+    """Says that the peer sent what the protocol does not allow.
 
     `sqlstate` and `message` are ready for an ErrorResponse and quote nothing but bytes of the peer's own message.
     `fatal`: the stream cannot be continued.
@@ -51,7 +51,7 @@ class ProtocolError(Exception):
 
 
 class Frame(NamedTuple):
-    """One message: `tag` is one byte, or empty for a start-up packet; `raw` is tag, length and payload as received."""
+    """Holds one message: `tag` is one byte, or empty for a start-up packet; `raw` is tag, length and payload as received."""
 
     tag: bytes
     payload: bytes
@@ -59,7 +59,7 @@ class Frame(NamedTuple):
 
 
 def decode_text(data: bytes) -> str:
-    """UTF-8, strictly. Raises ProtocolError 22021 naming the bytes of the wrong character, as PostgreSQL does."""
+    """Decode UTF-8, strictly. Raises ProtocolError 22021 naming the bytes of the wrong character, as PostgreSQL does."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -71,7 +71,7 @@ def decode_text(data: bytes) -> str:
 
 
 NAME_BYTES: Final = 63
-"""PostgreSQL keeps as many of the name of a prepared statement or portal (NAMEDATALEN - 1): longer names that begin alike are
+"""Bytes that PostgreSQL keeps of the name of a prepared statement or portal (NAMEDATALEN - 1): longer names that begin alike are
 one."""
 
 
@@ -87,7 +87,8 @@ def _cut(raw: bytes) -> str:
 
 
 class Reader:
-    """A cursor over one payload. Each method raises ProtocolError when the payload is shorter than it claims."""
+    """Reads one payload from its beginning to its end. Each method raises ProtocolError when the payload is shorter than it
+    claims."""
 
     __slots__ = ("_data", "_position")
 
@@ -104,7 +105,7 @@ class Reader:
         return taken
 
     def text(self) -> str:
-        """A NUL-terminated string."""
+        """Read a NUL-terminated string."""
         end = self._data.find(0, self._position)
         if end < 0:
             raise ProtocolError(PROTOCOL_VIOLATION, "invalid string in message")
@@ -113,12 +114,12 @@ class Reader:
         return decode_text(taken)
 
     def name(self) -> str:
-        """Of a prepared statement or portal, as far as PostgreSQL keeps it."""
+        """Read the name of a prepared statement or portal, as far as PostgreSQL keeps it."""
         raw = self.text().encode()
         return raw.decode() if len(raw) <= NAME_BYTES else _cut(raw[:NAME_BYTES])
 
     def int16(self) -> int:
-        """Unsigned: the protocol's counts go to 65535."""
+        """Read two bytes without a sign: the protocol's counts go to 65535."""
         return int(INT16.unpack(self.take(2))[0])
 
     def int32(self) -> int:
@@ -128,14 +129,15 @@ class Reader:
         return int(UINT32.unpack(self.take(4))[0])
 
     def int16s(self, count: int) -> tuple[int, ...]:
-        """Taken before unpacked, so that a count without its items cannot make anything large."""
+        """Read a count and as many numbers. The bytes are taken before they are unpacked, so that a count without its items
+        cannot make anything large."""
         return struct.unpack(f"!{count}H", self.take(2 * count)) if count else ()
 
     def uint32s(self, count: int) -> tuple[int, ...]:
         return struct.unpack(f"!{count}I", self.take(4 * count)) if count else ()
 
     def value(self) -> bytes | None:
-        """A length-prefixed value; length -1 is NULL."""
+        """Read a length-prefixed value; length -1 is NULL."""
         size = self.int32()
         return None if size == -1 else self.take(size)
 

@@ -53,7 +53,7 @@ _BARE: Final = re.compile(r"n=[^,]*,(r=.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """What proves a password without holding it."""
+    """Proves a password without holding it."""
 
     iterations: int
     salt: bytes = field(repr=False)
@@ -62,7 +62,7 @@ class Verifier:
 
 
 def parse_verifier(text: str) -> Verifier:
-    """PostgreSQL's form, `SCRAM-SHA-256$iterations:salt$stored:server`. Raises ValueError, which quotes nothing."""
+    """Parse PostgreSQL's form, `SCRAM-SHA-256$iterations:salt$stored:server`. Raises ValueError, which quotes nothing."""
     match = _VERIFIER.fullmatch(text)
     if match is None:
         raise ValueError("not a SCRAM-SHA-256 verifier")
@@ -79,7 +79,8 @@ def parse_verifier(text: str) -> Verifier:
 
 
 def make_verifier(password: str, iterations: int = ITERATIONS, salt: bytes | None = None) -> str:
-    """The verifier of a password. Raises ValueError for a password that SASLprep forbids or empties."""
+    """Return the verifier of a password. Raises ValueError for a password that SASLprep forbids, or of which it leaves
+    nothing."""
     chosen = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     if not password:
         raise ValueError("the password is empty")
@@ -93,7 +94,8 @@ def make_verifier(password: str, iterations: int = ITERATIONS, salt: bytes | Non
 
 
 def mock_verifier(name: bytes, secret: bytes, shapes: Mapping[Shape, int] = USUAL) -> Verifier:
-    """For somebody who does not exist: the same for the same name and secret, and no password fits (keys are of none).
+    """Return a verifier for somebody who does not exist: the same for the same name and secret, and no password fits it (its keys
+    are no password's).
 
     `shapes`: of the verifiers that exist, with the number of each, in which proportion they are drawn.
     """
@@ -106,8 +108,9 @@ T = TypeVar("T")
 
 
 def drawn(choices: Mapping[bytes, tuple[T, int]], name: bytes, secret: bytes) -> T:
-    """One of the weighted choices, the same for the same name and secret; when choices come or go, most names keep theirs
-    (weighted rendezvous hashing): a name whose verifier changes shape because another user came would be nobody's."""
+    """Draw one of the weighted choices, the same for the same name and secret. When choices come or go, most names keep theirs
+    (weighted rendezvous hashing): otherwise a name whose verifier changes its shape when another user comes would be known to be
+    nobody's."""
 
     def score(key: bytes) -> float:
         number = int.from_bytes(hmac.digest(secret, b"choice:" + key + b":" + name, "sha256")[:8])
@@ -124,7 +127,8 @@ class _Step(Enum):
 
 
 class ScramServer:
-    """One login. `first` then `final`, each at most once; any ProtocolError ends it and is fatal for the connection.
+    """Checks one login. `first` is called, then `final`, each at most once; any ProtocolError ends the login and is fatal for the
+    connection.
 
     `verifier` None: the user does not exist, and `mock` stands for it. `channel_binding`: the hash of the server's
     certificate when the connection is under TLS, else None.
@@ -151,7 +155,7 @@ class ScramServer:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """What AuthenticationSASL offers."""
+        """Return the mechanisms that AuthenticationSASL offers."""
         return (PLAIN,) if self._binding is None else (PLUS, PLAIN)
 
     @property
@@ -159,7 +163,7 @@ class ScramServer:
         return self._step is _Step.DONE
 
     def first(self, mechanism: str, data: bytes | None) -> bytes:
-        """The client's first message -> the server's first. Raises ProtocolError."""
+        """Answer the client's first message with the server's first. Raises ProtocolError."""
         self._enter(_Step.FIRST)
         if mechanism not in self.mechanisms:
             raise _violation("client selected an invalid SASL authentication mechanism")
@@ -177,7 +181,8 @@ class ScramServer:
         return answer.encode()
 
     def final(self, data: bytes) -> bytes:
-        """The client's proof -> the server's. Raises ProtocolError 28P01 when it is wrong, or the user unknown."""
+        """Answer the client's proof with the server's. Raises ProtocolError 28P01 when the proof is wrong, or the user
+        unknown."""
         self._enter(_Step.FINAL)
         try:
             self._server.set_client_final(_text(data))

@@ -1,0 +1,1 @@
+"""The allow-list: a builder for each function that may be used below a measurement."""

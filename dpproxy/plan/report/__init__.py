@@ -1,0 +1,1 @@
+"""What a plan says to people: EXPLAIN and typical errors."""
