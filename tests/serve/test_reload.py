@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import Proxy, launched
+from tests.worlds.running import SAFETY, Running
 
 POLICY = """
 version: 1
@@ -61,7 +61,8 @@ def hang_up(proxy: Proxy, words: str) -> None:
     """SIGHUP, and wait until the proxy has said `words` once more."""
     before = sum(words in line for line in proxy.said)
     proxy.process.send_signal(signal.SIGHUP)
-    for _ in range(500):
+    deadline = time.monotonic() + SAFETY
+    while time.monotonic() < deadline:
         if sum(words in line for line in proxy.said) > before:
             return
         time.sleep(0.02)
@@ -123,35 +124,21 @@ def test_policies_are_read_again(proxy: Proxy, policy: Path) -> None:
 
 
 def test_a_reload_waits_for_statements(proxy: Proxy, policy: Path) -> None:
-    running = connect(proxy)
-    found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(running.execute("SELECT 'done' FROM pg_sleep(1)").fetchone()))
-    thread.start()
-    time.sleep(0.3)
+    connection = connect(proxy)
+    running = Running(connection, 1)
     write(policy, POLICY, AGE)
     hang_up(proxy, "policy reloaded")
-    thread.join()
-    assert found == [("done",)]
-    assert not alive(running)
+    assert running.ended() == "done"
+    assert not alive(connection)
 
 
 def test_nobody_keeps_what_a_reload_hides(proxy: Proxy, policy: Path) -> None:
     """Neither in a transaction nor behind a statement that runs; and meanwhile others come in under the new policy."""
-    waiting, running = connect(proxy), connect(proxy)
+    waiting = connect(proxy)
     waiting.execute("BEGIN")
     waiting.execute("DECLARE c CURSOR FOR SELECT 1")
     waiting.execute("SELECT region, count(*) FROM people GROUP BY region")
-    found: list[str | None] = []
-
-    def run() -> None:
-        try:
-            running.execute("SELECT pg_sleep(60)")
-        except psycopg.OperationalError as error:
-            found.append(error.sqlstate)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    time.sleep(0.3)
+    running = Running(connect(proxy), 3600)
     write(policy, POLICY, AGE)
     hang_up(proxy, "policy reloaded")
     with connect(proxy) as newcomer:
@@ -159,51 +146,33 @@ def test_nobody_keeps_what_a_reload_hides(proxy: Proxy, policy: Path) -> None:
         assert newcomer.execute("SELECT count(*) > 0 FROM people WHERE age < 50").fetchone() == (True,)
     with pytest.raises(psycopg.OperationalError):
         waiting.execute("SELECT region, count(*) FROM people GROUP BY region")
-    thread.join()
-    assert found == ["57P01"]
+    assert running.ended() == "57P01"
 
 
-def stop_during(proxy: Proxy, sql: str, *times: float) -> tuple[list[object], float]:
-    """What a statement said while SIGTERM arrived (again after each of `times` seconds), and how long the end took."""
-    running = connect(proxy)
-    found: list[object] = []
-
-    def run() -> None:
-        try:
-            found.append(running.execute(sql).fetchone())
-        except psycopg.OperationalError as error:
-            found.append(error.sqlstate or "lost")
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    time.sleep(0.3)
-    began = time.monotonic()
-    proxy.process.send_signal(signal.SIGTERM)
-    time.sleep(0.1)
-    with pytest.raises(psycopg.OperationalError):
-        connect(proxy)
-    for pause in times:
-        time.sleep(pause)
+def stopped_during(policy: Path, drain: int, seconds: float, signals: int = 1) -> tuple[str, int | None]:
+    """How a statement ended while SIGTERM arrived, and the proxy's exit code."""
+    with launched([policy], policy.parent / "state", options=("--drain", str(drain))) as proxy:
+        running = Running(connect(proxy), seconds)
         proxy.process.send_signal(signal.SIGTERM)
-    proxy.process.wait(50)
-    took = time.monotonic() - began
-    thread.join()
-    return found, took
+        refused = False
+        while not refused:  # it was heard
+            try:
+                connect(proxy).close()
+            except psycopg.OperationalError:
+                refused = True
+        for _ in range(signals - 1):
+            proxy.process.send_signal(signal.SIGTERM)
+        proxy.process.wait(SAFETY)
+        return running.ended(), proxy.process.returncode
 
 
-def test_sigterm_lets_statements_end(proxy: Proxy) -> None:
-    found, _ = stop_during(proxy, "SELECT 'done' FROM pg_sleep(1)")
-    assert found == [("done",)]
-    assert proxy.process.returncode == 0
+def test_sigterm_lets_statements_end(policy: Path) -> None:
+    assert stopped_during(policy, drain=3600, seconds=1) == ("done", 0)
 
 
-def test_sigterm_has_a_deadline(proxy: Proxy) -> None:
-    found, took = stop_during(proxy, "SELECT 'done' FROM pg_sleep(60)")
-    assert found == ["57P01"]
-    assert took > 7.5
+def test_sigterm_has_a_deadline(policy: Path) -> None:
+    assert stopped_during(policy, drain=2, seconds=3600)[0] == "57P01"
 
 
-def test_a_second_signal_ends_the_patience(proxy: Proxy) -> None:
-    found, took = stop_during(proxy, "SELECT 'done' FROM pg_sleep(60)", 0.3)
-    assert found == ["57P01"]
-    assert took < 7.5
+def test_a_second_signal_ends_the_patience(policy: Path) -> None:
+    assert stopped_during(policy, drain=3600, seconds=3600, signals=2)[0] == "57P01"

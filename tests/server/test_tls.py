@@ -14,6 +14,7 @@ import pytest
 from dpproxy.server.tls import TlsFiles, load_tls
 from dpproxy.wire import frontend_build as front
 from tests.worlds.certificates import ED25519, P384, certificate, dsn, signed
+from tests.worlds.running import sleeping
 from tests.worlds.scripted import Stage
 from tests.worlds.wire_client import PASSWORD, Wire, report, rows, tags
 
@@ -156,8 +157,8 @@ async def test_cancel_over_tls(secured: Stage) -> None:
     wire = await encrypted(secured.port)
     await wire.login()
     session = next(iter(secured.server._sessions.values()))
-    wire.send(front.query("SELECT pg_sleep(20)"))
-    await asyncio.sleep(0.1)
+    wire.send(front.query(sleeping(3600)))
+    await wire.until(b"D")  # it runs
     other = await encrypted(secured.port)
     other.send(front.cancel_request(*session.key))
     assert report(await wire.until(b"Z"))["C"] == "57014"

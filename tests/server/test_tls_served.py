@@ -95,7 +95,7 @@ def test_certificates_are_read_again(proxy: tuple[Proxy, TlsFiles]) -> None:
 
 
 def wait_for(running: Proxy, words: str) -> None:
-    for _ in range(200):
+    for _ in range(15_000):
         if any(words in line for line in running.said):
             return
         time.sleep(0.02)

@@ -15,6 +15,7 @@ from dpproxy.budget.ledger import BudgetExhausted
 from dpproxy.errors import AFTER_CHARGE
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_parameter_description, read_row_description
+from tests.worlds.running import sleeping
 from tests.worlds.scripted import FAILURE, Stage
 from tests.worlds.wire_client import Wire, report, rows, tags
 
@@ -414,8 +415,8 @@ async def test_what_is_asked_after_a_cancel_request_has_ended_is_not_cancelled(s
 
 async def test_cancel_reaches_the_facade(stage: Stage) -> None:
     wire = await stage.connect()
-    wire.send(front.query("SELECT pg_sleep(60)"))
-    await asyncio.sleep(0.2)
+    wire.send(front.query(sleeping(3600)))
+    await wire.until(b"D")  # it runs
     await cancel(stage, wire)
     assert report(await wire.until(b"Z"))["C"] == "57014"
     await wire.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import time
 
 import asyncpg
 import pytest
@@ -125,7 +124,7 @@ async def test_a_cancel_request_for_an_idle_session_does_nothing(stage: Stage) -
 
 async def test_one_large_result_does_not_hold_up_the_others(stage: Stage) -> None:
     large, small = await stage.connect(), await stage.connect()
-    large.send(front.query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"))
+    large.send(front.query("SELECT repeat('x', 1000) FROM generate_series(1, 300000)"))
     read = 0
 
     async def swallow() -> None:
@@ -134,16 +133,13 @@ async def test_one_large_result_does_not_hold_up_the_others(stage: Stage) -> Non
             read += len(data)
 
     reading = asyncio.ensure_future(swallow())
-    waits = []
-    for _ in range(20):
-        began = time.monotonic()
+    for i in range(20):
         assert rows(await small.query("SELECT 1")) == [("1",)]
         assert len(rows(await small.query(PRIVATE))) == 3
-        waits.append(time.monotonic() - began)
+        assert i or not reading.done(), "an answer came before the end of what takes far longer"
     assert read > 0, "they did run side by side"
     await asyncio.wait_for(reading, 300)
-    assert read > 100_000_000 - (1 << 21)
-    assert sorted(waits)[10] < 1
+    assert read > 300_000_000 - (1 << 21)
     for wire in (large, small):
         await wire.close()
 
@@ -167,7 +163,7 @@ async def test_connections_leave_nothing_behind(stage: Stage) -> None:
         await wire.close()
 
     async def standing() -> tuple[int, int, int, int, int]:
-        for _ in range(200):
+        for _ in range(15_000):
             if not await owner.fetchval(alive) and not stage.server._doors:
                 break
             await asyncio.sleep(0.02)

@@ -185,22 +185,29 @@ async def test_random_first_packets(stage: Stage) -> None:
 @pytest.mark.long
 async def test_ten_thousand_random_first_packets(stage: Stage) -> None:
     witness = await stage.connect()
-    began = time.monotonic()
     await first_packets(stage, 10_000, 12)
-    assert time.monotonic() - began < 300
     await unharmed(witness)
 
 
 async def test_a_megabyte_byte_by_byte_is_read_once(stage: Stage) -> None:
     """A long message in very small pieces takes time in proportion to its bytes."""
     wire = await stage.connect()
-    data = front.query("SELECT length('" + "x" * 300_000 + "')")
-    began = time.monotonic()
-    for start in range(0, len(data), 100):
-        wire.send(data[start : start + 100])
-        if start % 10_000 == 0:
-            await wire.writer.drain()
-            await asyncio.sleep(0)
-    assert rows(await wire.until(b"Z")) == [("300000",)]
-    assert time.monotonic() - began < 10
+
+    async def took(size: int) -> float:
+        """Seconds of the processor; the least of three."""
+        found = []
+        for _ in range(3):
+            data = front.query("SELECT length('" + "x" * size + "')")
+            began = time.process_time()
+            for start in range(0, len(data), 100):
+                wire.send(data[start : start + 100])
+                if start % 10_000 == 0:
+                    await wire.writer.drain()
+                    await asyncio.sleep(0)
+            assert rows(await wire.until(b"Z")) == [(str(size),)]
+            found.append(time.process_time() - began)
+        return min(found)
+
+    small, large = await took(150_000), await took(1_200_000)
+    assert large < 3 * 8 * small, "eight times the bytes, not 64 times the work"
     await wire.close()
