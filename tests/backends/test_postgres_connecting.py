@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.backends import postgres
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
 from dpproxy.policy.load import load_text
@@ -111,8 +112,11 @@ async def test_verify_full(address: str, folder: Path) -> None:
         ("localhost", "sslmode=verify-full&sslrootcert=ca.crt", "wrong"),
     ],
 )
-async def test_what_does_not_hold_is_no_connection(address: str, folder: Path, host: str, options: str, password: str) -> None:
+async def test_what_does_not_hold_is_no_connection(
+    address: str, folder: Path, host: str, options: str, password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At once: no retries, no fall back to less; and the message has no password in it."""
+    monkeypatch.setattr(postgres, "TRIES", (0.0, 86400.0))  # a second try would never come
     with pytest.raises(BackendError) as caught:
         await answer(f"{address.replace('HOST', host)}?{options.replace('sslrootcert=', f'sslrootcert={folder}/')}", password)
     assert password not in str(caught.value)
