@@ -81,7 +81,7 @@ def plan(statement: Statement, context: Context) -> Plan:
     try:
         return counted(lambda: _with_room(statement, context))[0]
     except RecursionError as error:
-        raise Refusal("54001", "statement is nested too deeply") from error
+        raise Refusal(STATEMENT_TOO_COMPLEX, "statement is nested too deeply") from error
     except SqlglotError as error:
         raise Refusal(SYNTAX_ERROR, "dpproxy cannot parse this statement over private tables") from error
 
