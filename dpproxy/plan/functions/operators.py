@@ -76,7 +76,7 @@ def minus(a: Expr, b: Expr) -> Expr:
 
 
 def _operands(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Constants of unknown type beside a time are intervals for + and times for -; beside a number, numbers."""
+    """Give constants of unknown type the type of the other operand; beside a time they are intervals."""
     if a.type == "unknown" and b.type in NUMBERS:
         a = coerce(a, b.type)
     if b.type == "unknown":

@@ -1,33 +1,57 @@
-"""Windows tell equal rows apart by all their columns: what is made of one unit's rows depends on these rows alone."""
+"""Calls of aggregates: what is understood is one value, what is not is refused by name."""
 
 from __future__ import annotations
 
 import plan_harness
 import pytest
 
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
 from dpproxy.policy.catalog import Catalog
 
 
-def ordered_by(sql: str, catalog: Catalog) -> str:
-    made = plan_harness.plan(sql, catalog)
-    text = plan_harness.queries(made.measurements[0], plan_harness.values_of(made))[0]
-    return text[text.index("PARTITION BY") :].split(")")[0]
+def labels(call: str, catalog: Catalog) -> list[str]:
+    """The basis columns of an aggregate call over the orders."""
+    return [b.label for b in plan_harness.plan(f"SELECT {call} FROM orders", catalog).measurements[0].bases]
 
 
-@pytest.mark.parametrize("call", ["row_number()", "lag(qty)", "ntile(2)", "first_value(qty)"])
-def test_by_place(call: str, shop_catalog: Catalog) -> None:
-    sql = f"SELECT count(*) FROM (SELECT {call} OVER (PARTITION BY customer_id ORDER BY ts) AS x FROM orders) t WHERE x > 0"
-    assert all(f'"{name}"' in ordered_by(sql, shop_catalog) for name in ("ts", "order_id", "amount", "note"))
+@pytest.mark.parametrize(
+    ("call", "columns"),
+    [
+        ("count(*)", 1),
+        ("count(note)", 1),
+        ("avg(amount)", 2),
+        ("sum(amount) FILTER (WHERE qty > 3)", 1),
+        ("corr(amount, qty)", 6),
+    ],
+)
+def test_each_call_has_its_columns(call: str, columns: int, shop_catalog: Catalog) -> None:
+    assert len(labels(call, shop_catalog)) == columns
 
 
-def test_by_rank_needs_none(shop_catalog: Catalog) -> None:
-    sql = "SELECT count(*) FROM (SELECT rank() OVER (PARTITION BY customer_id ORDER BY ts) AS x FROM orders) t WHERE x > 0"
-    assert '"note"' not in ordered_by(sql, shop_catalog)
+@pytest.mark.parametrize("call", ["avg()", "sum(amount, qty)", "corr(amount)", "min(amount, qty)", "variance(amount, 2)"])
+def test_as_many_arguments_as_postgresql_takes(call: str, shop_catalog: Catalog) -> None:
+    with pytest.raises(Refusal) as refused:
+        labels(call, shop_catalog)
+    assert refused.value.sqlstate == UNDEFINED_FUNCTION
+    assert call.split("(")[0] in refused.value.message
 
 
-def test_groups_are_told_apart_by_their_keys(shop_catalog: Catalog) -> None:
-    window = "row_number() OVER (PARTITION BY customer_id ORDER BY count(*))"
-    sql = f"SELECT count(*) FROM (SELECT customer_id, category, {window} AS x FROM orders GROUP BY 1, 2) t WHERE x = 1"
-    made = plan_harness.plan(sql, shop_catalog)
-    text = plan_harness.queries(made.measurements[0], plan_harness.values_of(made))[0]
-    assert '"note"' not in text
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("sum(amount ORDER BY ts)", "ORDER BY inside sum()"),
+        ("percentile_cont(qty) WITHIN GROUP (ORDER BY amount)", "a percentile"),
+        ("array_agg(amount)", "array_agg"),
+    ],
+)
+def test_forms_that_are_not_understood(call: str, says: str, shop_catalog: Catalog) -> None:
+    with pytest.raises(Refusal) as refused:
+        labels(call, shop_catalog)
+    assert refused.value.sqlstate == FEATURE_NOT_SUPPORTED
+    assert says in refused.value.message
+
+
+def test_what_one_person_has_no_mode_of(shop_catalog: Catalog) -> None:
+    inner = "SELECT customer_id, mode() WITHIN GROUP (ORDER BY qty) AS x FROM orders GROUP BY 1"
+    with pytest.raises(Refusal, match="within one unit"):
+        plan_harness.plan(f"SELECT count(*) FROM ({inner}) t WHERE x > 1", shop_catalog)

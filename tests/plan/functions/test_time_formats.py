@@ -1,0 +1,69 @@
+"""Times by a format: what strftime prints is printed by it, what it cannot print is computed, the rest is refused."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.engines.duckdb import DuckDB
+from dpproxy.plan.functions.time_formats import strftime, to_char, to_date, to_timestamp
+from dpproxy.plan.logical.expr import Call, Expr, Hole, Lit
+
+STAMP = Lit("timestamp", "2024-03-05 16:07:09")
+
+
+def value(expr: Expr) -> object:
+    """What the expression is, computed by DuckDB."""
+    (row,) = duckdb.sql(f"SELECT {DuckDB().expr(expr, {})}").fetchall()
+    return row[0]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("YYYY-MM-DD HH24:MI:SS", "2024-03-05 16:07:09"), ("DD.MM.YY", "05.03.24"), ("FMDD/FMMM", "5/3"), ("HH12 AM", "04 PM"),
+        ("Q", "1"), ("IYYY-IW", "2024-10"), ("WW", "10"), ("D", "3"), ("ID", "2"), ("FMDDD", "65"), ("FMMonth", "March"),
+        ("MON", "MAR"), ("FMday", "tuesday"), ("Day", "Tuesday  "), ('"week" IW', "week 10"),
+    ],
+)  # fmt: skip
+def test_formats_are_postgresqls(form: str, text: str) -> None:
+    assert value(to_char((STAMP, Lit("unknown", form)))) == text
+
+
+def test_a_format_that_strftime_prints_is_one_call() -> None:
+    made = to_char((Hole("timestamp", 0), Lit("unknown", "YYYY-MM")))
+    assert isinstance(made, Call)
+    assert (made.op, made.args[1]) == ("strftime", Lit("text", "%Y-%m"))
+
+
+def test_strftime_takes_its_format_first_or_last() -> None:
+    first, last = strftime((Lit("unknown", "%d/%m/%Y"), STAMP)), strftime((STAMP, Lit("unknown", "%d/%m/%Y")))
+    assert first == last
+    assert value(first) == "05/03/2024"
+    with pytest.raises(Refusal, match="strftime"):
+        strftime((STAMP, Lit("unknown", "%Q")))
+
+
+@pytest.mark.parametrize("form", ["J", "RM", "US", "TZ", "Y,YYY", ""])
+def test_other_formats_are_refused(form: str) -> None:
+    with pytest.raises(Refusal, match="to_char"):
+        to_char((STAMP, Lit("unknown", form)))
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "date"),
+    [
+        ("05.03.2024", "DD.MM.YYYY", "2024-03-05"), ("3/5/2024", "MM/DD/YYYY", "2024-03-05"), ("20240305", "YYYYMMDD", "2024-03-05"),
+        ("2024-03", "YYYY-MM", "2024-03-01"), ("2024-03-05", "DD.MM.YYYY", "None"), ("5 March", "DD.MM.YYYY", "None"),
+    ],
+)  # fmt: skip
+def test_texts_that_are_dates(text: str, form: str, date: str) -> None:
+    assert str(value(to_date((Lit("text", text), Lit("unknown", form))))) == date
+
+
+def test_a_time_of_day_may_follow() -> None:
+    made = to_timestamp((Lit("text", "05.03.2024 16:07:09"), Lit("unknown", "DD.MM.YYYY HH24:MI:SS")))
+    assert str(value(made)).startswith("2024-03-05 16:07:09")
+    with pytest.raises(Refusal, match="to_date"):
+        to_date((Lit("text", "x"), Lit("unknown", "DD.MM.YYYY HH24:MI:SS")))
