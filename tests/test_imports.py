@@ -57,9 +57,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
 """Rooms from the ground up. `plan` and its siblings have one number; inside `plan` the second number orders its own rooms."""
 
 KNOWN_UP: set[tuple[str, str]] = set()
-KNOWN_CIRCLES = [
-    ["dpproxy.session.client", "dpproxy.session.conductor"],
-]  # fmt: skip
+KNOWN_CIRCLES: list[list[str]] = []
 """What points up, or in circles, today. The lists may only shrink."""
 
 ARITHMETIC = ("privacy", "mechanisms", "budget")
@@ -211,7 +209,7 @@ def test_no_private_name_crosses_a_file() -> None:
         ("plan.rewrite.rules", "plan.engines.base"),
         ("mechanisms.release", "plan.model"),
         ("privacy.loss", "plan.model"),
-        ("backends.duckdb", "answers.answer"),
+        ("backends.duckdb", "answers.answering"),
         ("session.client", "console.metrics"),
         ("session.client", "unheard_of.file"),
     ],

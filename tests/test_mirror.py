@@ -44,10 +44,10 @@ _BY_ROOM: Mapping[str, str] = {
         selection_ranks threshold
     """,
     "serve": """memory proxy secret""",
-    "server": """connection rations server throttle""",
+    "server": """connection rations server""",
     "session": """
-        client conductor encodings facade_login greeting memo oids outer_text parameter_values private_talk
-        public_text session_settings sql_prepare steadiness
+        client conductor encodings extended_query facade_login greeting memo message_flow oids outer_text parameter_values private_talk
+        public_text replies session_settings simple_query sql_prepare statement_answers steadiness
     """,
     "sql": """
         array_text correlation decimals effort function_names grouping_sets output_names placement row_makers

@@ -8,12 +8,18 @@ are charged; the next epsilon follows from what was released, so that it tells n
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from typing import TypeVar
 
+from dpproxy.answers.answering import Answer
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import epsilon_text
+from dpproxy.privacy.loss import ZERO
+
+T = TypeVar("T")
 
 FIRST = 50
 """The first answer costs this part of the most a query may cost: next to nothing, and enough for groups of some size."""
@@ -72,6 +78,31 @@ def following(epsilon: int, error: float, wanted: float, most: int, text: str, s
 def _most(most: int, left: int) -> str:
     whole = f"a query may cost {epsilon_text(most)}"
     return whole if left == most else f"{whole}, and {epsilon_text(left)} is left of that"
+
+
+Attempt = Callable[[int], Awaitable[tuple[Answer, float, T]]]
+"""Takes micro-epsilon; returns the answer at that price, the largest typical error of its aggregates, what it was planned as."""
+
+
+async def search(text: str, wanted: float, most: int, attempt: Attempt[T]) -> tuple[Answer, T]:
+    """Return the first answer that is as exact as `wanted`, and what it was planned as.
+
+    `text` is the setting as the client wrote it, `most` the micro-epsilon a query may cost. Raises Refusal, and what `attempt`
+    raises.
+    """
+    epsilon, last, spent = first(most), False, ZERO
+    while True:
+        before = spent
+        try:
+            answer, error, made = await attempt(epsilon)
+            spent = spent + answer.charged
+            further = None if last else following(epsilon, error, wanted, most, text, spent.epsilon)
+        except Refusal as refusal:
+            raise told(refusal, spent.epsilon, text) from None
+        if further is None:
+            said = f"; epsilon {epsilon_text(before.epsilon)} before, to find what accuracy {text} needs" if before else ""
+            return replace(answer, notice=answer.notice and answer.notice + said), made
+        epsilon, last = further, error < 1
 
 
 def told(refusal: Refusal, spent: int, text: str | None) -> Refusal:

@@ -219,3 +219,8 @@ def remembered(asking: Asking, parts: int, at: dt.datetime, loss: Loss) -> Answe
 
 def total(losses: Iterable[Loss]) -> Loss:
     return sum(losses, ZERO)
+
+
+def verdict(asking: Asking, charge: Loss) -> BudgetExhausted | None:
+    """Return why a charge to all accounts would be refused; None if it would not. Raises LedgerError."""
+    return asking.dataset.ledger.verdict(asking.request(charge, charge)) if charge else None

@@ -8,37 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from dpproxy.answers.answer_parts import FEW
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.preview import left
-from dpproxy.answers.standings import AppliedBudget, standings
+from dpproxy.answers.standings import AppliedBudget, left, standings
 from dpproxy.backends.base import in_measuring_thread
 from dpproxy.budget.ledger import Standing, amounts
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.plan.report.typical_error import hidden_groups_told, typical_errors_told
-from dpproxy.privacy.loss import ZERO, Loss
-
-FEW = 2000
-"""Released numbers that are looked through at once; more of them in a thread, so that others do not wait."""
+from dpproxy.privacy.loss import Loss
 
 T = TypeVar("T")
 Values = Mapping[int, tuple[Int64, ...]]
 """What was released of each measurement."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """`literals[i]` is array i of the outer query. `notice`: what it cost, for people; None when nothing is measured.
-    `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
-
-    literals: tuple[bytes, ...]
-    notice: str | None
-    charged: Loss = ZERO
-    reused: int = 0
 
 
 async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical], Values], T]) -> T:

@@ -1,31 +1,29 @@
 """What EXPLAIN adds to a plan: which of its measurements are stored already, what the answer would cost now, what is left.
 
-Knows: the two spellings of EXPLAIN. Must not know: how answers are looked up. What only other roles have seen is not told
-of: for this role it is still to be paid. Nor is what is left of the dataset's budget: EXPLAIN costs nothing, and what
-others have spent shall not be found out by asking.
+Knows: the parts of an answer, the asker's own accounts, the two spellings of EXPLAIN. Must not know: how charges are made: it
+makes none. What only other roles have seen is not told of: for this role it is still to be paid. Nor is what is left of the
+dataset's budget: EXPLAIN costs nothing, and what others have spent shall not be found out by asking.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpproxy.answers.answer_parts import AnswerParts, Source
+from dpproxy.answers.charge_round import Asking, total, verdict
+from dpproxy.answers.failures import internal
+from dpproxy.answers.question import Question
 from dpproxy.answers.reuse import Mode
+from dpproxy.answers.standings import left, standings
+from dpproxy.answers.time_grid import Grid
 from dpproxy.budget.ledger import BudgetExhausted, Standing, amounts
-from dpproxy.plan.report.typical_error import percent
+from dpproxy.plan.report.typical_error import errors_by_label, percent
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import MICRO, Loss
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a measurement would be answered from: a release, or what is computed from some. `made`: when they were."""
-
-    made: tuple[dt.datetime, ...]
-    computed: bool
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,30 @@ class Preview:
     left: Sequence[Standing]
     refused: BudgetExhausted | None
     errors: Mapping[str, float] = field(default_factory=dict)
+
+
+async def preview(question: Question, parameters: Sequence[str | None]) -> Preview:
+    """Return what an answer would find stored, and charge. Raises as `Answering.run` does before its first charge."""
+    parts, q = await AnswerParts.begun(question, parameters), question
+    measurements = q.plan.measurements
+    if measurements:
+        await parts.show_seen()
+    charge = total(measurements[i].loss for i in parts.open())
+    grid = Grid(q.dataset.policy.timing_quantum_ms)
+    asking = Asking(q.dataset, q.asker, q.statement, parts.lookup, grid, q.ending, q.limit)
+    try:
+        own, refused = await asyncio.to_thread(_accounts, asking, charge)
+    except Exception as error:
+        raise internal(error, statement=q.statement) from error
+    told = errors_by_label(q.plan.typical, await parts.seen_values())
+    return Preview(parts.lookup.mode, parts.free, charge, own, refused, told)
+
+
+def _accounts(asking: Asking, charge: Loss) -> tuple[list[Standing], BudgetExhausted | None]:
+    """The asker's own, and what would refuse the charge. Raises LedgerError."""
+    dataset = asking.dataset
+    own = [applied for applied in dataset.applied_budgets(asking.asker) if applied.scope != "dataset"]
+    return standings(dataset.ledger, dataset.policy.dataset, own), verdict(asking, charge)
 
 
 def foretold(explain: Sequence[str], preview: Preview) -> list[str]:
@@ -58,12 +80,6 @@ def foretold(explain: Sequence[str], preview: Preview) -> list[str]:
         refusal = preview.refused.refusal()
         lines.append(f"  Refused: {refusal.message} ({refusal.detail}). {refusal.hint}")
     return [*explain, *lines]
-
-
-def left(standing: Standing) -> str:
-    """What is left of a budget, for people."""
-    until = f" until {standing.resets:%Y-%m-%d}" if standing.resets else ""
-    return f"{standing.scope} {standing.name} has {amounts(standing.left_epsilon, standing.left_delta)} left{until}"
 
 
 def _source(source: Source) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from dpproxy.budget.ledger import Ledger, Scope, Standing, warnings
+from dpproxy.budget.ledger import Ledger, Scope, Standing, amounts, warnings
 from dpproxy.policy.model import Budget
 from dpproxy.privacy.accountant import Limit
 
@@ -36,6 +36,12 @@ def limit(budget: Budget) -> Limit:
 def standings(ledger: Ledger, dataset: str, held: Iterable[AppliedBudget]) -> list[Standing]:
     """One for each, now. Raises LedgerError."""
     return ledger.standings(dataset, [(h.scope, h.name, limit(h.budget)) for h in held], dt.datetime.now(dt.UTC))
+
+
+def left(standing: Standing) -> str:
+    """Return what is left of a budget, in words."""
+    until = f" until {standing.resets:%Y-%m-%d}" if standing.resets else ""
+    return f"{standing.scope} {standing.name} has {amounts(standing.left_epsilon, standing.left_delta)} left{until}"
 
 
 class RecentStanding:

@@ -28,6 +28,7 @@ from dpproxy.session.greeting import Greeting
 from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
+from dpproxy.session.message_flow import HARMLESS
 from dpproxy.session.parameter_values import Prepared
 from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
@@ -52,8 +53,6 @@ _QUERY, _SYNC = b"QS"
 _TEXTS: Final = frozenset(b"QP")
 _EXTENDED: Final = frozenset(b"BDES")
 """What a client of prepared statements sends, beside Parse."""
-_HARMLESS: Final = frozenset((b"S", b"E", b"D", b"H", b"d", b"c", b"f"))
-"""Messages that never need the proxy: a portal of a private answer lives in the facade under the client's name."""
 
 
 class Site(Protocol):
@@ -241,7 +240,7 @@ class ClientSession(asyncio.Protocol):
         buffer, spans, error = self._framer.batch(data)
         tracker = self.link.tracker
         for i, (tag, start, end) in enumerate(spans):
-            if tag not in _HARMLESS and (self.leaving is not None or self._concerns(tag, buffer, start, end)):
+            if tag not in HARMLESS and (self.leaving is not None or self._concerns(tag, buffer, start, end)):
                 if start:
                     self.link.write(buffer[:start])
                 self._take_over(buffer, spans[i:], error)

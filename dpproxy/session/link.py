@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from dpproxy.session.tracker import COMPLETIONS, STATUSES, Counts, Tracker
+from dpproxy.session.message_flow import COMPLETIONS
+from dpproxy.session.tracker import STATUSES, Counts, Tracker
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import BackendFramer
 
@@ -49,7 +50,7 @@ class Peer(Protocol):
 
 
 @dataclass
-class Replies:
+class Exchange:
     """What the facade answered to a private exchange. `error`: an ErrorResponse, as received."""
 
     messages: list[Message] = field(default_factory=list)
@@ -221,13 +222,13 @@ class FacadeLink(asyncio.Protocol):
         await self._waiter
         self._waiter = None
 
-    async def exchange(self, data: bytes, completions: int | None) -> Replies:
+    async def exchange(self, data: bytes, completions: int | None) -> Exchange:
         """Send `data` and collect the answers: to ReadyForQuery when `completions` is None, else so many of them.
 
         An error ends the collection in the extended protocol; the facade then skips to Sync, and the tracker knows.
         """
         self.say(data if completions is None else data + front.FLUSH)
-        replies = Replies()
+        replies = Exchange()
         seen = 0
         while completions is None or seen < completions:
             tag, raw = await self.read()

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpproxy.answers.answer import Literals
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import StatementFailed, internal
 from dpproxy.answers.plan_cache import Settings
+from dpproxy.answers.question import Literals
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import (
     FEATURE_NOT_SUPPORTED,
@@ -27,7 +27,7 @@ from dpproxy.errors import (
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format
 from dpproxy.session.encodings import check_texts, converted, decoded
-from dpproxy.session.link import Replies
+from dpproxy.session.link import Exchange
 from dpproxy.session.oids import array_oid, type_name
 from dpproxy.session.outer_text import (
     Outer,
@@ -119,7 +119,7 @@ async def _current(talk: PrivateTalk, row: Sequence[bytes | None]) -> Settings:
     return read_settings(row)
 
 
-async def _described(talk: PrivateTalk, row: Sequence[bytes | None], replies: Replies) -> Description:
+async def _described(talk: PrivateTalk, row: Sequence[bytes | None], replies: Exchange) -> Description:
     oids = back.read_parameter_description(replies.payloads(b"t")[0])
     fields = replies.payloads(b"T")
     await _check_types(talk, oids)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpproxy.answers.failures import StatementFailed
-from dpproxy.session.link import FacadeLink, Replies
+from dpproxy.session.link import Exchange, FacadeLink
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 
@@ -31,7 +31,7 @@ class PrivateTalk:
         self._link = link
         self.extended = extended
 
-    async def ask(self, data: bytes, completions: int) -> Replies:
+    async def ask(self, data: bytes, completions: int) -> Exchange:
         """Raises StatementFailed with the facade's error, LinkLost."""
         if self.extended:
             replies = await self._link.exchange(data, completions)
@@ -50,7 +50,7 @@ class PrivateTalk:
         before: bytes = b"",
         completions: int = 0,
         behind: bytes = b"",
-    ) -> tuple[tuple[bytes | None, ...], Replies]:
+    ) -> tuple[tuple[bytes | None, ...], Exchange]:
         """One row of text, and all replies. `before`: messages sent ahead, which take `completions`.
 
         `behind`: messages sent along, in the simple protocol only, where the end is told by itself.

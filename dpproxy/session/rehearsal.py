@@ -7,9 +7,10 @@ rights. A COPY, a cursor or a temporary table is made of no rows, and taken away
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from dpproxy.answers.question import Needless
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NO_ACTIVE_SQL_TRANSACTION, Refusal
 from dpproxy.session.prepared import Private, all_formats, outer_oids
 from dpproxy.session.private_talk import SCRATCH, PrivateTalk
@@ -17,13 +18,7 @@ from dpproxy.sql.statements import made
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind
 
-Rehearse = Callable[[], Awaitable[None]]
-
 NO_TRANSACTION = Refusal(NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks")
-
-
-class Needless(Exception):
-    """The statement will do nothing: IF NOT EXISTS, and it does."""
 
 
 async def rehearse(talk: PrivateTalk, private: Private, bind: Bind, alone: bool) -> None:

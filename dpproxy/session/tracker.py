@@ -17,14 +17,12 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from dpproxy.session.message_flow import COMPLETED, COMPLETIONS, ENDS_COPY, State
 from dpproxy.wire.backend import Status
 
 _LENGTH: Final = struct.Struct("!I").unpack_from
-_ROW, _COPY_ROW, _READY, _ERROR, _COPY_IN = b"DdZEG"
-_COMPLETIONS: Final = frozenset(b"12TnCsI3")
-COMPLETIONS: Final = frozenset(bytes([tag]) for tag in _COMPLETIONS)
-"""Tags of which every extended message gets exactly one."""
-
+_READY, _ERROR, _COPY_IN = b"ZEG"
+_COMPLETIONS: Final = frozenset(tag[0] for tag in COMPLETIONS)
 
 REMEMBERED: Final = 64
 SMALL: Final = 256
@@ -70,6 +68,13 @@ class Tracker:
         self._head = b""  # an incomplete header, already passed on
         self._known: dict[bytes, int] = {}  # pieces that end with their only ReadyForQuery, and the status it says
 
+    @property
+    def state(self) -> State:
+        """Return where the conversation stands. An error is of an extended query where no ReadyForQuery is to come for it."""
+        if self.copy_in:
+            return State.COPY_IN
+        return State.FAILED if self.failed and self.settled else State.READY
+
     # towards the facade
 
     def query(self) -> None:
@@ -89,9 +94,9 @@ class Tracker:
             self.query()
         elif tag == b"S":
             self.sync()
-        elif tag in b"PBDEC":
+        elif tag in COMPLETED:
             self.sent += 1
-        elif tag in b"cf":
+        elif tag in ENDS_COPY:
             self.copy_in = False
 
     def passed(self, counts: Counts) -> None:

@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpproxy.answers.answer import Answering
+from dpproxy.answers.answering import Answering
 from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.question import Question
 from dpproxy.answers.statement_end import TIMEOUT, USER, Ending
 from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, BackendError, Runner
@@ -74,7 +75,8 @@ async def answered(dataset: Dataset, user: str, chart: int, ending: Ending | Non
     asker = asker_of(dataset, user)
     (statement,) = dataset.plans.split(f"SELECT region, sum(income) FROM people WHERE income <> {chart} GROUP BY region")
     plan = dataset.plans.plan(statement, asker.role, {}, ())
-    answer = await Answering(dataset, asker, plan, f"chart {chart}", nothing, ending=ending, limit=limit).run(())
+    question = Question(dataset, asker, plan, f"chart {chart}", nothing, ending or Ending(), limit=limit)
+    answer = await Answering(question).run(())
     return not answer.charged
 
 

@@ -14,8 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpproxy.answers.answer import Answering
+from dpproxy.answers.answering import Answering
 from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.question import Question
+from dpproxy.answers.statement_end import Ending
 from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.place import place_of
@@ -55,7 +57,7 @@ async def ask(dataset: Dataset, asker: Asker, chart: int) -> str:
     """A digest of the answer. Raises Refusal."""
     (statement,) = dataset.plans.split(f"SELECT region, sum(income) FROM people WHERE income <> {chart} GROUP BY region")
     plan = dataset.plans.plan(statement, asker.role, {}, ())
-    answer = await Answering(dataset, asker, plan, f"chart {chart}", nothing).run(())
+    answer = await Answering(Question(dataset, asker, plan, f"chart {chart}", nothing, Ending())).run(())
     return hashlib.sha256(b"|".join(answer.literals)).hexdigest()[:16]
 
 

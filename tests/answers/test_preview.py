@@ -6,7 +6,9 @@ import datetime as dt
 import json
 from dataclasses import replace
 
-from dpproxy.answers.preview import Preview, Source, foretold, left
+from dpproxy.answers.answer_parts import Source
+from dpproxy.answers.preview import Preview, foretold
+from dpproxy.answers.standings import left
 from dpproxy.budget.ledger import BudgetExhausted, Standing
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.loss import ZERO, Loss

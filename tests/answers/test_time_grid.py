@@ -16,7 +16,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.answers import answer, time_grid
+from dpproxy.answers import answering, time_grid
 from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import BackendError
@@ -73,7 +73,7 @@ class Steps(Grid):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def slow(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer, "Grid", Steps)
+        patch.setattr(answering, "Grid", Steps)
         async with town(tmp_path_factory.mktemp("town")) as made:
             await made.reopen(timing_quantum_ms=1000)
             yield made
@@ -238,7 +238,7 @@ JOIN generate_series(1, 30) h ON g <> h"""
 async def worlds(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Town, Town]]:
     """Without and with the victim."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer, "Grid", Steps)
+        patch.setattr(answering, "Grid", Steps)
         async with AsyncExitStack() as stack:
             both = [
                 await stack.enter_async_context(town(tmp_path_factory.mktemp("town"), data)) for data in (DATA, DATA + VICTIM)

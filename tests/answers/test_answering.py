@@ -3,84 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from dpproxy.answers.answer import Answering
-from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.notices import Answer
-from dpproxy.answers.standings import limit
+from dpproxy.answers.answering import Answer
+from dpproxy.answers.preview import preview
 from dpproxy.answers.statement_end import ASK_AGAIN, USER, Ending
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import AFTER_CHARGE, Refusal
-from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.plan.model import Array, Plan
 from dpproxy.policy.model import Budget
 from dpproxy.privacy.loss import ZERO
 from dpproxy.sql.statements import split
-from tests.worlds.scripted import COST, ScriptedEngine, policy, scripted_dataset, scripted_plan
+from tests.worlds.scripted import COST, policy, scripted_plan
 
-REGIONS, COUNTS = b'{"e","n\\"\\\\",NULL}', b"{1,20,300}"
-STAGED = "SELECT region, count(*) AS n FROM people WHERE id > 'STAGED'"
-
-
-@dataclass
-class Watched(ScriptedEngine):
-    """Notes what the ledger had charged when each measurement began."""
-
-    ledger: SqliteLedger | None = None
-    charged: list[int] = field(default_factory=list)
-
-    async def run(self, queries: Sequence[str]) -> Exact:
-        assert self.ledger is not None
-        self.charged.append(spent(self.ledger))
-        return await super().run(queries)
+from .shop_of_answers import COUNTS, REGIONS, STAGED, ShopOfAnswers, spent
 
 
-def spent(ledger: SqliteLedger) -> int:
-    role = policy().roles["analyst"]
-    return ledger.standing("shop", "role", "analyst", limit(role.budget), dt.datetime.now(dt.UTC)).lifetime_epsilon
-
-
-@dataclass
-class World:
-    engine: Watched
-    ledger: SqliteLedger
-    dataset: Dataset
-    evaluated: list[tuple[Sequence[int], list[bytes | None]]] = field(default_factory=list)
-
-    def plan(self, sql: str) -> Plan:
-        (statement,) = split(sql, frozenset({"people"}))
-        return scripted_plan(statement, self.dataset.policy.roles["analyst"], {"dpproxy.epsilon": "1"}, ())
-
-    def answering(self, plan: Plan, **more: object) -> Answering:
-        rules = self.dataset.policy
-        asker = Asker(rules.users["ada"], rules.roles["analyst"])
-        return Answering(self.dataset, asker, plan, "hash", self.evaluate, **more)  # type: ignore[arg-type]
-
-    async def evaluate(self, indexes: Sequence[int], literals: list[bytes | None]) -> list[str | None]:
-        self.evaluated.append((tuple(indexes), list(literals)))
-        return ["321"] * len(indexes)
-
-    async def ask(self, sql: str = "SELECT region, count(*) AS n FROM people", **more: object) -> Answer:
-        return await self.answering(self.plan(sql), **more).run(())
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
-    engine = Watched(ledger=ledger)
-    engine.gate.set()
-    yield World(engine, ledger, scripted_dataset(engine, ledger, policy()))
-    ledger.close()
-
-
-async def test_the_charge_is_durable_before_anything_is_measured(world: World) -> None:
+async def test_the_charge_is_durable_before_anything_is_measured(world: ShopOfAnswers) -> None:
     answer = await world.ask()
     assert world.engine.charged == [COST.epsilon]
     assert (answer.literals, answer.charged, answer.reused) == ((REGIONS, COUNTS), COST, 0)
@@ -90,7 +31,7 @@ async def test_the_charge_is_durable_before_anything_is_measured(world: World) -
     assert (entry.role, entry.epsilon, entry.measurements, entry.outcome) == ("analyst", COST.epsilon, 1, "told")
 
 
-async def test_a_staged_measurement_is_charged_when_the_value_in_it_is_known(world: World) -> None:
+async def test_a_staged_measurement_is_charged_when_the_value_in_it_is_known(world: ShopOfAnswers) -> None:
     answer = await world.ask(STAGED)
     assert world.engine.charged == [COST.epsilon, 2 * COST.epsilon]
     assert world.evaluated == [((0,), [REGIONS, COUNTS, None])]
@@ -99,13 +40,13 @@ async def test_a_staged_measurement_is_charged_when_the_value_in_it_is_known(wor
     assert answer.charged == COST + COST
 
 
-async def test_nothing_to_measure_costs_nothing_and_is_not_noted(world: World) -> None:
+async def test_nothing_to_measure_costs_nothing_and_is_not_noted(world: ShopOfAnswers) -> None:
     virtual = Plan((), "SELECT 1", 0, (Array("text", None, 1, "tables"),), (), ZERO, ())
     assert await world.answering(virtual).run(()) == Answer((b'{"private","public"}',), None)
     assert (world.engine.asked, list(world.dataset.answered)) == ([], [])
 
 
-async def test_what_can_be_foreseen_to_fail_fails_before_the_charge(world: World) -> None:
+async def test_what_can_be_foreseen_to_fail_fails_before_the_charge(world: ShopOfAnswers) -> None:
     async def rehearse() -> None:
         raise Refusal("22012", "division by zero")
 
@@ -114,7 +55,7 @@ async def test_what_can_be_foreseen_to_fail_fails_before_the_charge(world: World
     assert (world.engine.asked, spent(world.ledger)) == ([], 0)
 
 
-async def test_a_whole_staged_statement_must_be_affordable_before_its_first_round(world: World) -> None:
+async def test_a_whole_staged_statement_must_be_affordable_before_its_first_round(world: ShopOfAnswers) -> None:
     """Half of it would be charged for nothing."""
     rules = world.dataset.policy
     poor = replace(rules.roles["analyst"], budget=Budget(COST.epsilon * 3 // 2, 0))
@@ -125,7 +66,7 @@ async def test_a_whole_staged_statement_must_be_affordable_before_its_first_roun
     assert (await world.ask()).charged == COST
 
 
-async def test_an_engine_that_is_away_is_told_before_the_charge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_engine_that_is_away_is_told_before_the_charge(world: ShopOfAnswers, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> None:
         raise BackendError("connection refused to 10.0.0.7")
 
@@ -136,7 +77,7 @@ async def test_an_engine_that_is_away_is_told_before_the_charge(world: World, mo
     assert spent(world.ledger) == 0
 
 
-async def test_every_failure_after_the_charge_is_told_in_the_same_words(world: World) -> None:
+async def test_every_failure_after_the_charge_is_told_in_the_same_words(world: ShopOfAnswers) -> None:
     for failure in (BackendError("row 4711 is bad"), ValueError("4711"), OverflowError()):
         world.engine.failure = failure
         with pytest.raises(Refusal) as refused:
@@ -146,7 +87,7 @@ async def test_every_failure_after_the_charge_is_told_in_the_same_words(world: W
     assert spent(world.ledger) == 3 * COST.epsilon
 
 
-async def test_whoever_stops_waiting_may_have_the_answer_later_at_no_charge(world: World) -> None:
+async def test_whoever_stops_waiting_may_have_the_answer_later_at_no_charge(world: ShopOfAnswers) -> None:
     world.engine.gate.clear()
     ending = Ending()
     asking = asyncio.ensure_future(world.ask(ending=ending))
@@ -165,7 +106,7 @@ async def test_whoever_stops_waiting_may_have_the_answer_later_at_no_charge(worl
     assert [entry.outcome for entry in world.dataset.answered] == ["kept", "told"]
 
 
-async def test_what_was_not_told_is_not_shown_where_answers_are_to_be_new(world: World) -> None:
+async def test_what_was_not_told_is_not_shown_where_answers_are_to_be_new(world: ShopOfAnswers) -> None:
     world.engine.gate.clear()
     ending = Ending()
     asking = asyncio.ensure_future(world.ask(ending=ending))
@@ -178,14 +119,14 @@ async def test_what_was_not_told_is_not_shown_where_answers_are_to_be_new(world:
     assert (await world.ask(mode="off")).charged == COST
 
 
-async def test_a_preview_charges_nothing_and_says_what_would_be(world: World) -> None:
-    preview = await world.answering(world.plan(STAGED)).preview(())
-    assert (preview.charge, preview.refused) == (COST + COST, None)
-    assert [(s.scope, s.left_epsilon) for s in preview.left] == [("role", policy().roles["analyst"].budget.epsilon)]
+async def test_a_preview_charges_nothing_and_says_what_would_be(world: ShopOfAnswers) -> None:
+    told = await preview(world.question(world.plan(STAGED)), ())
+    assert (told.charge, told.refused) == (COST + COST, None)
+    assert [(s.scope, s.left_epsilon) for s in told.left] == [("role", policy().roles["analyst"].budget.epsilon)]
     assert (world.engine.asked, spent(world.ledger)) == ([], 0)
 
 
-async def test_a_value_that_the_engine_cannot_take_is_refused_before_the_charge(world: World) -> None:
+async def test_a_value_that_the_engine_cannot_take_is_refused_before_the_charge(world: ShopOfAnswers) -> None:
     def spelled(dialect: str, type_: str, value: str | None) -> str:
         raise ValueError("infinity has no spelling")
 

@@ -1,0 +1,185 @@
+"""What there is of one answer so far: inputs that are evaluated, measurements that are released, arrays that are written.
+
+Knows: a plan's inputs, measurements and arrays, what depends on what, stored answers. Must not know: charges, engines. Nothing in
+this file costs anything: it shows what a role has seen already, and says what is still open. `preview` asks it what would be
+charged, `answering` charges that.
+
+A measurement may have inputs in it, an input may need the release of another measurement: so the parts become ready in rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dpproxy.answers.array_literals import array_literal, text_literal
+from dpproxy.answers.failures import internal
+from dpproxy.answers.matching import Asked, any_noise
+from dpproxy.answers.question import Literals, Question
+from dpproxy.answers.reuse import AnswerLookup
+from dpproxy.answers.store import Found
+from dpproxy.answers.virtual_rows import virtual_columns
+from dpproxy.backends.base import in_measuring_thread
+from dpproxy.mechanisms.exact_answers import Int64, Released
+from dpproxy.plan.model import Plan
+from dpproxy.privacy.measurement import Measurement
+from dpproxy.sql.template import Param
+
+FEW: Final = 2000
+"""Released numbers that are looked through at once; more of them in a thread, so that others do not wait."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a measurement is answered from: a release, or what is computed from some. `made`: the times of these releases."""
+
+    made: tuple[dt.datetime, ...]
+    computed: bool
+
+
+class AnswerParts:
+    """The parts of one answer. Measurements, inputs and arrays are named by their indexes in the plan.
+
+    `released`: measurements that are; `values`: what was released of each; `free`: those that cost nothing, and their sources.
+    """
+
+    def __init__(self, question: Question, parameters: Sequence[str | None]) -> None:
+        """`parameters`: text forms of the client's."""
+        plan = question.plan
+        self.released: set[int] = set()
+        self.values: dict[int, tuple[Int64, ...]] = {}
+        self.free: dict[int, Source] = {}
+        self._question = question
+        self._plan: Plan = plan
+        self._parameters = parameters
+        self._literals: Literals = [None] * len(plan.arrays)
+        self._inputs: list[str | None] = [None] * len(plan.inputs)
+        self._evaluated: set[int] = set()
+        self._lookup: AnswerLookup | None = None
+
+    @classmethod
+    async def begun(cls, question: Question, parameters: Sequence[str | None]) -> AnswerParts:
+        """Return the parts with all that needs no measurement. Raises Refusal, StatementFailed, LinkLost."""
+        parts, dataset = cls(question, parameters), question.dataset
+        await parts._fill_virtual()
+        await parts.evaluate_ready()
+        names = (dataset.policy.dataset, question.asker.role.name)
+        spelled = (dataset.backend.dialect, dataset.literal)
+        reuse = dataset.reuse if question.plan.measurements else None
+        mode = question.mode if dataset.reuse is not None else "off"
+        parts._lookup = await AnswerLookup.opened(reuse, mode, *names, *spelled)
+        return parts
+
+    @property
+    def lookup(self) -> AnswerLookup:
+        """What this statement's role may find among stored answers."""
+        assert self._lookup is not None, "`begun` opens it"
+        return self._lookup
+
+    async def _fill_virtual(self) -> None:
+        """In a thread: a ledger that several proxies share has to be asked. Raises Refusal."""
+        dataset, asker = self._question.dataset, self._question.asker
+        tables = {a.virtual for a in self._plan.arrays if a.virtual is not None}
+        try:
+            columns = {t: await asyncio.to_thread(virtual_columns, t, dataset, asker) for t in tables}
+        except Exception as error:
+            raise internal(error, statement=self._question.statement) from error
+        for i, array in enumerate(self._plan.arrays):
+            if array.virtual is not None:
+                self._literals[i] = text_literal(columns[array.virtual][array.column])
+
+    async def evaluate_ready(self) -> None:
+        """Evaluate inputs whose measurements are all released, in one question to the facade."""
+        ready = [
+            i
+            for i, given in enumerate(self._plan.inputs)
+            if i not in self._evaluated and self.released.issuperset(given.measurements)
+        ]
+        if ready:
+            for i, value in zip(ready, await self._question.evaluate(ready, self._literals), strict=True):
+                self._inputs[i] = value
+            self._evaluated.update(ready)
+
+    # what is open
+
+    def open(self) -> list[int]:
+        """Return measurements that are not yet released, in the order in which they must run."""
+        return [i for i in range(len(self._plan.measurements)) if i not in self.released]
+
+    def ready(self) -> list[int]:
+        """Return open measurements whose values are all known."""
+        return [i for i in self.open() if self._needs(i) <= self._evaluated]
+
+    def waiting(self) -> bool:
+        """Return whether an open measurement needs the answer of another."""
+        return any(self._needs(i) - self._evaluated for i in self.open())
+
+    def bound(self) -> list[str | None]:
+        """Return the values of a measurement's holes: the client's parameters, then the inputs."""
+        return [*self._parameters, *self._inputs]
+
+    def wanted(self) -> dict[int, tuple[Asked, Measurement]]:
+        """Return ready measurements as they are looked for; without those that are not reused."""
+        named = {i: (self.asked(i), self._plan.measurements[i]) for i in self.ready()}
+        return {i: (asked, m) for i, (asked, m) in named.items() if asked is not None}
+
+    def asked(self, index: int) -> Asked | None:
+        """Return what a measurement is looked for as; None where it is not reused."""
+        return self.lookup.asked(self._plan.measurements[index], self.bound())
+
+    def _needs(self, index: int) -> set[int]:
+        """The inputs a measurement has in it."""
+        first = self._plan.parameters
+        parts = (p for query in self._plan.measurements[index].queries for p in query.parts if isinstance(p, Param))
+        return {p.index - first for p in parts if p.index >= first}
+
+    # what is shown
+
+    async def show_seen(self) -> tuple[bool, dict[int, Found]]:
+        """Show what costs nothing, and what is asked because of it. Return whether there was any, and what else is stored."""
+        shown = False
+        while True:
+            found = await self.lookup.find(self.wanted())
+            seen = {i: f for i, f in found.items() if f.seen(self._question.asker.role.name)}
+            if not seen:
+                return shown, found
+            for i, each in seen.items():
+                await self.show(i, each.released, Source(each.made, each.stored is None))
+            await self.evaluate_ready()
+            shown = True
+
+    async def show(self, index: int, released: Released, source: Source | None = None) -> None:
+        """Write a measurement's arrays. `source`: where it is from if it cost nothing."""
+        columns = (*released.keys, *released.values)
+
+        def literals() -> dict[int, bytes]:
+            own = ((i, array) for i, array in enumerate(self._plan.arrays) if array.measurement == index)
+            return {i: array_literal(columns[array.column]) for i, array in own}
+
+        made = literals() if released.rows <= FEW else await in_measuring_thread(literals)
+        for i, literal in made.items():
+            self._literals[i] = literal
+        self.released.add(index)
+        self.values[index] = released.values
+        if source is not None:
+            self.free[index] = source
+
+    async def seen_values(self) -> dict[int, tuple[Int64, ...]]:
+        """Return what this role has seen of each measurement, however noisy: groups are about as large as they were then."""
+        if not self._plan.measurements:
+            return {}
+        loose = {i: (any_noise(asked), m) for i, (asked, m) in self.wanted().items()}
+        found = await self.lookup.find(loose)
+        role = self._question.asker.role.name
+        return self.values | {i: f.released.values for i, f in found.items() if f.seen(role)}
+
+    def complete(self) -> tuple[bytes, ...]:
+        """Return all arrays. Raises Refusal when one is missing, which must not happen."""
+        complete = tuple(literal for literal in self._literals if literal is not None)
+        if len(complete) != len(self._literals):
+            error = RuntimeError("an array of the outer query was not released")
+            raise internal(error, statement=self._question.statement)
+        return complete

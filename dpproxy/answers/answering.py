@@ -1,0 +1,196 @@
+"""The order of the promise: nothing reaches the backend before its charge is durable, and what is charged is measured and kept.
+
+Knows: stored answers, the ledger, the engine's places. Must not know: protocols, connections; what the facade has to evaluate
+goes through functions that a `Question` brings along. After the charge every failure is one and the same message.
+
+Stored answers, in this order:
+1. what the role has seen is shown at no charge, and may decide what is asked next (staged measurements);
+2. what only other roles have seen is charged to this role's accounts alone, at the price this role was told. It is
+   told nothing else: that somebody asked before is not its business;
+3. the rest is charged to all accounts and measured.
+While 2 and 3 are under way nobody else asks for the same: they wait, and then find it stored.
+
+Before the charge whatever can be foreseen to fail has failed: the statement was tried on the facade (`Question.rehearse`), and
+there is a place on the engine (`Seats`). With the charge begins a `Round`, which belongs to the dataset and not to who asked: it
+is measured to its end and kept, and the client may stop waiting (`Ending`). A measurement that needs another's answer is of a
+later round, and is charged when that answer is there: so whatever is charged can be measured without the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from dpproxy.answers import public_tables
+from dpproxy.answers.answer_parts import AnswerParts, Source
+from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, total, verdict
+from dpproxy.answers.failures import incident, internal
+from dpproxy.answers.notices import of_values, told_of
+from dpproxy.answers.paid_measurements import LOST
+from dpproxy.answers.question import Question, Rehearse
+from dpproxy.answers.store import Found
+from dpproxy.answers.time_grid import Grid
+from dpproxy.backends.base import BackendError, Runner
+from dpproxy.errors import CANNOT_CONNECT_NOW, FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.report.typical_error import worst_error
+from dpproxy.privacy.loss import ZERO, Loss
+
+NO_ENGINE = Refusal(
+    CANNOT_CONNECT_NOW,
+    "the data backend cannot be reached",
+    detail="Nothing was charged.",
+    hint="Ask again later; the reason is in the proxy's log only.",
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`literals[i]` is array i of the outer query. `notice`: what it cost, for people; None when nothing is measured.
+    `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
+
+    literals: tuple[bytes, ...]
+    notice: str | None
+    charged: Loss = ZERO
+    reused: int = 0
+
+
+class Answering:
+    """The making of one answer; for one call of `run`."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._plan = question.plan
+        self._ending = question.ending
+        self._paid = question.dataset.paid
+        self._rehearse: Rehearse | None = question.rehearse  # None: it was done
+        self._grid = Grid(question.dataset.policy.timing_quantum_ms)
+        self._engine = AsyncExitStack()  # the place on it, and the snapshot
+        self._runner: Runner | None = None
+        self._rounds: list[Round] = []
+
+    async def run(self, parameters: Sequence[str | None]) -> Answer:
+        """Return the answer. `parameters`: text forms of the client's.
+
+        Raises Refusal, StatementFailed, LinkLost, CancelledError; and Needless where the statement will do nothing.
+        """
+        self._parts = parts = await AnswerParts.begun(self._question, parameters)
+        if not self._plan.measurements:
+            return Answer(parts.complete(), None)
+        q = self._question
+        self._asking = Asking(q.dataset, q.asker, q.statement, parts.lookup, self._grid, q.ending, q.limit)
+        try:
+            charged = await self._settle()
+        except BaseException as error:
+            self._not_told(self._ending.reason or (LOST if isinstance(error, asyncio.CancelledError) else FAILED))
+            raise
+        finally:
+            await self._engine.aclose()
+        if not charged:
+            remembered(self._asking, len(self._plan.measurements), dt.datetime.now(dt.UTC), ZERO)
+            await self._grid.reached()
+        return Answer(parts.complete(), await self._note(charged), charged, len(parts.free))
+
+    def _not_told(self, reason: str) -> None:
+        """What is charged and not yet through goes on, with the place it has; what is through is kept."""
+        for made in self._rounds:
+            if made.leave(reason, self._engine):
+                self._engine = AsyncExitStack()
+
+    async def error(self) -> float:
+        """Return the largest typical error of the aggregates of what `run` has answered."""
+        return await of_values(self._plan, self._parts.values, worst_error)
+
+    async def _settle(self) -> Loss:
+        """Release everything; return what it cost."""
+        spent, in_flight, parts = ZERO, self._parts.lookup.in_flight, self._parts
+        while True:
+            await parts.show_seen()
+            if not parts.open():
+                return spent
+            self._ending.check()
+            await self._rehearsed()
+            names = {asked.identity for asked, _ in parts.wanted().values()}
+            if busy := in_flight.busy(names):
+                await self._ending.race(asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED))
+                continue
+            async with AsyncExitStack() as held:
+                await held.enter_async_context(in_flight.held(names, lambda s: self._ending.race(asyncio.sleep(s))))
+                shown, others = await parts.show_seen()
+                if not shown:
+                    spent = spent + await self._pay(held, others)
+
+    async def _rehearsed(self) -> None:
+        """Once. Raises what the facade would raise; or Refusal where the whole statement, of all rounds, is not admitted."""
+        if self._rehearse is None:
+            return
+        still_open = [self._plan.measurements[i] for i in self._parts.open()]
+        await public_tables.check(self._question.dataset, still_open)
+        await self._rehearse()
+        self._rehearse = None
+        if self._parts.waiting():
+            refused = await asyncio.to_thread(verdict, self._asking, total(m.loss for m in still_open))
+            if refused is not None:
+                raise refused.refusal()
+
+    async def _pay(self, held: AsyncExitStack, others: Mapping[int, Found]) -> Loss:
+        """A round: charge for what other roles have seen and for what can be measured now, then show both. Raises Refusal."""
+        parts = self._parts
+        fresh = {i: self._work(i) for i in parts.ready() if i not in others}
+        if await self._show_untold(fresh):
+            return ZERO
+        if not fresh and not others:
+            raise internal(RuntimeError("nothing can be measured next"), statement=self._question.statement)
+        if fresh and self._runner is None:
+            await self._ending.race(self._take_place())
+        priced = {i: (found, self._plan.measurements[i].loss) for i, found in others.items()}
+        made = Round(self._asking, priced, fresh, len(self._plan.measurements))
+        self._rounds.append(made)
+        paying = self._paid.start(made.run(self._runner, held.pop_all()))
+        cost = await self._ending.outlasted(paying, lambda: made.through)
+        for i, released in made.released.items():
+            await parts.show(i, released)
+        await parts.evaluate_ready()
+        return cost
+
+    def _work(self, index: int) -> Work:
+        """Raises Refusal when a value, a parameter's say, cannot be spelled for the engine."""
+        measurement, values = self._plan.measurements[index], self._parts.bound()
+        try:
+            queries = [query.render(values, self._question.dataset.literal) for query in measurement.queries]
+        except ValueError as error:
+            raise Refusal(FEATURE_NOT_SUPPORTED, f"{error} over private tables") from None
+        return Work(measurement, queries, self._parts.asked(index))
+
+    async def _show_untold(self, fresh: Mapping[int, Work]) -> bool:
+        """What this role has paid for and not been told, where nothing is stored."""
+        if self._question.mode == "off":
+            return False
+        shown, role = False, self._question.asker.role.name
+        for i, work in fresh.items():
+            key = (role, tuple(work.queries))
+            if work.asked is None and (kept := await self._ending.race(self._paid.take(key, work.measurement))) is not None:
+                await self._parts.show(i, kept.released, Source((kept.made,), False))
+                shown = True
+        await self._parts.evaluate_ready()
+        return shown
+
+    async def _take_place(self) -> None:
+        """Raises Refusal when there is none, or no engine."""
+        dataset = self._question.dataset
+        await self._engine.enter_async_context(dataset.seats.taken(self._question.asker.role.name))
+        try:
+            self._runner = await self._engine.enter_async_context(dataset.backend.snapshot())
+        except BackendError as error:
+            incident(error, statement=self._question.statement)
+            raise replace(NO_ENGINE) from None
+
+    async def _note(self, charged: Loss) -> str | None:
+        q, parts = self._question, self._parts
+        try:
+            return await told_of(q.dataset, q.asker, self._plan, parts.values, charged, len(parts.free))
+        except Exception as error:
+            incident(error, statement=q.statement)
+            return None

@@ -1,0 +1,163 @@
+"""Between the two query protocols and the room `answers`: a client's text is split, a private statement is asked as a `Question`.
+
+Knows: settings of a session, what of an answer the facade has to do, who may end a statement. Must not know: which messages the
+client sent, how answers are made. One of these serves both protocols of a session: they share what was answered a moment ago, and
+a cancel request ends whatever of them runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from dpproxy.answers import accuracy_search
+from dpproxy.answers.answering import Answer
+from dpproxy.answers.delivery import deliver
+from dpproxy.answers.question import Literals, Question
+from dpproxy.answers.reuse import reuse_mode
+from dpproxy.answers.statement_end import Ending
+from dpproxy.plan.report.explain import epsilon_text
+from dpproxy.session.parameter_values import Prepared, current
+from dpproxy.session.prepared import Private, client_values, evaluate, fit
+from dpproxy.session.private_talk import PrivateTalk
+from dpproxy.session.rehearsal import rehearse
+from dpproxy.session.repeat_cache import CachedReply, RepeatCache
+from dpproxy.session.replies import Client
+from dpproxy.session.session_settings import check_name, is_off, seconds
+from dpproxy.sql.session_reach import check_allowed
+from dpproxy.sql.statements import Statement
+from dpproxy.wire.frontend import Bind
+
+NO_VALUES: Final = Bind("", "", (), (), ())
+"""What a simple query binds."""
+
+
+class StatementAnswers:
+    """The answers of one session."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._ending: Ending | None = None
+        self._repeats = RepeatCache()
+
+    # the end of a statement
+
+    @contextmanager
+    def endable(self) -> Iterator[Ending]:
+        """A statement, from its first question to the facade on: whoever wants to end it is heard."""
+        self._ending = ending = Ending()
+        try:
+            yield ending
+        finally:
+            self._ending = None
+            ending.over()
+
+    def cancel(self, reason: str) -> bool:
+        """End the statement in the making; return False when the facade may be at work for it, or for the client itself."""
+        return self._ending is not None and self._ending.ask(reason)
+
+    # texts
+
+    async def statements(self, text: str) -> tuple[Statement, ...]:
+        """Return the statements of a text. Raises Refusal for what no session may do."""
+        with self.endable() as ending:
+            statements = await self._client.dataset.plans.split_aside(text, self._client.asker.role, ending.race)
+        for statement in statements:
+            check_allowed(statement)
+            check_name(statement)
+        return statements
+
+    # what was answered a moment ago
+
+    def repeated(self, statement: Statement) -> CachedReply | None:
+        """Return what this very statement was answered with, where nothing has happened in the session since."""
+        link = self._client.link
+        usual = statement.kind == "select" and link.tracker.status in ("I", "T")
+        return self._repeats.find(statement.text, link.sent) if usual else None
+
+    def remember(self, statement: Statement, reply: CachedReply | None) -> None:
+        if reply is not None:
+            self._repeats.keep(statement.text, reply, self._client.link.sent)
+
+    # answers
+
+    async def bound(self, talk: PrivateTalk, message: Bind, found: Prepared) -> tuple[Answer, Private]:
+        """Return the answer for one Bind, and the statement as it was planned for its values. Raises as `answer`."""
+        client = self._client
+        client.link.sent += 1
+        with self.endable() as ending:
+            texts, settings = await client_values(talk, found.description, message.statement, message.values, message.formats)
+            description = replace(found.description, settings=settings)
+            private = await current(talk, client.dataset, client.asker, found, description, texts, ending)
+            answer, private = await self.answer(talk, private, ending, texts, message)
+        if isinstance(found, Private):
+            client.private[message.statement] = private
+        return answer, private
+
+    async def answer(
+        self, talk: PrivateTalk, private: Private, ending: Ending, texts: Sequence[str | None] = (), bind: Bind = NO_VALUES
+    ) -> tuple[Answer, Private]:
+        """Return the answer, as exact as `dpproxy.accuracy` asks, and the statement as it was planned for it.
+
+        `texts` are the values of `bind` in PostgreSQL's text forms. Raises Refusal, StatementFailed, LinkLost.
+        """
+        settings, client = private.description.settings, self._client
+        ending.limit(seconds(settings["statement_timeout"]))
+        text = settings["dpproxy.accuracy"]
+        wanted = accuracy_search.target(text)
+        if wanted is None or text is None or private.statement.kind == "explain" or not private.plan.measurements:
+            answer, _ = await self._delivered(talk, private, ending, texts, bind)
+            return answer, private
+        accuracy_search.check(private.plan)
+
+        async def attempt(epsilon: int) -> tuple[Answer, float, Private]:
+            priced = MappingProxyType({**settings, "dpproxy.epsilon": epsilon_text(epsilon)})
+            aimed = replace(private.description, settings=priced)
+            planned = await fit(talk, client.dataset, client.asker, private.statement, aimed, private.internal, ending)
+            answer, error = await self._delivered(talk, planned, ending, texts, bind, aimed=True)
+            return answer, error, planned
+
+        return await accuracy_search.search(text, wanted, client.asker.role.query.max_epsilon, attempt)
+
+    async def _delivered(
+        self,
+        talk: PrivateTalk,
+        private: Private,
+        ending: Ending,
+        texts: Sequence[str | None],
+        bind: Bind,
+        *,
+        aimed: bool = False,
+    ) -> tuple[Answer, float]:
+        self._client.flush()  # what was answered before: this may take long
+        quiet = is_off(private.description.settings["dpproxy.notices"])
+        return await deliver(self._question(talk, private, ending, bind), texts, quiet=quiet, aimed=aimed)
+
+    def _question(self, talk: PrivateTalk, private: Private, ending: Ending, bind: Bind) -> Question:
+        client = self._client
+        tracker = client.link.tracker
+        alone = tracker.status == "I" and not tracker.done
+
+        async def ask(inputs: Sequence[int], literals: Literals) -> list[str | None]:
+            return await evaluate(talk, private, bind.values, bind.formats, inputs, literals)
+
+        async def tried() -> None:
+            if self.repeated(private.statement) is None:  # what was answered in this very state needs no trial
+                await rehearse(talk, private, bind, alone)
+
+        return Question(
+            client.dataset,
+            client.asker,
+            private.plan,
+            hashlib.sha256(private.statement.text.encode()).hexdigest()[:16],
+            ask,
+            ending,
+            reuse_mode(private.description.settings["dpproxy.reuse"]),
+            tried,
+            client.statement_limit,
+            private.statement.kind,
+        )
