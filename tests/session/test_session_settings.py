@@ -1,0 +1,104 @@
+"""Settings as the facade tells them: by name, read right in the client's encoding, and names that are none refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpproxy.errors import Refusal
+from dpproxy.session.session_settings import (
+    NAMES,
+    WIDTH,
+    check_hiding,
+    check_name,
+    has_temporary,
+    is_off,
+    misnamed,
+    read_settings,
+    seconds,
+)
+from dpproxy.sql.statements import split
+
+
+def values(temporary: bytes = b"0", **given: bytes) -> list[bytes | None]:
+    return [given.get(name.removeprefix("dpproxy.")) for name in NAMES] + [temporary]
+
+
+def test_each_by_its_name() -> None:
+    found = read_settings(values(epsilon=b"0.5", reuse=b"", TimeZone=b"UTC", client_encoding=b"UTF8"))
+    assert set(found) == set(NAMES)
+    assert len(NAMES) + 1 == WIDTH
+    assert (found["dpproxy.epsilon"], found["TimeZone"]) == ("0.5", "UTC")
+    assert found["dpproxy.reuse"] is None, "what a placeholder is left with after ROLLBACK"
+    assert found["dpproxy.rows"] is None
+
+
+def test_they_are_in_the_clients_encoding() -> None:
+    found = read_settings(values(search_path=b"caf\xe9", client_encoding=b"LATIN1"))
+    assert found["search_path"] == "café"
+    with pytest.raises(Refusal, match="client_encoding"):
+        read_settings(values(client_encoding=b"BIG5"))
+
+
+@pytest.mark.parametrize("sql", ["SET dpproxy.epsilon = 1", "SET LOCAL dpproxy.epsilon TO 1", "SET \"dpproxy\".epsilon = 1",
+                                 "SET other.epsilon = 1", "SELECT 1", "RESET dpproxy.epsilom"])  # fmt: skip
+def test_names_that_are_right_or_not_ours(sql: str) -> None:
+    (statement,) = split(sql, frozenset())
+    check_name(statement)
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("SET dpproxy.epsilom = 1", "dpproxy.epsilom"),
+        ("SET SESSION dpproxy . Budget = 1", "dpproxy.budget"),
+        ('SET LOCAL "dpproxy"."reused" = 1', "dpproxy.reused"),
+    ],
+)
+def test_a_name_that_is_none_is_refused_at_its_place(sql: str, name: str) -> None:
+    text = f"SELECT 1; {sql}"
+    statement = split(text, frozenset())[1]
+    with pytest.raises(Refusal) as refused:
+        check_name(statement)
+    assert (refused.value.sqlstate, refused.value.message) == ("42704", f'unrecognized configuration parameter "{name}"')
+    assert refused.value.position is not None
+    assert text[refused.value.position - 1 :].lstrip('"').startswith("dpproxy")
+    assert refused.value.hint is not None
+    assert "dpproxy.epsilon, dpproxy.confidence" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"dpproxy.epsilon": "1", "application_name": "x"}, None),
+        ({"dpproxy.epsilom": "1"}, "dpproxy.epsilom"),
+        ({"DPProxy.Rowz": "1"}, "dpproxy.rowz"),
+        ({"options": "-c dpproxy.epsilon=1 -c geqo=off"}, None),
+        ({"options": "-c geqo=off -cdpproxy.wrong=1"}, "dpproxy.wrong"),
+        ({"options": "--dpproxy.other-groups=1"}, "dpproxy.other_groups"),
+        ({"options": r"-c dpproxy.a\ b=1"}, "dpproxy.a b"),
+    ],
+)
+def test_start_up_packets_are_asked_the_same(given: dict[str, str], wrong: str | None) -> None:
+    assert misnamed(given) == wrong
+
+
+def test_temporary_things_are_asked_about_and_refused_by_name() -> None:
+    assert not has_temporary(values())
+    assert has_temporary(values(temporary=b"16400"))
+    check_hiding(None)
+    with pytest.raises(Refusal, match='hides a type or table of its name, as "text" does'):
+        check_hiding(b"text")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("700ms", 0.7), ("2s", 2.0), ("10min", 600.0), ("3h", 10800.0), ("1d", 86400.0), ("250us", 0.00025), ("30", 0.03),
+     ("0", None), (None, None), ("", None), ("soon", None)],
+)  # fmt: skip
+def test_times_as_postgresql_shows_them(value: str | None, expected: float | None) -> None:
+    assert seconds(value) == (None if expected is None else pytest.approx(expected))
+
+
+def test_spellings_of_off() -> None:
+    assert all(is_off(v) for v in ("off", "OFF", "false", "f", "no", "n", "0", "of"))
+    assert not any(is_off(v) for v in (None, "on", "o", "1", ""))
