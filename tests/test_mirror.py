@@ -45,10 +45,7 @@ _BY_ROOM: Mapping[str, str] = {
     """,
     "serve": """memory proxy secret""",
     "server": """connection rations server""",
-    "session": """
-        client conductor encodings extended_query facade_login greeting memo message_flow oids outer_text parameter_values private_talk
-        public_text replies session_settings simple_query sql_prepare statement_answers steadiness
-    """,
+    "session": """client conductor extended_query message_flow replies simple_query statement_answers""",
     "sql": """
         array_text correlation decimals effort function_names grouping_sets output_names placement row_makers
         session_reach template trees types virtual_tables
