@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpproxy.answers.failures import StatementFailed
-from dpproxy.session.link import Replies
+from dpproxy.session.link import Exchange
 from dpproxy.session.private_talk import SCRATCH, PrivateTalk
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
@@ -24,11 +24,11 @@ class Tracker:
 class Link:
     """Answers what it is told to; `sent` holds the bytes and how many completions were awaited."""
 
-    replies: Replies = field(default_factory=Replies)
+    replies: Exchange = field(default_factory=Exchange)
     sent: list[tuple[bytes, int | None]] = field(default_factory=list)
     tracker: Tracker = field(default_factory=Tracker)
 
-    async def exchange(self, data: bytes, completions: int | None) -> Replies:
+    async def exchange(self, data: bytes, completions: int | None) -> Exchange:
         self.sent.append((data, completions))
         return self.replies
 
@@ -48,7 +48,7 @@ async def test_a_question_ends_with_sync_or_is_one_of_several() -> None:
 
 async def test_a_row_is_asked_for_under_a_name_of_its_own() -> None:
     rows = [(b"D", back.data_row([b"old"])), (b"D", back.data_row([b"1", None]))]
-    link = Link(Replies(rows))
+    link = Link(Exchange(rows))
     row, replies = await talk(True, link).ask_row("SELECT $1", (23,), (b"1",), (0,), before=b"before", completions=2)
     assert row == (b"1", None), "the last one: what was sent before may have rows of its own"
     assert replies is link.replies
@@ -60,14 +60,14 @@ async def test_a_row_is_asked_for_under_a_name_of_its_own() -> None:
 
 
 async def test_what_is_sent_along_is_behind_the_question() -> None:
-    link = Link(Replies([(b"D", back.data_row([b"1"]))]))
+    link = Link(Exchange([(b"D", back.data_row([b"1"]))]))
     await talk(False, link).ask_row("SELECT 1", behind=b"behind")
     assert link.sent[0][0].endswith(front.close("P", SCRATCH) + b"behind" + front.SYNC)
 
 
 async def test_an_error_is_the_facades_and_names_no_portal_of_ours() -> None:
     said = f'invalid value for portal "{SCRATCH}" parameter $1'
-    link = Link(Replies(error=back.error_response("ERROR", "22P03", said)))
+    link = Link(Exchange(error=back.error_response("ERROR", "22P03", said)))
     with pytest.raises(StatementFailed) as failed:
         await talk(True, link).ask(b"question", 1)
     report = back.read_report(failed.value.raw[5:])
