@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +9,12 @@ import psycopg
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.facade.cluster import plain
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.statements import parse
 
 LINES = [line for line in (Path(__file__).parent / "round_trip.txt").read_text().splitlines() if line and line[0] != "#"]
 SAME = [f"SELECT {line}" for line in LINES if line[0] != "!"]
 HAZARDS = [f"SELECT {line[1:]}" for line in LINES if line[0] == "!"]
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection[Any]]:
-    loop, facade = asyncio.new_event_loop(), plain(tmp_path_factory.mktemp("postgres"))
-    loop.run_until_complete(facade.start())
-    place = str(Path(facade.socket).parent)
-    with psycopg.connect(host=place, user="postgres", dbname="postgres", autocommit=True) as connection:
-        yield connection
-    loop.run_until_complete(facade.stop())
-    loop.close()
 
 
 def said(connection: psycopg.Connection[Any], sql: str) -> tuple[list[tuple[str, int]], list[tuple[str, ...]]]:

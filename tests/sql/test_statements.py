@@ -8,7 +8,6 @@ from sqlglot import exp
 from dpproxy.errors import Refusal
 from dpproxy.sql.dialect import ident, position, to_sql
 from dpproxy.sql.statements import Named, named, parse, split
-from dpproxy.sql.types import arithmetic, common, type_length, type_name
 
 NAMES = frozenset({"patients", "visits", "Odd Table"})
 
@@ -126,33 +125,6 @@ def test_positions_and_names() -> None:
 
 def test_comments_do_not_survive_printing() -> None:
     assert to_sql(parse("SELECT /* a */ 1 -- b\n, 2 /*+ hint */")) == "SELECT 1, 2"
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "length"),
-    [
-        ("int", "int4", ()), ("bigint", "int8", ()), ("numeric(10, 2)", "numeric", (10, 2)), ("varchar(3)", "varchar", (3,)),
-        ("double precision", "float8", ()), ("timestamp with time zone", "timestamptz", ()), ("timestamp", "timestamp", ()),
-        ("text[]", "text[]", ()), ("char(2)", "bpchar", (2,)),
-        ("real", "float4", ()), ("float", "float8", ()), ("date", "date", ()), ("xml", None, ()),
-    ],
-)  # fmt: skip
-def test_type_names(text: str, name: str | None, length: tuple[int, ...]) -> None:
-    node = parse(f"SELECT CAST(NULL AS {text})").expressions[0].to
-    assert type_name(node) == name
-    assert type_length(node) == length
-
-
-def test_types_of_operations() -> None:
-    assert common(["unknown", "int4", "numeric"]) == "numeric"
-    assert common(["unknown", "unknown"]) == "text"
-    assert common(["date", "timestamptz"]) == "timestamptz"
-    assert common(["varchar", "bpchar"]) == "text"
-    assert (arithmetic("int2", "int8"), arithmetic("int4", "float4"), arithmetic("numeric", "float8")) == (
-        "int8",
-        "float8",
-        "float8",
-    )
 
 
 def test_parameters_need_no_space_between() -> None:
