@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import duckdb
 import pytest
 
-from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName
-from dpproxy.policy.check import check, family, uniqueness_checks
-from dpproxy.policy.load import Loaded, read_text
-from dpproxy.policy.password import make_verifier
-from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables
+from dpproxy.policy.catalog import SPELLINGS, Catalog, TableName
+from dpproxy.policy.check import check, family
+from dpproxy.policy.load import Loaded
 
-GOOD = (Path(__file__).parent / "good.yaml").read_text().replace("VERIFIER", make_verifier("x"))
-SHOP = {
-    "customers": "customer_id int8, region text, sex varchar, birth_year int2, signup date, email text, token uuid",
-    "orders": "order_id int8, customer_id int8, ts timestamptz, amount numeric, category text",
-    "order_items": "order_id int4, product_id int8, quantity int4",
-    "products": "product_id int8, name text",
-}
-
-
-def catalog(**changes: str) -> Catalog:
-    tables = {}
-    for name, columns in {**SHOP, **changes}.items():
-        made = tuple(
-            CatalogColumn(c.split()[0], c.split()[0].upper(), c.split()[1], bounded=c.split()[-1] != "odd")
-            for c in columns.split(", ")
-            if c
-        )
-        table = TableName("public", name)
-        tables[table] = CatalogTable(table, ("main", name), made)
-    return Catalog(tables)
-
-
-def loaded(text: str = GOOD) -> Loaded:
-    return read_text(text, "p.yaml", Path("/data"), {})
+from .good import GOOD, SHOP, catalog, loaded
 
 
 def said(file: Loaded, data: Catalog) -> list[str]:
@@ -159,9 +132,6 @@ def test_families() -> None:
     assert family("uuid") == "uuid"
 
 
-WEIRD = GOOD.replace("    bounds: { rows_per_group: 20, groups: all }\n", "    unique: true\n")
-
-
 def test_a_unit_has_one_spelling() -> None:
     data = catalog()
     name = TableName("public", "customers")
@@ -169,54 +139,6 @@ def test_a_unit_has_one_spelling() -> None:
     spelled = replace(data.tables[name], columns=(replace(first, bounded=False, reason=SPELLINGS), *rest))
     found = said(loaded(), Catalog({**data.tables, name: spelled}))
     assert any(f"the unit of `orders` needs `customers.customer_id`: {SPELLINGS}" in line for line in found)
-
-
-def test_uniqueness_counts_the_units_with_two_rows() -> None:
-    file = loaded(WEIRD)
-    assert [str(t) for t in unique_tables(file.policy)] == ["customers", "order_items"]
-    connection = duckdb.connect()
-    connection.execute(
-        "CREATE TABLE customers AS SELECT * FROM (VALUES (1), (2), (2), (3), (3), (3), (NULL), (NULL)) t(CUSTOMER_ID)"
-    )
-    connection.execute(
-        "CREATE TABLE orders AS SELECT * FROM (VALUES (10, 1), (11, 1), (12, 2), (13, NULL)) t(ORDER_ID, CUSTOMER_ID)"
-    )
-    connection.execute("CREATE TABLE order_items AS SELECT * FROM (VALUES (10), (11), (12), (13), (13)) t(ORDER_ID)")
-    checks = uniqueness_checks(file.policy, catalog(), "duckdb")
-    assert [connection.execute(q).fetchone() for q in checks] == [(2,), (1,)]
-
-
-def test_uniqueness_quotes_names() -> None:
-    data = catalog()
-    name = TableName("public", "customers")
-    odd = CatalogTable(name, ('my "schema"', "Customers; DROP"), (CatalogColumn("customer_id", 'Cust "id"', "int8"),))
-    sql = uniqueness_checks(loaded().policy, Catalog({**data.tables, name: odd}), "postgres")[0]
-    assert 'FROM "my ""schema"""."Customers; DROP" AS t0' in sql
-    assert 't0."Cust ""id"""' in sql
-    assert "`main`.`customers`" in uniqueness_checks(loaded().policy, data, "spark")[0]
-
-
-def test_uniqueness_needs_a_policy_that_fits() -> None:
-    with pytest.raises(ValueError, match="no table customers"):
-        uniqueness_checks(loaded().policy, Catalog({}), "duckdb")
-    with pytest.raises(ValueError, match="dialect"):
-        uniqueness_checks(loaded().policy, catalog(), "oracle")
-
-
-def test_a_path_over_a_key_that_repeats_is_doubtful() -> None:
-    file, data, orders = loaded(), catalog(), TableName("public", "orders")
-    found = [(str(table), str(step.target), step.target_column) for table, step in doubtful_steps(file.policy, data)]
-    assert found == [("order_items", "orders", "order_id")]
-    connection = duckdb.connect()
-    connection.execute("CREATE TABLE orders AS SELECT * FROM (VALUES (1), (1), (1), (2), (2), (3), (NULL), (NULL)) t(ORDER_ID)")
-    (check_,) = repetition_checks(file.policy, data, "duckdb")
-    assert connection.execute(check_).fetchone() == (2,)
-    for keys in ({"primary_key": ("order_id",)}, {"unique": (("order_id",),)}):
-        keyed = Catalog({**data.tables, orders: replace(data.tables[orders], **keys)})
-        assert doubtful_steps(file.policy, keyed) == ()
-        assert repetition_checks(file.policy, keyed, "duckdb") == ()
-    composite = Catalog({**data.tables, orders: replace(data.tables[orders], primary_key=("order_id", "customer_id"))})
-    assert doubtful_steps(file.policy, composite)
 
 
 def test_what_the_role_may_not_read_is_said() -> None:

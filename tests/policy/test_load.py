@@ -5,8 +5,6 @@ The cases of wrong files are in problems.txt: adding one needs no Python.
 
 from __future__ import annotations
 
-import datetime as dt
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.load import PolicyError, load_file, load_policy, load_text
-from dpproxy.policy.model import ATTO, Bounds, Budget, ColumnRole, DuckDBBackend, PostgresBackend, QueryLimits, Step
+from dpproxy.policy.model import ATTO, Bounds, Budget, DuckDBBackend, PostgresBackend, Step
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import Mark, Problem
 from dpproxy.policy.tree import MAX_BYTES
@@ -81,49 +79,6 @@ def test_the_good_file() -> None:
     assert (policy.reuse_seconds, policy.epoch, policy.timing_quantum_ms) == (86400, None, None)
     assert policy.users["ada"].password == VERIFIER
     assert VERIFIER not in repr(policy)
-
-
-def test_units_and_bounds() -> None:
-    tables = load(GOOD).tables
-    customers, orders, items, products = tables.values()
-    assert customers.one
-    assert customers.bounds == Bounds(1, 1)
-    assert not orders.one
-    assert orders.bounds == Bounds(10, 5)
-    assert items.unit is not None
-    assert items.unit.steps == (Step("order_id", table("orders"), "order_id"),)
-    assert items.unit.column == "customer_id"
-    assert items.bounds == Bounds(20, None)
-    assert products.public
-    assert products.columns == {}
-
-
-def test_columns() -> None:
-    tables = load(GOOD).tables
-    customers, orders = tables[table("customers")].columns, tables[table("orders")].columns
-    assert customers["region"].values == ("north", "south", "no")  # YAML 1.1 would read `no` as false
-    assert customers["birth_year"].range == (Decimal(1920), Decimal(2010))
-    assert customers["signup"].range == (dt.datetime(2020, 1, 1), dt.datetime(2026, 12, 31, 23, 59, 59, 999999))
-    assert customers["email"].role is ColumnRole.HIDDEN
-    assert customers["customer_id"].role is ColumnRole.UNIT
-    assert orders["ts"].range == (dt.datetime(2024, 1, 1, 6, 30), dt.datetime(2026, 12, 31, 12))
-    assert orders["amount"].resolution == Decimal("0.01")
-    assert (orders["category"].values, orders["category"].range) == (None, None)
-    quantity = tables[table("order_items")].columns["quantity"]
-    assert (quantity.values, quantity.nulls, quantity.range) == ((1, 2, 5), True, (Decimal(1), Decimal(5)))
-
-
-def test_roles() -> None:
-    role = load(GOOD).roles["analyst"]
-    assert role.budget == Budget(10_000_000, 10**12, "month")
-    assert role.query == QueryLimits(100_000, 1_000_000, 10**9)  # delta: a thousandth of the role's
-    assert role.tables == {table("customers"), table("orders")}
-    assert (role.min_units, role.temp_tables) == (10, False)
-
-
-def test_limits_are_rounded_down() -> None:
-    budget = load(GOOD.replace("epsilon: 100, delta: 1e-5", "epsilon: 100.0000019, delta: 0.1000000000000000019")).budget
-    assert (budget.epsilon, budget.delta) == (100_000_001, 100_000_000_000_000_001)
 
 
 def test_names_are_in_postgresql_spelling() -> None:
