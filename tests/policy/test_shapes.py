@@ -15,9 +15,7 @@ ALL = {name: shape for name, shape in vars(shapes).items() if isinstance(shape, 
 def test_every_key_has_its_sentence(name: str) -> None:
     shape = ALL[name]
     assert set(shape.required) <= set(shape.keys)
-    assert all(purpose.endswith(".") and purpose[0].isupper() for purpose in shape.keys.values()), (
-        "messages and the schema show them"
-    )
+    assert len(set(shape.keys.values())) == len(shape.keys), "messages and the schema show them"
     assert shape.title.split()[0] in ("a", "an", "the"), "titles begin sentences: `a role has no ...`"
 
 

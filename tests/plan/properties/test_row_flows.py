@@ -1,0 +1,117 @@
+"""Rows of joins: as many as there are in the worst data that the keys allow, found by trying."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from small_expressions import call, column, lit, ref, same
+
+from dpproxy.plan.logical.expr import Exists, Scalar
+from dpproxy.plan.logical.relation import Filter, Join, Scan
+from dpproxy.plan.properties.row_flows import (
+    AGAIN,
+    FAR,
+    Flow,
+    distinct_parts,
+    is_hashed,
+    join_product,
+    join_repetitions,
+    outer_reads,
+    parts_reading,
+    subqueries,
+    ties_of,
+)
+
+A, B, C, D = (column(i) for i in (1, 2, 3, 4))
+NONE: frozenset[int] = frozenset()
+
+
+def public(rows: int, *columns: int, keys: tuple[frozenset[int], ...] = (), most: dict[int, int] | None = None) -> Flow:
+    return Flow(frozenset(columns), rows, False, keys, most or {})
+
+
+def ids(*columns: int) -> frozenset[int]:
+    return frozenset(columns)
+
+
+def test_one_row_meets_one_of_a_key() -> None:
+    leaf = public(100, 2, 3, keys=(ids(2),), most={3: 7})
+    assert join_repetitions(leaf, ties_of([same(A, B)]), ids(1)) == (1, 0, True)
+    assert join_repetitions(leaf, ties_of([same(A, C)]), ids(1)) == (7, 0, True)
+    assert join_repetitions(leaf, ties_of([same(A, C)]), NONE) == (100, 0, False), "what it is equal to is not there yet"
+    assert join_repetitions(leaf, [], ids(1)) == (100, 0, False)
+
+
+def test_rows_of_a_person_are_joined_again() -> None:
+    leaf = Flow(ids(2), 3, True)
+    assert join_repetitions(leaf, [], ids(1)) == (3 * AGAIN, 1, False)
+    assert join_repetitions(leaf, ties_of([same(A, B)]), ids(1)) == (3 * AGAIN, 1, True)
+    keyed = Flow(ids(2), 3, True, (ids(2),))
+    assert join_repetitions(keyed, ties_of([same(A, B)]), ids(1)) == (1, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("start", "leaves", "conditions", "rows"),
+    [
+        (public(5, 1), [public(10, 2)], [], 50),
+        (public(5, 1), [public(10, 2, keys=(ids(2),))], [same(A, B)], 5),
+        (public(5, 1), [public(10, 2, keys=(ids(2),)), public(10, 3, keys=(ids(3),))], [same(A, B), same(B, C)], 5),
+        (public(5, 1), [public(10, 3, keys=(ids(3),)), public(10, 2, keys=(ids(2),))], [same(A, B), same(B, C)], 5),
+        (public(5, 1), [public(10, 2, most={2: 4})], [same(A, B)], 20),
+        (None, [public(10, 2), public(3, 3)], [], 30),
+        (public(10**9, 1), [public(10**9, 2)], [], FAR),
+    ],
+)
+def test_products(start: Flow | None, leaves: list[Flow], conditions: list, rows: int) -> None:
+    assert join_product(start, leaves, ties_of(conditions), NONE) == (rows, 0)
+
+
+def test_products_are_never_below_the_worst_data() -> None:
+    """Three relations of two rows over two values; each column is a key or not; every pair of columns is equal or not."""
+    values = (1, 2)
+    for keyed in itertools.product((False, True), repeat=3):
+        tables = [[(1,), (2,)] if key else list(itertools.product(values, repeat=1)) for key in keyed]
+        worst = [[(1,), (2,)] if key else [(1,), (1,)] for key in keyed]
+        flows = [public(2, i + 1, keys=(ids(i + 1),) if key else ()) for i, key in enumerate(keyed)]
+        for pairs in ([], [(0, 1)], [(1, 2)], [(0, 1), (1, 2)], [(0, 1), (0, 2)]):
+            conditions = [same((A, B, C)[i], (A, B, C)[j]) for i, j in pairs]
+            told, _ = join_product(flows[0], flows[1:], ties_of(conditions), NONE)
+            for data in (tables, worst):
+                found = sum(all(row[i] == row[j] for i, j in pairs) for row in itertools.product(*data))
+                assert found <= told
+
+
+def test_ties_go_both_ways() -> None:
+    assert sorted(ties_of([same(A, B)])) == [(1, ids(2)), (2, ids(1))]
+    assert ties_of([call("=", ref(A), call("+", ref(B), ref(C), type_="int4"))]) == [(1, ids(2, 3))]
+    assert ties_of([call("<", ref(A), ref(B)), call("or", same(A, B), same(A, C))]) == []
+
+
+def test_what_is_looked_up() -> None:
+    assert is_hashed(same(A, B))
+    assert is_hashed(call("and", same(A, B), call("is_not_distinct", ref(A), ref(C))))
+    assert not is_hashed(call("and", same(A, B), call("<", ref(A), ref(C))))
+    assert not is_hashed(call("=", ref(A), Scalar("int4", Scan((D,), 1, ("m", "t"), ("d",)), ref(D))))
+
+
+def test_columns_that_are_read_and_not_there() -> None:
+    scan, other = Scan((A, B), 1, ("m", "t"), ("a", "b")), Scan((C,), 2, ("m", "u"), ("c",))
+    assert outer_reads(Filter((A, B), scan, same(A, D))) == {4}
+    assert outer_reads(Join((A, B, C), "inner", scan, other, same(A, C))) == NONE
+    inner = Exists("bool", Filter((C,), other, call("and", same(C, A), same(C, D))))
+    assert outer_reads(Filter((A, B), scan, inner)) == {4}
+    assert parts_reading(Filter((A, B), scan, inner), ids(4)) == [same(C, D)]
+    assert outer_reads(
+        Filter((A, B), scan, call("=", ref(A), Scalar("int4", other, call("+", ref(C), ref(D), type_="int4"))))
+    ) == {4}
+
+
+def test_shared_parts_are_walked_once() -> None:
+    """A tree of thirty levels, each of which uses the one below twice, has two to the thirtieth leaves."""
+    expr = ref(A)
+    for _ in range(30):
+        expr = call("+", expr, expr, type_="int4")  # type: ignore[assignment]
+    assert len(list(distinct_parts(expr))) == 31
+    assert subqueries(expr) == []
+    assert subqueries(call("and", lit("true", "bool"), Exists("bool", Scan((A,), 1, ("m", "t"), ("a",))))) != []
