@@ -36,6 +36,7 @@ from dpproxy.plan.outer.error_intervals import text_with_error_numbers, with_err
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
+from dpproxy.plan.refusals import FormRefusal
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
@@ -126,14 +127,26 @@ def _bind_or_rewrite(statement: Statement, context: Context) -> tuple[Registry, 
     """Bind a statement as it is written; where that is refused, as the rules write it, whose names are the last part."""
     try:
         return *_bind(parse(statement.query), context), ()
-    except Refusal as refusal:
-        if refusal.sqlstate in (STATEMENT_TOO_COMPLEX, PROGRAM_LIMIT_EXCEEDED):
+    except Refusal as first:
+        if first.sqlstate in (STATEMENT_TOO_COMPLEX, PROGRAM_LIMIT_EXCEEDED):
             raise  # written another way it is no smaller
         tree = parse(statement.query)
         rules = rewritten(tree, KnownTables(context).of_tree(tree))
         if not rules:
             raise
-        return *_bind(tree, context), rules
+        try:
+            return *_bind(tree, context), rules
+        except NoRoom:
+            raise  # of this grid
+        except Refusal as second:
+            raise _refusal_of_both(first, second) from None
+
+
+def _refusal_of_both(first: Refusal, second: Refusal) -> Refusal:
+    """Choose between the refusal of a statement as it is written and that of what the rules make of it: the first, since nobody
+    wrote the other tree. But where the first is about a form, and the second is not, the rules did away with the form: then the
+    second says what stands in the way besides."""
+    return second if isinstance(first, FormRefusal) and not isinstance(second, FormRefusal) else first
 
 
 def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:

@@ -15,6 +15,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.logical.expr import Column
 from dpproxy.plan.logical.relation import Rows
+from dpproxy.plan.refusals import FormRefusal
 from dpproxy.sql.dialect import ident, position
 
 
@@ -81,7 +82,7 @@ def row_level(node: exp.Expr, context: Context) -> Refusal:
 
 
 def mixed(node: exp.Expr, context: Context) -> Refusal:
-    return Refusal(
+    return FormRefusal(
         FEATURE_NOT_SUPPORTED,
         f"{type(node).__name__.upper()} of private and public rows: the public ones belong to no {context.policy.unit_name}",
         position(node),
@@ -118,7 +119,7 @@ def private_correlation(node: exp.Expr, context: Context) -> Refusal:
 
 
 def private_in_public(node: exp.Expr, context: Context) -> Refusal:
-    return Refusal(
+    return FormRefusal(
         FEATURE_NOT_SUPPORTED,
         "a subquery over private rows would decide exactly which rows are returned",
         position(node),

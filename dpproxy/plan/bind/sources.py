@@ -26,7 +26,7 @@ from dpproxy.plan.bind.values import values_item
 from dpproxy.plan.known_tables import Cte, Env
 from dpproxy.plan.logical.expr import TableDomain
 from dpproxy.plan.logical.relation import Public
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import unsupported, unsupported_form
 from dpproxy.sql.dialect import copied, ident, position
 from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
 from dpproxy.sql.trees import outermost_queries, sources_of
@@ -58,7 +58,7 @@ class Sources:
         """LATERAL that refers to nothing beside it is a derived table, or a function, like any other."""
         if _refers_outside(node):
             if self.queries.tables.names_private(node.this, self.env):
-                raise unsupported(
+                raise unsupported_form(
                     "LATERAL over private rows",
                     "Let it refer to what is beside it by `inner column = outer column` alone, or join.",
                 )
@@ -160,7 +160,9 @@ class Sources:
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and ident(node.this) not in self.env:
             raise unsupported("joining this with private rows", "Join it with the released result, in an outer query.")
         if _refers_outside(node):
-            found = unsupported("LATERAL that refers to other items of FROM", "Compute it in a subquery, or join on a condition.")
+            found = unsupported_form(
+                "LATERAL that refers to other items of FROM", "Compute it in a subquery, or join on a condition."
+            )
             raise located(found, position(node))
         query = exp.select("*").from_(item.node.copy())
         return self._sourced(self.queries.measurer.rows(item, query, self.env))
@@ -215,5 +217,5 @@ def _refers_outside(node: exp.Expr) -> bool:
 
 def _parenthesised(node: exp.Expr) -> Refusal:
     """A join in parentheses that `parentheses` could not write without."""
-    found = unsupported("a join in parentheses of this form", "Write the joins without parentheses, from left to right.")
+    found = unsupported_form("a join in parentheses of this form", "Write the joins without parentheses, from left to right.")
     return located(found, position(node))

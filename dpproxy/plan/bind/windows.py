@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED
 from dpproxy.plan.bind.calls import Terms, bind_order, check_summed, count_arguments
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids
@@ -30,7 +30,7 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.fanout import contribution
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import FormRefusal, unsupported
 from dpproxy.plan.rewrite.lateral_lookups import LIMITED
 from dpproxy.sql.dialect import position
 from dpproxy.sql.function_names import AGGREGATES
@@ -117,7 +117,7 @@ def _partition(context: Context, binder: ExprBinder, node: exp.Window, scope: Sc
     if not any(isinstance(p, Ref) and p.column.id in keys and not p.column.optional for p in partition):
         if node.meta.get(LIMITED):
             raise unsupported("LIMIT in LATERAL over rows of many", "Aggregate them there: count(*), avg(x), ...")
-        raise Refusal(
+        raise FormRefusal(
             FEATURE_NOT_SUPPORTED,
             f"a window over private rows must be PARTITION BY the {context.policy.unit_name} id",
             position(node),

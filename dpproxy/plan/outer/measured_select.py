@@ -46,7 +46,7 @@ from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import FormRefusal, unsupported
 from dpproxy.sql.correlation import outer
 from dpproxy.sql.dialect import ident, position, to_sql
 from dpproxy.sql.grouping_sets import grouping_sets
@@ -393,7 +393,7 @@ class SelectRewriter:
 
     def _check_padded(self, agg: Agg, node: exp.Expr) -> None:
         if self.rows.padded and not ignores_padding(agg, self.rows.kept):
-            raise Refusal(
+            raise FormRefusal(
                 FEATURE_NOT_SUPPORTED,
                 f"{to_sql(node)} would count the empty rows an outer join adds for groups without private rows",
                 position(node),
