@@ -16,8 +16,8 @@ from dpproxy.answers.standings import AppliedBudget, left, standings
 from dpproxy.backends.base import in_measuring_thread
 from dpproxy.budget.ledger import Standing, amounts
 from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.model import Plan, Typical
+from dpproxy.plan.report import cuts
 from dpproxy.plan.report.typical_error import hidden_groups_told, typical_errors_told
 from dpproxy.privacy.loss import Loss
 
@@ -53,7 +53,7 @@ async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]
     texts = remembered.find(plan, values)
     if texts is None:
         unseen = hidden_groups_told(plan.measurements, dataset.policy.unit_name)
-        cut = bound_cuts.told(plan.measured_cuts, values, plan.cuts)
+        cut = cuts.cuts_told(plan.measured_cuts, values, plan.cuts)
         texts = (await of_values(plan, values, typical_errors_told), cut, unseen)
         remembered.keep(plan, values, texts)
     return texts

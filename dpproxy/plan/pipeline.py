@@ -26,7 +26,7 @@ from sqlglot.errors import SqlglotError
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, NoRoom, Refusal
 from dpproxy.plan.bind import cte_expansion
 from dpproxy.plan.bind.queries import QueryBinder
-from dpproxy.plan.bind.results import ReleasedResult, RowsResult, row_level
+from dpproxy.plan.bind.results import ReleasedResult, RowsResult
 from dpproxy.plan.context import GRID_STEPS, Context, Counter, TableColumns
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.measure import bound_cuts
@@ -36,7 +36,7 @@ from dpproxy.plan.outer.error_intervals import text_with_error_numbers, with_err
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
-from dpproxy.plan.refusals import FormRefusal
+from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
@@ -159,7 +159,7 @@ def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
     queries = QueryBinder(context, registry.counter, StatementMeasurer(registry))
     result = ReleasedResult(tree, False) if returns_nothing(tree) else queries.bind(tree, {})
     if isinstance(result, RowsResult):
-        raise row_level(tree, context)
+        raise rows_of_people(tree, context)
     return registry, result
 
 

@@ -1,13 +1,18 @@
 """Refusals that more than one room of the planner makes, in one wording.
 
-Knows: SQLSTATEs. Must not know: trees, policies.
+Knows: where a tree's node stands in the statement, what the policy calls its units. Must not know: what was tried before it was
+refused. Each says what is not possible, and what to write instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.context import Context
+from dpproxy.sql.dialect import position
 
 
 @dataclass(unsafe_hash=True)
@@ -16,8 +21,77 @@ class FormRefusal(Refusal):
 
 
 def unsupported(what: str, hint: str | None = None) -> Refusal:
+    """Refuse what no engine could do, or not for each person by itself, below a measurement."""
     return Refusal(FEATURE_NOT_SUPPORTED, f"{what} is not supported below an aggregate over private rows", hint=hint)
 
 
 def unsupported_form(what: str, hint: str) -> FormRefusal:
+    """Refuse a form of query that a rule of `plan.rewrite` may write otherwise."""
     return FormRefusal(FEATURE_NOT_SUPPORTED, f"{what} is not supported below an aggregate over private rows", hint=hint)
+
+
+def positioned(refusal: Refusal, at: int | None) -> Refusal:
+    """Return the refusal with a position, where it has none of its own."""
+    return refusal if refusal.position is not None else replace(refusal, position=at)
+
+
+def rows_of_people(node: exp.Expr, context: Context) -> Refusal:
+    """Refuse a query whose answer would be rows of single people."""
+    unit = context.policy.unit_name
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"answers are aggregates over many {unit}s; this query returns rows of single {unit}s",
+        position(node),
+        hint=_over_it(node),
+    )
+
+
+def mixed_rows(node: exp.Expr, context: Context) -> Refusal:
+    """Refuse a set operation of private and public rows."""
+    return FormRefusal(
+        FEATURE_NOT_SUPPORTED,
+        f"{type(node).__name__.upper()} of private and public rows: the public ones belong to no {context.policy.unit_name}",
+        position(node),
+        hint="Aggregate each side by itself, and put the results together: SELECT k, count(*) FROM private GROUP BY k UNION ALL "
+        "SELECT k, count(*) FROM public GROUP BY k.",
+    )
+
+
+def _over_it(node: exp.Expr) -> str:
+    """Say how to aggregate: rows of people that are aggregates already want another one around them."""
+    if isinstance(node, exp.Select) and node.args.get("group") is not None:
+        return "Aggregate over it, without ORDER BY and LIMIT: SELECT avg(x) FROM (SELECT ..., sum(...) AS x ... GROUP BY 1) t."
+    return "Aggregate: SELECT count(*), sum(...), avg(...) ... GROUP BY ..."
+
+
+def limit_below(node: exp.Expr) -> Refusal:
+    """Refuse LIMIT and OFFSET over private rows that are then aggregated."""
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        "LIMIT and OFFSET below an aggregate over private rows choose single rows",
+        position(node),
+        hint="Aggregate first and put LIMIT on the released rows, or drop it; to keep some rows of each person, number them by "
+        "row_number() OVER (PARTITION BY the person's id ORDER BY ...) and filter by that.",
+    )
+
+
+def private_correlation(node: exp.Expr, context: Context) -> Refusal:
+    """Refuse a subquery over private rows that looks at the query around it in a way that cannot be measured once."""
+    unit = context.policy.unit_name
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"a subquery over private rows that refers to the query around it must be one aggregate of many {unit}s",
+        position(node),
+        hint="Let it refer only by `inner column = outer column` in its WHERE, or measure it in a CTE and join that.",
+    )
+
+
+def private_in_public(node: exp.Expr, context: Context) -> Refusal:
+    """Refuse a subquery over private rows by which public rows would be chosen."""
+    return FormRefusal(
+        FEATURE_NOT_SUPPORTED,
+        "a subquery over private rows would decide exactly which rows are returned",
+        position(node),
+        hint=f"Aggregate inside the subquery: it may return counts, sums or averages of many {context.policy.unit_name}s; or "
+        "count by key, SELECT p.key, count(i.key) FROM public p LEFT JOIN private i ON ... GROUP BY 1, and compare these.",
+    )

@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpproxy.errors import Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.bind.protocols import Queries
-from dpproxy.plan.bind.results import Item, located
+from dpproxy.plan.bind.results import Item
 from dpproxy.plan.bind.scope import Merged, Scope, Source
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.functions import operators, scalars
@@ -27,7 +27,7 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.properties.columns import computed_column, nulled_column
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import positioned, unsupported
 from dpproxy.sql.dialect import ident, position
 
 
@@ -42,7 +42,7 @@ def bind_from(queries: Queries, select: exp.Select, items: list[Item], env: Env,
             state.add(item, join)
         return state.finish()
     except Refusal as refusal:
-        raise located(refusal, position(last)) from None
+        raise positioned(refusal, position(last)) from None
 
 
 def _where_equalities(queries: Queries, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> list[Expr]:

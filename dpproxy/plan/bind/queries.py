@@ -18,18 +18,7 @@ from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.from_clause import bind_from
 from dpproxy.plan.bind.interval_calls import refuse_misplaced
 from dpproxy.plan.bind.protocols import Measurer
-from dpproxy.plan.bind.results import (
-    Item,
-    ReleasedResult,
-    Result,
-    RowsResult,
-    limited,
-    located,
-    mixed,
-    private_correlation,
-    private_in_public,
-    row_level,
-)
+from dpproxy.plan.bind.results import Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.bind.scope import Scope, narrowed_scope
 from dpproxy.plan.bind.select import finish_select
 from dpproxy.plan.bind.set_operations import SetOperation, fix_unit
@@ -40,7 +29,15 @@ from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.known_tables import Cte, Env, KnownTables
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.relation import Rows, Values
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import (
+    limit_below,
+    mixed_rows,
+    positioned,
+    private_correlation,
+    private_in_public,
+    rows_of_people,
+    unsupported,
+)
 from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import begins, copied, ident, position
 from dpproxy.sql.placement import check_placement
@@ -61,7 +58,7 @@ class QueryBinder:
         try:
             return self._bind(node, env, outer, want_rows)
         except Refusal as refusal:
-            raise located(refusal, at) from None
+            raise positioned(refusal, at) from None
 
     def _bind(self, node: exp.Expr, env: Env, outer: Scope | None, want_rows: bool) -> Result:
         if isinstance(node, exp.Subquery):
@@ -76,7 +73,7 @@ class QueryBinder:
             return RowsResult(item.rows, item.columns)
         if isinstance(node, exp.Values | exp.Table):
             if self.tables.names_private(node, env):
-                raise row_level(node, self.context)
+                raise rows_of_people(node, self.context)
             return ReleasedResult(node, False)
         raise unsupported(f"{type(node).__name__.upper()}")
 
@@ -87,7 +84,7 @@ class QueryBinder:
             node.set("this", result.tree)
             return ReleasedResult(node, result.measured)
         if any(node.args.get(k) for k in ("limit", "offset", "fetch")):
-            raise limited(node)
+            raise limit_below(node)
         return result
 
     # --- WITH
@@ -144,9 +141,9 @@ class QueryBinder:
             return ReleasedResult(node, left.measured or right.measured)
         if isinstance(left, ReleasedResult) or isinstance(right, ReleasedResult):
             measured = any(isinstance(side, ReleasedResult) and side.measured for side in (left, right))
-            raise (row_level if measured or _answers(node) else mixed)(node, self.context)
+            raise (rows_of_people if measured or _answers(node) else mixed_rows)(node, self.context)
         if node.args.get("limit") or node.args.get("offset"):
-            raise limited(node)
+            raise limit_below(node)
         return SetOperation(self.context, self.counter, node).of(left, right)
 
     def _distinct(self, result: Result, original: exp.Expr, env: Env, outer: Scope | None) -> Result:

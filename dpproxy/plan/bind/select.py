@@ -24,12 +24,7 @@ from dpproxy.plan.bind.group_facts import (
     unit_ids,
 )
 from dpproxy.plan.bind.protocols import Queries
-from dpproxy.plan.bind.results import (
-    Result,
-    RowsResult,
-    limited,
-    row_level,
-)
+from dpproxy.plan.bind.results import Result, RowsResult
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
@@ -70,7 +65,7 @@ from dpproxy.plan.properties.fanout import (
     with_repetitions,
 )
 from dpproxy.plan.properties.narrowing import narrowed_column
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import limit_below, rows_of_people, unsupported
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.placement import check_group_key
@@ -161,7 +156,7 @@ def has_aggregates(select: exp.Select) -> bool:
 def _no_limit(select: exp.Select, context: Context) -> None:
     """A preview of rows, as tools ask for one, is told what to do about the rows: the LIMIT is not its problem."""
     if any(select.args.get(k) for k in ("limit", "offset", "fetch")):
-        raise row_level(select, context) if select.parent is None else limited(select)
+        raise rows_of_people(select, context) if select.parent is None else limit_below(select)
 
 
 def _projections(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[tuple[str, Expr]]:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.constant_columns import with_common_types
 from dpproxy.plan.bind.joins import summed_limits
-from dpproxy.plan.bind.results import Result, RowsResult, mixed
+from dpproxy.plan.bind.results import Result, RowsResult
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.functions.literals import coerce
@@ -43,7 +43,7 @@ from dpproxy.plan.logical.relation import (
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import as_type
 from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import mixed_rows, unsupported
 from dpproxy.policy.catalog import same_kind
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import common
@@ -62,7 +62,7 @@ class SetOperation:
         if len(left.columns) != len(right.columns):
             raise Refusal(SYNTAX_ERROR, "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
-            raise mixed(self.node, self.context)
+            raise mixed_rows(self.node, self.context)
         left, right = with_common_types(left, right, type(self.node).__name__.upper())
         sides = [reach_unit(side.rows, self.context, self.counter) for side in (left, right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))

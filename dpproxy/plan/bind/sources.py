@@ -12,21 +12,14 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.bind.protocols import Queries
-from dpproxy.plan.bind.results import (
-    Item,
-    RowsResult,
-    alias_columns,
-    located,
-    private_in_public,
-    renamed,
-)
+from dpproxy.plan.bind.results import Item, RowsResult, alias_columns, renamed
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.tables import scan_table
 from dpproxy.plan.bind.values import values_item
 from dpproxy.plan.known_tables import Cte, Env
 from dpproxy.plan.logical.expr import TableDomain
 from dpproxy.plan.logical.relation import Public
-from dpproxy.plan.refusals import unsupported, unsupported_form
+from dpproxy.plan.refusals import positioned, private_in_public, unsupported, unsupported_form
 from dpproxy.sql.dialect import copied, ident, position
 from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
 from dpproxy.sql.trees import outermost_queries, sources_of
@@ -163,7 +156,7 @@ class Sources:
             found = unsupported_form(
                 "LATERAL that refers to other items of FROM", "Compute it in a subquery, or join on a condition."
             )
-            raise located(found, position(node))
+            raise positioned(found, position(node))
         query = exp.select("*").from_(item.node.copy())
         return self._sourced(self.queries.measurer.rows(item, query, self.env))
 
@@ -218,4 +211,4 @@ def _refers_outside(node: exp.Expr) -> bool:
 def _parenthesised(node: exp.Expr) -> Refusal:
     """A join in parentheses that `parentheses` could not write without."""
     found = unsupported_form("a join in parentheses of this form", "Write the joins without parentheses, from left to right.")
-    return located(found, position(node))
+    return positioned(found, position(node))

@@ -8,11 +8,7 @@ the sensitivity of both is 1, whatever bounds there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
 
 from dpproxy.plan.engines.base import split_holes
 from dpproxy.plan.logical.expr import references
@@ -20,8 +16,6 @@ from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Cut
 from dpproxy.privacy.measurement import Names
-
-Values = Sequence[npt.NDArray[np.int64]]
 
 UNITS, BEYOND = "units", "beyond"
 _BOUNDING = Bounding(1, 1, False, False, None, ("how many units the bounds cut: not part of the answer, said after it",))
@@ -57,7 +51,7 @@ def condition(made: Compiled) -> str:
 
 
 def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
-    """The measurements that say how many units the bounds of others cut, each once, and what is told of them; their numbers
+    """The measurements that say how many units the bounds of others cut, each once, and what is cuts_told of them; their numbers
     follow those of the others."""
     found: dict[str, tuple[Compiled, Cut]] = {}
     for one in made:
@@ -84,19 +78,3 @@ def unmeasured(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
         summed += [s.value for s in made.selections if not s.values]
         found += [f"the range of {c.name}" for value in summed for c in references(value) if c.bound.closed]
     return tuple(dict.fromkeys(found))
-
-
-def told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequence[str]) -> str:
-    """`bounds cut about 12 % of customers (3 rows of a customer in a group)`, and the bounds of which nothing is measured."""
-    said = [f"bounds cut {share(cut, values[cut.measurement])}" for cut in cuts if cut.measurement in values]
-    return "; ".join([*dict.fromkeys(said), *([f"may be cut by the bounds: {', '.join(bounds)}"] if bounds else [])])
-
-
-def share(cut: Cut, values: Values) -> str:
-    """Of noisy numbers: nobody's noise is told as a share of nothing."""
-    units, beyond = (int(column[0]) for column in values)
-    bounds = f"({', '.join(cut.bounds)})"
-    if units < 1:
-        return f"an unknown part of few {cut.units} {bounds}"
-    percent = float(100 * min(max(Fraction(beyond, units), Fraction(0)), Fraction(1)))
-    return f"about {percent:.{0 if percent >= 10 else 2}{'f' if percent >= 10 else 'g'}} % of {cut.units} {bounds}"

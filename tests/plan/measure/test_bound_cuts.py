@@ -11,8 +11,8 @@ import pytest
 from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
 
-from dpproxy.plan.measure import bound_cuts
-from dpproxy.plan.model import Cut, Plan
+from dpproxy.plan.model import Plan
+from dpproxy.plan.report import cuts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Policy
 
@@ -120,22 +120,6 @@ def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog
     assert "customers that bounds cut: discrete Laplace" in explained
     values = {cut.measurement: [np.array([2000]), np.array([244])]}
     said = "bounds cut about 12 % of customers (3 rows of a customer in a group, 2 groups of a customer)"
-    assert bound_cuts.told(made.measured_cuts, values, made.cuts) == f"{said}; may be cut by the bounds: the range of qty"
-    assert bound_cuts.told(made.measured_cuts, {}, ()) == ""
-    assert bound_cuts.told((), {}, ("x",)) == "may be cut by the bounds: x"
-
-
-@pytest.mark.parametrize(
-    ("units", "beyond", "said"),
-    [
-        (100, -3, "about 0 %"),
-        (100, 130, "about 100 %"),
-        (0, 5, "an unknown part"),
-        (-4, -2, "an unknown part"),
-        (3000, 10, "about 0.33 %"),
-    ],
-)
-def test_noisy_shares(units: int, beyond: int, said: str) -> None:
-    told = bound_cuts.share(Cut(0, "customers", ("3 rows",)), [np.array([units]), np.array([beyond])])
-    assert told.startswith(said)
-    assert told.endswith("(3 rows)")
+    assert cuts.cuts_told(made.measured_cuts, values, made.cuts) == f"{said}; may be cut by the bounds: the range of qty"
+    assert cuts.cuts_told(made.measured_cuts, {}, ()) == ""
+    assert cuts.cuts_told((), {}, ("x",)) == "may be cut by the bounds: x"
