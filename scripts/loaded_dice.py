@@ -30,13 +30,16 @@ from dpproxy.privacy.noise_scale import MechanismName
 
 
 class NoNoise:
-    """Adds nothing, and says of itself what real noise of that scale costs."""
+    """Adds nothing, says of itself what real noise of that scale costs, and has no bits: `choose` below asks for none."""
 
     def laplace(self, scale: Fraction, values: Int64) -> Int64:
         return saturate(values)
 
     def gaussian(self, scale: Fraction, values: Int64) -> Int64:
         return saturate(values)
+
+    def entropy(self, size: int) -> bytes:
+        raise AssertionError("a choice was left to chance")
 
     def loss(self, mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
         return exact_loss(mechanism, scale, l0, linf)

@@ -17,7 +17,6 @@ floor(eta * gap * log2 e), an upper bound of what it should have, and accepted b
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -25,8 +24,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpproxy.mechanisms.coins import Coin, Entropy, below, toss
 from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.mechanisms.sampler import Coin, Entropy, toss
 from dpproxy.privacy.real_bounds import ln_bounds
 from dpproxy.privacy.selection_ranks import extreme_rank
 
@@ -184,7 +183,7 @@ def quantile(
     fraction: Fraction,
     per_unit: int,
     epsilon: Fraction,
-    entropy: Entropy = os.urandom,
+    entropy: Entropy,
     offset: int = 0,
 ) -> Int64:
     """A grid point for each group, epsilon-DP per group when a unit has at most `per_unit` contributions there.
@@ -200,14 +199,14 @@ def quantile(
     return np.clip(choose(runs, eta, entropy), 0, size - 1)
 
 
-def mode(data: Counts, size: int, per_unit: int, epsilon: Fraction, entropy: Entropy = os.urandom) -> Int64:
+def mode(data: Counts, size: int, per_unit: int, epsilon: Fraction, entropy: Entropy) -> Int64:
     """The point of (nearly) the highest count for each group; scores only grow with data, hence no factor 2."""
     if not 0 < size <= MAX_SIZE:
         raise ValueError("grid out of range")
     return choose(mode_runs(data, size), epsilon / per_unit, entropy)
 
 
-def top(scores: Int64, k: int, eta: Fraction, absent: int | None = None, entropy: Entropy = os.urandom) -> Int64:
+def top(scores: Int64, k: int, eta: Fraction, absent: int | None, entropy: Entropy) -> Int64:
     """Positions of (nearly) the k highest scores, highest first, each chosen by the exponential mechanism from the rest.
 
     Undeclared keys: `absent` is the score of "no further one" (`threshold.top_threshold`); when that is chosen the list
@@ -227,7 +226,7 @@ def top(scores: Int64, k: int, eta: Fraction, absent: int | None = None, entropy
     return np.array(found, dtype=np.int64)
 
 
-def choose(runs: Runs, eta: Fraction, entropy: Entropy = os.urandom) -> Int64:
+def choose(runs: Runs, eta: Fraction, entropy: Entropy) -> Int64:
     """One grid point for each group, P(point) ~ exp(-eta * gap of its run)."""
     made = proposals(runs, eta)
     firsts = np.searchsorted(runs.group, np.arange(runs.groups + 1))
@@ -295,18 +294,3 @@ def _propose(weight: Int64, firsts: Int64, pending: Int64, entropy: Entropy) -> 
         beyond = sums[middle + 1] - base > drawn
         low, high = np.where(beyond, low, middle + 1), np.where(beyond, middle, high)
     return low
-
-
-def below(bounds: Int64, entropy: Entropy = os.urandom) -> Int64:
-    """A uniform integer in [0, bound) for each bound >= 1, by rejection from the next power of two."""
-    out = np.zeros(bounds.size, dtype=np.int64)
-    mask = bounds - 1
-    for step in (1, 2, 4, 8, 16, 32):
-        mask = mask | mask >> step
-    pending = np.flatnonzero(bounds > 1)
-    while pending.size:
-        drawn = np.frombuffer(entropy(8 * pending.size), dtype=np.int64) & mask[pending]
-        fits = drawn < bounds[pending]
-        out[pending[fits]] = drawn[fits]
-        pending = pending[~fits]
-    return out

@@ -15,7 +15,6 @@ one contribution more is one more in one cell, and many fill the cells evenly.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,16 +22,15 @@ from fractions import Fraction
 import numpy as np
 
 from dpproxy.mechanisms import exponential
+from dpproxy.mechanisms.coins import Entropy
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.mechanisms.exponential import (
     MAX_DENOMINATOR,
     MAX_SIZE,
     Counts,
     Runs,
-    choose,
     score_step,
 )
-from dpproxy.mechanisms.sampler import Entropy
 
 PARTS = 64
 """Cells of a point: a quantile is cut to a 64th of the rows that share a value."""
@@ -57,7 +55,7 @@ class Segment:
 
 
 def quantiles(
-    data: Counts, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, entropy: Entropy = os.urandom
+    data: Counts, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, entropy: Entropy
 ) -> list[Int64]:
     """A grid point for each group and fraction, all strictly between 0 and 1 and different; `epsilon` is spent on each level.
 
@@ -74,7 +72,7 @@ def quantiles(
         following: list[Segment] = []
         for segment in open_:
             runs, eta = level(cells, size * parts, fractions, segment, per_unit, epsilon)
-            chosen = choose(runs, eta, entropy)
+            chosen = exponential.choose(runs, eta, entropy)
             found[middle(segment)] = chosen
             following += halves(segment, fractions, chosen)
         open_ = following

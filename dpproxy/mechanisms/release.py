@@ -21,6 +21,7 @@ from dpproxy.mechanisms import (
     thinning,
 )
 from dpproxy.mechanisms.charge_check import draw_epsilon
+from dpproxy.mechanisms.coins import Entropy
 from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
 from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
@@ -50,7 +51,7 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
     found = {i: _stepped(measurement, i, [part[kept] for part in columns[i]], noise) for i in measurement.stepped}
     values = [found[i][0] if i in found else _rounded(noisy[i][kept], b.fine) for i, b in enumerate(measurement.bases)]
     for selection in measurement.selections:
-        values += _selected(measurement, selection, table, tables[selection.query], kept)
+        values += _selected(measurement, selection, table, tables[selection.query], kept, noise.entropy)
     values += [column for i in measurement.stepped for column in found[i][1:]]
     return Released(keys, tuple(values), int(kept.size))
 
@@ -71,7 +72,7 @@ def _released_top(measurement: Measurement, top: Top, table: pa.Table, parts: li
     if measurement.stepped:
         raise MechanismError("groups are chosen by a column of steps")
     columns = [part[0] for part in parts]
-    chosen = np.sort(exponential.top(columns[top.score], top.k, Fraction(top.epsilon, MICRO * linf), top.absent))
+    chosen = np.sort(exponential.top(columns[top.score], top.k, Fraction(top.epsilon, MICRO * linf), top.absent, noise.entropy))
     keys = tuple(_key(table, i, chosen) for i in range(len(measurement.keys)))
     values = tuple(_noised(measurement, i, column[chosen], noise) for i, column in enumerate(columns))
     return Released(keys, values, int(chosen.size))
@@ -123,21 +124,23 @@ def _kept(measurement: Measurement, rows: int, exact: dict[int, Int64], noisy: d
     return np.flatnonzero(noisy[threshold.basis] >= threshold.tau).astype(np.int64)
 
 
-def _selected(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Table, kept: Int64) -> list[Int64]:
+def _selected(
+    m: Measurement, selection: Selection, table: pa.Table, rows: pa.Table, kept: Int64, entropy: Entropy
+) -> list[Int64]:
     """A grid index for each released group: one column a fraction, or one for the mode."""
     data = _counts(m, selection, table, rows, kept)
-    epsilon = Fraction(draw_epsilon(selection), MICRO)
+    size, per_unit, epsilon = selection.size, selection.sensitivity, Fraction(draw_epsilon(selection), MICRO)
+
+    def quantile(fraction: Fraction) -> Int64:
+        return exponential.quantile(data, size, fraction, per_unit, epsilon, entropy, selection.offset)
+
     if selection.kind == "mode":
-        return [exponential.mode(data, selection.size, selection.sensitivity, epsilon)]
-    if selection.offset:
-        (fraction,) = selection.fractions
-        return [exponential.quantile(data, selection.size, fraction, selection.sensitivity, epsilon, offset=selection.offset)]
+        return [exponential.mode(data, size, per_unit, epsilon, entropy)]
     inner = sorted(set(selection.fractions) - {0, 1})
     alone = selection.fractions if len(inner) < 3 else sorted(set(selection.fractions) & {Fraction(0), Fraction(1)})
-    found = {f: exponential.quantile(data, selection.size, f, selection.sensitivity, epsilon) for f in dict.fromkeys(alone)}
+    found = {fraction: quantile(fraction) for fraction in dict.fromkeys(alone)}
     if len(inner) >= 3:
-        together = quantiles(data, selection.size, inner, selection.sensitivity, epsilon)
-        found |= dict(zip(inner, together, strict=True))
+        found |= dict(zip(inner, quantiles(data, size, inner, per_unit, epsilon, entropy), strict=True))
     return [found[f] for f in selection.fractions]
 
 

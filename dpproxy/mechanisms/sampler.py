@@ -1,11 +1,9 @@
-"""Exact discrete Laplace and Gaussian noise, vectorised, from the operating system's generator.
+"""Exact discrete Laplace and Gaussian noise, vectorised.
 
-Knows: integers and random bits. Must not know: data, plans. Used for answers of thousands of values, where the
-library's samplers are slow; tests hold it against the exact probabilities and against the library.
+Knows: integers, coins. Must not know: data, plans, where random bits come from. Used for answers of thousands of values, where
+the library's samplers are slow; tests hold it against the exact probabilities and against the library.
 
-Everything is built from one primitive, a coin whose probability is a real number p (exp(-x), or its odds e/(1+e)):
-the next 32 random bits are compared with the first 32 bits of p; only a tie (2**-32) needs the next 32 bits of both,
-and so on, with bounds of p as tight as it takes. So the coin is exact, and no floating point is involved.
+Everything is built from one primitive, a coin whose probability is a real number (`coins.Coin`): no floating point is involved.
 
 Discrete Laplace is the difference of two geometric variables (P(G = g) ~ q**g, q = exp(-1/scale)), and the binary
 digits of such a variable are independent coins with odds q**(2**i). No rejection: how many random bits are drawn
@@ -16,85 +14,17 @@ with probability exp(-x); an accepted value does not depend on how many were rej
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from dpproxy.mechanisms.coins import WORD, Bools, Coin, Entropy, first_word, flip, settle, words
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE
-from dpproxy.privacy.real_bounds import exp_bounds, floor_log2
-
-Bools = npt.NDArray[np.bool_]
-Entropy = Callable[[int], bytes]  # like os.urandom
-
-WORD = 32
-_BROKEN = 512
-
-
-@dataclass(frozen=True)
-class Coin:
-    """Heads with probability factor * e, e = exp(-x), or e / (1 + e) when `odds`; x > 0 rational, so p never is.
-
-    `factor` > 0 is for acceptance of proposals: factor * e <= 1, and x may be 0 there.
-    """
-
-    x: Fraction
-    odds: bool = False
-    factor: Fraction = Fraction(1)
-
-    def bits(self, count: int) -> int:
-        """floor(p * 2**count), by bounds of p tightened until they agree."""
-        if self.x * 144 // 100 > count + max(0, floor_log2(self.factor) + 1):  # log2 e > 1.44
-            return 0
-        digits = count // 3 + 10
-        while True:
-            low, high = ((e / (1 + e) if self.odds else e * self.factor) * 2**count for e in exp_bounds(-self.x, digits))
-            if low // 1 == high // 1:
-                return int(low // 1)
-            digits *= 2
-
-
-@lru_cache(maxsize=8192)
-def _word(coin: Coin) -> int:
-    return coin.bits(WORD)
-
-
-def _words(count: int, entropy: Entropy) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(entropy(4 * count), dtype=np.uint32)
-
-
-def _settle(coin: Coin, drawn: int, bits: int, entropy: Entropy) -> bool:
-    """Whether a uniform number in [0, 1) whose first `bits` bits are `drawn` is below p.
-
-    Raises RuntimeError after 512 equal bits: no generator does that.
-    """
-    while drawn == (limit := coin.bits(bits)):
-        if bits >= _BROKEN:
-            raise RuntimeError("the random generator is broken")
-        drawn = drawn << WORD | int.from_bytes(entropy(WORD // 8), "little")
-        bits += WORD
-    return drawn < limit
-
-
-def toss(coin: Coin, entropy: Entropy = os.urandom) -> bool:
-    """One toss of a coin that is used once."""
-    return _settle(coin, int.from_bytes(entropy(WORD // 8), "little"), WORD, entropy)
-
-
-def flip(coin: Coin, count: int, entropy: Entropy = os.urandom) -> Bools:
-    """`count` independent tosses."""
-    word = _word(coin)
-    drawn = _words(count, entropy)
-    heads = drawn < word
-    for i in np.flatnonzero(drawn == word):
-        heads[i] = _settle(coin, word, WORD, entropy)
-    return heads
-
+from dpproxy.privacy.real_bounds import floor_log2
 
 TOGETHER = 2**17
 """Tosses that are made at once: for small answers all digits' together, since each call costs as much as hundreds of them."""
@@ -131,11 +61,11 @@ def _binary_digits(scale: Fraction, top: int) -> tuple[Coin, ...]:
 
 def _flip_digits(coins: Sequence[Coin], count: int, entropy: Entropy) -> Bools:
     """`count` tosses of each coin, a row a coin."""
-    limits = np.array([_word(coin) for coin in coins], dtype=np.uint32)[:, None]
-    drawn = _words(len(coins) * count, entropy).reshape(len(coins), count)
+    limits = np.array([first_word(coin) for coin in coins], dtype=np.uint32)[:, None]
+    drawn = words(len(coins) * count, entropy).reshape(len(coins), count)
     heads = drawn < limits
     for i, j in np.argwhere(drawn == limits).tolist():
-        heads[i, j] = _settle(coins[i], int(limits[i, 0]), WORD, entropy)
+        heads[i, j] = settle(coins[i], int(limits[i, 0]), WORD, entropy)
     return heads
 
 
@@ -144,7 +74,7 @@ def _check(scale: Fraction) -> None:
         raise ValueError("scale out of range")
 
 
-def laplace(scale: Fraction, count: int, entropy: Entropy = os.urandom) -> Int64:
+def laplace(scale: Fraction, count: int, entropy: Entropy) -> Int64:
     """`count` values of P(X = x) = (1 - q) / (1 + q) q**|x|, q = exp(-1/scale). |X| < 2**62.
 
     Raises ValueError unless MIN_SCALE <= scale <= MAX_SCALE.
@@ -154,7 +84,7 @@ def laplace(scale: Fraction, count: int, entropy: Entropy = os.urandom) -> Int64
     return both[:count] - both[count:]
 
 
-def gaussian(sigma: Fraction, count: int, entropy: Entropy = os.urandom) -> Int64:
+def gaussian(sigma: Fraction, count: int, entropy: Entropy) -> Int64:
     """`count` values of P(X = x) ~ exp(-x**2 / (2 sigma**2)). |X| < 2**62.
 
     CKS algorithm 3 with t a power of two near sigma (any t is right; near sigma about 3 of 4 are accepted).
@@ -226,10 +156,10 @@ def _digit_words(place: int, bits: int) -> npt.NDArray[np.uint64]:
 def _flip_digit(digits: Int64, place: int, bits: int, entropy: Entropy) -> Bools:
     """For each digit d a toss of a coin of probability exp(-d * 2**(place - 24))."""
     limits = _digit_words(place, bits)[digits]
-    drawn = _words(digits.size, entropy)
+    drawn = words(digits.size, entropy)
     heads = drawn < limits
     for i in np.flatnonzero(drawn == limits).tolist():
-        heads[i] = _settle(Coin(Fraction(int(digits[i]) << place, 1 << _POINT)), int(drawn[i]), WORD, entropy)
+        heads[i] = settle(Coin(Fraction(int(digits[i]) << place, 1 << _POINT)), int(drawn[i]), WORD, entropy)
     return heads
 
 
@@ -242,8 +172,8 @@ def _accept_fixed(sizes: Int64, sigma: Fraction, log_t: int, entropy: Entropy) -
     accepted = np.ones(sizes.size, dtype=np.bool_)
     for place, bits in _DIGITS:
         accepted &= _flip_digit(lower >> place & (1 << bits) - 1, place, bits, entropy)
-    drawn = _words(sizes.size, entropy)
+    drawn = words(sizes.size, entropy)
     for i in np.flatnonzero(accepted & (~near | (drawn >= (1 << WORD) - (1 << WORD - 12)))).tolist():
         rest = _rejection(int(sizes[i]), sigma, log_t) - Fraction(int(lower[i]), 1 << _POINT)
-        accepted[i] = rest == 0 or _settle(Coin(rest), int(drawn[i]), WORD, entropy)
+        accepted[i] = rest == 0 or settle(Coin(rest), int(drawn[i]), WORD, entropy)
     return accepted

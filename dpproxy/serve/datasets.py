@@ -36,7 +36,7 @@ from dpproxy.budget.seal import derived
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
-from dpproxy.mechanisms.noise import DefaultNoise
+from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.check import check

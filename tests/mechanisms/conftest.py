@@ -44,8 +44,46 @@ class Dice:
 
     gaussian = laplace
 
+    def entropy(self, size: int) -> bytes:
+        raise AssertionError("these dice have no bits")
+
     def loss(self, mechanism: noise_scale.MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
         return exact_loss(mechanism, scale, l0, linf)
+
+
+class Tape:
+    """An `Entropy` that gives the given bytes, one call an entry, and fails when a call asks for another number of them.
+
+    `spent` says whether all were asked for: what a mechanism drew is then known to the bit.
+    """
+
+    def __init__(self, *calls: bytes) -> None:
+        self._calls = list(calls)
+
+    def __call__(self, size: int) -> bytes:
+        assert self._calls, f"{size} bytes more than were recorded"
+        found = self._calls.pop(0)
+        assert len(found) == size, f"{size} bytes asked for, {len(found)} recorded"
+        return found
+
+    @property
+    def spent(self) -> bool:
+        return not self._calls
+
+
+def seeded(seed: int) -> Callable[[int], bytes]:
+    """An `Entropy` of pseudo-random bits: the same ones for the same seed."""
+    return np.random.default_rng(seed).bytes
+
+
+def words(*values: int) -> bytes:
+    """The bits of one call for 32-bit words."""
+    return np.array(values, dtype="<u4").tobytes()
+
+
+def longs(*values: int) -> bytes:
+    """The bits of one call for 64-bit words."""
+    return np.array(values, dtype="<i8").tobytes()
 
 
 def laplace_pmf(scale: float, x: int) -> float:

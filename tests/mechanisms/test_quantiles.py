@@ -117,7 +117,7 @@ def test_no_noise_gives_the_discrete_percentiles() -> None:
     rng = np.random.default_rng(3)
     groups = [rng.integers(0, 1000, 5000).tolist(), rng.integers(500, 520, 4000).tolist()]
     fractions = [Fraction(k, 10) for k in range(1, 10)]
-    found = quantiles(counts(*groups), 1000, fractions, 1, Fraction(1000))
+    found = quantiles(counts(*groups), 1000, fractions, 1, Fraction(1000), SEED)
     for group, points in enumerate(groups):
         for i, fraction in enumerate(fractions):
             rank = round(float(fraction) * len(points))
@@ -129,13 +129,13 @@ def test_no_noise_gives_the_discrete_percentiles() -> None:
 
 def test_values_that_many_share_are_cut_in_the_middle() -> None:
     data = counts([7] * 6000 + list(range(100, 4100)))
-    found = quantiles(data, 5000, [Fraction(k, 10) for k in (2, 4, 5, 7, 9)], 1, Fraction(20))
+    found = quantiles(data, 5000, [Fraction(k, 10) for k in (2, 4, 5, 7, 9)], 1, Fraction(20), SEED)
     assert [int(v[0]) for v in found[:3]] == [7, 7, 7]
     assert [int(v[0]) for v in found[3:]] == pytest.approx([1100, 3100], abs=150)
 
 
 def test_the_groups_are_their_own() -> None:
-    found = quantiles(counts([5] * 500, [], [90] * 500), 100, QUARTERS, 1, Fraction(10))
+    found = quantiles(counts([5] * 500, [], [90] * 500), 100, QUARTERS, 1, Fraction(10), SEED)
     assert [[int(v[g]) for v in found] for g in (0, 2)] == [[5, 5, 5], [90, 90, 90]]
     assert all(0 <= v[1] < 100 for v in found)
 
@@ -148,8 +148,8 @@ def test_nine_quantiles_are_better_together() -> None:
     data = counts(*[points.tolist()] * copies)
     fractions = [Fraction(k, 10) for k in range(1, 10)]
     assert draws(fractions) == 4
-    together = quantiles(data, 100_000, fractions, 1, epsilon / 4)
-    apart = [exponential.quantile(data, 100_000, f, 1, epsilon / 9) for f in fractions]
+    together = quantiles(data, 100_000, fractions, 1, epsilon / 4, SEED)
+    apart = [exponential.quantile(data, 100_000, f, 1, epsilon / 9, SEED) for f in fractions]
 
     def error(found: list[np.ndarray]) -> float:  # type: ignore[type-arg]
         ranks = [np.abs(np.searchsorted(points, v) - float(f) * points.size) for v, f in zip(found, fractions, strict=True)]
@@ -161,7 +161,7 @@ def test_nine_quantiles_are_better_together() -> None:
 @pytest.mark.parametrize("fractions", [[Fraction(0), Fraction(1, 2)], [Fraction(1, 2)] * 2, [Fraction(1)]])
 def test_what_is_refused(fractions: list[Fraction]) -> None:
     with pytest.raises(ValueError, match="out of range"):
-        quantiles(counts([1]), 10, fractions, 1, Fraction(1))
+        quantiles(counts([1]), 10, fractions, 1, Fraction(1), SEED)
 
 
 def test_how_many_draws() -> None:

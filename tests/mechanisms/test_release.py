@@ -11,12 +11,15 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import DefaultNoise, MechanismError, OpenDPNoise, OwnNoise
+from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise_sources import DefaultNoise, OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Threshold
 from dpproxy.privacy.threshold import truncated_threshold, units_threshold
+
+SEED = np.random.default_rng(19).bytes
 
 
 @pytest.mark.parametrize("by", [-7, 0, 1, 10**6])
@@ -145,7 +148,7 @@ def undercharged(kit: SimpleNamespace) -> list[tuple[str, object]]:
 def test_planted_undercharges_are_refused(kit: SimpleNamespace) -> None:
     exact = Exact(())  # never opened
     for fault, m in undercharged(kit):
-        for source in (kit.Dice(), OpenDPNoise(), OwnNoise()):
+        for source in (kit.Dice(), OpenDPNoise(), OwnNoise(SEED)):
             with pytest.raises(MechanismError, match=r"charge|cost|threshold"):
                 release(m, exact, source)
             assert fault
@@ -165,7 +168,7 @@ def test_right_charges_are_accepted(kit: SimpleNamespace) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-@pytest.mark.parametrize("source", [OpenDPNoise(), OwnNoise()], ids=["library", "own"])
+@pytest.mark.parametrize("source", [OpenDPNoise(), OwnNoise(SEED)], ids=["library", "own"])
 def test_released_cells_have_the_planned_law(kit: SimpleNamespace, mechanism: str, source: object) -> None:
     """Two-sided, through the door: the plan's scale passes, 30 % more or less fails."""
     basis = getattr(kit, f"{mechanism}_basis")(3, l0=2, epsilon=900_000)
@@ -187,7 +190,7 @@ def test_a_lone_group_appears_with_probability_delta(kit: SimpleNamespace, mecha
     units = kit.laplace_basis(1, l0=2) if mechanism == "laplace" else kit.gaussian_basis(1, l0=2, delta=10**15)
     m = with_threshold(kit, units, min_units=3, delta=delta)
     exact = kit.exact([np.arange(tries)], [[7] * tries, [3] * tries])
-    shown = release(m, exact, OwnNoise()).rows / tries
+    shown = release(m, exact, OwnNoise(SEED)).rows / tries
     assert shown <= 0.01 + 5 * (0.01 / tries) ** 0.5
     assert shown >= 0.004  # and it is not needlessly strict: one step of tau is a factor e**(-1/scale) at most
 
@@ -217,7 +220,7 @@ def held(kit: SimpleNamespace, reach_more: int = 0, min_units: int = 3, delta: i
 def test_noise_within_reach_has_the_truncated_law(kit: SimpleNamespace) -> None:
     m = held(kit)
     reach, cells, scale = m.threshold.reach, 100_000, float(m.bases[0].scale)
-    released = release(m, kit.exact([np.arange(cells)], [[1000] * cells, [0] * cells]), OwnNoise())
+    released = release(m, kit.exact([np.arange(cells)], [[1000] * cells, [0] * cells]), OwnNoise(SEED))
     moved = released.values[0] - 1000
     assert np.abs(moved).max() <= reach
     inside = sum(kit.laplace_pmf(scale, x) for x in range(-reach, reach + 1))
@@ -227,7 +230,7 @@ def test_noise_within_reach_has_the_truncated_law(kit: SimpleNamespace) -> None:
 
 def test_a_lone_group_within_reach_appears_with_probability_delta(kit: SimpleNamespace) -> None:
     m, tries = held(kit), 200_000
-    shown = release(m, kit.exact([np.arange(tries)], [[3] * tries, [7] * tries]), OwnNoise()).rows / tries
+    shown = release(m, kit.exact([np.arange(tries)], [[3] * tries, [7] * tries]), OwnNoise(SEED)).rows / tries
     wanted = 0.01 / 2
     assert wanted / np.e < shown < wanted + 5 * (wanted / tries) ** 0.5
 
@@ -245,7 +248,7 @@ def test_dice_move_groups_within_reach_too(kit: SimpleNamespace) -> None:
 
 def test_too_little_reach_is_refused(kit: SimpleNamespace) -> None:
     m = held(kit)
-    release(held(kit, reach_more=5), kit.exact([["a"]], [[50], [1]]), OwnNoise())  # more noise than needed is fine
+    release(held(kit, reach_more=5), kit.exact([["a"]], [[50], [1]]), OwnNoise(SEED))  # more noise than needed is fine
     t = m.threshold
     gauss = kit.measurement(kit.gaussian_basis(1, l0=2), keys=1, l0=2, threshold=t)
     for fault in (
@@ -256,7 +259,7 @@ def test_too_little_reach_is_refused(kit: SimpleNamespace) -> None:
         gauss,
     ):
         with pytest.raises(MechanismError, match=r"threshold"):
-            release(fault, Exact(()), OwnNoise())
+            release(fault, Exact(()), OwnNoise(SEED))
 
 
 def test_gaussian_columns_share_one_loss(kit: SimpleNamespace) -> None:

@@ -26,7 +26,7 @@ from dpproxy.answers.array_literals import array_literal
 from dpproxy.facade.cluster import plain
 from dpproxy.mechanisms import sampler
 from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
-from dpproxy.mechanisms.noise import OwnNoise
+from dpproxy.mechanisms.noise_sources import OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
@@ -54,17 +54,11 @@ class Seeded(OwnNoise):
     """The product's own sampler on a pseudo-random generator."""
 
     def __init__(self, seed: int) -> None:
-        self._bytes = random.Random(seed).randbytes
-
-    def laplace(self, scale: Fraction, values: Int64) -> Int64:
-        return values + sampler.laplace(scale, values.size, self._bytes)
-
-    def gaussian(self, scale: Fraction, values: Int64) -> Int64:
-        return values + sampler.gaussian(scale, values.size, self._bytes)
+        super().__init__(random.Random(seed).randbytes)
 
     def draw(self, basis: Basis, size: int) -> Int64:
         draw = sampler.laplace if basis.mechanism == "laplace" else sampler.gaussian
-        return draw(basis.scale, size, self._bytes)
+        return draw(basis.scale, size, self.entropy)
 
 
 class Stage:

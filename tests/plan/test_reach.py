@@ -22,7 +22,7 @@ from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import DefaultNoise
+from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.bind import from_clause, joins
 from dpproxy.plan.context import Context, Counter

@@ -23,7 +23,7 @@ from plan_harness import AnyShop, Sensitivity, Shop
 
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import DefaultNoise
+from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, TableName

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise
+from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Bounds

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -65,6 +66,9 @@ class NoNoise:
         return values
 
     gaussian = laplace
+
+    def entropy(self, size: int) -> bytes:
+        return os.urandom(size)
 
     def loss(self, mechanism: str, scale: Fraction, l0: int, linf: int) -> Fraction:
         return Fraction(l0 * linf) / scale

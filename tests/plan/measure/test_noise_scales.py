@@ -12,7 +12,7 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.charge_check import check
-from dpproxy.mechanisms.noise import OpenDPNoise
+from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism, Policy

@@ -1,6 +1,6 @@
 """Intervals of what is put together or selected: counts and sums in steps, percentiles.
 
-Released through the mechanism's own door. Noise is seeded; selections are not, and hold well above what is asked.
+Released through the mechanism's own door. All dice are seeded, those of selections too, which hold well above what is asked.
 """
 
 from __future__ import annotations

@@ -16,7 +16,10 @@ from dpproxy.policy.catalog import Catalog
 
 def noisy(made: Plan, exact: list[int], releases: int) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
     bases = made.measurements[0].bases
-    return tuple(e + sampler.laplace(b.scale, releases) for e, b in zip(exact, bases, strict=True))
+    return tuple(
+        e + sampler.laplace(b.scale, releases, np.random.default_rng(i).bytes)
+        for i, (e, b) in enumerate(zip(exact, bases, strict=True))
+    )
 
 
 @pytest.mark.parametrize(

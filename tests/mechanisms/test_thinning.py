@@ -73,7 +73,9 @@ def test_several_quantiles_stay_in_their_windows() -> None:
     kept = set(fewer.tolist())
     data = exponential.counts(np.zeros_like(fewer), fewer, counts, 1)
     for _ in range(20):
-        for fraction, chosen in zip(fractions, quantiles.quantiles(data, SIZE, fractions, 1, Fraction(20)), strict=True):
+        for fraction, chosen in zip(
+            fractions, quantiles.quantiles(data, SIZE, fractions, 1, Fraction(20), rng.bytes), strict=True
+        ):
             at = int(np.searchsorted(point, chosen[0]))
             assert abs(at - fraction * point.size) < 40
             assert int(point[min(at, point.size - 1)]) in kept

@@ -14,7 +14,8 @@ import pytest
 
 from dpproxy.mechanisms import charge_check, step_columns
 from dpproxy.mechanisms.exact_answers import Exact, Int64
-from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise, OwnNoise
+from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise_sources import OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement
@@ -23,6 +24,7 @@ from dpproxy.privacy.noise_scale import gaussian_sigma, laplace_scale, rho_for
 from dpproxy.sql.template import Template
 
 ROWS, COUNT = 10, 6
+SEED = np.random.default_rng(17).bytes
 Name = Literal["laplace", "gaussian"]
 
 
@@ -84,7 +86,7 @@ def test_steps_of_nothing_are_rarely_taken(mechanism: Name, groups: int, signed:
     one, lasts = basis(mechanism, signed), []
     given = exact(columns([100_000] * groups))
     for _ in range(400 if groups < 400 else 60):
-        lasts.append(int(release(measured(one), given, OwnNoise()).values[2][0]))
+        lasts.append(int(release(measured(one), given, OwnNoise(SEED)).values[2][0]))
     assert np.mean(np.array(lasts) > 0) < 0.07
     assert np.mean(np.array(lasts) > 1) < 0.02
     assert np.mean([step_growth(last) ** 2 for last in lasts]) < 2.5
@@ -94,7 +96,7 @@ def test_steps_of_nothing_are_rarely_taken(mechanism: Name, groups: int, signed:
 @pytest.mark.parametrize("signed", [False, True])
 def test_one_step_far_up_is_found(mechanism: Name, signed: bool) -> None:
     given = columns([1000] * 20, [0] * 20, [0] * 20, [0] * 20, [800] * 20)
-    released = release(measured(basis(mechanism, signed)), exact(given), OwnNoise())
+    released = release(measured(basis(mechanism, signed)), exact(given), OwnNoise(SEED))
     assert set(released.values[2].tolist()) == {4}
     assert np.median(np.abs(released.values[0] / 13_800 - 1)) < 0.5  # a step's noise is a tenth of it
 
@@ -109,7 +111,7 @@ def test_intervals_about_the_raw_value(mechanism: Name, upper: int) -> None:
     given = columns([5000] * 10, [upper] * 10, [upper // 2] * 10)
     half = told_half(one, Fraction(95, 100))
     for _ in range(100):
-        released = release(measured(one), exact(given), OwnNoise())
+        released = release(measured(one), exact(given), OwnNoise(SEED))
         last = int(released.values[2][0])
         bounded = sum(given[j] * 2**j for j in range(last + 1))
         inside += list(np.abs(released.values[1] - bounded) <= math.ceil(half * step_growth(last)))

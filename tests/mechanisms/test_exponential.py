@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpproxy.mechanisms import exponential
+from dpproxy.mechanisms import coins, exponential
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import MechanismError, OwnNoise
+from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise_sources import OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import Loss
@@ -141,9 +142,9 @@ def test_eta_of_the_mechanisms(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Fraction] = []
     monkeypatch.setattr(exponential, "choose", lambda runs, eta, entropy: seen.append(eta) or runs.start)
     for fraction, step in [(Fraction(0), 1), (Fraction(1, 2), 1), (Fraction(9, 10), 9), (Fraction(1, 4), 3)]:
-        exponential.quantile(counts([1]), 4, fraction, 5, Fraction(1, 10))
+        exponential.quantile(counts([1]), 4, fraction, 5, Fraction(1, 10), SEED)
         assert seen.pop() == Fraction(1, 10) / (2 * 5 * step)
-    exponential.mode(counts([1]), 4, 5, Fraction(1, 10))
+    exponential.mode(counts([1]), 4, 5, Fraction(1, 10), SEED)
     assert seen.pop() == Fraction(1, 50)
 
 
@@ -188,7 +189,7 @@ def test_an_end_is_never_beyond_the_grid() -> None:
     assert set(high.tolist()) == {9}
     for wrong in ({"fraction": Fraction(0), "offset": -3}, {"fraction": Fraction(1, 2), "offset": 2**41}):
         with pytest.raises(ValueError, match="offset"):
-            exponential.quantile(few, 10, per_unit=1, epsilon=Fraction(1), **wrong)
+            exponential.quantile(few, 10, per_unit=1, epsilon=Fraction(1), entropy=SEED, **wrong)
 
 
 @pytest.mark.parametrize("eta", [Fraction(1, 10**6), Fraction(1, 7), Fraction(3), Fraction(10**5)])
@@ -249,8 +250,8 @@ def test_groups_do_not_mix() -> None:
     chosen = exponential.quantile(data, 10, Fraction(1, 2), 1, Fraction(100), SEED)
     assert chosen[[0, 2, 3]].tolist() == [1, 7, 3]
     assert 0 <= chosen[1] < 10
-    assert exponential.mode(counts(), 10, 1, Fraction(1)).size == 0
-    assert exponential.quantile(counts(), 10, Fraction(1, 2), 1, Fraction(1)).size == 0
+    assert exponential.mode(counts(), 10, 1, Fraction(1), SEED).size == 0
+    assert exponential.quantile(counts(), 10, Fraction(1, 2), 1, Fraction(1), SEED).size == 0
 
 
 def test_rows_are_merged_and_held() -> None:
@@ -266,12 +267,12 @@ def test_rows_are_merged_and_held() -> None:
 
 def test_below_is_uniform() -> None:
     for bound in (1, 2, 3, 7, 1000):
-        drawn = exponential.below(np.full(20_000, bound), SEED)
+        drawn = coins.below(np.full(20_000, bound), SEED)
         assert drawn.min() >= 0
         assert drawn.max() < bound
         if 1 < bound <= 7:
             assert stats.chisquare(np.bincount(drawn, minlength=bound)).pvalue > 1e-4
-    assert (exponential.below(np.array([2**62] * 100), SEED) > 2**40).all()
+    assert (coins.below(np.array([2**62] * 100), SEED) > 2**40).all()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +280,7 @@ def test_below_is_uniform() -> None:
 )
 def test_what_is_out_of_range_is_refused(size: int, fraction: Fraction) -> None:
     with pytest.raises(ValueError, match="range"):
-        exponential.quantile(counts([1]), size, fraction, 1, Fraction(1))
+        exponential.quantile(counts([1]), size, fraction, 1, Fraction(1), SEED)
 
 
 def sequences(scores: dict[str, int], k: int, eta: float, absent: int | None) -> dict[tuple[str, ...], float]:
@@ -336,11 +337,11 @@ def test_top_follows_its_law(absent: int | None) -> None:
 
 def test_top_of_a_clear_case() -> None:
     scores = np.array([5, 10**6, 3 * 10**6, 2 * 10**6])
-    assert exponential.top(scores, 3, Fraction(1)).tolist() == [2, 3, 1]
-    assert exponential.top(scores, 9, Fraction(1), absent=5 * 10**5).tolist() == [2, 3, 1]
-    assert exponential.top(scores, 9, Fraction(1)).size == 4
-    assert exponential.top(scores[:0], 3, Fraction(1)).size == 0
-    assert exponential.top(scores[:0], 3, Fraction(1), absent=5).size == 0
+    assert exponential.top(scores, 3, Fraction(1), None, SEED).tolist() == [2, 3, 1]
+    assert exponential.top(scores, 9, Fraction(1), 5 * 10**5, SEED).tolist() == [2, 3, 1]
+    assert exponential.top(scores, 9, Fraction(1), None, SEED).size == 4
+    assert exponential.top(scores[:0], 3, Fraction(1), None, SEED).size == 0
+    assert exponential.top(scores[:0], 3, Fraction(1), 5, SEED).size == 0
 
 
 def test_many_runs_in_a_group_still_add_up() -> None:
@@ -379,22 +380,22 @@ def tables() -> tuple[pa.Table, pa.Table]:
 def test_selections_go_with_their_groups(kit: SimpleNamespace) -> None:
     """Rows in any order, NULL keys, split counts, groups below the threshold and unknown ones."""
     m = planned(kit, 10**9, (Fraction(1, 2), Fraction(1)))
-    released = release(m, Exact(tables()), OwnNoise())
+    released = release(m, Exact(tables()), OwnNoise(SEED))
     assert released.keys[0].to_pylist() == ["a", "a", None]
     assert [v.tolist() for v in released.values[1:]] == [[11, 22, 33], [11, 22, 33]]
-    mode = release(planned(kit, 10**9, ()), Exact(tables()), OwnNoise())
+    mode = release(planned(kit, 10**9, ()), Exact(tables()), OwnNoise(SEED))
     assert mode.values[1].tolist() == [11, 22, 33]
 
 
 def test_a_group_without_contributions_still_gets_a_value(kit: SimpleNamespace) -> None:
     groups, rows = tables()
-    released = release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((groups, rows.slice(0, 1))), OwnNoise())
+    released = release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((groups, rows.slice(0, 1))), OwnNoise(SEED))
     assert released.rows == 3
     assert all(0 <= x < 100 for x in released.values[1])
 
 
 def test_no_groups_at_all(kit: SimpleNamespace) -> None:
-    released = release(planned(kit, 10**6, (Fraction(1, 2),)), Exact(tuple(t.slice(0, 0) for t in tables())), OwnNoise())
+    released = release(planned(kit, 10**6, (Fraction(1, 2),)), Exact(tuple(t.slice(0, 0) for t in tables())), OwnNoise(SEED))
     assert released.rows == 0
     assert released.values[1].size == 0
 
@@ -413,13 +414,13 @@ def test_no_groups_at_all(kit: SimpleNamespace) -> None:
 )
 def test_rows_unlike_the_plan_are_refused(kit: SimpleNamespace, rows: dict[str, list[object]]) -> None:
     with pytest.raises(MechanismError):
-        release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((tables()[0], pa.table(rows))), OwnNoise())
+        release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((tables()[0], pa.table(rows))), OwnNoise(SEED))
 
 
 def test_a_group_returned_twice_is_refused(kit: SimpleNamespace) -> None:
     groups, rows = tables()
     with pytest.raises(MechanismError):
-        release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((pa.concat_tables([groups, groups]), rows)), OwnNoise())
+        release(planned(kit, 10**6, (Fraction(1, 2),)), Exact((pa.concat_tables([groups, groups]), rows)), OwnNoise(SEED))
 
 
 def test_undercharged_selections_are_refused(kit: SimpleNamespace) -> None:
@@ -428,9 +429,9 @@ def test_undercharged_selections_are_refused(kit: SimpleNamespace) -> None:
     for loss in (Loss.bounded_range(5 * 10**5, 3), Loss.pure(2 * 10**6 - 1), Loss(0)):
         cheap = Selection("q", "quantile", 1, 100, selection.fractions, 1, 10**6, loss)
         with pytest.raises(MechanismError, match="charge"):
-            release(planned(kit, 10**6, selection.fractions, selections=(cheap,), loss=rest + loss), Exact(()), OwnNoise())
+            release(planned(kit, 10**6, selection.fractions, selections=(cheap,), loss=rest + loss), Exact(()), OwnNoise(SEED))
     with pytest.raises(MechanismError, match="cost"):
-        release(planned(kit, 10**6, selection.fractions, loss=rest), Exact(()), OwnNoise())
+        release(planned(kit, 10**6, selection.fractions, loss=rest), Exact(()), OwnNoise(SEED))
     for odd in (
         Selection("q", "quantile", 0, 100, selection.fractions, 1, 10**6, selection.loss),
         Selection("q", "quantile", 1, 100, (), 1, 10**6, selection.loss),
@@ -439,4 +440,4 @@ def test_undercharged_selections_are_refused(kit: SimpleNamespace) -> None:
         Selection("q", "quantile", 1, 100, (Fraction(1, 4), Fraction(1, 2)), 1, 10**6, selection.loss, -5),
     ):
         with pytest.raises(MechanismError, match="selection"):
-            release(planned(kit, 10**6, selection.fractions, selections=(odd,)), Exact(()), OwnNoise())
+            release(planned(kit, 10**6, selection.fractions, selections=(odd,)), Exact(()), OwnNoise(SEED))

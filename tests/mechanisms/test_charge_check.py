@@ -11,7 +11,8 @@ import pytest
 
 from dpproxy.mechanisms import charge_check
 from dpproxy.mechanisms.exact_answers import Exact, Int64
-from dpproxy.mechanisms.noise import MechanismError, OpenDPNoise
+from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss

@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpproxy.mechanisms.noise import LIMIT, DefaultNoise, MechanismError, Noise, OpenDPNoise, OwnNoise, exact_loss
+from dpproxy.mechanisms.noise import LIMIT, MechanismError, Noise, exact_loss
+from dpproxy.mechanisms.noise_sources import DefaultNoise, OpenDPNoise, OwnNoise, system_entropy
 from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE
 
-SOURCES: list[Noise] = [OpenDPNoise(), OwnNoise(), DefaultNoise()]
+SOURCES: list[Noise] = [OpenDPNoise(), OwnNoise(system_entropy), DefaultNoise()]
 EXTREMES = np.array([2**63 - 1, -(2**63), 2**62, -(2**62), 2**31, 0], dtype=np.int64)
 
 
