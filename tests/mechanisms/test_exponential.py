@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpproxy.mechanisms import coins, exponential
+from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.mechanisms.noise_sources import OwnNoise
@@ -263,16 +263,6 @@ def test_rows_are_merged_and_held() -> None:
     huge = exponential.counts(np.zeros(50, dtype=np.int64), np.arange(50), np.full(50, 2**62), 1)
     fraction = Fraction(exponential.MAX_DENOMINATOR - 1, exponential.MAX_DENOMINATOR)
     assert min(by_point(exponential.quantile_runs(huge, 50, fraction, 1), 0, 50)) == 0
-
-
-def test_below_is_uniform() -> None:
-    for bound in (1, 2, 3, 7, 1000):
-        drawn = coins.below(np.full(20_000, bound), SEED)
-        assert drawn.min() >= 0
-        assert drawn.max() < bound
-        if 1 < bound <= 7:
-            assert stats.chisquare(np.bincount(drawn, minlength=bound)).pvalue > 1e-4
-    assert (coins.below(np.array([2**62] * 100), SEED) > 2**40).all()
 
 
 @pytest.mark.parametrize(

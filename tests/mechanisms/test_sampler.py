@@ -75,27 +75,6 @@ def test_the_law_of_the_digits_is_geometric() -> None:
         assert float(product) == pytest.approx((1 - q) * q**g / (1 - q ** (2**top)), rel=1e-13)
 
 
-@pytest.mark.parametrize("x", [Fraction(1, 10**9), Fraction(1), Fraction(100, 3), Fraction(2) ** 40])
-def test_bits_of_a_coin(x: Fraction) -> None:
-    """Longer expansions extend shorter ones, and the value is e**-x or its odds."""
-    for odds in (False, True):
-        coin = coins.Coin(x, odds)
-        long = coin.bits(200)
-        assert all(coin.bits(n) == long >> 200 - n for n in (1, 32, 64, 131))
-        e = math.exp(-float(x))
-        assert long / 2**200 == pytest.approx(e / (1 + e) if odds else e, rel=1e-12)
-
-
-def test_ties_are_settled_by_further_bits() -> None:
-    """Entropy that agrees with p for 64 bits, then is just below, equal, or above in the third word."""
-    coin = coins.Coin(Fraction(1))
-    words = [coin.bits(32 * k) % 2**32 for k in (1, 2, 3, 4)]
-    for third, fourth, heads in [(words[2] - 1, 0, True), (words[2] + 1, 0, False), (words[2], words[3] - 1, True)]:
-        feed = iter([*words[:2], third, fourth])
-        entropy = lambda n: b"".join(next(feed).to_bytes(4, "little") for _ in range(n // 4))  # noqa: B023, E731
-        assert coins.flip(coin, 1, entropy).tolist() == [heads]
-
-
 def test_ones_and_zeros_never_reach_past_the_range() -> None:
     """The most extreme entropy: noise stays below 2**62 in size."""
     for byte in (b"\x00", b"\xff"):
