@@ -19,7 +19,6 @@ _BY_ROOM: Mapping[str, str] = {
     "backends": """base postgres_catalog postgres_copy""",
     "budget": """book entries files journal ledger place postgres record seal sqlite states store""",
     "facade": """binaries cluster database ddl foreign_functions remote_server server""",
-    "mechanisms": """charge_check exact_answers exponential step_columns thinning""",
     "plan/bind": """
         from_clause group_facts interval_calls protocols queries results scope select special_forms values
     """,
@@ -35,10 +34,6 @@ _BY_ROOM: Mapping[str, str] = {
     """,
     "plan/report": """explain""",
     "plan/rewrite": """from_items""",
-    "privacy": """
-        accountant delta_split epsilon_split loss measurement noise_error noise_scale noise_tail real_bounds
-        selection_ranks threshold
-    """,
     "serve": """memory proxy secret""",
     "server": """connection rations server""",
     "session": """client conductor extended_query message_flow replies simple_query statement_answers""",

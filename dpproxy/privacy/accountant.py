@@ -46,7 +46,7 @@ integrated, is at most delta_c. Let i run over the statements of a path; what a 
   under P that begins with 1, a the order. Under this certificate it ends with at least exp((a - 1)(l - B_j)), which is at
   least the excess over delta_j: that is the conversion, point by point.
 
-Sum over certificates: delta_f + delta_b + delta_g + sum of delta_j. `tests/budget/test_adaptive_sessions.py` searches for
+Sum over certificates: delta_f + delta_b + delta_g + sum of delta_j. `tests/privacy/test_adaptive_sessions.py` searches for
 sessions that come out above, by exact integrals.
 
 An operator's grant widens the limit, its shares alike. The promise is then the wider limit's, as long as the grant was not

@@ -165,28 +165,6 @@ def test_a_grant_never_narrows(epsilon: int, delta: int) -> None:
     assert filter_of(wider).delta_gaussian >= filter_of(TYPICAL).delta_gaussian
 
 
-@given(queries.filter(bool), st.integers(0, 10**14))
-@settings(max_examples=60, deadline=None)
-def test_tuning_divides_the_same_delta(first: Loss, delta: int) -> None:
-    limit = Limit(10 * MICRO, delta)
-    mine = tuned(limit, first)
-    assert (mine.epsilon, mine.delta, mine.window) == (limit.epsilon, limit.delta, limit.window)
-    f = filter_of(mine)
-    assert (f.failures + f.conversions) / ATTO + f.delta_gaussian + sum(f.deltas) <= delta / ATTO * (1 + 1e-12)
-
-
-def test_tuning_gives_thresholds_what_they_need() -> None:
-    """Undeclared groups at a thousandth of delta each: what is left beside epsilon decides, not a fixed quarter."""
-    query = Loss.pure(MICRO // 10) + Loss.delta_only(TYPICAL.delta // 1000)
-    assert admitted(query, TYPICAL) > 300
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 20), Fraction(1, 5)])
-def test_tuning_chooses_the_certificate_that_serves(epsilon: Fraction) -> None:
-    small = tuned(TYPICAL, Loss.pure(int(epsilon * MICRO))).shares
-    assert (small.gaussian > small.lead) == (epsilon < Fraction(1, 10))
-
-
 def pld_of(query: Fraction, n: int) -> pld.PrivacyLossDistribution:
     one = pld.from_discrete_laplace_mechanism(float(query), value_discretization_interval=1e-4)
     return one.self_compose(n)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -26,29 +25,6 @@ from dpproxy.privacy.noise_scale import (
     normal_rho_for,
     rho_for,
 )
-from dpproxy.privacy.noise_tail import interval, tail_point
-from dpproxy.privacy.real_bounds import (
-    exp_bounds,
-    floor_log2,
-    ln_bounds,
-    normal_tail_bounds,
-    round_down,
-    round_up,
-    sqrt_bounds,
-)
-from dpproxy.privacy.threshold import truncated_threshold, units_threshold
-
-
-def laplace_tail(scale: float, t: int) -> float:
-    """P(X >= t) by summing the pmf."""
-    q = math.exp(-1 / scale)
-    return math.fsum((1 - q) / (1 + q) * q**x for x in range(t, t + int(60 * scale) + 60))
-
-
-def gaussian_tail(sigma: float, t: int) -> float:
-    reach = int(15 * sigma) + 5
-    weights = [math.exp(-(x * x) / (2 * sigma * sigma)) for x in range(reach)]
-    return math.fsum(weights[t:]) / (2 * math.fsum(weights) - 1)
 
 
 def test_laplace_scale() -> None:
@@ -193,138 +169,3 @@ def test_noise_of_a_few_steps_is_by_zcdp() -> None:
     assert fine < gaussian_sigma(1, 1000, rho_for(epsilon, delta))
     for few in (Fraction(1, 10), Fraction(1), Fraction(3, 2)):
         assert not gaussian_covered([(1, 1)], [few], 10**6, delta)
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(10), Fraction(123456, 1000)])
-@pytest.mark.parametrize("l0", [1, 5])
-@pytest.mark.parametrize("delta", [ATTO // 100, ATTO // 10**6, ATTO // 10**9])
-def test_threshold_by_enumeration(scale: Fraction, l0: int, delta: int) -> None:
-    """tau holds the delta of a lone group, and tau - 1 would not: for both mechanisms, with min_units as a shift."""
-    wanted = delta / ATTO / l0
-    for mechanism, tail in (("laplace", laplace_tail), ("gaussian", gaussian_tail)):
-        tau = units_threshold(scale, l0, delta, 10, mechanism)
-        assert tail(float(scale), tau - 10) <= wanted * (1 + 1e-9)
-        slack = 1.01 if mechanism == "gaussian" else 1 + 1e-9  # large sigma: the bound is within 1 % of the tail
-        assert tau == 11 or tail(float(scale), tau - 11) * slack > wanted
-        assert units_threshold(scale, l0, delta, 1, mechanism) == tau - 9
-
-
-def test_threshold_by_the_textbook() -> None:
-    """1 + ln(l0 / (2 delta)) * l0 / epsilon for continuous noise (Wilson et al. 2020), to the step of the grid."""
-    for l0, epsilon, delta in [(1, 0.1, 1e-6), (10, 1.0, 1e-9), (100, 0.5, 1e-12)]:
-        tau = units_threshold(laplace_scale(l0, 1, round(epsilon * 10**6)), l0, round(delta * ATTO), 1)
-        assert abs(tau - (1 + l0 / epsilon * math.log(l0 / (2 * delta)))) <= 1.5
-
-
-def test_threshold_of_certainty_is_still_a_threshold() -> None:
-    assert units_threshold(Fraction(10), 1, ATTO, 5) > 5
-    for amounts in [(0, 1, 1), (1, 0, 1), (1, 1, 0)]:
-        with pytest.raises(ValueError, match="positive"):
-            units_threshold(Fraction(1), *amounts)
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(3), Fraction(12), Fraction(13), Fraction(300)])
-@pytest.mark.parametrize("confidence", [Fraction(1, 2), Fraction(95, 100), Fraction(999, 1000)])
-def test_interval_by_enumeration(scale: Fraction, confidence: Fraction) -> None:
-    for mechanism, tail in (("laplace", laplace_tail), ("gaussian", gaussian_tail)):
-        half = interval(mechanism, scale, confidence)
-        outside = float(1 - confidence)
-        assert 2 * tail(float(scale), half + 1) <= outside * (1 + 1e-9)
-        assert half == 0 or 2 * tail(float(scale), half) * (1.01 if mechanism == "gaussian" else 1.000001) > outside
-
-
-def test_interval_of_huge_sigma_is_the_normal_one() -> None:
-    assert interval("gaussian", Fraction(10**12), Fraction(95, 100)) == pytest.approx(1.959963985e12, rel=1e-9)
-
-
-@pytest.mark.parametrize("p", [Fraction(0), Fraction(1, 2), Fraction(-1), Fraction(2)])
-def test_tails_are_below_half(p: Fraction) -> None:
-    with pytest.raises(ValueError, match="between"):
-        tail_point("laplace", Fraction(1), p)
-
-
-def test_bounds_hold_what_they_bound() -> None:
-    """Against values to 40 places (from tables), and each other: exp(ln x) = x, sqrt(x)**2 = x."""
-    e = Fraction("2.7182818284590452353602874713526624977572")
-    ln2 = Fraction("0.6931471805599453094172321214581765680755")
-    for (low, high), value in [(exp_bounds(Fraction(1)), e), (ln_bounds(Fraction(2)), ln2)]:
-        assert low - Fraction(1, 10**39) <= value <= high + Fraction(1, 10**39)
-        assert 0 < high - low < Fraction(1, 10**38)
-    for x in (Fraction(1, 10**30), Fraction(3, 7), Fraction(5), Fraction(10**20, 3)):
-        low, high = ln_bounds(x)
-        assert exp_bounds(low)[0] < x < exp_bounds(high)[1]
-        root_low, root_high = sqrt_bounds(x)
-        assert root_low**2 < x < root_high**2
-    assert exp_bounds(Fraction(0)) == (1, 1)
-    assert exp_bounds(Fraction(-(10**9)))[0] == 0
-    assert 0 < exp_bounds(Fraction(-(10**9)))[1] < Fraction(1, 10**40_000)
-
-
-@pytest.mark.parametrize("z", [0.25, 0.5, 1.0, 2.0, 4.75, 10.0, 20.0])
-def test_normal_tail(z: float) -> None:
-    low, high = normal_tail_bounds(Fraction(z))
-    assert float(low) <= stats.norm.sf(z) * (1 + 1e-12)
-    assert float(high) >= stats.norm.sf(z) * (1 - 1e-12)
-    assert high / low - 1 < (0.04 if z < 0.5 else 0.001)
-
-
-def test_rounding_keeps_the_side() -> None:
-    for x in (Fraction(1, 3), Fraction(10**30, 7), Fraction(1, 10**30), Fraction(8), Fraction(2**40 - 1)):
-        assert round_down(x) <= x <= round_up(x) < x * (1 + Fraction(1, 2**38))
-        assert 2 ** floor_log2(x) <= x < 2 ** (floor_log2(x) + 1)
-    assert round_up(Fraction(8)) == round_down(Fraction(8)) == 8
-
-
-def truncated_law(n: int, scale: float, reach: int) -> dict[int | None, float]:
-    """What a group of n units shows: its noisy units when above `reach`, else nothing (None). By definition."""
-    if n == 0:
-        return {None: 1.0}
-    weights = {x: math.exp(-abs(x) / scale) for x in range(-reach, reach + 1)}
-    total, law = math.fsum(weights.values()), {None: 0.0}
-    for x, w in weights.items():
-        shown = n + x if n + x > reach else None
-        law[shown] = law.get(shown, 0.0) + w / total
-    return law
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(2), Fraction(10), Fraction(321, 10)])
-@pytest.mark.parametrize("delta", [1e-2, 1e-6])
-def test_truncated_threshold_by_enumeration(scale: Fraction, delta: float) -> None:
-    """(1/scale, delta)-DP for every n and n + 1, both ways, over all sets of outcomes; and not with reach - 1."""
-    tau, reach = truncated_threshold(scale, 1, round(delta * ATTO), 1)
-    assert tau == 1 + reach
-
-    def worst(reach: int) -> float:
-        e = math.exp(1 / float(scale)) * (1 + 1e-12)
-        laws = [truncated_law(n, float(scale), reach) for n in range(2 * reach + 4)]
-        return max(
-            math.fsum(max(0.0, p - e * other.get(shown, 0.0)) for shown, p in one.items())
-            for low, high in itertools.pairwise(laws)
-            for one, other in ((low, high), (high, low))
-        )
-
-    assert worst(reach) <= delta * (1 + 1e-6)
-    assert reach == 1 or worst(reach - 1) > delta
-
-
-def test_truncated_threshold_is_the_lowest() -> None:
-    """Against the best possible probability of release, pi(n + 1) = min(e**eps pi(n) + delta, 1 - e**-eps (1 - pi(n) -
-    delta), 1) (Desfontaines et al. 2022, theorem 1): half is reached at the same n but for rounding."""
-    for scale, delta in [(10, 1e-6), (100, 1e-6), (1, 1e-8)]:
-        epsilon, pi, n = 1 / scale, 0.0, 0
-        while pi < 0.5:
-            pi, n = min(math.exp(epsilon) * pi + delta, 1 - math.exp(-epsilon) * (1 - pi - delta), 1), n + 1
-        tau, _ = truncated_threshold(Fraction(scale), 1, round(delta * ATTO), 1)
-        assert n <= tau <= n + 1
-        assert tau <= units_threshold(Fraction(scale), 1, round(delta * ATTO), 1)
-    assert truncated_threshold(Fraction(10), 1, ATTO // 10**6, 1)[0] == 110
-    assert truncated_threshold(Fraction(100), 1, ATTO // 10**6, 1)[0] == 853
-    assert units_threshold(Fraction(100), 1, ATTO // 10**6, 1) == 1314
-
-
-def test_truncated_threshold_of_many_groups_and_least_units() -> None:
-    assert truncated_threshold(Fraction(10), 5, ATTO // 10**6, 1) == truncated_threshold(Fraction(10), 1, ATTO // 10**6 // 5, 1)
-    tau, reach = truncated_threshold(Fraction(10), 5, ATTO // 10**6, 20)
-    assert tau == 20 + reach
-    with pytest.raises(ValueError, match="positive"):
-        truncated_threshold(Fraction(1), 0, 1, 1)

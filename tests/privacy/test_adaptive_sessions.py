@@ -41,8 +41,7 @@ from dpproxy.privacy.loss import (
     Loss,
     hockey_stick,
 )
-
-from .conftest import WIDE, make_request
+from tests.budget.conftest import WIDE, make_request
 
 Floats = npt.NDArray[np.float64]
 Admits = Callable[[Loss], bool]
