@@ -117,21 +117,6 @@ def test_other_measurements_have_other_names(shop_catalog: Catalog) -> None:
         assert found[a] != found[b], (a, b)
 
 
-def test_a_subset_of_aggregates_has_a_subset_of_names(shop_catalog: Catalog) -> None:
-    rows, keys, columns = identity("SELECT region, count(*), sum(income), avg(score) FROM customers GROUP BY 1", shop_catalog)
-    fewer = identity("SELECT region, sum(income) FROM customers GROUP BY 1", shop_catalog)
-    assert (fewer[0], fewer[1]) == (rows, keys)
-    assert fewer[2] < columns
-
-
-def test_two_keys_with_one_domain_are_told_apart(shop_catalog: Catalog) -> None:
-    (made,) = plan_harness.plan(
-        "SELECT vip, coalesce(vip, false), count(*) FROM customers GROUP BY 1, 2", shop_catalog
-    ).measurements
-    assert made.canonical is not None
-    assert len(set(made.canonical.keys)) == 2
-
-
 # --- the form by itself
 
 A = Scan(tuple(Column(i, name, "int4") for i, name in enumerate("xy")), 0, ("main", "t"), ("x", "y"))
@@ -193,55 +178,3 @@ def test_arithmetic_folds_where_it_cannot_overflow() -> None:
 
 def test_lists_are_sets() -> None:
     assert expression(InList("bool", X, (TWO, ONE, TWO), True)) == InList("bool", X, (ONE, TWO), True)
-
-
-def names(sql: str, catalog: Catalog) -> Names:
-    (measurement,) = plan_harness.plan(sql, catalog).measurements
-    assert measurement.canonical is not None
-    return measurement.canonical
-
-
-def test_finer_groups_and_filters_on_keys_share_their_base(shop_catalog: Catalog) -> None:
-    fine = names("SELECT region, sex, count(*), sum(income) FROM customers WHERE birth_year > 1950 GROUP BY 1, 2", shop_catalog)
-    coarse = names("SELECT sum(income) FROM customers WHERE birth_year > 1950 AND region IN ('north', 'east')", shop_catalog)
-    assert fine.base == coarse.base
-    assert set(coarse.totals) < set(fine.totals)
-    (accept,) = coarse.accepts
-    assert (accept.key in fine.keys, accept.values) == (True, ("east", "north"))
-    other = names("SELECT sum(income) FROM customers WHERE birth_year > 1951", shop_catalog)
-    assert other.base != fine.base
-
-
-def test_what_cannot_be_added_up(shop_catalog: Catalog) -> None:
-    cut = names("SELECT qty, count(*) FROM orders GROUP BY 1", shop_catalog)
-    assert not cut.complete, "a unit's groups are cut"
-    thresholded = names("SELECT category, count(*) FROM orders GROUP BY 1", shop_catalog)
-    assert not thresholded.complete, "small groups are missing"
-    units = names(
-        "SELECT status, count(DISTINCT customer_id), count(DISTINCT note), max(qty) FROM orders GROUP BY 1", shop_catalog
-    )
-    assert units.additive == (True, False, False)
-    assert units.totals[1:] == (None, None)
-    assert units.bound, "a unit is in several groups"
-    assert not units.groups[0].held, "and would be counted in each"
-    constant = names("SELECT region, count(DISTINCT customer_id) FROM customers GROUP BY 1", shop_catalog)
-    assert (constant.additive, constant.bound) == ((True,), 0)
-    joined = names("SELECT region, count(*) FROM orders JOIN customers USING (customer_id) GROUP BY 1", shop_catalog)
-    assert joined.bound
-    assert joined.groups[0].held
-
-
-def test_what_says_which_rows_groups_hold(shop_catalog: Catalog) -> None:
-    def open_of(key: str, where: str = "TRUE") -> tuple[object, ...] | None:
-        return names(f"SELECT {key}, count(*) FROM customers WHERE {where} GROUP BY 1", shop_catalog).groups[0].open
-
-    region = names("SELECT region, count(*) FROM customers GROUP BY 1", shop_catalog)
-    assert region.groups[0].open == region.keys, "values of a policy keep no other values out of a table"
-    assert open_of("CASE WHEN region = 'north' THEN 1 ELSE 2 END") == region.keys
-    assert open_of("CASE WHEN income > 1000 THEN 1 WHEN sex = 'F' THEN 2 END") == ()
-    assert open_of("income > 1000") is None, "NULL is no group of it"
-    year = names("SELECT birth_year, count(*) FROM customers GROUP BY 1", shop_catalog).keys
-    assert open_of("birth_year / 10") == open_of("birth_year > 1950") == year, "a year beyond the range is in no group"
-    some = names("SELECT region, count(*) FROM customers WHERE region IN ('north', 'east') GROUP BY 1", shop_catalog)
-    assert some.groups == region.groups
-    assert some.accepts[0].key == region.keys[0]

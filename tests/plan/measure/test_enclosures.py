@@ -1,0 +1,123 @@
+"""Enclosures: wherever the true bases are within their half-widths, the true result is between `low` and `high`. Tried in an engine."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from dpproxy.plan.measure import enclosures as en
+from dpproxy.plan.measure.enclosures import Range
+
+BASES = 3
+CASES = {1: 100, 2: 60, 3: 30}  # by depth: a deep formula is long
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def formula(rng: random.Random, depth: int) -> Range:
+    """A random composition of every operation; what an operation asks of its operands, it gets."""
+    if depth == 0:
+        return en.basis(rng.randrange(BASES)) if rng.random() < 0.8 else en.constant(f"{rng.randint(-3, 3)}::double")
+    a, b = formula(rng, depth - 1), formula(rng, depth - 1)
+    low, high = f"{rng.randint(-5, 0)}::double", f"{rng.randint(1, 9)}::double"
+    made = [
+        lambda: en.plus(a, b),
+        lambda: en.minus(a, b),
+        lambda: en.times(a, b),
+        lambda: en.divided(a, b),
+        lambda: en.squared(a),
+        lambda: en.negated(a),
+        lambda: en.clamped(a, low, high),
+        lambda: en.at_least(a, low),
+        lambda: en.scaled(a, "2.5"),
+        lambda: en.over(a, en.at_least(b, "1.0::double")),
+        lambda: en.growing(en.at_least(a, "0.0::double"), en.at_least(b, "0.0::double")),
+        lambda: en.rising(a, lambda x: f"atan({x})"),
+    ]
+    found = made[rng.randrange(len(made))]()
+    return en.named(found) if rng.random() < 0.5 else found
+
+
+def filled(text: str, values: list[float], halves: list[float]) -> str:
+    fields = {f"h{i}": f"{h}::double" for i, h in enumerate(halves)}
+    return text.format(*(f"{v}::double" for v in values), p="x", **fields)
+
+
+def computed(engine: duckdb.DuckDBPyConnection, texts: list[str]) -> list[float | None]:
+    found = engine.execute("SELECT " + ", ".join(texts)).fetchone()
+    assert found is not None
+    return list(found)
+
+
+@pytest.mark.parametrize("depth", CASES)
+def test_the_truth_is_enclosed(depth: int, engine: duckdb.DuckDBPyConnection) -> None:
+    rng, known, wide = random.Random(depth), 0, 0
+    for _ in range(CASES[depth]):
+        made = formula(rng, depth)
+        truth = [float(rng.randint(-6, 6)) for _ in range(BASES)]
+        halves = [rng.choice([0.0, 0.5, 2.0]) for _ in range(BASES)]
+        released = [t + rng.uniform(-h, h) for t, h in zip(truth, halves, strict=True)]
+        texts = [filled(made.value, truth, halves), *(filled(en.end(made, w), released, halves) for w in ("low", "high"))]
+        value, low, high = computed(engine, texts)
+        slack = 1e-9 * max(1.0, abs(value or 0))
+        if value is not None:
+            assert low is None or low <= value + slack, made
+            assert high is None or value - slack <= high, made
+        known += low is not None and high is not None
+        wide += low is not None and high is not None and high > low
+    assert known > CASES[depth] / 3, "an end that is NULL encloses everything and proves nothing"
+    assert wide > CASES[depth] / 10
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_without_noise_the_ends_meet(depth: int, engine: duckdb.DuckDBPyConnection) -> None:
+    """`free` is the formula without clamps: it is the value where nothing is clamped."""
+    rng = random.Random(-depth)
+    for _ in range(CASES[depth]):
+        made = formula(rng, depth)
+        truth = [float(rng.randint(1, 6)) for _ in range(BASES)]
+        texts = [
+            filled(made.value, truth, [0.0] * BASES),
+            *(filled(en.end(made, w), truth, [0.0] * BASES) for w in ("low", "high")),
+        ]
+        value, low, high = computed(engine, texts)
+        if value is not None and low is not None and high is not None:
+            assert low == pytest.approx(value)
+            assert high == pytest.approx(value)
+
+
+def test_a_divisor_around_zero_leaves_nothing_known(engine: duckdb.DuckDBPyConnection) -> None:
+    made = en.divided(en.constant("1::double"), en.basis(0))
+    assert made.partial
+    texts = [filled(en.end(made, w), [1.0], [2.0]) for w in ("low", "high")]
+    assert computed(engine, texts) == [None, None]
+    assert computed(engine, [filled(made.value, [0.0], [0.0])]) == [None]
+    clamped = en.clamped(made, "0.0::double", "5.0::double")
+    assert computed(engine, [filled(en.end(clamped, w), [1.0], [2.0]) for w in ("low", "high")]) == [0.0, 5.0]
+
+
+def test_names_keep_a_text_short() -> None:
+    """Each square writes its operand four times: without names ten of them would be a million."""
+    made = en.basis(0)
+    for _ in range(10):
+        made = en.named(en.squared(made))
+    assert len(en.end(made, "high")) < 3_000
+    assert len(dict.fromkeys(made.steps)) == 10
+
+
+def test_equal_formulas_have_one_name() -> None:
+    a, b = en.named(en.squared(en.basis(0))), en.named(en.squared(en.basis(0)))
+    assert len(en.plus(a, b).steps) == 1
+    assert en.named(en.squared(en.basis(1))).steps[0][0] != a.steps[0][0]
+
+
+def test_averages_of_nothing(engine: duckdb.DuckDBPyConnection) -> None:
+    made = en.among(en.basis(0), en.basis(1), 2)
+    assert computed(engine, [filled(made.value, [7.0, count], [0.0, 0.0]) for count in (1.0, 2.0)]) == [None, 7.0]
