@@ -22,16 +22,13 @@ _BY_ROOM: Mapping[str, str] = {
     "plan/bind": """
         from_clause group_facts interval_calls protocols queries results scope select special_forms values
     """,
-    "plan": """context known_tables model refusals""",
     "plan/engines": """
         __init__ base duckdb_functions key_domains postgres_casts postgres_numbers postgres_reach postgres_times
         relations text_cuts
     """,
     "plan/functions": """numbers patterns registry texts times""",
-    "plan/measure": """compiler enclosures fingerprint normal_steps output_weights specs""",
-    "plan/outer": """
-        array_sources measured_select measurer query_shapes registry released_source request safe_division staging types
-    """,
+    "plan/measure": """compiler""",
+    "plan/outer": """array_sources measured_select measurer registry released_source staging types""",
     "plan/report": """explain""",
     "plan/rewrite": """from_items""",
     "serve": """memory proxy secret""",
