@@ -1,7 +1,7 @@
 """Names in scope, as PostgreSQL resolves them.
 
-Knows: aliases, columns, CTEs. Must not know: expressions, engines. An unqualified name that fits two sources is ambiguous; a
-name found nowhere inside is looked up in the enclosing query (a correlated reference).
+Knows: aliases, columns, CTEs, the items of a SELECT list. Must not know: how expressions are bound, engines. An unqualified name
+that fits two sources is ambiguous; a name found nowhere inside is looked up in the enclosing query (a correlated reference).
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpproxy.errors import AMBIGUOUS_COLUMN, UNDEFINED_COLUMN, Refusal
+from sqlglot import exp
+
+from dpproxy.errors import AMBIGUOUS_COLUMN, INVALID_COLUMN_REFERENCE, UNDEFINED_COLUMN, Refusal
 from dpproxy.plan.logical.expr import (
     Column,
     Expr,
     Ref,
 )
 from dpproxy.plan.properties.narrowing import compared_columns, narrowed_column
+from dpproxy.sql.dialect import ident, position
+from dpproxy.sql.output_names import output_name
 
 if TYPE_CHECKING:
     pass
@@ -102,3 +106,31 @@ def narrowed_scope(scope: Scope, conditions: Sequence[Expr]) -> Scope:
 
     sources = tuple(replace(s, columns=tuple(map(column, s.columns))) for s in scope.sources)
     return replace(scope, sources=sources)
+
+
+def unaliased(node: exp.Expr) -> exp.Expr:
+    inner = node.this if isinstance(node, exp.Alias) else node
+    assert isinstance(inner, exp.Expr)
+    return inner
+
+
+def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
+    """GROUP BY 1 and GROUP BY alias: PostgreSQL prefers a column of the input over an output alias."""
+    item = item.unnest() if isinstance(item, exp.Paren) else item
+    if isinstance(item, exp.Literal) and not item.is_string:
+        index = int(item.this) if item.this.isdigit() else 0
+        if not 1 <= index <= len(select.expressions):
+            raise Refusal(INVALID_COLUMN_REFERENCE, f"GROUP BY position {item.this} is not in select list", position(item))
+        return unaliased(select.expressions[index - 1])
+    if isinstance(item, exp.Column) and not item.args.get("table"):
+        name = ident(item.this)
+        try:
+            scope.resolve("", name)
+        except Refusal as refusal:
+            if refusal.sqlstate != UNDEFINED_COLUMN:
+                raise
+            for node in select.expressions:
+                if isinstance(node, exp.Alias) and output_name(node) == name:
+                    return unaliased(node)
+            raise
+    return item

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import GROUPING_ERROR, INVALID_COLUMN_REFERENCE, UNDEFINED_COLUMN, Refusal
+from dpproxy.errors import GROUPING_ERROR, Refusal
 from dpproxy.plan.bind import group_counts, joins
 from dpproxy.plan.bind.calls import bind_order
 from dpproxy.plan.bind.expressions import ExprBinder
@@ -25,7 +25,7 @@ from dpproxy.plan.bind.group_facts import (
 )
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Result, RowsResult
-from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.bind.scope import Scope, resolve_group_item, unaliased
 from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
 from dpproxy.plan.functions.literals import coerce
@@ -185,34 +185,6 @@ def group_expressions(select: exp.Select) -> list[exp.Expr] | None:
     return [part for i in items for part in (i.expressions if isinstance(i, exp.Tuple) else [i])]
 
 
-def unaliased(node: exp.Expr) -> exp.Expr:
-    inner = node.this if isinstance(node, exp.Alias) else node
-    assert isinstance(inner, exp.Expr)
-    return inner
-
-
-def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
-    """GROUP BY 1 and GROUP BY alias: PostgreSQL prefers a column of the input over an output alias."""
-    item = item.unnest() if isinstance(item, exp.Paren) else item
-    if isinstance(item, exp.Literal) and not item.is_string:
-        index = int(item.this) if item.this.isdigit() else 0
-        if not 1 <= index <= len(select.expressions):
-            raise Refusal(INVALID_COLUMN_REFERENCE, f"GROUP BY position {item.this} is not in select list", position(item))
-        return unaliased(select.expressions[index - 1])
-    if isinstance(item, exp.Column) and not item.args.get("table"):
-        name = ident(item.this)
-        try:
-            scope.resolve("", name)
-        except Refusal as refusal:
-            if refusal.sqlstate != UNDEFINED_COLUMN:
-                raise
-            for node in select.expressions:
-                if isinstance(node, exp.Alias) and output_name(node) == name:
-                    return unaliased(node)
-            raise
-    return item
-
-
 def _group_keys(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[Expr] | None:
     items = group_expressions(select)
     if items is None:
@@ -252,31 +224,38 @@ def _prepared(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, bi
     one = unit is not None and all(facts(k).constant or _is_unit(k, rows) for k in keys)
     aggs, lifted = lift_aggregates(exprs, rows, queries.counter, mapping, one)
     node = Aggregate((*key_columns, *(c for c, _ in aggs)), rows.node, tuple(keys), tuple(a for _, a in aggs))
-    known = {c.id for c in node.columns}
-    _check_grouped(rows, known, lifted, select)
-    chosen = _chosen_keys(aggs, rows)
-    ids = frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen)
-    padded = frozenset(i for i in known if rows.padded and (unit is None or i != unit.id))
-    prepared = Rows(
-        node=node,
-        unit=unit,
-        one=one,
-        conditions=conditions_on(rows, known),
-        contribution=Contribution(
-            ContributionLimits(1, 1) if one else _grouped_limits(rows, keys),
-            () if rows.private else (beside_groups(rows, node.columns, key_columns),),
-            rows_per_value.grouped(rows, key_columns),
-            keyed=frozenset(c.id for c in key_columns) if rows.private else frozenset(),
-        ),
-        identity=Identity(ids, (), column_origins(rows, known, chosen)),
-        padding=Padding(rows.publics if rows.private else (), rows.padded, padded),
-    )
+    _check_grouped(rows, {c.id for c in node.columns}, lifted, select)
+    prepared = _grouped_rows(rows, node, aggs, list(zip(keys, key_columns, strict=True)), one)
     if condition is not None:
         prepared = joins.filtered(prepared, lifted[-1])
         lifted = lifted[:-1]
     names = [n for n, _ in items]
     result = _project(queries, prepared, list(zip(names, lifted, strict=True)))
     return _distinct(queries, result) if select.args.get("distinct") is not None else result
+
+
+def _grouped_rows(
+    rows: Rows, node: Aggregate, aggs: list[tuple[Column, Agg]], keys: Sequence[tuple[Expr, Column]], one: bool
+) -> Rows:
+    """What is claimed of the groups of `rows` by `keys`; `one`: the keys fix no more than the unit."""
+    known, columns = {c.id for c in node.columns}, [column for _, column in keys]
+    chosen, unit = _chosen_keys(aggs, rows), rows.unit
+    ids = frozenset(i for i in unit_ids(rows) if i in known).union(c.id for c in chosen)
+    padded = frozenset(i for i in known if rows.padded and (unit is None or i != unit.id))
+    return Rows(
+        node=node,
+        unit=unit,
+        one=one,
+        conditions=conditions_on(rows, known),
+        contribution=Contribution(
+            ContributionLimits(1, 1) if one else _grouped_limits(rows, [key for key, _ in keys]),
+            () if rows.private else (beside_groups(rows, node.columns, columns),),
+            rows_per_value.grouped(rows, columns),
+            keyed=frozenset(c.id for c in columns) if rows.private else frozenset(),
+        ),
+        identity=Identity(ids, (), column_origins(rows, known, chosen)),
+        padding=Padding(rows.publics if rows.private else (), rows.padded, padded),
+    )
 
 
 def _check_grouped(rows: Rows, known: set[int], lifted: Sequence[Expr], select: exp.Select) -> None:

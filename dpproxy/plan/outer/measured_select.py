@@ -17,8 +17,8 @@ from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.group_facts import unit_ids
 from dpproxy.plan.bind.interval_calls import interval_call
 from dpproxy.plan.bind.protocols import Queries
-from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.bind.select import has_aggregates, resolve_group_item
+from dpproxy.plan.bind.scope import Scope, resolve_group_item
+from dpproxy.plan.bind.select import has_aggregates
 from dpproxy.plan.bind.subqueries import Subqueries
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.known_tables import Env
