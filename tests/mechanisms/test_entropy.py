@@ -170,3 +170,97 @@ def test_choices_take_the_bits_of_the_noise(kit: SimpleNamespace, case: str) -> 
 def test_production_draws_afresh(kit: SimpleNamespace, case: str) -> None:
     measurement, exact = CASES[case](kit)
     assert len({str(told(release(measurement, exact, DefaultNoise()))) for _ in range(4)}) > 1
+
+
+# ---- every mechanism, to the bit: what the recorded dice must give, worked out by hand
+
+NEVER = 2**32 - 1
+"""A word that is tails for every coin that is no certainty."""
+
+
+def alone(selection: Selection) -> Measurement:
+    """One selection, without keys."""
+    return Measurement((TWICE, TWICE), (), (), 1, True, None, selection.loss, None, (selection,))
+
+
+def table_of(**points: int) -> Exact:
+    """How many contributions each point has, as `p3=2`."""
+    rows = {"bucket": [int(name[1:]) for name in points], "n": list(points.values())}
+    return Exact((pa.table({"one": [1]}), pa.table({name: pa.array(column, pa.int64()) for name, column in rows.items()})))
+
+
+def selection_of(size: int, epsilon: int, *fractions: Fraction) -> Selection:
+    number = draws(fractions)
+    loss = Loss.bounded_range(epsilon // number, number)
+    return Selection("q", "quantile" if fractions else "mode", 1, size, fractions, 1, epsilon, loss)
+
+
+def test_loaded_dice_of_laplace_noise(kit: SimpleNamespace) -> None:
+    """Two geometric variables from their binary digits, 5 and 3: noise of 2. At scale 10 there are nine digits."""
+    assert kit.laplace_basis(1, epsilon=100_000).scale == 10
+    digits = [0 if g >> i & 1 else NEVER for i in range(9) for g in (5, 3)]
+    tape = kit.Tape(kit.words(*digits), kit.words(NEVER, NEVER))
+    measurement = kit.measurement(kit.laplace_basis(1, epsilon=100_000))
+    assert release(measurement, kit.exact([], [[1000]]), OwnNoise(tape)).values[0].tolist() == [1002]
+    assert tape.spent
+
+
+def test_loaded_dice_of_a_quantile(kit: SimpleNamespace) -> None:
+    """Grid 0..7, contributions on 2 and 5, epsilon 2, so eta 1: runs 0-1, 2, 3-4, 5, 6-7 miss the median by 2, 0, 1, 1, 3 halves of
+    a rank. Their weights in units of 2**38, length * 2**-floor(gap log2 e): 1, 2, 2, 1, 1/4. A draw of 3 or more and below 5 is
+    the third run, which is kept with probability 2/e; and there the second of two points is 4."""
+    measurement, exact = alone(selection_of(8, 2_000_000, Fraction(1, 2))), table_of(p2=1, p5=1)
+    keep = int(2**32 * 2 / np.e)
+    kept = kit.Tape(kit.longs(3 * 2**38), kit.words(keep - 2), kit.longs(1))
+    assert release(measurement, exact, OwnNoise(kept)).values[0].tolist() == [4]
+    again = kit.Tape(kit.longs(5 * 2**38 - 1), kit.words(keep + 2), kit.longs(3 * 2**38 - 1))
+    assert release(measurement, exact, OwnNoise(again)).values[0].tolist() == [2]  # the best run is always kept, and is one point
+    assert kept.spent
+    assert again.spent
+
+
+def test_loaded_dice_of_a_mode(kit: SimpleNamespace) -> None:
+    """Grid 0..3, three contributions on 1 and one on 2, epsilon 1: weights in units of 2**35, for gaps 3, 0, 2, 3: 1, 16, 4, 1."""
+    measurement, exact = alone(selection_of(4, 1_000_000)), table_of(p1=3, p2=1)
+    for drawn, coin, mode in [
+        (1, None, 1),
+        (16, None, 1),
+        (17, 4 * np.exp(-2), 2),
+        (21, 16 * np.exp(-3), 3),
+        (0, 16 * np.exp(-3), 0),
+    ]:
+        tape = kit.Tape(kit.longs(drawn * 2**35), *([kit.words(int(2**32 * coin) - 2)] if coin else []))
+        assert release(measurement, exact, OwnNoise(tape)).values[0].tolist() == [mode]
+        assert tape.spent
+
+
+def test_loaded_dice_of_quantiles_together(kit: SimpleNamespace) -> None:
+    """Nobody's data, grid 0..7 in 64 cells a point: the middle one is any of 512 cells, the others any on their side of it."""
+    measurement, exact = alone(selection_of(8, 1_000_000, *(Fraction(i, 4) for i in (1, 2, 3)))), table_of()
+    tape = kit.Tape(*(kit.longs(x) for x in (0, 200, 0, 100, 0, 250)))
+    found = [column.tolist() for column in release(measurement, exact, OwnNoise(tape)).values]
+    assert found == [[100 // 64], [200 // 64], [(200 + 250) // 64]]
+    assert tape.spent
+
+
+def test_loaded_dice_of_the_highest_groups(kit: SimpleNamespace) -> None:
+    """Scores 5, 7, 6 at eta 1: weights in units of 2**38, 1, 4, 2. Chosen from the rest after it: 1, 2 of 5 and 6 in 2**39."""
+    units, loss = kit.laplace_basis(1, l0=3, epsilon=10**6), Loss.bounded_range(10**6, 2)
+    made = replace(kit.measurement(units, keys=1, l0=3), loss=units.loss + loss, top=Top(2, 0, 10**6, None, 1, 0, loss))
+    exact = kit.exact([["a", "b", "c"]], [[5, 7, 6]])
+    best, first = int(2**32 * 4 * np.exp(-2)), int(2**32 * 2 * np.exp(-1))
+
+    class Loaded(kit.Dice):  # type: ignore[name-defined,misc]
+        def __init__(self, *calls: bytes) -> None:
+            super().__init__()
+            self.entropy = kit.Tape(*calls)
+
+    plain = Loaded(kit.longs(2**38), kit.longs(2**39))
+    assert release(made, exact, plain).keys[0].to_pylist() == ["b", "c"]
+    unlikely = Loaded(kit.longs(0), kit.words(best - 2), kit.longs(0))
+    assert release(made, exact, unlikely).keys[0].to_pylist() == ["a", "b"]
+    refused = Loaded(kit.longs(0), kit.words(best + 2), kit.longs(2**38), kit.longs(0), kit.words(first - 2))
+    assert release(made, exact, refused).keys[0].to_pylist() == ["a", "b"]
+    assert plain.entropy.spent
+    assert unlikely.entropy.spent
+    assert refused.entropy.spent
