@@ -228,8 +228,8 @@ def path_exists(path: str, beside: Path) -> bool:
 
 
 def page_paths(text: str) -> Iterator[str]:
-    """Paths below a folder of the repository, without what a sentence puts behind them."""
-    folders = "|".join(FOLDERS)
+    """Paths below a folder of the repository or a room, without what a sentence puts behind them."""
+    folders = "|".join([*FOLDERS, *sorted(house().rooms)])
     for found in re.finditer(rf"(?<![\w/.$*<-])(?:{folders})/[\w./-]*", text):
         yield found[0].rstrip(".")
 
@@ -315,7 +315,7 @@ def test_names_in_pages_exist(page: Path) -> None:
         f"{page.relative_to(ROOT)}:{number}: {what}"
         for number, line in enumerate(page.read_text().splitlines(), 1)
         for what in [
-            *(path for path in page_paths(line) if not (ROOT / path).exists()),
+            *(path for path in page_paths(line) if not path_exists(path, page.parent)),
             *(link for link in re.findall(r"\]\(([^)#:]+)\)", line) if not (page.parent / link).exists()),
             *(name for name in page_names(line) if not house().resolves(name)),
         ]
