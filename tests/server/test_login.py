@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 
 import psycopg
@@ -15,7 +13,6 @@ import pytest
 import scramp
 
 from dpproxy.policy.model import Policy
-from dpproxy.serve.secret import lasting_secret
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.server import Server
 from dpproxy.server.throttle import Throttle
@@ -303,15 +300,3 @@ async def test_a_password_that_has_to_wait_is_heard_in_its_turn(stage: Stage) ->
     stage.server.throttle = Throttle()
     await first.close()
     await second.close()
-
-
-async def test_a_lasting_secret(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: lasting_secret(path), range(16)))
-    assert len(found) == 1
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert list(tmp_path.iterdir()) == [path]
-    path.write_bytes(b"cut")
-    assert lasting_secret(path) not in found
-    assert lasting_secret(path) == path.read_bytes()
