@@ -29,7 +29,7 @@ from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
 from dpproxy.session.message_flow import HARMLESS
-from dpproxy.session.parameter_values import Prepared
+from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
 from dpproxy.session.tracker import SMALL, Counts
@@ -90,7 +90,7 @@ class ClientSession(asyncio.Protocol):
         self.dataset = dataset
         self.memo = site.memo(dataset)
         self.link = FacadeLink(self)
-        self.private: dict[str, Prepared] = {}
+        self.private: dict[str, PreparedStatement] = {}
         self.queue: deque[tuple[bytes, bytes]] = deque()
         self.key = (0, b"")
         self.leaving: str | None = None  # why it begins nothing any more

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dpproxy.answers.failures import StatementFailed
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.session import public_text
+from dpproxy.session.description import describe
 from dpproxy.session.encodings import converted
-from dpproxy.session.parameter_values import Prepared, prepared
-from dpproxy.session.prepared import INNER, all_formats, describe, inner_text
+from dpproxy.session.parameter_values import PreparedStatement, prepared
+from dpproxy.session.private_statement import INNER, all_formats, inner_text
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.replies import Client, Replies
 from dpproxy.session.statement_answers import StatementAnswers
@@ -118,7 +119,7 @@ class ExtendedQuery:
         if bind is not None:
             replies.forward(b"B", bind)
 
-    async def _bound(self, talk: PrivateTalk, message: Bind, found: Prepared) -> bytes:
+    async def _bound(self, talk: PrivateTalk, message: Bind, found: PreparedStatement) -> bytes:
         """The Bind for the facade, which says itself what became of it, with what follows. Raises StatementFailed, Refusal."""
         answer, private = await self._answers.bound(talk, message, found)
         formats = all_formats(message.formats, len(message.values), len(answer.literals))

@@ -15,8 +15,9 @@ from typing import Final
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, Refusal
+from dpproxy.session.description import Description
 from dpproxy.session.outer_text import with_literals
-from dpproxy.session.prepared import Description, Private, fit, planned
+from dpproxy.session.private_statement import PrivateStatement, fit, planned
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.sql.statements import Statement
 
@@ -33,7 +34,7 @@ _EXAMPLES: Final = {
 
 
 @dataclass(frozen=True)
-class Unplanned:
+class UnplannedStatement:
     """Of such a statement the facade has the original; the outer query will be called `internal`."""
 
     statement: Statement
@@ -50,7 +51,7 @@ class Unplanned:
         return replace(s, query=query, text=f"{s.prefix}{s.into}{query}{s.suffix}")
 
 
-Prepared = Private | Unplanned
+PreparedStatement = PrivateStatement | UnplannedStatement
 
 
 async def prepared(
@@ -61,20 +62,20 @@ async def prepared(
     description: Description,
     internal: str,
     ending: Ending,
-) -> Prepared:
+) -> PreparedStatement:
     """`fit`, where that can be without values. Raises Refusal."""
     try:
         return await fit(talk, dataset, asker, statement, description, internal, ending)
     except Refusal as refusal:
         if refusal.sqlstate != FEATURE_NOT_SUPPORTED or statement.kind not in ("select", "explain", "prepare"):
             raise
-        unplanned = Unplanned(statement, description, internal, refusal)
+        unplanned = UnplannedStatement(statement, description, internal, refusal)
         if not await _may_help(unplanned, dataset, asker, ending):
             raise
         return unplanned
 
 
-async def _may_help(found: Unplanned, dataset: Dataset, asker: Asker, ending: Ending) -> bool:
+async def _may_help(found: UnplannedStatement, dataset: Dataset, asker: Asker, ending: Ending) -> bool:
     """Whether values change what is said: a statement that is refused for another reason is refused at once. Raises Refusal when
     the statement is to end."""
     examples = [_EXAMPLES.get(type_) for type_ in found.description.types]
@@ -93,14 +94,14 @@ async def current(
     talk: PrivateTalk,
     dataset: Dataset,
     asker: Asker,
-    found: Prepared,
+    found: PreparedStatement,
     description: Description,
     texts: Sequence[str | None],
     ending: Ending,
-) -> Private:
+) -> PrivateStatement:
     """Planned for these values and settings, which may have changed since Parse: then the outer query is parsed again. Raises
     Refusal."""
-    if isinstance(found, Unplanned):
+    if isinstance(found, UnplannedStatement):
         try:
             return await fit(talk, dataset, asker, found.valued(texts), description, found.internal, ending)
         except Refusal as refusal:

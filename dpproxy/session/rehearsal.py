@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dpproxy.answers.question import Needless
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NO_ACTIVE_SQL_TRANSACTION, Refusal
-from dpproxy.session.prepared import Private, all_formats, outer_oids
+from dpproxy.session.private_statement import PrivateStatement, all_formats, outer_oids
 from dpproxy.session.private_talk import SCRATCH, PrivateTalk
 from dpproxy.sql.statements import made
 from dpproxy.wire import frontend_build as front
@@ -21,7 +21,7 @@ from dpproxy.wire.frontend import Bind
 NO_TRANSACTION = Refusal(NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks")
 
 
-async def rehearse(talk: PrivateTalk, private: Private, bind: Bind, alone: bool) -> None:
+async def rehearse(talk: PrivateTalk, private: PrivateStatement, bind: Bind, alone: bool) -> None:
     """`bind` as the client's, or as it would be. `alone`: no transaction is open, and nothing went before in this one.
 
     Raises StatementFailed, Refusal, LinkLost, and Needless.
@@ -37,7 +37,7 @@ async def rehearse(talk: PrivateTalk, private: Private, bind: Bind, alone: bool)
     await talk.ask(data, 2 if private.internal else 3)
 
 
-async def _tried(talk: PrivateTalk, private: Private, bind: Bind, alone: bool) -> None:
+async def _tried(talk: PrivateTalk, private: PrivateStatement, bind: Bind, alone: bool) -> None:
     kind, target, undo = private.statement.kind, made(private.statement), ""
     if kind != "copy" and target is None:
         raise Refusal(FEATURE_NOT_SUPPORTED, "this name cannot be read", hint="Write it plainly, or in double quotes.")

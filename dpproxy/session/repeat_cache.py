@@ -15,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from dpproxy.session.prepared import Private
+from dpproxy.session.private_statement import PrivateStatement
 
 MOST: Final = 16
 """Statements a session remembers: a dashboard's."""
@@ -27,7 +27,7 @@ ROWS: Final = 8192
 class CachedReply:
     """`rows`: what came before `complete`, the command's completion, for these `literals`."""
 
-    private: Private
+    private: PrivateStatement
     literals: tuple[bytes, ...]
     rows: bytes
     complete: bytes
@@ -51,7 +51,7 @@ class ReplyRecorder:
         if self._plain:
             self._messages.append(raw)
 
-    def kept(self, private: Private, literals: tuple[bytes, ...]) -> CachedReply | None:
+    def kept(self, private: PrivateStatement, literals: tuple[bytes, ...]) -> CachedReply | None:
         return CachedReply(private, literals, b"".join(self._messages), self.complete) if self._plain and self.complete else None
 
 

@@ -17,7 +17,7 @@ from dpproxy.errors import ADMIN_SHUTDOWN, SUCCESSFUL_COMPLETION, Refusal
 from dpproxy.session.link import FacadeLink
 from dpproxy.session.memo import Memo
 from dpproxy.session.message_flow import State
-from dpproxy.session.parameter_values import Prepared
+from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.repeat_cache import ReplyRecorder
 from dpproxy.session.tracker import STATUSES
@@ -35,7 +35,7 @@ class Client(Protocol):
     dataset: Dataset
     memo: Memo
     link: FacadeLink
-    private: dict[str, Prepared]
+    private: dict[str, PreparedStatement]
     leaving: str | None
 
     @property

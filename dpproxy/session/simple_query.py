@@ -18,7 +18,7 @@ from dpproxy.errors import Refusal
 from dpproxy.session import public_text, sql_prepare
 from dpproxy.session.encodings import converted
 from dpproxy.session.parameter_values import prepared
-from dpproxy.session.prepared import Private, fitted, outer_oids
+from dpproxy.session.private_statement import PrivateStatement, fitted, outer_oids
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.repeat_cache import CachedReply, ReplyRecorder
 from dpproxy.session.replies import Client, Replies
@@ -111,13 +111,13 @@ class SimpleQuery:
             answers.remember(statement, recorder.kept(private, answer.literals))
         return succeeded
 
-    async def _described(self, talk: PrivateTalk, statement: Statement, ending: Ending) -> Private:
+    async def _described(self, talk: PrivateTalk, statement: Statement, ending: Ending) -> PrivateStatement:
         """Raises Refusal, StatementFailed, LinkLost."""
         client = self._client
         outers = client.memo.outers if client.link.tracker.status == "I" else None
         return await fitted(talk, client.dataset, client.asker, statement, ending, outers)
 
-    async def _steady(self, talk: PrivateTalk, private: Private, ending: Ending) -> bool:
+    async def _steady(self, talk: PrivateTalk, private: PrivateStatement, ending: Ending) -> bool:
         """Whether it is a query that changes nothing; if not, whatever is kept is forgotten before the facade is asked for its
         inputs. Raises StatementFailed, Refusal."""
         steadiness, link = self._client.memo.steadiness, self._client.link

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
-from dpproxy.session.parameter_values import Prepared
-from dpproxy.session.prepared import Description, describe
+from dpproxy.session.description import Description, describe
+from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import frontend_build as front
@@ -22,7 +22,7 @@ WORDS = (b"execute", b"deallocate", b"discard")
 """With prepared statements over private tables in a session, a text with one of these is worth a second look."""
 
 
-def concerned(statement: Statement, private: Mapping[str, Prepared]) -> Named | None:
+def concerned(statement: Statement, private: Mapping[str, PreparedStatement]) -> Named | None:
     """What a statement does with a private one by name. Raises Refusal for EXECUTE inside another statement."""
     if not private or statement.kind == "select":
         return None
@@ -49,7 +49,7 @@ async def prepare(talk: PrivateTalk, statement: Statement, name: str) -> Descrip
     return await describe(talk, b"", 0, name)
 
 
-async def arguments(talk: PrivateTalk, given: Sequence[str], private: Prepared) -> list[bytes | None]:
+async def arguments(talk: PrivateTalk, given: Sequence[str], private: PreparedStatement) -> list[bytes | None]:
     """The values of EXECUTE's arguments as text. Raises StatementFailed, Refusal."""
     types = private.description.types
     if len(given) != len(types):

@@ -21,8 +21,9 @@ from dpproxy.answers.question import Literals, Question
 from dpproxy.answers.reuse import reuse_mode
 from dpproxy.answers.statement_end import Ending
 from dpproxy.plan.report.explain import epsilon_text
-from dpproxy.session.parameter_values import Prepared, current
-from dpproxy.session.prepared import Private, client_values, evaluate, fit
+from dpproxy.session.description import client_values
+from dpproxy.session.parameter_values import PreparedStatement, current
+from dpproxy.session.private_statement import PrivateStatement, evaluate, fit
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.rehearsal import rehearse
 from dpproxy.session.repeat_cache import CachedReply, RepeatCache
@@ -85,7 +86,7 @@ class StatementAnswers:
 
     # answers
 
-    async def bound(self, talk: PrivateTalk, message: Bind, found: Prepared) -> tuple[Answer, Private]:
+    async def bound(self, talk: PrivateTalk, message: Bind, found: PreparedStatement) -> tuple[Answer, PrivateStatement]:
         """Return the answer for one Bind, and the statement as it was planned for its values. Raises as `answer`."""
         client = self._client
         client.link.sent += 1
@@ -94,13 +95,18 @@ class StatementAnswers:
             description = replace(found.description, settings=settings)
             private = await current(talk, client.dataset, client.asker, found, description, texts, ending)
             answer, private = await self.answer(talk, private, ending, texts, message)
-        if isinstance(found, Private):
+        if isinstance(found, PrivateStatement):
             client.private[message.statement] = private
         return answer, private
 
     async def answer(
-        self, talk: PrivateTalk, private: Private, ending: Ending, texts: Sequence[str | None] = (), bind: Bind = NO_VALUES
-    ) -> tuple[Answer, Private]:
+        self,
+        talk: PrivateTalk,
+        private: PrivateStatement,
+        ending: Ending,
+        texts: Sequence[str | None] = (),
+        bind: Bind = NO_VALUES,
+    ) -> tuple[Answer, PrivateStatement]:
         """Return the answer, as exact as `dpproxy.accuracy` asks, and the statement as it was planned for it.
 
         `texts` are the values of `bind` in PostgreSQL's text forms. Raises Refusal, StatementFailed, LinkLost.
@@ -114,7 +120,7 @@ class StatementAnswers:
             return answer, private
         accuracy_search.check(private.plan)
 
-        async def attempt(epsilon: int) -> tuple[Answer, float, Private]:
+        async def attempt(epsilon: int) -> tuple[Answer, float, PrivateStatement]:
             priced = MappingProxyType({**settings, "dpproxy.epsilon": epsilon_text(epsilon)})
             aimed = replace(private.description, settings=priced)
             planned = await fit(talk, client.dataset, client.asker, private.statement, aimed, private.internal, ending)
@@ -126,7 +132,7 @@ class StatementAnswers:
     async def _delivered(
         self,
         talk: PrivateTalk,
-        private: Private,
+        private: PrivateStatement,
         ending: Ending,
         texts: Sequence[str | None],
         bind: Bind,
@@ -137,7 +143,7 @@ class StatementAnswers:
         quiet = is_off(private.description.settings["dpproxy.notices"])
         return await deliver(self._question(talk, private, ending, bind), texts, quiet=quiet, aimed=aimed)
 
-    def _question(self, talk: PrivateTalk, private: Private, ending: Ending, bind: Bind) -> Question:
+    def _question(self, talk: PrivateTalk, private: PrivateStatement, ending: Ending, bind: Bind) -> Question:
         client = self._client
         tracker = client.link.tracker
         alone = tracker.status == "I" and not tracker.done

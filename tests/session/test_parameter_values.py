@@ -12,8 +12,9 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.loss import ZERO
 from dpproxy.session import parameter_values
-from dpproxy.session.parameter_values import Unplanned, current, prepared
-from dpproxy.session.prepared import Description, Private
+from dpproxy.session.description import Description
+from dpproxy.session.parameter_values import UnplannedStatement, current, prepared
+from dpproxy.session.private_statement import PrivateStatement
 from dpproxy.sql.statements import Statement, split
 
 SQL = "SELECT date_trunc($1, joined) AS t, count(*) FROM people WHERE region = $2::text AND tags = $3 GROUP BY 1"
@@ -46,14 +47,14 @@ class World:
         self.planned.append(made.query)
         return self.plan(made)
 
-    async def fit(self, talk: object, dataset: object, asker: object, made: Statement, *rest: Any) -> Private:
+    async def fit(self, talk: object, dataset: object, asker: object, made: Statement, *rest: Any) -> PrivateStatement:
         self.fitted.append(made.query)
-        return Private(made, cast(Description, rest[0]), self.plan(made), "internal", "SELECT 1")
+        return PrivateStatement(made, cast(Description, rest[0]), self.plan(made), "internal", "SELECT 1")
 
-    async def prepared(self, sql: str = SQL) -> Private | Unplanned:
+    async def prepared(self, sql: str = SQL) -> PrivateStatement | UnplannedStatement:
         return await prepared(none, none, none, statement(sql), self.description, "internal", none)
 
-    async def current(self, found: Private | Unplanned, *texts: str | None) -> Private:
+    async def current(self, found: PrivateStatement | UnplannedStatement, *texts: str | None) -> PrivateStatement:
         return await current(none, none, none, found, self.description, texts, none)
 
 
@@ -75,14 +76,14 @@ def needs_the_unit(sql: str) -> Plan | Refusal:
 
 
 async def test_what_can_be_planned_is_not_tried_with_values(world: World) -> None:
-    assert isinstance(await world.prepared(), Private)
+    assert isinstance(await world.prepared(), PrivateStatement)
     assert (world.fitted, world.planned) == ([SQL], [])
 
 
 async def test_what_values_help_waits_for_them(world: World) -> None:
     world.answers = needs_the_unit
     found = await world.prepared()
-    assert isinstance(found, Unplanned)
+    assert isinstance(found, UnplannedStatement)
     (example,) = world.planned
     assert example == SQL.replace("$1", "('day'::text)").replace("$2", "('day'::text)"), "arrays stay parameters"
     private = await world.current(found, "month", "it's", "{a}")
@@ -90,7 +91,7 @@ async def test_what_values_help_waits_for_them(world: World) -> None:
 
 
 async def test_null_is_a_value(world: World) -> None:
-    found = Unplanned(statement(), world.description, "internal", UNKNOWN)
+    found = UnplannedStatement(statement(), world.description, "internal", UNKNOWN)
     assert "(NULL::text)" in found.valued((None, "x", None)).query
 
 
@@ -137,7 +138,7 @@ async def test_the_place_of_a_refusal_is_told_where_it_is_in_the_clients_text(wo
 
 async def test_a_plan_that_stands_is_not_fitted_again(world: World) -> None:
     private = await world.prepared()
-    assert isinstance(private, Private)
+    assert isinstance(private, PrivateStatement)
     again = Description(OIDS, None, {"dpproxy.epsilon": "2"})
     world.description = again
     found = await world.current(private, "day", "x", None)

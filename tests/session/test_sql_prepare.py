@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.session.parameter_values import Prepared
-from dpproxy.session.prepared import Description
+from dpproxy.session.description import Description
+from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.sql_prepare import arguments, concerned
 from dpproxy.sql.statements import Named, Statement, split
 
-PRIVATE = cast("dict[str, Prepared]", {"mine": None, "odd name": None})
+PRIVATE = cast("dict[str, PreparedStatement]", {"mine": None, "odd name": None})
 
 
 def one(sql: str) -> Statement:

@@ -1,8 +1,8 @@
-"""A statement over private tables on its way through the facade: described, planned, fitted, bound.
+"""A statement over private tables on its way through the facade: planned, fitted to the columns of the original, evaluated.
 
-Knows: plans, the extended protocol. Must not know: how answers are made, which messages the client sent. The original
-is parsed and described first, so that names, privileges, types and errors are PostgreSQL's own; it is never executed.
-The outer query is executed in its place, with the same columns.
+Knows: plans, the extended protocol. Must not know: how answers are made, which messages the client sent. The outer query is
+executed in place of the original, which was only described (`description`): so it must have the same columns, and is cast to them
+where the planner's types differ.
 """
 
 from __future__ import annotations
@@ -13,22 +13,19 @@ from dataclasses import dataclass, replace
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import StatementFailed, internal
-from dpproxy.answers.plan_cache import Settings
 from dpproxy.answers.question import Literals
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import (
     FEATURE_NOT_SUPPORTED,
-    PROTOCOL_VIOLATION,
     QUERY_CANCELED,
-    UNDEFINED_OBJECT,
     UNDEFINED_PARAMETER,
     Refusal,
 )
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format
+from dpproxy.session.description import Description, describe, describe_ahead, parsed_and_described
 from dpproxy.session.encodings import check_texts, converted, decoded
-from dpproxy.session.link import Exchange
-from dpproxy.session.oids import array_oid, type_name
+from dpproxy.session.oids import array_oid
 from dpproxy.session.outer_text import (
     Outer,
     Outers,
@@ -39,12 +36,6 @@ from dpproxy.session.outer_text import (
 )
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.session_settings import (
-    HIDING,
-    SELECT_LIST,
-    WIDTH,
-    check_hiding,
-    has_temporary,
-    read_settings,
     seconds,
 )
 from dpproxy.sql.statements import Statement
@@ -57,20 +48,7 @@ INNER = "dpproxy_inner"
 
 
 @dataclass(frozen=True)
-class Description:
-    """What the facade says of the original. `fields` is None for a statement without columns."""
-
-    oids: tuple[int, ...]
-    fields: tuple[Field, ...] | None
-    settings: Settings
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        return tuple(map(type_name, self.oids))
-
-
-@dataclass(frozen=True)
-class Private:
+class PrivateStatement:
     """A prepared statement over private tables. `outer` is parsed on the facade under the name `internal`."""
 
     statement: Statement
@@ -101,52 +79,6 @@ class Private:
         return f"{self.statement.prefix}{self.statement.into}{query}{self.statement.suffix}"
 
 
-async def describe(talk: PrivateTalk, parses: bytes, count: int, described: str) -> Description:
-    """Send the Parse messages (`count` of them), describe one, read the settings. Raises StatementFailed, Refusal."""
-    before = parses + front.describe("S", described)
-    row, replies = await talk.ask_row(_SETTINGS, before=before, completions=count + 1)
-    return await _described(talk, row, replies)
-
-
-_SETTINGS = f"SELECT {SELECT_LIST}"
-
-
-async def _current(talk: PrivateTalk, row: Sequence[bytes | None]) -> Settings:
-    """The settings of `SELECT_LIST`. Raises Refusal where the session cannot be asked about private tables."""
-    if has_temporary(row):
-        (hiding,), _ = await talk.ask_row(HIDING)
-        check_hiding(hiding)
-    return read_settings(row)
-
-
-async def _described(talk: PrivateTalk, row: Sequence[bytes | None], replies: Exchange) -> Description:
-    oids = back.read_parameter_description(replies.payloads(b"t")[0])
-    fields = replies.payloads(b"T")
-    await _check_types(talk, oids)
-    return Description(oids, back.read_row_description(fields[0]) if fields else None, await _current(talk, row))
-
-
-async def describe_ahead(talk: PrivateTalk, parse: bytes, guess: Outer) -> tuple[Description, tuple[Field, ...] | None]:
-    """`look` at an unnamed statement, with the outer query it had the last time parsed in the same flight: its columns.
-
-    Not in a transaction, which a wrong guess would abort. Raises StatementFailed: for the guess, or for the statement.
-    """
-    behind = _parsing("", guess.text, guess.oids)
-    row, replies = await talk.ask_row(_SETTINGS, before=parse + front.describe("S", ""), completions=2, behind=behind)
-    fields = replies.payloads(b"T")
-    return await _described(talk, row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
-
-
-async def _check_types(talk: PrivateTalk, oids: Sequence[int]) -> None:
-    """Raises Refusal for a parameter of a type that does not exist: PostgreSQL believes a Parse until it needs the type."""
-    strange = ", ".join(str(oid) for oid in sorted(set(oids)) if type_name(oid) == "unknown")
-    if strange:
-        sql = f"SELECT pg_catalog.min(given) FROM pg_catalog.unnest('{{{strange}}}'::oid[]) AS _(given)"
-        (missing,), _ = await talk.ask_row(f"{sql} WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_type WHERE oid = given)")
-        if missing is not None:
-            raise Refusal(UNDEFINED_OBJECT, f"type with OID {missing.decode()} does not exist")
-
-
 def inner_text(statement: Statement) -> str:
     """The query of a statement at its place in the client's text, so that PostgreSQL's positions are the client's."""
     return " " * (statement.offset + len(statement.prefix)) + statement.query
@@ -161,7 +93,7 @@ async def fit(
     internal_name: str,
     ending: Ending,
     parsed: tuple[Outer, tuple[Field, ...] | None] | None = None,
-) -> Private:
+) -> PrivateStatement:
     """Plan, and parse the outer query under `internal_name` with the original's columns, unless that has been `parsed`, with
     these columns. Raises Refusal."""
     told = explained(statement)
@@ -169,7 +101,7 @@ async def fit(
     check_withheld(plan, dataset)
     arrays = len(description.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer
-    private = Private(statement, description, plan, internal_name, outer)
+    private = PrivateStatement(statement, description, plan, internal_name, outer)
     if parsed is not None and _as_guessed(private, *parsed):
         return replace(private, outer=parsed[0].text)
     try:
@@ -186,12 +118,12 @@ async def fit(
             raise
         detail = back.read_report(error.raw[5:]) if isinstance(error, StatementFailed) else None
         raise internal(error, outer_error=detail) from error
-    return Private(statement, description, plan, internal_name, outer)
+    return PrivateStatement(statement, description, plan, internal_name, outer)
 
 
 async def fitted(
     talk: PrivateTalk, dataset: Dataset, asker: Asker, statement: Statement, ending: Ending, outers: Outers | None
-) -> Private:
+) -> PrivateStatement:
     """A statement of a simple query, seen and planned, its outer query parsed without a name.
 
     What a SELECT had for an outer query the last time is sent along as a guess: `outers` knows it; None where a wrong guess would
@@ -219,7 +151,7 @@ async def fitted(
     return private
 
 
-def _as_guessed(private: Private, guess: Outer, fields: tuple[Field, ...] | None) -> bool:
+def _as_guessed(private: PrivateStatement, guess: Outer, fields: tuple[Field, ...] | None) -> bool:
     description = private.description
     same = (guess.planned, guess.oids, guess.fields) == (private.outer, tuple(outer_oids(private)), description.fields)
     return same and description.fields is not None and fields is not None and same_columns(description.fields, fields)
@@ -260,17 +192,13 @@ def check_withheld(plan: Plan, dataset: Dataset) -> None:
             )
 
 
-async def _parse_outer(talk: PrivateTalk, private: Private, outer: str) -> tuple[Field, ...]:
-    data = _parsing(private.internal, outer, outer_oids(private))
+async def _parse_outer(talk: PrivateTalk, private: PrivateStatement, outer: str) -> tuple[Field, ...]:
+    data = parsed_and_described(private.internal, outer, outer_oids(private))
     fields = (await talk.ask(data, 3)).payloads(b"T")
     return back.read_row_description(fields[0]) if fields else ()
 
 
-def _parsing(name: str, outer: str, oids: Sequence[int]) -> bytes:
-    return front.close("S", name) + front.parse(name, outer, oids) + front.describe("S", name)
-
-
-def outer_oids(private: Private) -> list[int]:
+def outer_oids(private: PrivateStatement) -> list[int]:
     """Types of the outer query's parameters: the client's, then the arrays. Raises KeyError for an unknown one."""
     return [*private.description.oids, *map(array_oid, private.elements)]
 
@@ -281,32 +209,9 @@ async def _type_names(talk: PrivateTalk, fields: Sequence[Field]) -> list[str]:
     return [(name or b"").decode() for name in row]
 
 
-async def client_values(
-    talk: PrivateTalk, description: Description, name: str, values: Sequence[bytes | None], formats: Sequence[int]
-) -> tuple[list[str | None], Settings]:
-    """PostgreSQL's text forms of the client's parameters, and the settings of this moment.
-
-    The client's own statement is described on the way: it may be gone (DISCARD ALL). Raises StatementFailed, Refusal.
-    """
-    if len(values) != len(description.oids):  # in PostgreSQL's words, with the client's name of it
-        told = f'bind message supplies {len(values)} parameters, but prepared statement "{name}" requires {len(description.oids)}'
-        raise Refusal(PROTOCOL_VIOLATION, told)
-    calls = [f"dpproxy.text_form(${i + 1})" for i in range(len(description.oids))]
-    row, _ = await talk.ask_row(
-        f"SELECT {', '.join([*calls, SELECT_LIST])}",
-        description.oids,
-        values,
-        formats,
-        before=front.describe("S", name),
-        completions=1,
-    )
-    settings = await _current(talk, row[-WIDTH:])
-    return decoded(row[: len(calls)], settings["client_encoding"]), settings
-
-
 async def evaluate(
     talk: PrivateTalk,
-    private: Private,
+    private: PrivateStatement,
     values: Sequence[bytes | None],
     formats: Sequence[int],
     inputs: Sequence[int],

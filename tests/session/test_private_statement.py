@@ -10,7 +10,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import TableName
 from dpproxy.privacy.loss import ZERO
-from dpproxy.session.prepared import all_formats, check_withheld, inner_text
+from dpproxy.session.private_statement import all_formats, check_withheld, inner_text
 from dpproxy.sql.statements import split
 
 
