@@ -51,7 +51,7 @@ def condition(made: Compiled) -> str:
 
 
 def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
-    """The measurements that say how many units the bounds of others cut, each once, and what is cuts_told of them; their numbers
+    """The measurements that say how many units the bounds of others cut, each once, and what is told of them; their numbers
     follow those of the others."""
     found: dict[str, tuple[Compiled, Cut]] = {}
     for one in made:

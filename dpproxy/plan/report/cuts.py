@@ -23,7 +23,7 @@ def cuts_told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequenc
 
 
 def share_cut(cut: Cut, values: Values) -> str:
-    """Of noisy numbers: nobody's noise is cuts_told as a share_cut of nothing."""
+    """Say which share of units bounds cut, from noisy numbers: where there are noisily no units, no share is told."""
     units, beyond = (int(column[0]) for column in values)
     bounds = f"({', '.join(cut.bounds)})"
     if units < 1:
