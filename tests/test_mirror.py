@@ -22,10 +22,7 @@ _BY_ROOM: Mapping[str, str] = {
     "plan/bind": """
         from_clause group_facts interval_calls protocols queries results scope select special_forms values
     """,
-    "plan/engines": """
-        __init__ base duckdb_functions key_domains postgres_casts postgres_numbers postgres_reach postgres_times
-        relations text_cuts
-    """,
+    "plan/engines": """key_domains""",
     "plan/functions": """numbers patterns registry texts times""",
     "plan/measure": """compiler""",
     "plan/outer": """array_sources measured_select measurer registry released_source staging types""",
