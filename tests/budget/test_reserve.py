@@ -16,7 +16,7 @@ from dpproxy.budget.ledger import DiskShort
 from dpproxy.budget.record import verify
 from dpproxy.budget.reserve import SIZE, Reserve
 from dpproxy.budget.sqlite import SqliteLedger
-from tests.budget.test_sqlite_ledger import MakeRequest
+from tests.budget.test_sqlite import MakeRequest
 
 
 @pytest.fixture
