@@ -86,6 +86,8 @@ def test_usual_instants_are_postgresqls(text: str, ask_postgres: Ask) -> None:
     assert ask_postgres(
         f"{times.difference(stamp(text), stamp('1999-12-31 10:00'))} = {stamp(text)} - {stamp('1999-12-31 10:00')}"
     )
+    month = "'1 month 3 hours'::interval"
+    shifted = times.shift("+", stamp(text), month)
     assert ask_postgres(f"{shifted} = {stamp(text)} + {month}")
     interval = times.interval_literal("1 -3 7200000001")
     assert ask_postgres(f"{interval} = '1 month -3 days 2 hours 1 microsecond'::interval")
