@@ -6,7 +6,9 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests, in any import mode
@@ -15,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the 
 import plan_harness
 from each_engine import ENGINES, Engine
 from postgres_shop import PostgresShop
-from scratch_postgres import scratch_server
+from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.policy.catalog import Catalog
 
@@ -26,13 +28,26 @@ def duckdb_engine() -> Engine:
 
 
 @pytest.fixture(scope="session")
-def postgres_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with scratch_server(tmp_path_factory.mktemp("engines")) as server, contextlib.ExitStack() as stack:
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
+    with scratch_server(tmp_path_factory.mktemp("engines")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_engine(scratch: Scratch) -> Iterator[Engine]:
+    with contextlib.ExitStack() as stack:
 
         def make(seed: int, most: int) -> PostgresShop:
-            return stack.enter_context(contextlib.closing(PostgresShop(server, f"shop_{seed}_{most}", seed, most)))
+            return stack.enter_context(contextlib.closing(PostgresShop(scratch, f"shop_{seed}_{most}", seed, most)))
 
         yield Engine("postgres", make)
+
+
+@pytest.fixture(scope="session")
+def postgres(scratch: Scratch) -> Iterator[psycopg.Connection[Any]]:
+    """A PostgreSQL that is asked what outer queries mean, as the facade would be."""
+    with psycopg.connect(scratch.conninfo(), autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture(params=ENGINES)
