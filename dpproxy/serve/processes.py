@@ -48,7 +48,7 @@ from dpproxy.serve.proxy import (
     serve,
 )
 from dpproxy.serve.runtime import log_json, run
-from dpproxy.server.connection_slots import SharedPlaces
+from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket
 
 LOG = structlog.get_logger()
@@ -137,7 +137,7 @@ class _Watcher:
         self._count = count
         self._file = places
         self._local = local
-        self._places = SharedPlaces(places, options.limits.connections, options.limits.connections_per_user)
+        self._places = SharedSlots(places, options.limits.connections, options.limits.connections_per_user)
         self._workers: dict[int, _Worker] = {}
         self._stopping = asyncio.Event()
         self._states = b""  # the data all serve, as the first process said it
@@ -321,7 +321,7 @@ class Post:
         limits = member.options.limits
         self.number = member.number
         self.expected = member.states
-        self.places = SharedPlaces(member.places, limits.connections, limits.connections_per_user, member.number)
+        self.places = SharedSlots(member.places, limits.connections, limits.connections_per_user, member.number)
         self.local = None if member.local is None else socket.socket(fileno=member.local)
         self._listening: asyncio.Task[None] | None = None
         self._tickets = itertools.count()

@@ -44,7 +44,7 @@ from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.datasets import open_dataset, outdated
 from dpproxy.serve.memory import give_back
 from dpproxy.serve.secret import lasting_secret
-from dpproxy.server.connection_slots import Places
+from dpproxy.server.connection_slots import ConnectionSlots
 from dpproxy.server.quota import Quota
 from dpproxy.server.rations import Rations
 from dpproxy.server.server import DRAIN_SECONDS, Server
@@ -101,7 +101,7 @@ class Neighbours(Protocol):
     def number(self) -> int: ...
 
     @property
-    def places(self) -> Places: ...
+    def places(self) -> ConnectionSlots: ...
 
     @property
     def local(self) -> socket.socket | None:

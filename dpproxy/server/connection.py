@@ -48,7 +48,7 @@ ENCRYPTION_REQUESTS = 2  # a client asks for TLS once and for GSSAPI once
 
 
 class Host(Site, Protocol):
-    """What a door needs of the server."""
+    """What an arrival needs of the server."""
 
     @property
     def nobody(self) -> Nobody:
@@ -76,14 +76,14 @@ class Host(Site, Protocol):
         """Take a place for this user, if there is one; `closed` gives it back."""
         ...
 
-    def entered(self, door: Door) -> None: ...
+    def entered(self, arrival: Arrival) -> None: ...
 
-    def left(self, door: Door) -> None: ...
+    def left(self, arrival: Arrival) -> None: ...
 
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None: ...
 
 
-class Door(asyncio.Protocol):
+class Arrival(asyncio.Protocol):
     """One connection until its user is known. `local`: by a unix socket, where there is no TLS, as in PostgreSQL."""
 
     def __init__(self, host: Host, *, local: bool = False) -> None:

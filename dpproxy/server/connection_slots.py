@@ -21,7 +21,7 @@ _ENTRY: Final = 16
 """Bytes: the process (from 1; 0 for a free place), and a name for the user."""
 
 
-class Places(Protocol):
+class ConnectionSlots(Protocol):
     def room(self) -> bool:
         """Whether there is a place for anybody."""
         ...
@@ -35,7 +35,7 @@ class Places(Protocol):
         ...
 
 
-class OwnPlaces:
+class OwnSlots:
     """Of one process."""
 
     def __init__(self, total: int, per_user: int) -> None:
@@ -57,7 +57,7 @@ class OwnPlaces:
             del self._taken[user]
 
 
-class SharedPlaces:
+class SharedSlots:
     """Of the processes that have `file` open. `process`: this one's number, from 1; 0 for who only watches."""
 
     def __init__(self, file: int, total: int, per_user: int, process: int = 0) -> None:

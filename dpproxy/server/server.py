@@ -16,8 +16,8 @@ from dpproxy.answers.dataset import Dataset
 from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.policy.model import Policy
-from dpproxy.server.connection import Door
-from dpproxy.server.connection_slots import OwnPlaces, Places
+from dpproxy.server.connection import Arrival
+from dpproxy.server.connection_slots import ConnectionSlots, OwnSlots
 from dpproxy.server.login import Nobody
 from dpproxy.server.sockets import BACKLOG
 from dpproxy.server.throttle import Throttle
@@ -42,7 +42,7 @@ class Server:
         limits: SessionLimits | None = None,
         tls: Tls | None = None,
         require_tls: bool = False,
-        places: Places | None = None,
+        places: ConnectionSlots | None = None,
         number: int = 0,
         elsewhere: Callable[[int, int, bytes], asyncio.Future[None]] | None = None,
         secret: bytes | None = None,
@@ -60,9 +60,9 @@ class Server:
         self._datasets = datasets
         self._memos: dict[str, tuple[Dataset, Memo]] = {}
         self._facade = facade
-        self._doors: set[Door] = set()
+        self._arrivals: set[Arrival] = set()
         self._sessions: dict[int, ClientSession] = {}
-        self._places = places or OwnPlaces(self.limits.connections, self.limits.connections_per_user)
+        self._places = places or OwnSlots(self.limits.connections, self.limits.connections_per_user)
         self._number = number
         self._elsewhere = elsewhere
         self._nobody: tuple[list[Policy], Nobody] = ([], Nobody(self._secret, ()))
@@ -73,7 +73,7 @@ class Server:
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept connections; returns the port (0 asks for a free one). `shared`: with other processes. Raises OSError."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(lambda: Door(self), host, port, backlog=BACKLOG, reuse_port=shared or None)
+        listener = await loop.create_server(lambda: Arrival(self), host, port, backlog=BACKLOG, reuse_port=shared or None)
         self._listeners.append(listener)
         self._watching = asyncio.ensure_future(self._watch())
         return int(listener.sockets[0].getsockname()[1])
@@ -81,7 +81,7 @@ class Server:
     async def listen_locally(self, local: socket.socket) -> None:
         """Accept connections of this machine as well, in a socket that listens."""
         loop = asyncio.get_running_loop()
-        self._listeners.append(await loop.create_unix_server(lambda: Door(self, local=True), sock=local, backlog=BACKLOG))
+        self._listeners.append(await loop.create_unix_server(lambda: Arrival(self, local=True), sock=local, backlog=BACKLOG))
 
     async def _watch(self) -> None:
         watch = Watch[ClientSession](self.limits)
@@ -93,8 +93,8 @@ class Server:
         """No new connections; idle sessions are told to go, busy ones after `drain` seconds."""
         for listener in self._listeners:
             listener.close()
-        for door in list(self._doors):
-            door.abort()
+        for arrival in list(self._arrivals):
+            arrival.abort()
         await self._send_away(self._sessions.values, drain)
         if self._watching is not None:
             self._watching.cancel()
@@ -156,7 +156,7 @@ class Server:
         """Sessions that are logged in."""
         return len(self._sessions)
 
-    # for doors and sessions
+    # for arrivals and sessions
 
     def facade(self, dataset: Dataset, role: str) -> Endpoint:
         return self._facade(dataset, role)
@@ -183,16 +183,16 @@ class Server:
         return memo
 
     def room(self) -> bool:
-        return self._places.room() and len(self._doors) <= 2 * self.limits.connections
+        return self._places.room() and len(self._arrivals) <= 2 * self.limits.connections
 
     def admit(self, user: str) -> bool:
         return self._places.take(user)
 
-    def entered(self, door: Door) -> None:
-        self._doors.add(door)
+    def entered(self, arrival: Arrival) -> None:
+        self._arrivals.add(arrival)
 
-    def left(self, door: Door) -> None:
-        self._doors.discard(door)
+    def left(self, arrival: Arrival) -> None:
+        self._arrivals.discard(arrival)
 
     def new_pid(self) -> int:
         """The number of a cancel key, with the process's own in its first bits."""

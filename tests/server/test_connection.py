@@ -14,7 +14,7 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.budget.ledger import Ledger
 from dpproxy.policy.model import User
 from dpproxy.server import connection
-from dpproxy.server.connection import Door
+from dpproxy.server.connection import Arrival
 from dpproxy.server.login import Nobody
 from dpproxy.server.throttle import Throttle
 from dpproxy.session.greeting import Greeting
@@ -87,7 +87,7 @@ class Host:
     admits: bool = True
     cancelled: list[tuple[int, bytes]] = field(default_factory=list)
     heard: asyncio.Future[None] | None = None
-    doors: set[Door] = field(default_factory=set)
+    arrivals: set[Arrival] = field(default_factory=set)
 
     @property
     def nobody(self) -> Nobody:
@@ -102,11 +102,11 @@ class Host:
     def admit(self, user: str) -> bool:
         return self.admits
 
-    def entered(self, door: Door) -> None:
-        self.doors.add(door)
+    def entered(self, arrival: Arrival) -> None:
+        self.arrivals.add(arrival)
 
-    def left(self, door: Door) -> None:
-        self.doors.discard(door)
+    def left(self, arrival: Arrival) -> None:
+        self.arrivals.discard(arrival)
 
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
         self.cancelled.append((pid, secret))
@@ -115,7 +115,7 @@ class Host:
 
 @dataclass
 class Session:
-    """What a door hands over."""
+    """What an arrival hands over."""
 
     host: Any
     transport: Any
@@ -134,21 +134,21 @@ class World:
     host: Host
     transport: Transport = field(default_factory=Transport)
 
-    def open(self, *, local: bool = False) -> Door:
-        door = Door(cast(Any, self.host), local=local)
-        door.connection_made(cast(Any, self.transport))
-        return door
+    def open(self, *, local: bool = False) -> Arrival:
+        arrival = Arrival(cast(Any, self.host), local=local)
+        arrival.connection_made(cast(Any, self.transport))
+        return arrival
 
-    def login(self, door: Door, password: str = PASSWORD, database: str = "shop", user: str = "ada", **params: str) -> None:
-        """As far as the door goes along."""
+    def login(self, arrival: Arrival, password: str = PASSWORD, database: str = "shop", user: str = "ada", **params: str) -> None:
+        """As far as it goes along."""
         client = scramp.ScramClient(["SCRAM-SHA-256"], user, password)
-        door.data_received(front.startup(user, database, params))
+        arrival.data_received(front.startup(user, database, params))
         if self.transport.closed:
             return
         self.transport.take()
-        door.data_received(front.sasl_initial("SCRAM-SHA-256", client.get_client_first().encode()))
+        arrival.data_received(front.sasl_initial("SCRAM-SHA-256", client.get_client_first().encode()))
         client.set_server_first(self.transport.take()[0][1][4:].decode())
-        door.data_received(front.sasl_response(client.get_client_final().encode()))
+        arrival.data_received(front.sasl_response(client.get_client_final().encode()))
 
 
 @pytest.fixture
@@ -158,23 +158,23 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def test_a_session_gets_the_transport_and_what_came_early(world: World) -> None:
-    door = world.open()
-    assert world.host.doors == {door}
-    world.login(door, TimeZone="UTC")
+    arrival = world.open()
+    assert world.host.arrivals == {arrival}
+    world.login(arrival, TimeZone="UTC")
     session = world.transport.protocol
     assert isinstance(session, Session)
     assert (session.begun, session.asker.role.name, session.greeting.settings) == (True, "analyst", {"TimeZone": "UTC"})
     codes = [read_authentication(payload).code for _, payload in world.transport.take()]
     assert codes == [12, 0]
-    assert world.host.doors == set()
-    door.abort()
+    assert world.host.arrivals == set()
+    arrival.abort()
     assert not world.transport.closed, "it is the session's now"
 
 
 async def test_however_the_bytes_are_cut(world: World) -> None:
-    door = world.open()
+    arrival = world.open()
     for byte in front.startup("ada", "shop", {}):
-        door.data_received(bytes([byte]))
+        arrival.data_received(bytes([byte]))
     ((tag, payload),) = world.transport.take()
     assert (tag, read_authentication(payload).code) == (b"R", 10)
 
@@ -260,7 +260,7 @@ async def test_who_may_not_come_in(
 
 
 async def test_a_user_whom_the_policy_has_changed_meanwhile_tries_again(world: World) -> None:
-    door = world.open()
+    arrival = world.open()
     real = world.host.throttle.succeeded
 
     def changed(address: str, user: str) -> None:
@@ -270,17 +270,17 @@ async def test_a_user_whom_the_policy_has_changed_meanwhile_tries_again(world: W
         world.host.served = replace(world.host.served, policy=replace(rules, users={"ada": other}))
 
     world.host.throttle.succeeded = changed  # type: ignore[method-assign]
-    world.login(door)
+    world.login(arrival)
     assert world.transport.refusal()[0] == "57P03"
 
 
 async def test_without_tls_requests_for_it_are_answered_no_and_only_so_often(world: World) -> None:
-    door = world.open()
+    arrival = world.open()
     for _ in range(2):
-        door.data_received(front.ssl_request())
+        arrival.data_received(front.ssl_request())
     assert world.transport.written == b"NN"
     world.transport.written = b""
-    door.data_received(front.ssl_request())
+    arrival.data_received(front.ssl_request())
     assert world.transport.refusal() == ("08P01", "unexpected request for encryption")
 
 
@@ -297,8 +297,8 @@ async def test_a_cancel_request_is_closed_when_it_was_heard(world: World) -> Non
     world.open().data_received(front.cancel_request(7, b"abcd"))
     assert (world.host.cancelled, world.transport.closed) == ([(7, b"abcd")], True), "nobody to wait for"
     world.transport, world.host.heard = Transport(), asyncio.get_running_loop().create_future()
-    door = world.open()
-    door.data_received(front.cancel_request(7, b"abcd") + front.startup("ada", "shop", {}))
+    arrival = world.open()
+    arrival.data_received(front.cancel_request(7, b"abcd") + front.startup("ada", "shop", {}))
     assert (world.transport.closed, world.transport.written) == (False, b""), "what follows is not read"
     world.host.heard.set_result(None)
     await asyncio.sleep(0)
@@ -307,7 +307,7 @@ async def test_a_cancel_request_is_closed_when_it_was_heard(world: World) -> Non
 
 async def test_who_does_not_log_in_is_let_go(world: World) -> None:
     world.host.limits = SessionLimits(login=1e-9)
-    door = world.open()
+    arrival = world.open()
     await until(lambda: world.transport.closed)
-    door.connection_lost(None)
-    assert world.host.doors == set()
+    arrival.connection_lost(None)
+    assert world.host.arrivals == set()

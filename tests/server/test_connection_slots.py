@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpproxy.server.connection_slots import OwnPlaces, Places, SharedPlaces
+from dpproxy.server.connection_slots import ConnectionSlots, OwnSlots, SharedSlots
 
 
 @pytest.fixture
@@ -20,11 +20,11 @@ def file() -> Iterator[int]:
 
 
 @pytest.fixture(params=["own", "shared"])
-def places(request: pytest.FixtureRequest, file: int) -> Places:
-    return OwnPlaces(4, 2) if request.param == "own" else SharedPlaces(file, 4, 2, 1)
+def places(request: pytest.FixtureRequest, file: int) -> ConnectionSlots:
+    return OwnSlots(4, 2) if request.param == "own" else SharedSlots(file, 4, 2, 1)
 
 
-def test_all_users_together_and_each(places: Places) -> None:
+def test_all_users_together_and_each(places: ConnectionSlots) -> None:
     assert [places.take("ada") for _ in range(3)] == [True, True, False]
     assert [places.take(user) for user in ("eve", "bob", "sue")] == [True, True, False]
     assert not places.room()
@@ -34,15 +34,15 @@ def test_all_users_together_and_each(places: Places) -> None:
 
 
 def test_what_nobody_took_cannot_be_given(file: int) -> None:
-    places = SharedPlaces(file, 2, 2, 1)
+    places = SharedSlots(file, 2, 2, 1)
     places.take("ada")
     places.give("eve")
-    SharedPlaces(file, 2, 2, 2).give("ada")
+    SharedSlots(file, 2, 2, 2).give("ada")
     assert [places.take("ada"), places.take("ada")] == [True, False]
 
 
 def test_processes_count_together_and_the_dead_give_back(file: int) -> None:
-    one, two, watcher = SharedPlaces(file, 5, 3, 1), SharedPlaces(file, 5, 3, 2), SharedPlaces(file, 5, 3)
+    one, two, watcher = SharedSlots(file, 5, 3, 1), SharedSlots(file, 5, 3, 2), SharedSlots(file, 5, 3)
     assert [p.take("ada") for p in (one, two, two, one)] == [True, True, True, False]
     assert [one.take("eve"), two.take("eve"), one.take("bob")] == [True, True, False]
     watcher.clear(2)
@@ -51,8 +51,8 @@ def test_processes_count_together_and_the_dead_give_back(file: int) -> None:
 
 TAKER = """
 import sys
-from dpproxy.server.connection_slots import SharedPlaces
-places = SharedPlaces(int(sys.argv[1]), 300, 250, int(sys.argv[2]))
+from dpproxy.server.connection_slots import SharedSlots
+places = SharedSlots(int(sys.argv[1]), 300, 250, int(sys.argv[2]))
 print(sum(places.take("ada") for _ in range(100)))
 """
 
