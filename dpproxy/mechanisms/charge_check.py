@@ -28,7 +28,8 @@ MAP_ROUNDING = 1 + Fraction(1, 2**40)
 
 
 def check(measurement: Measurement, noise: Noise) -> None:
-    """Raises MechanismError unless each part is charged at least what it costs, and the whole at least its parts."""
+    """Check a measurement's charge. Raises MechanismError unless each part is charged at least what it costs, and the whole at
+    least its parts."""
     for basis in measurement.bases:
         if basis.steps > 1 and not basis.norm:
             raise MechanismError("steps share a sensitivity that is not one of all groups together")
@@ -85,7 +86,7 @@ def _curves_cover(basis: Basis, l0: int) -> bool:
 
 
 def draw_epsilon(selection: Selection) -> int:
-    """Micro-epsilon of each draw: the draws of one selection share its epsilon evenly."""
+    """Return the epsilon of each draw, in micro: the draws of one selection share its epsilon evenly."""
     return selection.epsilon // _draws(selection)
 
 

@@ -45,7 +45,7 @@ class Coin:
     factor: Fraction = Fraction(1)
 
     def bits(self, count: int) -> int:
-        """floor(p * 2**count), by bounds of p tightened until they agree."""
+        """Return floor(p * 2**count), by bounds of p tightened until they agree."""
         if self.x * 144 // 100 > count + max(0, floor_log2(self.factor) + 1):  # log2 e > 1.44
             return 0
         digits = count // 3 + 10
@@ -58,15 +58,17 @@ class Coin:
 
 @lru_cache(maxsize=8192)
 def first_word(coin: Coin) -> int:
+    """Return the first 32 bits of the coin's probability."""
     return coin.bits(WORD)
 
 
 def words(count: int, entropy: Entropy) -> npt.NDArray[np.uint32]:
+    """Draw `count` words of 32 bits."""
     return np.frombuffer(entropy(4 * count), dtype=np.uint32)
 
 
 def settle(coin: Coin, drawn: int, bits: int, entropy: Entropy) -> bool:
-    """Whether a uniform number in [0, 1) whose first `bits` bits are `drawn` is below p.
+    """Decide whether a uniform number in [0, 1) whose first `bits` bits are `drawn` is below p.
 
     Raises RuntimeError after 512 equal bits: no generator does that.
     """
@@ -79,12 +81,12 @@ def settle(coin: Coin, drawn: int, bits: int, entropy: Entropy) -> bool:
 
 
 def toss(coin: Coin, entropy: Entropy) -> bool:
-    """One toss of a coin that is used once."""
+    """Toss a coin that is used once."""
     return settle(coin, int.from_bytes(entropy(WORD // 8), "little"), WORD, entropy)
 
 
 def flip(coin: Coin, count: int, entropy: Entropy) -> Bools:
-    """`count` independent tosses."""
+    """Toss a coin `count` times; True is heads."""
     word = first_word(coin)
     drawn = words(count, entropy)
     heads = drawn < word
@@ -94,7 +96,7 @@ def flip(coin: Coin, count: int, entropy: Entropy) -> Bools:
 
 
 def below(bounds: Int64, entropy: Entropy) -> Int64:
-    """A uniform integer in [0, bound) for each bound >= 1, by rejection from the next power of two."""
+    """Draw a uniform integer in [0, bound) for each bound of 1 to 2**62, by rejection from the next power of two."""
     out = np.zeros(bounds.size, dtype=np.int64)
     mask = bounds - 1
     for step in (1, 2, 4, 8, 16, 32):

@@ -136,7 +136,7 @@ def _runs(group: Int64, start: Int64, length: Int64, misses: Int64, groups: int)
 
 
 def quantile_runs(data: Counts, size: int, fraction: Fraction, rank: int, offset: int = 0) -> Runs:
-    """By how many ranks a point misses the quantile, in units of 1/denominator ranks.
+    """Say by how many ranks each point misses the quantile, in units of 1/denominator ranks.
 
     With fraction a/d, n contributions, L below a point and U up to it, PERCENTILE_DISC's value is the only point with
     d L < a n <= d U; a point misses by max(d L - a n + 1, a n - d U, 0). One contribution more moves this by at most
@@ -167,12 +167,12 @@ def quantile_runs(data: Counts, size: int, fraction: Fraction, rank: int, offset
 
 
 def score_step(fraction: Fraction) -> int:
-    """The most that one contribution moves a score of `quantile_runs`."""
+    """Return the most that one contribution moves a score of `quantile_runs`."""
     return max(fraction.numerator, fraction.denominator - fraction.numerator)
 
 
 def mode_runs(data: Counts, size: int) -> Runs:
-    """A point's score is its count: one contribution more raises one score by 1 and lowers none."""
+    """Score each point by its count: one contribution more raises one score by 1 and lowers none."""
     r = _ranks(data, size)
     return _runs(r.group, r.start, r.length, r.less - r.upto, data.groups)
 
@@ -186,7 +186,7 @@ def quantile(
     entropy: Entropy,
     offset: int = 0,
 ) -> Int64:
-    """A grid point for each group, epsilon-DP per group when a unit has at most `per_unit` contributions there.
+    """Choose a grid point for each group, epsilon-DP per group when a unit has at most `per_unit` contributions there.
 
     Raises ValueError for sizes, fractions and offsets out of range.
     """
@@ -200,14 +200,18 @@ def quantile(
 
 
 def mode(data: Counts, size: int, per_unit: int, epsilon: Fraction, entropy: Entropy) -> Int64:
-    """The point of (nearly) the highest count for each group; scores only grow with data, hence no factor 2."""
+    """Choose the point of (nearly) the highest count for each group; scores only grow with data, hence no factor 2.
+
+    Raises ValueError for a size out of range.
+    """
     if not 0 < size <= MAX_SIZE:
         raise ValueError("grid out of range")
     return choose(mode_runs(data, size), epsilon / per_unit, entropy)
 
 
 def top(scores: Int64, k: int, eta: Fraction, absent: int | None, entropy: Entropy) -> Int64:
-    """Positions of (nearly) the k highest scores, highest first, each chosen by the exponential mechanism from the rest.
+    """Choose the positions of (nearly) the k highest scores, highest first, each chosen by the exponential mechanism from the
+    rest.
 
     Undeclared keys: `absent` is the score of "no further one" (`threshold.top_threshold`); when that is chosen the list
     ends. Each choice costs eta * (most that one unit raises any score), whatever the number of groups a unit reaches.
@@ -227,7 +231,7 @@ def top(scores: Int64, k: int, eta: Fraction, absent: int | None, entropy: Entro
 
 
 def choose(runs: Runs, eta: Fraction, entropy: Entropy) -> Int64:
-    """One grid point for each group, P(point) ~ exp(-eta * gap of its run)."""
+    """Choose one grid point for each group, P(point) ~ exp(-eta * gap of its run)."""
     made = proposals(runs, eta)
     firsts = np.searchsorted(runs.group, np.arange(runs.groups + 1))
     chosen = np.full(runs.groups, -1, dtype=np.int64)
@@ -256,7 +260,7 @@ def _doublings(eta: Fraction) -> Fraction:
 
 
 def proposals(runs: Runs, eta: Fraction) -> Proposals:
-    """Integer weights, at most twice what they stand for, but for those that round up to 1."""
+    """Return integer weights, at most twice what they stand for, but for those that round up to 1."""
     kappa = min(_doublings(eta), Fraction(_FAR))
     gap = np.minimum(runs.gap, int(_FAR / kappa) + 1)
     halvings = gap * int(kappa * 2**48) >> 48  # at most (2**12 + 2**12) * 2**48: within 62 bits
@@ -270,7 +274,7 @@ def proposals(runs: Runs, eta: Fraction) -> Proposals:
 
 
 def acceptance(runs: Runs, eta: Fraction, made: Proposals, run: int) -> Coin | None:
-    """The coin that brings a proposed run from its weight down to what it stands for; None for certainty."""
+    """Return the coin that brings a proposed run from its weight down to what it stands for; None for certainty."""
     gap, shift = int(runs.gap[run]), int(made.shift[runs.group[run]])
     factor = Fraction(int(runs.length[run])) * Fraction(2) ** shift / int(made.weight[run])
     return None if gap == 0 and factor == 1 else Coin(eta * gap, factor=factor)

@@ -17,7 +17,7 @@ Columns = Sequence[pa.ChunkedArray]
 
 
 def positions(known: Columns, rows: int, wanted: Columns, wanted_rows: int) -> Int64:
-    """For each row of `wanted`, the row of `known` (of `rows` rows) with the same keys, or -1.
+    """Return for each row of `wanted` the row of `known` (of `rows` rows) with the same keys, or -1.
 
     Without keys there is one group. Raises MechanismError when `known` repeats a key or types differ.
     """

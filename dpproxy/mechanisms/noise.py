@@ -33,36 +33,38 @@ class Noise(Protocol):
     """
 
     def laplace(self, scale: Fraction, values: Int64) -> Int64:
-        """`values` plus discrete Laplace noise of `scale` each, all in grid units."""
+        """Add discrete Laplace noise of `scale` to each value, all in grid units."""
         ...
 
     def gaussian(self, scale: Fraction, values: Int64) -> Int64:
-        """`values` plus discrete Gaussian noise of sigma = `scale` each, all in grid units."""
+        """Add discrete Gaussian noise of sigma = `scale` to each value, all in grid units."""
         ...
 
     def entropy(self, size: int) -> bytes:
-        """`size` random bytes, uniform, independent of all before: the `coins.Entropy` of mechanisms that choose by score."""
+        """Return `size` random bytes, uniform, independent of all before: the `coins.Entropy` of mechanisms that choose by
+        score."""
         ...
 
     def loss(self, mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
-        """What the source itself states that noise of `scale` costs, to be held against the charge: epsilon (Laplace) or zCDP's
-        rho (Gaussian) when one unit moves `l0` values by `linf` each."""
+        """State what noise of `scale` costs by the source's own account, to be held against the charge: epsilon (Laplace) or
+        zCDP's rho (Gaussian) when one unit moves `l0` values by `linf` each."""
         ...
 
 
 def exact_loss(mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
-    """The same by the formulas alone: l1 / scale, l2**2 / (2 sigma**2)."""
+    """Return what noise costs by the formulas alone: l1 / scale (Dwork & Roth 2014), l2**2 / (2 sigma**2) (CKS 2020)."""
     if mechanism == "laplace":
         return l0 * linf / scale
     return Fraction(l0 * linf * linf) / (2 * scale * scale)
 
 
 def saturate(values: Int64) -> Int64:
+    """Hold values within +-`LIMIT`; holding two values brings them no further apart, so no sensitivity grows."""
     return np.clip(values, -LIMIT, LIMIT)
 
 
 def truncated(noise: Noise, scale: Fraction, values: Int64, reach: int) -> Int64:
-    """`values` plus discrete Laplace noise conditioned on |X| <= reach: what falls outside is drawn again.
+    """Add discrete Laplace noise conditioned on |X| <= reach to each value: what falls outside is drawn again.
 
     Raises MechanismError for a source that never falls within.
     """

@@ -69,7 +69,7 @@ def _mapped(mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fr
 
 
 def system_entropy(size: int) -> bytes:
-    """`size` bytes of the operating system's generator."""
+    """Return `size` bytes of the operating system's generator."""
     return os.urandom(size)
 
 
@@ -89,7 +89,7 @@ class OpenDPNoise:
         return system_entropy(size)
 
     def loss(self, mechanism: MechanismName, scale: Fraction, l0: int, linf: int) -> Fraction:
-        """By `map()` of the built measurement: doubles, rounded up by the library."""
+        """State the loss by `map()` of the built measurement: doubles, rounded up by the library."""
         return _mapped(mechanism, scale, l0, linf)
 
     def _draw(self, mechanism: MechanismName, scale: Fraction, values: Int64) -> Int64:

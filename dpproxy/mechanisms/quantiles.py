@@ -57,7 +57,8 @@ class Segment:
 def quantiles(
     data: Counts, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, entropy: Entropy
 ) -> list[Int64]:
-    """A grid point for each group and fraction, all strictly between 0 and 1 and different; `epsilon` is spent on each level.
+    """Choose a grid point for each group and fraction, all strictly between 0 and 1 and different; `epsilon` is spent on each
+    level.
 
     Raises ValueError for sizes and fractions out of range.
     """
@@ -80,13 +81,14 @@ def quantiles(
 
 
 def middle(segment: Segment) -> int:
+    """Return the index of the fraction that is chosen first."""
     return segment.wanted[len(segment.wanted) // 2]
 
 
 def level(
     cells: Counts, size: int, fractions: Sequence[Fraction], segment: Segment, per_unit: int, epsilon: Fraction
 ) -> tuple[Runs, Fraction]:
-    """Candidates and eta of the middle quantile of a segment, by the segment's own contributions alone."""
+    """Return the candidates and eta of the middle quantile of a segment, by the segment's own contributions alone."""
     fraction = (fractions[middle(segment)] - segment.low) / (segment.high - segment.low)
     if fraction.denominator > MAX_DENOMINATOR:
         fraction = fraction.limit_denominator(MAX_DENOMINATOR)
@@ -98,7 +100,7 @@ def level(
 
 
 def halves(segment: Segment, fractions: Sequence[Fraction], chosen: Int64) -> Iterator[Segment]:
-    """What is left below and above a chosen quantile; the contributions on it are above."""
+    """Yield what is left below and above a chosen quantile; the contributions on it are above."""
     at = len(segment.wanted) // 2
     cut = fractions[segment.wanted[at]]
     if segment.wanted[:at]:
@@ -118,7 +120,7 @@ def _within(runs: Runs, segment: Segment) -> Runs:
 
 
 def spread(data: Counts, parts: int) -> Counts:
-    """The contributions of each point over its cells."""
+    """Spread the contributions of each point over its cells."""
     if parts == 1:
         return data
     used = np.minimum(-(-data.count // BLOCK), parts)

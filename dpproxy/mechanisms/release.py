@@ -1,8 +1,8 @@
 """The door: the one function that turns an `Exact` into a `Released`.
 
 Knows: a plan's `Measurement`, Arrow tables, a source of noise. Must not know: SQL, sessions, budgets. Whatever is not
-as the plan says (columns, types, or the charge: `charges`) is a `MechanismError` with a fixed text; nothing is released
-then. Rule for changing it: every array that leaves this file went through `noise` or `select`, except keys,
+as the plan says (columns, types, or the charge: `charge_check`) is a `MechanismError` with a fixed text; nothing is released
+then. Rule for changing it: every array that leaves this file went through `noise` or `exponential`, except keys,
 which are declared (dense) or passed the threshold.
 """
 
@@ -91,7 +91,7 @@ def _bases(measurement: Measurement, table: pa.Table) -> list[list[Int64]]:
 
 
 def int64(column: pa.ChunkedArray) -> Int64:
-    """A column that must be BIGINT without NULLs."""
+    """Read a column that must be BIGINT without NULLs. Raises MechanismError for any other."""
     if column.type != pa.int64() or column.null_count:
         raise MechanismError("a column of the backend's answer is not BIGINT NOT NULL")
     return np.asarray(column.to_numpy(), dtype=np.int64)

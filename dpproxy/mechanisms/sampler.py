@@ -75,7 +75,7 @@ def _check(scale: Fraction) -> None:
 
 
 def laplace(scale: Fraction, count: int, entropy: Entropy) -> Int64:
-    """`count` values of P(X = x) = (1 - q) / (1 + q) q**|x|, q = exp(-1/scale). |X| < 2**62.
+    """Draw `count` values of P(X = x) = (1 - q) / (1 + q) q**|x|, q = exp(-1/scale). |X| < 2**62.
 
     Raises ValueError unless MIN_SCALE <= scale <= MAX_SCALE.
     """
@@ -85,7 +85,7 @@ def laplace(scale: Fraction, count: int, entropy: Entropy) -> Int64:
 
 
 def gaussian(sigma: Fraction, count: int, entropy: Entropy) -> Int64:
-    """`count` values of P(X = x) ~ exp(-x**2 / (2 sigma**2)). |X| < 2**62.
+    """Draw `count` values of P(X = x) ~ exp(-x**2 / (2 sigma**2)). |X| < 2**62.
 
     CKS algorithm 3 with t a power of two near sigma (any t is right; near sigma about 3 of 4 are accepted).
     Raises ValueError unless MIN_SCALE <= sigma <= MAX_SCALE.
@@ -127,7 +127,7 @@ _POINT = 24
 
 
 def lower_bound(sizes: Int64, sigma: Fraction, log_t: int) -> tuple[Int64, Bools]:
-    """(lower, near): lower * 2**-24 <= x of `_rejection`; where near, x - lower * 2**-24 < 2**-12 and lower < 2**34.
+    """Return (lower, near): lower * 2**-24 <= x of `_rejection`; where near, x - lower * 2**-24 < 2**-12 and lower < 2**34.
 
     With a = size / t and s = (sigma / t)**2, x = (a - s)**2 / (2 s), and 1/2 <= s < 2 by the choice of t. In units u =
     2**-24 let T be |a - s|; `distance` is in [T - 3, T] for both roundings. Near is a <= 2**5: then T <= 2**29 and x <

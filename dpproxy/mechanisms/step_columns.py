@@ -60,7 +60,7 @@ class Together:
 
 
 def folded(columns: list[Int64]) -> list[Int64]:
-    """Exact columns, as many as noise shall be drawn for. A unit is in one of them either way, by no more than before."""
+    """Return exact columns, as many as noise shall be drawn for. A unit is in one of them either way, by no more than before."""
     count = max(1, min(len(columns), MOST_CELLS // max(columns[0].size, 1)))
     if count == len(columns):
         return columns
@@ -71,8 +71,8 @@ def folded(columns: list[Int64]) -> list[Int64]:
 
 
 def together(noisy: list[Int64], deviation: float, laplace: bool, signed: bool) -> Together:
-    """From the noisy columns of all steps, each with noise of that standard deviation. `signed`: groups may have less than
-    nothing."""
+    """Put together the noisy columns of all steps, each with noise of that standard deviation. `signed`: groups may have less
+    than nothing."""
     matrix = np.array(noisy, dtype=np.float64)
     last = _last(matrix / deviation, laplace, signed)
     upper = matrix[1 : last + 1]

@@ -1,7 +1,7 @@
 """Counts of a large grid made fewer before a quantile is chosen from them: what is too far to be ever chosen is put together.
 
 Knows: counts by grid point, ranks, eta. Must not know: tables, plans. A quantile of ten million different values needs those near
-it: a point R ranks away is exp(-R epsilon / (2 k)) times as likely as the best (`select`). With R such that all points
+it: a point R ranks away is exp(-R epsilon / (2 k)) times as likely as the best (`exponential`). With R such that all points
 beyond together have a chance of 2**-256, their counts are moved to one point of their own stretch: they keep below and
 above what they were, so that every point that can be chosen keeps its rank and chance, and those that cannot still cannot.
 2**-256 is never (`noise.ROUNDS`); the charge does not change.
@@ -34,15 +34,15 @@ CELLS = 2**16
 
 
 def reach(size: int, per_unit: int, epsilon: Fraction) -> int:
-    """Ranks beyond which no point is ever chosen, in one draw of `epsilon`."""
+    """Return the number of ranks beyond which no point is ever chosen, in one draw of `epsilon`."""
     return math.ceil((NEVER * math.log(2) + math.log(size) + math.log(PARTS)) * 2 * per_unit / epsilon) + 1
 
 
 def windows(
     total: int, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, offset: int = 0
 ) -> list[tuple[int, int]]:
-    """Ranks (from, to) that a choice of any of the fractions, or `offset` beside it, may look at. Of quantiles chosen one between
-    others (`quantiles`) each level aims between cuts that may be off by what the levels before missed."""
+    """Return the ranks (from, to) that a choice of any of the fractions, or `offset` beside it, may look at. Of quantiles chosen
+    one between others (`quantiles`) each level aims between cuts that may be off by what the levels before missed."""
     far, levels, found = reach(size, per_unit, epsilon), draws(fractions), []
     aim = extreme_rank(size, per_unit, epsilon)
     for fraction in fractions:
@@ -54,7 +54,7 @@ def windows(
 def thinned(
     rows: Rows, groups: int, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, offset: int = 0
 ) -> Rows:
-    """Rows (group, point, count) in any order, with the large groups made smaller."""
+    """Make the large groups smaller of rows (group, point, count) in any order."""
     large = np.flatnonzero(np.bincount(rows[0], minlength=groups) > LARGE)
     if not large.size:
         return rows
@@ -71,7 +71,7 @@ def thinned(
 
 
 def merged(point: Int64, count: Int64, size: int, near: Sequence[tuple[int, int]]) -> tuple[Int64, Int64]:
-    """Points and counts of one group, with all that is in no window put together, stretch by stretch."""
+    """Return points and counts of one group, with all that is in no window put together, stretch by stretch."""
     shift = max(0, (size - 1).bit_length() - (CELLS - 1).bit_length())
     cell = (point >> shift).astype(np.int32)
     held = np.bincount(cell, weights=count)

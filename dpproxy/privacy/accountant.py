@@ -82,8 +82,9 @@ MOST_EPSILON = 300.0
 
 @dataclass(frozen=True)
 class Shares:
-    """How delta is divided, in hundredths: `failures` for thresholds, `conversions` for the basic certificate's Gaussian
-    statements, `gaussian` for the Gaussian certificate, `lead` for the one Renyi order ORDERS[order], the rest for all orders."""
+    """Say how delta is divided, in hundredths of it: `failures` for thresholds, `conversions` for the basic certificate's
+    Gaussian statements, `gaussian` for the Gaussian certificate, `lead` for the one Renyi order ORDERS[order], the rest for all
+    orders."""
 
     failures: int = 25
     gaussian: int = 57
@@ -97,6 +98,7 @@ class Shares:
 
     @property
     def spread(self) -> int:
+        """Return the hundredths that are divided over all Renyi orders."""
         return 100 - self.failures - self.conversions - self.gaussian - self.lead
 
 
@@ -109,7 +111,7 @@ ONLY_THRESHOLDS = Shares(100, 0, conversions=0)
 
 @dataclass(frozen=True)
 class Limit:
-    """At most `epsilon` (micro) and `delta` (atto) within a window. `shares` of delta as in `Shares`."""
+    """Allow at most `epsilon` (micro) and `delta` (atto) within a window; `shares` says how delta is divided."""
 
     epsilon: int
     delta: int = 0
@@ -122,18 +124,20 @@ class Limit:
 
     @property
     def failures(self) -> int:
+        """Return the delta (atto) that thresholds may fail with."""
         return self.delta * self.shares.failures // 100
 
     @property
     def conversions(self) -> int:
+        """Return the delta (atto) of the basic certificate, for Gaussian statements."""
         return self.delta * self.shares.conversions // 100
 
     def part(self, hundredths: int) -> float:
-        """So many hundredths of delta, as a number; for the certificates, whose bounds have margins of their own."""
+        """Return so many hundredths of delta as a number, for the certificates, whose bounds have margins of their own."""
         return self.delta / ATTO * hundredths / 100
 
     def plus(self, epsilon: int, delta: int) -> Limit:
-        """With an operator's grant; the shares grow alike."""
+        """Return the limit widened by an operator's grant (micro-epsilon, atto-delta); its shares grow alike."""
         return Limit(self.epsilon + epsilon, min(self.delta + delta, ATTO - 1), self.window, self.shares)
 
 
@@ -151,27 +155,28 @@ class Filter:
     deltas: tuple[float, ...]
 
     def admits(self, total: Loss) -> bool:
+        """Say whether a total loss is within the limit."""
         return total.failure <= self.failures and (self.adds_up(total) or self.converts(total))
 
     def adds_up(self, total: Loss) -> bool:
-        """Whether the basic certificate holds, failures aside."""
+        """Say whether the basic certificate holds, failures aside."""
         return total.epsilon <= self.epsilon and total.conversion <= self.conversions
 
     def converts(self, total: Loss) -> bool:
-        """Whether the Gaussian certificate or a Renyi one holds, failures aside."""
+        """Say whether the Gaussian certificate or a Renyi one holds, failures aside."""
         if self.variance is not None and total.gdp[self.reserve] <= self.variance:
             return True
         return any(spent <= most for spent, most in zip(total.rdp, self.rdp, strict=True))
 
 
 def admits(spent: Loss, new: Loss, limit: Limit) -> bool:
-    """Whether `new` may run after `spent`. No loss at all is always admitted."""
+    """Say whether `new` may run after `spent`, by any certificate of the module's essay. No loss at all is always admitted."""
     return not new or filter_of(limit).admits(spent + new)
 
 
 @lru_cache(maxsize=1024)
 def filter_of(limit: Limit) -> Filter:
-    """The bounds that the shares of delta give."""
+    """Turn a limit into the integer bounds that its shares of delta give."""
     epsilon, shares = limit.epsilon / MICRO, limit.shares
     gaussian = limit.part(shares.gaussian) * (1 - 1e-6)  # for the factors 1 + 1e-18 of `privacy.loss._gaussian`
     reserve, variance = _variance(epsilon, gaussian)
@@ -210,14 +215,17 @@ def _converted(alpha: float, epsilon: float, delta: float) -> float:
 
 
 def renyi_bound(alpha: float, epsilon: float, delta: float) -> int:
-    """The same in nano-nats, rounded down; negative when there is none."""
+    """Return the RDP of order `alpha` that implies (epsilon, delta)-DP, in nano-nats, rounded down; negative when there is none.
+
+    CKS 2020, proposition 12.
+    """
     if delta <= 0 or epsilon <= 0:
         return -1
     return math.floor(_converted(alpha, epsilon, delta) * NANO * (1 - 1e-12) - 1)
 
 
 def effective_epsilon(spent: Loss, limit: Limit) -> int:
-    """What `spent` comes to at the limit's delta, in micro-epsilon, rounded up: the smallest of the certificates.
+    """Return what `spent` comes to at the limit's delta, in micro-epsilon, rounded up: the smallest of the certificates.
 
     At most limit.epsilon when the limit's filter admits `spent`; the basic sum when nothing better is known.
     """
@@ -247,7 +255,7 @@ def _gaussian_epsilon(v: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def remaining(spent: Loss, limit: Limit) -> tuple[int, int]:
-    """(epsilon, delta): the largest micro-epsilon of one further statement, and the atto-delta left for thresholds."""
+    """Return the largest epsilon (micro) of one further statement, and the delta (atto) left for thresholds."""
     bounds = filter_of(limit)
     if spent.failure > bounds.failures:
         return 0, 0

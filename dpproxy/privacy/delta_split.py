@@ -37,7 +37,7 @@ BESIDE = 3
 
 @lru_cache(maxsize=4096)
 def tuned(limit: Limit, first: Loss) -> Limit:
-    """The limit with the shares that admit most statements like the first of its window; `limit` itself when none is
+    """Return the limit with the shares that admit most statements like the first of its window; `limit` itself when none is
     better, or when its shares are given."""
     if not limit.delta or limit.shares != BALANCED:
         return limit

@@ -36,20 +36,22 @@ STEPS = 1000
 
 @dataclass(frozen=True)
 class Weights:
-    """What is above 0 only: an output is made of few columns, so that there are few weights however many outputs there are."""
+    """Hold the weights above 0 alone: an output is made of few columns, so that there are few weights however many outputs there
+    are."""
 
     columns: int
     rows: tuple[Row, ...]
 
     @classmethod
     def of(cls, columns: int, rows: Sequence[Mapping[int, float]]) -> Weights:
-        """Raises ValueError for a column that there is not."""
+        """Make weights of one mapping an output. Raises ValueError for a column that there is not, and for no output."""
         if not rows or any(not 0 <= c < columns for row in rows for c in row):
             raise ValueError("at least one output, made of the columns there are")
         return cls(columns, tuple(tuple(sorted((c, float(w)) for c, w in row.items() if w)) for row in rows))
 
     @property
     def size(self) -> int:
+        """Return the number of weights."""
         return sum(map(len, self.rows))
 
 
@@ -131,7 +133,7 @@ def _shares(weights: Weights, importance: Sequence[float], mechanism: MechanismN
 
 
 def deviations(weights: Weights, l0: int, epsilon_micro: int, delta_atto: int) -> tuple[float, float]:
-    """Largest output error under Laplace and under Gaussian noise of the same (epsilon, delta).
+    """Return the largest output error under Laplace and under Gaussian noise of the same (epsilon, delta).
 
     `weights` as in `allocate`, for noise of standard deviation 1 a column. Laplace: sqrt 2 * l0 / epsilon; Gaussian:
     sqrt(l0 / (2 rho)), infinite when delta is 0 or so small that no rho is proven.
@@ -145,6 +147,6 @@ def deviations(weights: Weights, l0: int, epsilon_micro: int, delta_atto: int) -
 
 
 def better(weights: Weights, l0: int, epsilon_micro: int, delta_atto: int) -> MechanismName:
-    """`mechanism: auto`: the noise with the smaller largest error for the same charge; Laplace when equal."""
+    """Choose for `mechanism: auto` the noise with the smaller largest error for the same charge; Laplace when equal."""
     laplace, gaussian = deviations(weights, l0, epsilon_micro, delta_atto)
     return "gaussian" if gaussian < laplace else "laplace"

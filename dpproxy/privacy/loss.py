@@ -99,7 +99,7 @@ class Loss:
         )
 
     def since(self, earlier: Loss) -> Loss:
-        """What was added after `earlier`, when this sum went on from there. Exact: losses are integers."""
+        """Return what was added after `earlier`, when this sum went on from there. Exact: losses are integers."""
         return Loss(
             self.epsilon - earlier.epsilon,
             self.delta - earlier.delta,
@@ -114,19 +114,19 @@ class Loss:
 
     @property
     def failure(self) -> int:
-        """Atto-delta that counts in every reading."""
+        """Return the delta (atto) that counts in every reading."""
         return self.delta - self.conversion
 
     @classmethod
     def pure(cls, epsilon_micro: int) -> Loss:
-        """Any epsilon-DP mechanism: randomised response dominates it (Kairouz, Oh, Viswanath 2015)."""
+        """Bound the loss of any epsilon-DP mechanism: randomised response dominates it (Kairouz, Oh, Viswanath 2015)."""
         return cls(epsilon_micro)
 
     laplace = pure  # knowing only the ratio of sensitivity to scale: exact for discrete Laplace at sensitivity 1
 
     @classmethod
     def laplace_vector(cls, l0: int, ratio: Fraction, linf: int = 1) -> Loss:
-        """Discrete Laplace noise on integers: a unit moves at most `l0` coordinates by at most `linf` each.
+        """Bound the loss of discrete Laplace noise on integers: a unit moves at most `l0` coordinates by at most `linf` each.
 
         `ratio` is linf / scale. epsilon = l0 * ratio; RDP and variance add over coordinates, which is far less than
         those of one l0 * ratio - DP mechanism. Shifts below linf cost no more: the noise is log-concave, so
@@ -140,7 +140,8 @@ class Loss:
 
     @classmethod
     def gaussian(cls, l0: int, linf: int, sigma: Fraction, epsilon_micro: int, delta_atto: int) -> Loss:
-        """Discrete Gaussian noise; (epsilon, delta) is a proven basic reading (`privacy.noise_scale.gaussian_covered`).
+        """Bound the loss of discrete Gaussian noise; (epsilon, delta) is a proven basic reading
+        (`privacy.noise_scale.gaussian_covered`).
 
         rho = l0 linf^2 / (2 sigma^2), RDP alpha * rho (Canonne, Kamath, Steinke 2020, theorem 14). See `_ripple_free`.
         """
@@ -148,7 +149,7 @@ class Loss:
 
     @classmethod
     def bounded_range(cls, epsilon_micro: int, times: int = 1) -> Loss:
-        """The exponential mechanism (also as report-noisy-max with Gumbel noise), drawn `times` times.
+        """Bound the loss of the exponential mechanism (also as report-noisy-max with Gumbel noise), drawn `times` times.
 
         Its loss lies in an interval of length epsilon, so it is epsilon^2/8-zCDP (Cesar & Rogers 2021, lemma 3.4;
         Dong, Durfee, Rogers 2020); not true of permute-and-flip or noisy max with Laplace or exponential noise.
@@ -161,11 +162,11 @@ class Loss:
 
     @classmethod
     def delta_only(cls, atto: int) -> Loss:
-        """A threshold on undeclared keys: nothing but a probability of failure."""
+        """Return the loss of a threshold on undeclared keys: nothing but a probability of failure, in atto."""
         return cls(0, atto)
 
     def to_json(self) -> dict[str, Any]:
-        """For the ledger: integers and lists of integers only."""
+        """Return the loss as the ledger keeps it: integers and lists of integers only."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -176,7 +177,7 @@ class Loss:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Loss:
-        """Raises KeyError, TypeError or ValueError for anything `to_json` does not write."""
+        """Read a loss that the ledger kept. Raises KeyError, TypeError or ValueError for anything `to_json` does not write."""
         rdp, gdp = tuple(map(int, data["rdp"])), tuple(map(int, data["gdp"]))
         if not rdp or not gdp:
             raise ValueError("a stored loss is complete")
@@ -184,7 +185,7 @@ class Loss:
 
 
 def discrete_laplace_rdp(alpha: float, ratio: float, shift: int) -> float:
-    """Exact Renyi divergence of order alpha, in nats, between discrete Laplace noise and its shift by `shift` >= 1.
+    """Compute the exact Renyi divergence of order alpha, in nats, between discrete Laplace noise and its shift by `shift` >= 1.
 
     With scale b = shift / ratio and q = e^(-1/b), P(X = k) = (1 - q)/(1 + q) q^|k|. The sum of P(k)^alpha
     P(k - shift)^(1 - alpha) has three geometric parts: k <= 0, 0 < k < shift, k >= shift. At shift 1 it is randomised
@@ -203,7 +204,7 @@ def discrete_laplace_rdp(alpha: float, ratio: float, shift: int) -> float:
 
 @lru_cache(maxsize=4096)
 def pure_rdp(epsilon_micro: int) -> tuple[int, ...]:
-    """RDP at `ORDERS` of every epsilon-DP mechanism, and at most epsilon: that of randomised response."""
+    """Return the RDP at `ORDERS` (nano-nats) of every epsilon-DP mechanism, at most epsilon: that of randomised response."""
     return _laplace_rdp(Fraction(epsilon_micro, MICRO), 1)
 
 
@@ -216,12 +217,12 @@ def _laplace_rdp(ratio: Fraction, shift: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def pure_gdp(epsilon_micro: int) -> tuple[int, ...]:
-    """`gaussian_cost` at every reserve."""
+    """Return `gaussian_cost` at every reserve, in pico-nats^2."""
     return tuple(gaussian_cost(Fraction(epsilon_micro, MICRO), r) for r in RESERVES)
 
 
 def gaussian_cost(epsilon: Fraction, reserve: int) -> int:
-    """The variance v (pico) of reading 3 for any epsilon-DP mechanism: equal total variation (module docstring).
+    """Bound the variance v (pico) of reading 3 for any epsilon-DP mechanism: equal total variation (module docstring).
 
     TV(RR o G(r)) = p H(-eps) + (1 - p) H(eps), p = 1/(1 + e^-eps), H the hockey stick of G(r); TV(G(v)) =
     2 Phi(sqrt(v)/2) - 1. Never more than without a reserve, v = (2 Phi^-1(p))^2.
@@ -240,7 +241,7 @@ def gaussian_cost(epsilon: Fraction, reserve: int) -> int:
 
 
 def hockey_stick(x: float, v: float) -> float:
-    """delta of Gaussian noise of variance v at epsilon = x: Phi(sqrt v/2 - x/sqrt v) - e^x Phi(-sqrt v/2 - x/sqrt v)
+    """Compute the delta of Gaussian noise of variance v at epsilon = x: Phi(sqrt v/2 - x/sqrt v) - e^x Phi(-sqrt v/2 - x/sqrt v)
     (Balle & Wang 2018, theorem 8)."""
     s = math.sqrt(2 * v)
     return (math.erfc((x - v / 2) / s) - math.exp(x) * math.erfc((x + v / 2) / s)) / 2

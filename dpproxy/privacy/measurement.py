@@ -48,11 +48,11 @@ class Basis:
     signed: bool = False  # some rows count as less than nothing
 
     def columns(self, index: int) -> list[str]:
-        """The names of its columns in the backend's result, as basis number `index`."""
+        """Return the names of the basis's columns in the backend's result, as basis number `index`."""
         return [f"b{index}"] if self.steps == 1 else [f"b{index}s{j}" for j in range(self.steps)]
 
     def reach(self, l0: int) -> int:
-        """How many groups' worth of `linf` one unit changes, of the `l0` groups it may be in."""
+        """Return how many groups' worth of `linf` one unit changes, of the `l0` groups it may be in."""
         return 1 if self.norm else l0
 
 
@@ -186,17 +186,17 @@ class Measurement:
 
     @property
     def reach(self) -> int:
-        """How many of the released groups one unit changes at most."""
+        """Return how many of the released groups one unit changes at most."""
         return self.l0 if self.top is None else min(self.l0, self.top.k)
 
     @property
     def stepped(self) -> tuple[int, ...]:
-        """The bases of several steps. Of each, two more columns are released, after all others: its value with no group's
-        noise smoothed by others', and the number of the last step that is in it."""
+        """List the bases of several steps, by number. Of each, two more columns are released, after all others: its value with
+        no group's noise smoothed by others', and the number of the last step that is in it."""
         return tuple(i for i, basis in enumerate(self.bases) if basis.steps > 1)
 
     def step_column(self, basis: int) -> int | None:
-        """Where the first of the two stands among the released columns that are no keys; None for bases without steps."""
+        """Return where the first of the two stands among the released columns that are no keys; None for bases without steps."""
         if self.bases[basis].steps == 1:
             return None
         drawn = sum(max(len(s.fractions), 1) for s in self.selections)

@@ -20,7 +20,7 @@ to 97 %, whatever the steps hold, and up to 98 where each holds nearly as much a
 
 
 def told_half(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
-    """`half_width` of the first step, where there are several."""
+    """Return the half-width that is told, in grid units: `half_width`, and of a basis of several steps that of the first."""
     return half_width(basis, confidence if basis.steps == 1 else 1 - CHOSEN * (1 - confidence), cells)
 
 
@@ -28,13 +28,17 @@ GROWTH = "sqrt((power(4::float8, {} + 1) - 1) / 3)"
 
 
 def step_growth(last: int) -> float:
-    """The deviation of steps 0..last together, each with twice the noise of the one before, by that of the first."""
+    """Return the deviation of steps 0..last together, as a multiple of the first one's; each has twice the noise of the one
+    before."""
     return math.sqrt((4 ** (last + 1) - 1) / 3)
 
 
 def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
-    """In grid units. For one cell certified (`noise_tail.interval`); for a sum of several by Cornish & Fisher's
-    expansion to the fourth cumulant (Laplace noise: excess kurtosis 3 / cells), rounded up."""
+    """Return the half-width, in grid units, of the interval that holds the noise with probability `confidence`.
+
+    For one cell it is certified (`noise_tail.interval`); for a sum of several by Cornish & Fisher's
+    expansion to the fourth cumulant (Laplace noise: excess kurtosis 3 / cells), rounded up.
+    """
     if cells == 1:
         half = noise_tail.interval(basis.mechanism, basis.scale, confidence)
         return half if basis.fine == 1 else math.ceil(Fraction(half, basis.fine) + Fraction(1, 2))  # and it is rounded
@@ -44,17 +48,17 @@ def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
 
 
 def normal_point(confidence: Fraction) -> float:
-    """A normal variable lies within so many standard deviations with probability `confidence`."""
+    """Return within how many standard deviations a normal variable lies with probability `confidence`."""
     return NormalDist().inv_cdf((1 + float(confidence)) / 2)
 
 
 def excess(basis: Basis, cells: int = 1) -> float:
-    """The excess kurtosis of the noise in a sum of cells: 3 of (continuous) Laplace noise, none of Gaussian."""
+    """Return the excess kurtosis of the noise in a sum of cells: 3 of (continuous) Laplace noise, none of Gaussian."""
     return 3 / cells if basis.mechanism == "laplace" else 0.0
 
 
 def deviation(basis: Basis, cells: int = 1) -> float:
-    """The standard deviation of the noise, in grid units: of discrete Laplace noise sqrt(2 q) / (1 - q) with q =
+    """Return the standard deviation of the noise, in grid units: of discrete Laplace noise sqrt(2 q) / (1 - q) with q =
     exp(-1/scale); of discrete Gaussian noise at most sigma."""
     scale = float(basis.scale)
     if basis.mechanism == "gaussian":

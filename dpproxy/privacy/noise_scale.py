@@ -47,7 +47,7 @@ def _checked(scale: Fraction) -> Fraction:
 
 
 def laplace_scale(l0: int, linf: int, epsilon_micro: int) -> Fraction:
-    """The scale of discrete Laplace noise (in grid units) that makes a basis `epsilon`-DP.
+    """Return the scale of discrete Laplace noise, in grid units, that makes a basis `epsilon`-DP.
 
     l0 * linf / epsilon (Dwork & Roth 2014, theorem 3.6; discrete: Ghosh et al. 2012), rounded up to 40 significant
     bits so that every sampler, also one that takes a double, draws at exactly this scale. linf = 0 means that no
@@ -62,7 +62,7 @@ def laplace_scale(l0: int, linf: int, epsilon_micro: int) -> Fraction:
 
 
 def gaussian_sigma(l0: int, linf: int, rho: Fraction, more: Fraction = Fraction(0)) -> Fraction:
-    """Sigma of discrete Gaussian noise (in grid units) that makes a basis rho-zCDP.
+    """Return the sigma of discrete Gaussian noise, in grid units, that makes a basis rho-zCDP.
 
     rho = l2**2 / (2 sigma**2) with l2 = sqrt(l0) * linf (CKS theorem 14), so sigma = linf * sqrt(l0 / (2 rho)),
     rounded up to 40 significant bits. `more` is added to its square (`normal_rho_for`). Raises as `laplace_scale`.
@@ -76,7 +76,7 @@ def gaussian_sigma(l0: int, linf: int, rho: Fraction, more: Fraction = Fraction(
 
 @lru_cache(maxsize=1024)
 def rho_for(epsilon_micro: int, delta_atto: int) -> Fraction:
-    """The largest rho found such that rho-zCDP implies (epsilon, delta)-DP, rounded down to 40 significant bits.
+    """Return the largest rho found such that rho-zCDP implies (epsilon, delta)-DP, rounded down to 40 significant bits.
 
     CKS proposition 12 with zCDP's RDP curve alpha * rho: for any alpha > 1, delta <= exp((alpha - 1)(alpha rho -
     epsilon)) / (alpha - 1) * (1 - 1/alpha)**alpha. Solved for rho at one alpha it reads
@@ -122,8 +122,8 @@ MOST_EPSILON = 500
 
 @lru_cache(maxsize=1024)
 def normal_rho_for(epsilon_micro: int, delta_atto: int) -> Fraction:
-    """The largest rho found such that continuous Gaussian noise of variance l2**2 / (2 rho) is (epsilon, delta)-DP; 0 where none
-    is proven. It is 5 to 10 % less noise than by `rho_for`, and discrete noise of `STEPPED` more variance is as good.
+    """Return the largest rho found such that continuous Gaussian noise of variance l2**2 / (2 rho) is (epsilon, delta)-DP; 0
+    where none is proven. It is 5 to 10 % less noise than by `rho_for`, and discrete noise of `STEPPED` more variance is as good.
 
     Continuous: delta = Q(epsilon / m - m / 2) - e**epsilon Q(epsilon / m + m / 2) with m = l2 / sigma, Q the normal tail (Balle &
     Wang 2018, theorem 8), which rises with m. Floats seek m; what is returned was bounded in rationals.
@@ -162,13 +162,15 @@ def _normal_delta(m: Fraction, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_rho(epsilon_micro: int, delta_atto: int) -> Fraction:
-    """The larger of the two, for comparing noise that has been chosen nowhere yet. Raises ValueError where there is none."""
+    """Return the larger of `rho_for` and `normal_rho_for`, to compare noise before any is chosen. Raises ValueError as they
+    do."""
     return max(rho_for(epsilon_micro, delta_atto), normal_rho_for(epsilon_micro, delta_atto))
 
 
 def gaussian_sigmas(moved: Sequence[Moved], parts: Sequence[int], epsilon_micro: int, delta_atto: int) -> list[Fraction]:
-    """Sigmas of columns that are one Gaussian mechanism of (epsilon, delta), its rho divided in proportion to `parts`: by the
-    exact curve of normal noise, or by zCDP where steps are too coarse for that. Raises as `rho_for` and `gaussian_sigma`."""
+    """Return the sigmas, in grid units, of columns that are one Gaussian mechanism of (epsilon, delta), its rho divided in
+    proportion to `parts`: by the exact curve of normal noise, or by zCDP where steps are too coarse for that. Raises as
+    `rho_for` and `gaussian_sigma`."""
     by_zcdp = rho_for(epsilon_micro, delta_atto)
     found = [gaussian_sigma(*m, by_zcdp * part / sum(parts)) for m, part in zip(moved, parts, strict=True)]
     normal = normal_rho_for(epsilon_micro, delta_atto)
@@ -179,8 +181,8 @@ def gaussian_sigmas(moved: Sequence[Moved], parts: Sequence[int], epsilon_micro:
 
 
 def gaussian_covered(moved: Sequence[Moved], sigmas: Sequence[Fraction], epsilon_micro: int, delta_atto: int) -> bool:
-    """Whether Gaussian noise of these sigmas is (epsilon, delta)-DP for a unit that changes columns so: by zCDP, or by the curve
-    of normal noise. Raises ValueError as `rho_for`."""
+    """Say whether Gaussian noise of these sigmas is (epsilon, delta)-DP for a unit that changes columns so: by zCDP, or by the
+    curve of normal noise. Raises ValueError as `rho_for`."""
     squares = [Fraction(l0 * linf * linf, 2) for l0, linf in moved]
     by_zcdp = sum((square / (s * s) for square, s in zip(squares, sigmas, strict=True)), Fraction(0))
     if by_zcdp <= rho_for(epsilon_micro, delta_atto):

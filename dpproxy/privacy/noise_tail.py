@@ -16,7 +16,7 @@ from dpproxy.privacy.real_bounds import exp_bounds, ln_bounds, normal_tail_bound
 
 
 def tail_point(mechanism: MechanismName, scale: Fraction, p: Fraction) -> int:
-    """The smallest t >= 1 certified to satisfy P(X >= t) <= p, X the mechanism's noise at `scale`; 0 < p < 1/2.
+    """Return the smallest t >= 1 certified to satisfy P(X >= t) <= p, X the mechanism's noise at `scale`; 0 < p < 1/2.
 
     Laplace: P(X >= t) = q**t / (1 + q) with q = exp(-1/scale), so t = scale * -ln(p (1 + q)) rounded up.
     Gaussian: see `_gaussian_tail_point`. Raises ValueError for p out of range.
@@ -80,10 +80,10 @@ def _summed_tail_point(sigma: Fraction, p: Fraction) -> int:
 
 @lru_cache(maxsize=4096)
 def interval(mechanism: MechanismName, scale: Fraction, confidence: Fraction) -> int:
-    """The smallest half-width h, in grid units, certified to satisfy P(|X| <= h) >= confidence, for 0 < confidence < 1.
+    """Return the smallest half-width h, in grid units, certified to hold the noise X with probability `confidence` in (0, 1).
 
-    The released value is within h of the bounded true one with that probability (noise only; not truncation).
-    """
+    The released value is within h of the bounded true one with that probability (noise only; not truncation). Raises ValueError
+    for a confidence out of range."""
     if not 0 < confidence < 1:
         raise ValueError("confidence must be between 0 and 1")
     return tail_point(mechanism, scale, (1 - confidence) / 2) - 1

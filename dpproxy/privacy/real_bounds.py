@@ -38,7 +38,7 @@ def _widen(low: Decimal, high: Decimal, digits: int) -> Bounds:
 
 
 def exp_bounds(x: Fraction, digits: int = DIGITS) -> Bounds:
-    """(lower, upper) with lower <= e**x <= upper, relative width about 10**-digits."""
+    """Return (lower, upper) with lower <= e**x <= upper, relative width about 10**-digits."""
     if x == 0:
         return Fraction(1), Fraction(1)
     if x < _SMALLEST_EXPONENT:
@@ -51,7 +51,7 @@ def exp_bounds(x: Fraction, digits: int = DIGITS) -> Bounds:
 
 
 def ln_bounds(x: Fraction, digits: int = DIGITS) -> Bounds:
-    """(lower, upper) of the natural logarithm of x > 0; absolute width about 10**-digits."""
+    """Return (lower, upper) of the natural logarithm of x > 0; absolute width about 10**-digits."""
     if x == 1:
         return Fraction(0), Fraction(0)
     low = _context(digits, ROUND_FLOOR).ln(_decimal(x, digits, ROUND_FLOOR))
@@ -60,7 +60,7 @@ def ln_bounds(x: Fraction, digits: int = DIGITS) -> Bounds:
 
 
 def sqrt_bounds(x: Fraction, digits: int = DIGITS) -> Bounds:
-    """(lower, upper) of the square root of x >= 0."""
+    """Return (lower, upper) of the square root of x >= 0."""
     low = _context(digits, ROUND_FLOOR).sqrt(_decimal(x, digits, ROUND_FLOOR))
     high = _context(digits, ROUND_CEILING).sqrt(_decimal(x, digits, ROUND_CEILING))
     return _widen(low, high, digits)
@@ -73,7 +73,7 @@ PI: Bounds = (
 
 
 def normal_tail_bounds(z: Fraction, terms: int = 100) -> Bounds:
-    """(lower, upper) of P(N(0,1) >= z) for z >= 1/4.
+    """Return (lower, upper) of P(N(0,1) >= z) for z >= 1/4.
 
     Laplace's continued fraction of Mills' ratio, 1/(z + 1/(z + 2/(z + 3/(z + ...)))): with positive terms,
     consecutive convergents bracket its value (Abramowitz & Stegun 26.2.14). 100 terms give 2 digits at z = 1/4, 8
@@ -94,18 +94,18 @@ def normal_tail_bounds(z: Fraction, terms: int = 100) -> Bounds:
 
 
 def floor_log2(x: Fraction) -> int:
-    """The largest integer n with 2**n <= x, for x > 0."""
+    """Return the largest integer n with 2**n <= x, for x > 0."""
     n = x.numerator.bit_length() - x.denominator.bit_length()
     return n if Fraction(2) ** n <= x else n - 1
 
 
 def round_up(x: Fraction, bits: int = SIGNIFICANT_BITS) -> Fraction:
-    """The smallest number >= x > 0 with `bits` significant bits."""
+    """Return the smallest number >= x > 0 with `bits` significant bits."""
     unit = Fraction(2) ** (floor_log2(x) - bits + 1)
     return math.ceil(x / unit) * unit
 
 
 def round_down(x: Fraction, bits: int = SIGNIFICANT_BITS) -> Fraction:
-    """The largest number <= x > 0 with `bits` significant bits."""
+    """Return the largest number <= x > 0 with `bits` significant bits."""
     unit = Fraction(2) ** (floor_log2(x) - bits + 1)
     return math.floor(x / unit) * unit

@@ -17,7 +17,7 @@ from dpproxy.privacy.real_bounds import ln_bounds
 
 @lru_cache(maxsize=4096)
 def extreme_rank(size: int, per_unit: int, epsilon: Fraction) -> int:
-    """Which order statistic MIN and MAX are: the t-th lowest contribution, t = ceil((ln size + 3) * 2 k / epsilon).
+    """Return which order statistic MIN and MAX are: the t-th lowest contribution, t = ceil((ln size + 3) * 2 k / epsilon).
 
     All points below the lowest contribution miss rank t by t, so that together they weigh size * exp(-epsilon t /
     (2 k)) <= e**-3 of the right one: fewer than 1 answer in 20 lies outside the data. Smaller t would not be seen.
@@ -28,8 +28,8 @@ def extreme_rank(size: int, per_unit: int, epsilon: Fraction) -> int:
 
 @lru_cache(maxsize=4096)
 def end_rank(size: int, fraction: Fraction, per_unit: int, epsilon: Fraction, failure: Fraction) -> int:
-    """How many ranks beside a quantile an end of its interval aims, so that it is on the wrong side with probability `failure`
-    at most, whatever the data.
+    """Return how many ranks beside a quantile an end of its interval aims, so that it is on the wrong side with probability
+    `failure` at most, whatever the data.
 
     The fraction is a / d, scores are in d-ths of ranks (`exponential.quantile_runs`), eta is that of one draw. Some candidate has
     the rank that is aimed at, or lies beyond the grid; all on the other side of the quantile miss it by d * rank + 1 at least.
@@ -41,7 +41,7 @@ def end_rank(size: int, fraction: Fraction, per_unit: int, epsilon: Fraction, fa
 
 
 def draws(fractions: Sequence[Fraction]) -> int:
-    """How many draws of equal epsilon the quantiles of one column cost: MIN and MAX one each; of others, where they are three
-    or more, one for each level of halving (`mechanisms.quantiles`); MODE, without fractions, one."""
+    """Count the draws of equal epsilon that the quantiles of one column cost: MIN and MAX one each; of others, where they are
+    three or more, one for each level of halving (`mechanisms.quantiles`); MODE, without fractions, one."""
     inner = len(set(fractions) - {0, 1})
     return max(1, len(set(fractions) & {0, 1}) + (inner if inner < 3 else inner.bit_length()))

@@ -25,7 +25,7 @@ from dpproxy.privacy.real_bounds import exp_bounds, ln_bounds
 
 @lru_cache(maxsize=4096)
 def units_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: int, mechanism: MechanismName = "laplace") -> int:
-    """The smallest tau such that releasing groups whose noisy number of units is at least tau costs `delta`.
+    """Return the smallest tau, in units, such that releasing groups whose noisy number of units is at least tau costs `delta`.
 
     The backend drops groups of fewer than `min_units` units. Let D' be D without one unit. Groups that exist in D
     alone have exactly min_units units there, that unit among them, and there are j <= l0 of them. Each is released
@@ -49,7 +49,7 @@ def units_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: int, m
 
 @lru_cache(maxsize=4096)
 def truncated_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: int) -> tuple[int, int]:
-    """(tau, reach): as `units_threshold`, lower, when the Laplace noise X on the units is drawn within +-reach.
+    """Return (tau, reach), in units: as `units_threshold`, lower, when the Laplace noise X on the units is drawn within +-reach.
 
     Per group, with q = exp(-1/scale), epsilon = 1/scale and delta' = delta / l0: P(X = x) = c q**|x| for |x| <= k, c =
     (1 - q)/(1 + q - 2 q**(k+1)); a group of n units is released, as n + X, when n + X > k. That is (epsilon,
@@ -74,7 +74,7 @@ def truncated_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: in
 
 @lru_cache(maxsize=4096)
 def top_threshold(k: int, l0: int, per_unit: int, epsilon_micro: int, delta_atto: int, min_units: int) -> int:
-    """The score of "no further one" beside undeclared keys, for k choices of `epsilon_micro` each.
+    """Return the score of "no further one" beside undeclared keys, for k choices of `epsilon_micro` each.
 
     A choice is the exponential mechanism with eta = epsilon / per_unit on scores that a unit raises by at most per_unit
     and never lowers. Groups of fewer than min_units units are dropped, so that groups in D and not in D' (one unit
