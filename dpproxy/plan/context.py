@@ -25,8 +25,8 @@ for a thousand million rows with any sane row and group bounds."""
 
 @dataclass(frozen=True)
 class TableColumns:
-    """What every scan of a table has in common: columns without their numbers, names in the backend, which of the columns
-    analysts see and which fix the unit (by place)."""
+    """A `TableColumns` is what every scan of a table has in common: columns without their numbers, names in the backend, which of
+    the columns analysts see and which fix the unit (by place)."""
 
     columns: tuple[Column, ...]
     names: tuple[str, ...]
@@ -36,8 +36,8 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class Settings:
-    """The session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`: groups
-    that are not released are returned together, as one. `rows` and `groups` of a unit: where tighter than the policy's."""
+    """These are the session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`:
+    groups that are not released are returned together, as one. `rows` and `groups` of a unit: where tighter than the policy's."""
 
     epsilon: int | None = None
     confidence: Decimal = Decimal("0.95")
@@ -96,7 +96,7 @@ MAX_SCANS = 500  # of one statement, with every CTE counted where it is read
 
 @dataclass
 class Counter:
-    """Numbers for columns and scans: unique within a plan."""
+    """A counter gives numbers to columns and scans: unique within a plan."""
 
     _columns: Iterator[int] = field(default_factory=itertools.count)
     _scans: Iterator[int] = field(default_factory=itertools.count)
@@ -105,7 +105,7 @@ class Counter:
         return next(self._columns)
 
     def scan(self) -> int:
-        """Raises Refusal 54001: a query may name itself twice, and that twice again."""
+        """Count a scan; raise Refusal 54001 for too many: a query may name itself twice, and that twice again."""
         number = next(self._scans)
         if number >= MAX_SCANS:
             raise Refusal(STATEMENT_TOO_COMPLEX, f"statement reads tables more than {MAX_SCANS} times", hint="Split it.")

@@ -15,7 +15,7 @@ from dpproxy.privacy.measurement import Measurement
 
 @dataclass(frozen=True)
 class Input:
-    """A scalar the facade evaluates before a measurement runs, as text (`SELECT (<sql>)::text`).
+    """An input is a scalar the facade evaluates before a measurement runs, as text (`SELECT (<sql>)::text`).
 
     `sql` may use the client's parameters `$1..$n` and the arrays of the measurements in `after`, numbered as in
     the outer query (`$n+1...`). Examples: `now()`, a released scalar subquery.
@@ -29,8 +29,8 @@ class Input:
 
 @dataclass(frozen=True)
 class Array:
-    """A parameter of the outer query: column `column` of measurement `measurement` (keys, bases, selections),
-    or of the virtual table `virtual` of schema `dpproxy`. `type` is the PostgreSQL element type."""
+    """An array is a parameter of the outer query: column `column` of measurement `measurement` (keys, bases, selections), or of
+    the virtual table `virtual` of schema `dpproxy`. `type` is the PostgreSQL element type."""
 
     type: str
     measurement: int | None
@@ -57,8 +57,8 @@ class Typical:
 
 @dataclass(frozen=True)
 class Cut:
-    """A measurement that says how many units bounds cut (`plan.measure.bound_cuts`): `units` of them are its first column,
-    those cut its second."""
+    """A cut is a measurement that says how many units bounds cut (`plan.measure.bound_cuts`): `units` of them are its first
+    column, those cut its second."""
 
     measurement: int
     units: str
@@ -67,7 +67,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a statement over private tables is answered.
+    """A plan says how a statement over private tables is answered.
 
     `outer` is SQL for the facade: the client's parameters keep their numbers `$1..$parameters`; array i is
     `$(parameters + 1 + i)`. `order`: the measurements in the order in which they must run (staged ones later);

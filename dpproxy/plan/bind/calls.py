@@ -62,7 +62,7 @@ def bind_order(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, 
 
 
 def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: bool) -> Agg:
-    """An aggregate call with FILTER, DISTINCT and WITHIN GROUP. Raises Refusal for forms that are not understood."""
+    """Bind an aggregate call with FILTER, DISTINCT and WITHIN GROUP. Raises Refusal for forms that are not understood."""
     where: Expr | None = None
     order: Terms = ()
     if isinstance(node, exp.Filter):

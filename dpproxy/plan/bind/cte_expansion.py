@@ -27,7 +27,7 @@ FAR = 10**9
 
 @dataclass(frozen=True)
 class Size:
-    """`scans`: tables read; `depth`: queries within queries."""
+    """A query reads tables and holds queries. `scans`: tables read; `depth`: queries within queries."""
 
     scans: int = 0
     depth: int = 0

@@ -41,16 +41,19 @@ MAX_EXPRESSION = 4_000  # nodes of one expression
 
 
 class EnclosingQuery(Protocol):
-    """What an expression may contain besides scalars; each raises Refusal where it has no place."""
+    """An expression asks this of the query around it, for what it contains besides scalars; each call raises Refusal where it has
+    no place."""
 
     def parameter(self, index: int) -> Expr: ...
 
     def zone(self) -> str | None:
-        """The session's time zone, asked for where instants are looked at; None is UTC. Raises Refusal where it is not known."""
+        """Return the session's time zone, asked for where instants are looked at; None is UTC. Raises Refusal where it is not
+        known."""
         ...
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
-        """A constant only PostgreSQL can evaluate (`now()`, 'yesterday'::date): evaluated once, before the measurement."""
+        """Have the facade evaluate a constant that only PostgreSQL can evaluate (`now()`, 'yesterday'::date): evaluated once,
+        before the measurement."""
         ...
 
     def scalar_subquery(self, query: exp.Expr, scope: Scope) -> Expr: ...
@@ -86,7 +89,7 @@ class ExprBinder:
         return self._bind(node, scope)
 
     def condition(self, node: exp.Expr, scope: Scope) -> Expr:
-        """What WHERE, ON, HAVING and FILTER are given. Raises Refusal 42804 for what is not boolean."""
+        """Bind what WHERE, ON, HAVING and FILTER are given. Raises Refusal 42804 for what is not boolean."""
         return self._boolean(node, scope)
 
     def _bind(self, node: exp.Expr, scope: Scope) -> Expr:
@@ -453,7 +456,7 @@ class ExprBinder:
         return builder(args) if zone is None else instants.ZONED[name](args, zone)
 
     def zone(self, *values: Expr, made: bool = False) -> str | None:
-        """The session's time zone where one of the values is an instant, or one is made; None is UTC."""
+        """Return the session's time zone where one of the values is an instant, or one is made; None is UTC."""
         return self._query.zone() if made or any(v.type == "timestamptz" for v in values) else None
 
     def _dot(self, node: exp.Dot, scope: Scope) -> Expr:
@@ -470,7 +473,7 @@ _KNOWN_UNSAFE = {"random", "setseed", "gen_random_uuid", "clock_timestamp", "pg_
 
 
 def number_literal(text: str) -> Expr:
-    """An unsigned number of SQL text: int4, int8 or numeric, as PostgreSQL types it."""
+    """Bind an unsigned number of SQL text: int4, int8 or numeric, as PostgreSQL types it."""
     if text.isdigit():
         value = int(text)
         return Lit("int4" if value < 2**31 else "int8" if value < 2**63 else "numeric", str(value))

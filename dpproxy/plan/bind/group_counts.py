@@ -18,7 +18,7 @@ _ONLY = {"expressions", "from_", "with_", "kind", "hint", "operation_modifiers"}
 
 
 def mark(select: exp.Select) -> exp.Select | None:
-    """The subquery of which `select` asks only the number of rows, marked so; None when it asks for more."""
+    """Return the subquery of which `select` asks only the number of rows, marked so; None when it asks for more."""
     if any(value for key, value in select.args.items() if key not in _ONLY):
         return None
     source = select.args.get("from_")
@@ -38,7 +38,7 @@ def _counts(node: exp.Expr) -> bool:
 
 
 def as_count(select: exp.Select, keys: list[exp.Expr]) -> exp.Select:
-    """The query of groups by `keys`, as a query of their number where that is what is asked."""
+    """Return the query of groups by `keys`, as a query of their number where that is what is asked."""
     if not select.meta.pop(COUNTED, False) or any(select.args.get(k) for k in ("having", "limit", "offset", "fetch", "windows")):
         return select
     if any(contains_aggregate(e) or e.find(exp.Star, exp.Window, exp.Query) for e in select.expressions) or not keys:

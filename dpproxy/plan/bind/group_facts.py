@@ -29,13 +29,13 @@ from dpproxy.plan.properties.fanout import contribution
 
 
 def equal_ids(rows: Rows) -> set[int]:
-    """The unit's column and all that the conditions of the rows make equal to it. `rows` must belong to units."""
+    """Return the unit's column and all that the conditions of the rows make equal to it. `rows` must belong to units."""
     assert rows.unit is not None
     return set(equal_to({rows.unit.id}, rows.conditions))
 
 
 def conditions_on(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
-    """The conditions that speak of these columns alone, and which of them are the unit id by way of others."""
+    """Return the conditions that speak of these columns alone, and those that make one of them the unit id by way of others."""
     kept = tuple(c for c in rows.conditions if all(r.id in known for r in references(c)))
     unit = rows.unit
     if unit is None or unit.id not in known:
@@ -47,7 +47,7 @@ def conditions_on(rows: Rows, known: set[int]) -> tuple[Expr, ...]:
 
 
 def unit_ids(rows: Rows) -> set[int]:
-    """Columns that fix the unit of a row."""
+    """Return columns that fix the unit of a row."""
     if rows.unit is None:
         return set()
     return {rows.unit.id, *rows.determinants, *equal_ids(rows)}

@@ -15,7 +15,7 @@ NAMES = ("low", "high", "stderr")
 
 
 def interval_call(node: exp.Expr) -> str | None:
-    """Which of `NAMES` a node calls in schema dpproxy; None for any other node."""
+    """Say which of `NAMES` a node calls in schema dpproxy; None for any other node."""
     if not isinstance(node, exp.Dot) or ident(node.this) != VIRTUAL_SCHEMA or not isinstance(node.expression, exp.Anonymous):
         return None
     name = str(node.expression.this).lower()
@@ -33,7 +33,8 @@ def misplaced_call(node: exp.Expr) -> Refusal:
 
 
 def refuse_misplaced(select: exp.Expr) -> None:
-    """A SELECT over released rows knows their values only, not how they were drawn. Raises Refusal."""
+    """Refuse these calls in a SELECT over released rows, which knows their values only, not how they were drawn. Raises
+    Refusal."""
     for node in select.walk(prune=lambda n: n is not select and isinstance(n, exp.Select | exp.SetOperation)):
         if interval_call(node):
             raise misplaced_call(node)

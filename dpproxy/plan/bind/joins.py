@@ -46,7 +46,7 @@ def _ids(rows: Rows) -> frozenset[int]:
 
 
 def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, counter: Counter) -> Rows:
-    """All parts joined inwardly under `conditions` (of ON and WHERE). Raises Refusal when private parts are unrelated."""
+    """Join all parts inwardly under `conditions` (of ON and WHERE). Raises Refusal when private parts are unrelated."""
     if len(parts) == 1:
         return parts[0]
     given = parts
@@ -231,7 +231,7 @@ def _unrelated(context: Context) -> Refusal:
 
 
 def summed_limits(a: ContributionLimits, b: ContributionLimits) -> ContributionLimits:
-    """Bounds of the rows of two relations together."""
+    """Return bounds of the rows of two relations together."""
     groups = None if a.groups is None or b.groups is None else min(a.groups + b.groups, MOST)
     return ContributionLimits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole)
 
@@ -250,7 +250,7 @@ def _limits(private: list[Rows]) -> ContributionLimits:
 
 
 def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
-    """`left LEFT JOIN right ON ...` by the privacy types of both sides."""
+    """Join `left LEFT JOIN right ON ...` by the privacy types of both sides."""
     if not left.private and right.private:
         inner = join_inner([left, right], on, context, counter)
         # ON does not decide which of the left rows there are: it must not narrow the declared groups
@@ -305,7 +305,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
 
 
 def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
-    """`left FULL JOIN right` of private sides with equal units: a row belongs to the unit of whichever side it has.
+    """Join `left FULL JOIN right` of private sides with equal units: a row belongs to the unit of whichever side it has.
 
     A condition on no column is refused: engines take one that is never true for no join at all, and some then fail.
     """
@@ -334,7 +334,7 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
 
 
 def filtered(rows: Rows, condition: Expr | None) -> Rows:
-    """WHERE."""
+    """Apply WHERE to the rows."""
     parts = conjuncts(condition)
     if not parts:
         return rows

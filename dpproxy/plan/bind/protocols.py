@@ -20,7 +20,7 @@ from dpproxy.plan.logical.relation import Rows
 
 
 class Queries(Protocol):
-    """The binder of one statement's queries, as its parts see it. Every method raises Refusal."""
+    """This is the binder of one statement's queries, as its parts see it. Every method raises Refusal."""
 
     context: Context
     counter: Counter
@@ -29,19 +29,19 @@ class Queries(Protocol):
     scalars: dict[str, list[tuple[Env, Expr]]]
 
     def bind(self, node: exp.Expr, env: Env, outer: Scope | None = None, want_rows: bool = False) -> Result:
-        """The privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
+        """Find the privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
         ...
 
     def expressions(self, env: Env, rows: Rows | None, *, aggregates: bool = False) -> ExprBinder:
-        """The binder of expressions over `rows`; None where no rows are in scope yet (conditions of ON)."""
+        """Return the binder of expressions over `rows`; None where no rows are in scope yet (conditions of ON)."""
         ...
 
     def with_ctes(self, node: exp.Expr, env: Env, outer: Scope | None) -> Env:
-        """The environment inside a query with a WITH clause."""
+        """Return the environment inside a query with a WITH clause."""
         ...
 
     def from_items(self, select: exp.Select, env: Env, outer: Scope | None) -> list[Item]:
-        """The items of FROM."""
+        """Return the items of FROM."""
         ...
 
     def joined(self, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:
@@ -49,31 +49,31 @@ class Queries(Protocol):
         ...
 
     def nested(self, node: exp.Expr, env: Env) -> ReleasedResult:
-        """A subquery in an expression above a measurement."""
+        """Bind a subquery in an expression above a measurement."""
         ...
 
 
 class Measurer(Protocol):
-    """What is done with rows that are to be measured, and with what was measured. Every method raises Refusal."""
+    """This is what is done with rows that are to be measured, and with what was measured. Every method raises Refusal."""
 
     released_ctes: dict[int, ReleasedResult]
 
     def measure(self, queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> ReleasedResult:
-        """The SELECT, rewritten to read what is released of `rows`."""
+        """Return the SELECT, rewritten to read what is released of `rows`."""
         ...
 
     def constant(self, sql: str, type_: str) -> Expr:
-        """A constant that only the facade can evaluate."""
+        """Return a constant that only the facade can evaluate."""
         ...
 
     def scalar(self, released: ReleasedResult, env: Env) -> Expr:
-        """A released scalar subquery below a measurement: the facade evaluates it first, then it is a constant."""
+        """Stage a released scalar subquery below a measurement: the facade evaluates it first, then it is a constant."""
         ...
 
     def rows(self, item: Item, released: exp.Expr, env: Env) -> Item:
-        """Released rows joined with private ones: the facade computes them first, then they are constants."""
+        """Stage released rows that are joined with private ones: the facade computes them first, then they are constants."""
         ...
 
     def virtual(self, node: exp.Table, name: str) -> None:
-        """A table of schema dpproxy, replaced in its tree by arrays that the session fills."""
+        """Replace a table of schema dpproxy in its tree by arrays that the session fills."""
         ...

@@ -53,7 +53,7 @@ class QueryBinder:
         self.scalars: dict[str, list[tuple[Env, Expr]]] = {}
 
     def bind(self, node: exp.Expr, env: Env, outer: Scope | None = None, want_rows: bool = False) -> Result:
-        """The privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
+        """Find the privacy type of a query. `want_rows`: a public query shall come back as rows, not as SQL for the facade."""
         at = begins(node)  # of the text as it was: analysis rewrites it
         try:
             return self._bind(node, env, outer, want_rows)
@@ -197,7 +197,7 @@ class QueryBinder:
         return ReleasedResult(select, measured)
 
     def nested(self, node: exp.Expr, env: Env) -> ReleasedResult:
-        """A subquery in an expression above a measurement; it may refer to the queries around it. Raises Refusal."""
+        """Bind a subquery in an expression above a measurement; it may refer to the queries around it. Raises Refusal."""
         refers = mark_outer(node, lambda table: self.tables.columns_of(table, env))
         query, looked_up = node, refers and self.tables.names_private(node, env)
         if looked_up:

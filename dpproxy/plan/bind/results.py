@@ -18,7 +18,7 @@ from dpproxy.sql.dialect import ident
 
 @dataclass(frozen=True)
 class RowsResult:
-    """Rows and their output columns, in order."""
+    """The query is rows; `columns` are its outputs, in order."""
 
     rows: Rows
     columns: tuple[Column, ...]
@@ -26,7 +26,7 @@ class RowsResult:
 
 @dataclass(frozen=True)
 class ReleasedResult:
-    """A query the facade can run as it now stands. `measured`: it contains a measurement."""
+    """The facade can run the query as it now stands. `measured`: it contains a measurement."""
 
     tree: exp.Expr
     measured: bool
@@ -37,7 +37,7 @@ Result = RowsResult | ReleasedResult
 
 @dataclass(frozen=True)
 class Item:
-    """One item of FROM: rows (private or public) or something only the facade can produce."""
+    """This is one item of FROM: rows (private or public) or something only the facade can produce."""
 
     alias: str
     rows: Rows | None
@@ -50,7 +50,7 @@ class Item:
 
 
 def renamed(item: Item, names: Sequence[str]) -> Item:
-    """The item under the column names of its alias, as far as they go."""
+    """Return the item under the column names of its alias, as far as they go."""
     if not names:
         return item
     first = [replace(c, name=n) for c, n in zip(item.columns, names, strict=False)]
@@ -58,6 +58,6 @@ def renamed(item: Item, names: Sequence[str]) -> Item:
 
 
 def alias_columns(node: exp.Expr) -> tuple[str, ...]:
-    """The column names in `AS alias(a, b)`."""
+    """Return the column names in `AS alias(a, b)`."""
     alias = node.args.get("alias")
     return tuple(ident(c) for c in alias.args.get("columns") or ()) if alias is not None else ()

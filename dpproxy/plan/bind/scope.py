@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """One item of FROM: its alias and visible columns."""
+    """This is one item of FROM: its alias and visible columns."""
 
     alias: str
     columns: tuple[Column, ...]
@@ -40,8 +40,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Merged:
-    """A name that USING or NATURAL made one: column `column` stands for all those of `of`, itself among them. What is known of
-    that column is in its source alone."""
+    """USING or NATURAL made several columns one name: column `column` stands for all those of `of`, itself among them. What is
+    known of that column is in its source alone."""
 
     name: str
     column: int
@@ -50,14 +50,15 @@ class Merged:
 
 @dataclass(frozen=True)
 class Scope:
-    """`merged`: names made one, the last join's first. Columns computed for them are in a source without an alias."""
+    """A scope holds the sources whose names can be used. `merged`: names made one, the last join's first. Columns computed for
+    them are in a source without an alias."""
 
     sources: tuple[Source, ...]
     merged: tuple[Merged, ...] = ()
     outer: Scope | None = None
 
     def resolve(self, table: str, name: str, position: int | None = None) -> Column:
-        """The column a reference means. Raises Refusal 42703 or 42702."""
+        """Return the column a reference means. Raises Refusal 42703 or 42702."""
         scope: Scope | None = self
         while scope is not None:
             found = scope._local(table, name, position)
@@ -93,7 +94,7 @@ class Scope:
 
 
 def narrowed_scope(scope: Scope, conditions: Sequence[Expr]) -> Scope:
-    """The scope whose columns have the bounds WHERE leaves them."""
+    """Return the scope whose columns have the bounds WHERE leaves them."""
     said: dict[int, list[Expr]] = {}
     for condition in conditions:
         for id_ in compared_columns(condition):
@@ -115,7 +116,7 @@ def unaliased(node: exp.Expr) -> exp.Expr:
 
 
 def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
-    """GROUP BY 1 and GROUP BY alias: PostgreSQL prefers a column of the input over an output alias."""
+    """Resolve GROUP BY 1 and GROUP BY alias: PostgreSQL prefers a column of the input over an output alias."""
     item = item.unnest() if isinstance(item, exp.Paren) else item
     if isinstance(item, exp.Literal) and not item.is_string:
         index = int(item.this) if item.this.isdigit() else 0

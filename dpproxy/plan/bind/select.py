@@ -75,7 +75,7 @@ MAX_TILES = 1_000  # declared groups of ntile(n)
 
 
 def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> Result:
-    """The result of a SELECT whose FROM and WHERE are bound to `rows`."""
+    """Return the result of a SELECT whose FROM and WHERE are bound to `rows`."""
     if any(select.args.get(k) for k in ("laterals", "connect", "match", "pivots", "cluster", "sort", "qualify", "into", "locks")):
         raise unsupported("this clause")
     binder = queries.expressions(env, rows, aggregates=True)

@@ -58,7 +58,7 @@ class SetOperation:
         self.union = isinstance(node, exp.Union)
 
     def of(self, left: RowsResult, right: RowsResult) -> RowsResult:
-        """Raises Refusal."""
+        """Combine two queries that both are rows. Raises Refusal."""
         if len(left.columns) != len(right.columns):
             raise Refusal(SYNTAX_ERROR, "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
@@ -158,7 +158,7 @@ class SetOperation:
 
 
 def fix_unit(left: Result, right: Result) -> bool:
-    """Whether both sides are rows that agree in a column only when they are of the same unit (or are not private at all)."""
+    """Tell whether both sides are rows that agree in a column only when they are of the same unit (or are not private at all)."""
     if not isinstance(left, RowsResult) or not isinstance(right, RowsResult):
         return False
     if not left.rows.private and not right.rows.private:
@@ -200,7 +200,7 @@ def _only_units(sides: Sequence[Rows], results: Sequence[RowsResult]) -> bool:
 
 
 def projected(node: Relation, columns: Sequence[Column], counter: Counter) -> Project:
-    """These columns alone, under new ids."""
+    """Return these columns alone, under new ids."""
     fresh = tuple(replace(c, id=counter.column()) for c in columns)
     return Project(fresh, node, tuple(Ref(c.type, c) for c in columns))
 

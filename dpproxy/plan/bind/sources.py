@@ -26,7 +26,7 @@ from dpproxy.sql.trees import outermost_queries, sources_of
 
 
 class Sources:
-    """The FROM of one SELECT."""
+    """The sources are the FROM of one SELECT."""
 
     def __init__(self, queries: Queries, env: Env, outer: Scope | None) -> None:
         self.queries, self.env, self.outer = queries, env, outer
@@ -131,7 +131,7 @@ class Sources:
     # --- public and released items beside private ones
 
     def as_rows(self, item: Item) -> Item:
-        """A public or released item as rows the backend can join with private ones. Raises Refusal."""
+        """Return a public or released item as rows the backend can join with private ones. Raises Refusal."""
         if item.rows is not None:
             return item
         node = item.node

@@ -46,7 +46,8 @@ _CONSTANT_NODES = (
 
 
 def of_constants_alone(node: exp.Expr) -> bool:
-    """Whether it is made of constants and parameters alone, by operators: one value for all rows, which the facade can tell."""
+    """Tell whether an expression is made of constants and parameters alone, by operators: one value for all rows, which the
+    facade can tell."""
     return all(isinstance(part, _CONSTANT_NODES) for part in node.walk())
 
 
@@ -64,7 +65,7 @@ def quantifier(node: exp.Expr | None) -> tuple[bool, exp.Expr] | None:
 
 
 def elements(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expr] | None:
-    """The elements of ARRAY[...] or of an array constant; None for other arrays."""
+    """Return the elements of ARRAY[...] or of an array constant; None for other arrays."""
     if isinstance(node, exp.Paren):
         return elements(binder, node.this, scope)
     if isinstance(node, exp.Array):
@@ -83,7 +84,7 @@ def elements(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expr] | None:
 
 
 def quantified(op: str, value: Expr, items: Sequence[Expr], every: bool) -> Expr:
-    """value op ANY (items), or ALL."""
+    """Bind value op ANY (items), or ALL."""
     if (op, every) in (("=", False), ("<>", True)) and items:
         found = []
         for item in items:
@@ -125,7 +126,7 @@ def membership(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
 
 
 def row(node: exp.Expr) -> list[exp.Expr] | None:
-    """The fields of (a, b) or ROW(a, b); None for anything else."""
+    """Return the fields of (a, b) or ROW(a, b); None for anything else."""
     if isinstance(node, exp.Tuple):
         return list(node.expressions)
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "row":
@@ -153,7 +154,7 @@ def row_comparison(op: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr
 
 
 def overlaps(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
-    """(s1, e1) OVERLAPS (s2, e2): each from its earlier end on, up to but without the later; one instant is itself."""
+    """Bind (s1, e1) OVERLAPS (s2, e2): each from its earlier end on, up to but without the later; one instant is itself."""
     sides = [row(node.this), row(node.expression)]
     if any(side is None or len(side) != 2 for side in sides):
         raise unsupported("this OVERLAPS")

@@ -50,7 +50,7 @@ MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: day
 
 
 def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:
-    """The rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
+    """Return the rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
     if not context.allowed(table.name):
         raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}")
     common = _table_columns(table, context)
@@ -153,7 +153,7 @@ def _keys(table: TablePolicy, context: Context) -> set[str]:
 
 
 def canonical_key(table: TableName, column: str, context: Context) -> tuple[TableName, str]:
-    """Where a key column points: a foreign key of the policy's paths is named after the key it refers to."""
+    """Say where a key column points: a foreign key of the policy's paths is named after the key it refers to."""
     policy = context.policy.tables.get(table)
     if policy is None or policy.unit is None:
         return table, column

@@ -22,7 +22,7 @@ MAX_ROWS = 10_000
 
 
 def values_item(queries: Queries, node: exp.Values) -> Item:
-    """A VALUES list of constants as an item of FROM. Raises Refusal for rows that are not constants."""
+    """Bind a VALUES list of constants as an item of FROM. Raises Refusal for rows that are not constants."""
     binder = queries.expressions({}, None)
     rows = [[binder.bind(e, Scope(())) for e in row.expressions] for row in node.expressions]
     if len(rows) > MAX_ROWS or not rows or any(len(r) != len(rows[0]) for r in rows):

@@ -62,7 +62,7 @@ _ARGUMENTS = {"row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "ntile
 
 
 def total_order(order: Terms, rows: Rows) -> Terms:
-    """The order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
+    """Return the order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
 
     Then what is made of one unit's rows is a function of these rows, whoever else's rows are there. Columns of tables decide
     before what is computed of them (ids tell): a window over what another window numbered has its rows in the same order.
@@ -79,7 +79,7 @@ def _fields(ref: Ref) -> tuple[Expr, ...]:
 
 
 def order_free(expr: Expr, rows: Rows) -> Expr:
-    """An expression over rows whose windows do not depend on the order of equal rows."""
+    """Return an expression over rows whose windows do not depend on the order of equal rows."""
     if isinstance(expr, Win):
         by_place = expr.name in _BY_PLACE or (
             expr.frame.startswith("ROWS") and "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING" not in expr.frame
@@ -89,7 +89,7 @@ def order_free(expr: Expr, rows: Rows) -> Expr:
 
 
 def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: Scope, rows: Rows | None) -> Expr:
-    """A call with OVER, over `rows`. Raises Refusal unless it is partitioned by the unit."""
+    """Bind a call with OVER, over `rows`. Raises Refusal unless it is partitioned by the unit."""
     call = node.this.this if isinstance(node.this, exp.Filter) else node.this
     name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
     if name not in _FUNCTIONS | _AGGREGATES or rows is None or rows.unit is None:

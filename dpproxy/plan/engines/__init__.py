@@ -18,7 +18,7 @@ from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 
 def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
-    """The spelling of a dialect; `cut`: see `engines.text_cuts`. Raises ValueError for one we do not have."""
+    """Return the spelling of a dialect; `cut`: see `engines.text_cuts`. Raises ValueError for one we do not have."""
     if dialect == "duckdb":
         return DuckDB(cut)
     if dialect == "postgres":
@@ -27,7 +27,8 @@ def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
 
 
 def literal(dialect: Dialect, type_: str, text: str | None) -> str:
-    """A parameter's value, in PostgreSQL's text form, as a literal of the engine. Raises ValueError for what it can't take."""
+    """Return a parameter's value, in PostgreSQL's text form, as a literal of the engine. Raises ValueError for what it can't
+    take."""
     spelled = engine(dialect)
     if type_.startswith("rows("):
         return _rows(spelled, type_[5:-1].split(","), text)

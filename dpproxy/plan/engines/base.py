@@ -51,7 +51,7 @@ def template(dialect: Dialect, text: str) -> Template:
 
 
 def split_holes(text: str) -> tuple[str | Param, ...]:
-    """A rendered text split at its holes."""
+    """Split a rendered text at its holes."""
     found: list[str | Param] = []
     at = 0
     for match in _HOLE.finditer(text):
@@ -65,7 +65,7 @@ def split_holes(text: str) -> tuple[str | Param, ...]:
 
 
 def quote(text: str) -> str:
-    """A string literal (standard_conforming_strings on both engines)."""
+    """Write a string literal (standard_conforming_strings on both engines)."""
     if "\x00" in text:
         raise Refusal(FEATURE_NOT_SUPPORTED, "a string contains a NUL character")
     return "'" + text.replace("'", "''") + "'"
@@ -82,7 +82,7 @@ def _moment(column: Expr, other: Expr) -> Expr:
 
 
 def check_number(expr: Expr) -> None:
-    """What is no number is not made one: for some text the cast would raise. That functions of numbers are given numbers is
+    """Refuse to make a number of what is none: for some text the cast would raise. That functions of numbers are given numbers is
     checked by PostgreSQL before; but what it takes a name for is not to decide whether a row can raise. Raises Refusal."""
     if expr.type not in (*NUMBERS, "unknown"):
         raise Refusal(FEATURE_NOT_SUPPORTED, f"a function of numbers is given {expr.type}")
@@ -177,10 +177,11 @@ class Engine(ABC):
 
     @abstractmethod
     def aggregate(self, expr: Agg, names: Names) -> str:
-        """A per-unit aggregate; never raises on data."""
+        """Spell a per-unit aggregate; it never raises on data."""
 
     def extreme_interval(self, expr: Agg, names: Names) -> str:
-        """MIN or MAX of intervals: of equal ones, a month and 30 days, the first by their text, in whatever order rows come."""
+        """Spell MIN or MAX of intervals: of equal ones, a month and 30 days, the first by their text, in whatever order rows
+        come."""
         text = self.expr(expr.args[0], names)
         where = f"{text} IS NOT NULL" + (f" AND {self.expr(expr.where, names)}" if expr.where is not None else "")
         order = f"{text}{' DESC' if expr.name == 'max' else ''}, CAST({text} AS varchar)"
@@ -192,14 +193,14 @@ class Engine(ABC):
 
     @abstractmethod
     def as_type(self, expr: Expr, type_: str, names: Names) -> str:
-        """`expr` in the engine's representation of PostgreSQL type `type_`."""
+        """Spell `expr` in the engine's representation of PostgreSQL type `type_`."""
 
     def output(self, expr: Expr, names: Names) -> str:
-        """`expr` as a column that others refer to by its type alone: within the range its type promises."""
+        """Spell `expr` as a column that others refer to by its type alone: within the range its type promises."""
         return self.expr(expr, names)
 
     def key(self, expr: Expr, names: Names) -> str:
-        """`expr` as a column to group by: equal values look alike.
+        """Spell `expr` as a column to group by: equal values look alike.
 
         Of -0 and 0, of 1.0 and 1.00, of a month and 30 days, an engine keeps the one it meets first, which may be one
         person's: what is shown of a group would then tell whether that person's rows are there. Intervals are told apart.
@@ -210,7 +211,7 @@ class Engine(ABC):
         return self.plain(text, expr.type) if expr.type in ("numeric", *FLOATS) else text
 
     def plain(self, text: str, type_: str) -> str:
-        """A number as the one that stands for all that are equal to it."""
+        """Spell a number as the one that stands for all that are equal to it."""
         return f"({text} + 0)"
 
     def same(self, a: str, b: str, type_: str) -> str:
@@ -219,15 +220,16 @@ class Engine(ABC):
 
     @abstractmethod
     def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
-        """(expr - center) / grid, rounded, clamped to [lo, hi], an integer of at most 64 bits; NULL for NULL and NaN."""
+        """Spell (expr - center) / grid, rounded, clamped to [lo, hi], an integer of at most 64 bits; NULL for NULL and NaN."""
 
     def addend(self, expr: Expr, lo: int, hi: int, grid: Fraction, names: Names) -> tuple[str, int]:
-        """As `fixed` about 0, in whatever type sums exactly at least cost, and the grid units in one unit of that sum."""
+        """Spell a value as `fixed` does about 0, in whatever type sums exactly at least cost, and return the grid units in one
+        unit of that sum."""
         return self.fixed(expr, lo, hi, grid, Fraction(0), names), 1
 
     @abstractmethod
     def pick_hash(self, columns: list[str], key: int) -> str:
-        """A pseudo-random order of a unit's groups, by a key of 63 bits (`Context.pick_key`).
+        """Spell a pseudo-random order of a unit's groups, by a key of 63 bits (`Context.pick_key`).
 
         The bound rests on its being a function of the unit's own rows alone, whatever the key; who does not know the key
         cannot choose groups so that somebody's are kept.
@@ -238,7 +240,7 @@ class Engine(ABC):
         """SUM of 64-bit integers that can't overflow, saturated to +-2**62 and 0 when empty, as a 64-bit integer."""
 
     def total(self, column: str, shift: int, factor: int = 1) -> str:
-        """SUM of (column * factor - shift), exact and wide enough never to overflow; NULL when empty."""
+        """Spell SUM of (column * factor - shift), exact and wide enough never to overflow; NULL when empty."""
         units = f"sum({column})" if factor == 1 else f"sum({column}) * {factor}"
         return units if shift == 0 else f"({units} - CAST(count({column}) AS numeric) * {shift})"
 
@@ -247,29 +249,30 @@ class Engine(ABC):
         return self.total(column, shift)
 
     def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:
-        """The whole part of total * rows / count, where total is a `unit_total` (of the same bounds) of `count` > rows values."""
+        """Spell the whole part of total * rows / count, where total is a `unit_total` (of the same bounds) of `count` > rows
+        values."""
         return self.quotient(f"({total} * {rows})", count)
 
     def saturated(self, total: str) -> str:
-        """A wide integer held within +-2**62, 0 for NULL, as a 64-bit integer."""
+        """Spell a wide integer held within +-2**62, 0 for NULL, as a 64-bit integer."""
         return f"CAST(least(greatest(coalesce({total}, 0), {-LIMIT}), {LIMIT}) AS BIGINT)"
 
     def clamped(self, number: str, lo: int, hi: int) -> str:
-        """A wide integer held within [lo, hi], at least as wide as a bound of 64 bits needs; 0 for NULL (lo <= 0 <= hi)."""
+        """Spell a wide integer held within [lo, hi], at least as wide as a bound of 64 bits needs; 0 for NULL (lo <= 0 <= hi)."""
         return f"CAST(least(greatest(coalesce({number}, 0), {lo}), {hi}) AS BIGINT)"
 
     def quotient(self, text: str, by: str) -> str:
-        """The whole part of a wide integer divided by a positive one."""
+        """Spell the whole part of a wide integer divided by a positive one."""
         return f"div({text}, {by})"
 
     @abstractmethod
     def series(self, lo: int, hi: int, kind: str) -> str:
-        """A FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""
+        """Spell a FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""
 
     @abstractmethod
     def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
-        """A FROM item of constant rows."""
+        """Spell a FROM item of constant rows."""
 
     @abstractmethod
     def column(self, column: Column, text: str) -> str:
-        """A table's column in the representation expressions expect."""
+        """Spell a table's column in the representation expressions expect."""

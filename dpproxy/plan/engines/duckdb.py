@@ -67,7 +67,7 @@ _COMPARE = {"=", "<>", "<", "<=", ">", ">="}
 
 
 def representation(expr: Expr) -> str:
-    """The DuckDB type in which an integer expression is computed."""
+    """Return the DuckDB type in which an integer expression is computed."""
     return _width(facts(expr).span) if expr.type in INTEGERS else _TYPES.get(expr.type, "VARCHAR")
 
 

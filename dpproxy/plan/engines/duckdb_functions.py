@@ -69,8 +69,8 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
 
 
 def decimal_operation(op: str, a: str, b: str, grid: Fraction | None) -> str:
-    """An operation of NUMERICs, which compute as DOUBLE here. What is near a number of a few places is that number:
-    0.1 + 0.2 must equal 0.3, and 4.51 % 3 be in one group with 1.51. `grid`: of the result, where it is known."""
+    """Spell an operation of NUMERICs, which compute as DOUBLE here. What is near a number of a few places is that number: 0.1 +
+    0.2 must equal 0.3, and 4.51 % 3 be in one group with 1.51. `grid`: of the result, where it is known."""
     places = 9 if grid is None else min(max(len(str(grid.denominator)) + 3, 6), 12)
     match op:
         case "int/":
@@ -84,7 +84,7 @@ def decimal_operation(op: str, a: str, b: str, grid: Fraction | None) -> str:
 
 
 def snapped(number: str) -> str:
-    """A DOUBLE that is NUMERIC to PostgreSQL: 15 digits count, so that what is that near a number of nine places is that number.
-    Tiny ones stay what they are."""
+    """Spell a DOUBLE that is NUMERIC to PostgreSQL: 15 digits count, so that what is that near a number of nine places is that
+    number. Tiny ones stay what they are."""
     places = f"round({number}, 9)"
     return f"(CASE WHEN abs({number} - {places}) <= abs({number}) * 5e-16 THEN {places} ELSE {number} END)"

@@ -32,7 +32,7 @@ class Quantum:
 
 
 def quantum(value: Expr) -> Quantum:
-    """What `value` is rounded to before it is added up."""
+    """Say what `value` is rounded to before it is added up."""
     known = facts(value)
     if value.type in INTEGERS:
         return Quantum(1, "HUGEINT", BITS)

@@ -12,7 +12,7 @@ from dpproxy.plan.properties.key_domains import Dense, Part, on_days
 
 
 def groups_text(dense: Dense, renderer: Renderer) -> str:
-    """`SELECT k0, ... ` of all possible groups."""
+    """Write `SELECT k0, ... ` of all possible groups."""
     items: dict[int, str] = {}
     sources = []
     for i, part in enumerate(dense.parts):

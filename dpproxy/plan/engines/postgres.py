@@ -108,7 +108,7 @@ class Postgres(Engine):
         return f'{text}::text COLLATE "default"' if column.collated else f"{text}::text"
 
     def output(self, expr: Expr, names: Names) -> str:
-        """`expr` as a column others refer to by its type alone."""
+        """Spell `expr` as a column others refer to by its type alone."""
         if expr.type in INTEGERS and number_kind(expr) != "bigint":
             return casts.int_to_int(self.expr(expr, names), "int8")
         return self.expr(expr, names)

@@ -39,7 +39,7 @@ def text_to_int(text: str, type_: str) -> str:
 
 
 def int_to_int(text: str, type_: str) -> str:
-    """From bigint or numeric whole numbers."""
+    """Cast from bigint or numeric whole numbers."""
     top = RANGES[type_]
     return f"(CASE WHEN {text} BETWEEN '{-top}'::bigint AND '{top - 1}'::bigint THEN {text}::bigint END)"
 
@@ -63,7 +63,7 @@ def text_to_number(text: str, kind: str) -> str:
 
 
 def to_float4(text: str) -> str:
-    """A float8 rounded to float4 and back; float4's own limits become infinity and 0."""
+    """Round a float8 to float4 and back; float4's own limits become infinity and 0."""
     return (
         f"(CASE WHEN abs({text}) < '1e-37'::float8 THEN '0'::float8 WHEN abs({text}) <= '3.4e38'::float8 "
         f"THEN {text}::float4::float8 ELSE {text} * 'Infinity'::float8 END)"

@@ -32,7 +32,7 @@ _ROUNDING = {"floor", "ceil"}
 
 
 class Speller(Protocol):
-    """What arithmetic needs of the engine."""
+    """Arithmetic needs this of the engine."""
 
     def expr(self, expr: Expr, names: Names) -> str: ...
 
@@ -61,7 +61,7 @@ def _widest(args: tuple[Expr, ...]) -> Kind:
 
 
 def number_literal(kind_: Kind, text: str) -> str:
-    """A number as a constant of a kind; beyond float8 it is an infinity."""
+    """Spell a number as a constant of a kind; beyond float8 it is an infinity."""
     if kind_ == "bigint" and abs(int(text)) > INT64:
         kind_ = "numeric"
     if kind_ == "float8":
@@ -83,7 +83,7 @@ class Arithmetic:
         self._speller = speller
 
     def number(self, expr: Expr, names: Names, wanted: Kind) -> str:
-        """`expr` as a kind of number; never narrower than its own. Raises Refusal."""
+        """Spell `expr` as a kind of number; never narrower than its own. Raises Refusal."""
         check_number(expr)
         if isinstance(expr, Lit) and expr.text is not None:
             return number_literal(wanted, expr.text)
@@ -94,7 +94,7 @@ class Arithmetic:
         return f"{text}::{wanted}" if own == wanted else converted_number(text, own, wanted)
 
     def operation(self, expr: Call, names: Names) -> str:
-        """An arithmetic operation. Raises Refusal when no guard keeps it within what PostgreSQL computes."""
+        """Spell an arithmetic operation. Raises Refusal when no guard keeps it within what PostgreSQL computes."""
         own = number_kind(expr)
         for leaf in reach.LEAVES[own]:
             try:
@@ -104,7 +104,7 @@ class Arithmetic:
         raise Refusal(STATEMENT_TOO_COMPLEX, "this product has too many factors", hint="Compute it in an outer query.")
 
     def limited(self, expr: Expr, names: Names, leaf: int) -> str:
-        """A number, as its own kind, held within 10**leaf: what sums and squares of it need in order not to raise."""
+        """Spell a number, as its own kind, held within 10**leaf: what sums and squares of it need in order not to raise."""
         try:
             return self._tree(expr, names, number_kind(expr), leaf)[0]
         except TooFar:

@@ -36,7 +36,7 @@ class Reach:
     high: int
 
     def within(self, kind: Kind) -> Reach:
-        """Itself. Raises TooFar beyond the limits of `kind`."""
+        """Return the reach itself. Raises TooFar beyond the limits of `kind`."""
         if kind == "float8" and max(self.low, self.high) > FLOAT_LIMIT:
             raise TooFar
         if kind == "numeric" and self.high > NUMERIC_LIMIT:
@@ -52,7 +52,7 @@ def hull(parts: list[Reach]) -> Reach:
 
 
 def of_constant(value: Fraction) -> Reach:
-    """The reach of one number."""
+    """Return the reach of one number."""
     if value == 0:
         return Reach(0, 0)
     size = abs(value)
@@ -62,7 +62,7 @@ def of_constant(value: Fraction) -> Reach:
 
 
 def combined(op: str, kind: Kind, a: Reach, b: Reach) -> Reach:
-    """The reach of `a op b`. Raises TooFar."""
+    """Return the reach of `a op b`. Raises TooFar."""
     if op == "*":
         return Reach(a.low + b.low, a.high + b.high).within(kind)
     if op in ("/", "int/"):
@@ -75,12 +75,13 @@ def combined(op: str, kind: Kind, a: Reach, b: Reach) -> Reach:
 
 
 def anchored(constant: Reach, other: Reach) -> Reach:
-    """A difference of doubles one of which is a constant other than 0: 0, or not far below it, however tiny the other is."""
+    """Return the reach of a difference of doubles one of which is a constant other than 0: 0, or not far below it, however tiny
+    the other is."""
     return Reach(constant.low + CANCELLED, max(constant.high, other.high) + 1).within("float8")
 
 
 def guarded(text: str, kind: Kind, leaf: int, tiny: bool = False) -> tuple[str, Reach]:
-    """A value of unknown size held within 10**leaf: what is larger becomes an infinity, a tinier float8 0 unless `tiny`."""
+    """Spell a value of unknown size held within 10**leaf: what is larger becomes an infinity, a tinier float8 0 unless `tiny`."""
     if kind == "float8":
         small = "" if tiny else f"WHEN abs({text}) < '1e-{leaf}'::float8 THEN '0'::float8 "
         inside = f"WHEN abs({text}) <= '1e{leaf}'::float8 THEN {text} "
@@ -90,7 +91,7 @@ def guarded(text: str, kind: Kind, leaf: int, tiny: bool = False) -> tuple[str, 
 
 
 def narrowed(text: str) -> str:
-    """A numeric as float8: the cast raises beyond its limits, on either side."""
+    """Spell a numeric as float8: the cast raises beyond its limits, on either side."""
     return (
         f"(CASE WHEN abs({text}) < '1e-100'::numeric THEN '0'::float8 WHEN abs({text}) < '1e100'::numeric "
         f"THEN ({text})::float8 ELSE sign({text})::float8 * 'Infinity'::float8 END)"

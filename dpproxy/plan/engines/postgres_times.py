@@ -29,7 +29,7 @@ def date_to_timestamp(text: str) -> str:
 
 
 def part(unit: str, text: str, type_: str) -> str:
-    """A whole-number field of a date, timestamp, time or interval, as bigint."""
+    """Spell a whole-number field of a date, timestamp, time or interval, as bigint."""
     if type_ == "date":
         value = f"EXTRACT({unit} FROM {text})::bigint"
         if unit not in MONOTONIC:
@@ -57,7 +57,7 @@ def date_difference(a: str, b: str) -> str:
 
 
 def constant_shift(sign: str, stamp: str, interval: str, months: int, days: int, micros: int) -> str:
-    """A timestamp plus or minus a known interval of at most some 30,000 years."""
+    """Spell a timestamp plus or minus a known interval of at most some 30,000 years."""
     flip = 1 if sign == "+" else -1
     back = sum(max(0, -flip * amount) for amount in (months * 31, days, Fraction(micros, 86_400_000_000))).__ceil__()
     if back <= BACK:
@@ -70,7 +70,7 @@ def constant_shift(sign: str, stamp: str, interval: str, months: int, days: int,
 
 
 def shift(sign: str, stamp: str, interval: str) -> str:
-    """A timestamp plus or minus an interval that is known only when the statement runs."""
+    """Spell a timestamp plus or minus an interval that is known only when the statement runs."""
     test = f"{interval} BETWEEN '-4000 years'::interval AND '4000 years'::interval"
     test += f" AND {stamp} BETWEEN {FIRST}::timestamp AND {LAST}::timestamp"
     return f"(CASE WHEN {test} THEN {stamp} {sign} {interval} END)"
@@ -92,7 +92,7 @@ def formatted(stamp: str, pattern: str) -> str:
 
 
 def interval_literal(text: str) -> str:
-    """From "months days microseconds"."""
+    """Spell an interval literal from "months days microseconds"."""
     months, days, micros = (int(x) for x in text.split())
     seconds = f"{'-' if micros < 0 else ''}{abs(micros) // 10**6}.{abs(micros) % 10**6:06d}"
     return f"make_interval(0, {months}, 0, {days}, 0, 0, {seconds})"

@@ -68,7 +68,7 @@ class Renderer:
         self.engine.subquery = self._subquery
 
     def resumed(self) -> Renderer:
-        """A renderer that goes on from here, as often as wanted."""
+        """Return a renderer that goes on from here, as often as wanted."""
         return Renderer(self.engine, dict(self.outer), self._aliases, self._texts, self._wholes)
 
     def alias(self) -> str:
@@ -79,15 +79,15 @@ class Renderer:
         return self.engine.expr(expr, {**self.outer, **names})
 
     def output(self, expr: Expr, names: dict[int, str]) -> str:
-        """An expression that becomes a column."""
+        """Spell an expression that becomes a column."""
         return self._once("output", self.engine.output, expr, names)
 
     def key(self, expr: Expr, names: dict[int, str]) -> str:
-        """An expression that rows are grouped by, and groups are shown by."""
+        """Spell an expression that rows are grouped by, and groups are shown by."""
         return self._once("key", self.engine.key, expr, names)
 
     def whole(self, of: object, spell: Callable[[Renderer], str]) -> str:
-        """A query that stands by itself, spelled once for all statements of one measurement."""
+        """Spell a query that stands by itself, once for all statements of one measurement."""
         if id(of) not in self._wholes:
             self._wholes[id(of)] = spell(Renderer(self.engine)), of
         return self._wholes[id(of)][0]

@@ -30,7 +30,7 @@ _SHORTENING = {"left", "right", "substring", "substring_from", "split_part", "re
 
 
 class Speller(Protocol):
-    """What this needs of the engine."""
+    """Cutting texts needs this of the engine."""
 
     def as_type(self, expr: Expr, type_: str, names: Names) -> str: ...
 

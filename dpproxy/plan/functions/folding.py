@@ -20,7 +20,7 @@ _LARGEST = Decimal("1e30")  # what the widest exact type of every engine holds, 
 
 
 def folded_constants(op: str, a: Expr, b: Expr) -> Lit | None:
-    """The value of an operator over two exact constants; None for others, and where it does not fit their type."""
+    """Return the value of an operator over two exact constants; None for others, and where it does not fit their type."""
     if op not in _EXACT or not isinstance(a, Lit) or not isinstance(b, Lit) or not a.text or not b.text:
         return None
     type_ = arithmetic(a.type, b.type)

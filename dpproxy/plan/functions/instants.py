@@ -24,7 +24,7 @@ from dpproxy.sql.types import TIMES
 
 
 def at_time_zone(value: Expr, zone: Expr, session: str | None) -> Expr:
-    """Of a timestamp, the instant it is in the zone; of an instant, the zone's local timestamp."""
+    """Return, of a timestamp, the instant it is in the zone; of an instant, the zone's local timestamp."""
     name = literal_text(coerce(zone, "text"), "a time zone")
     if name.upper() in ("UTC", "GMT"):
         name = "UTC"
@@ -39,7 +39,8 @@ def at_time_zone(value: Expr, zone: Expr, session: str | None) -> Expr:
 
 
 def shifted_instant(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, zone: str | None) -> Expr:
-    """`a + b` or `a - b`, one of them an instant: days and months are added to what the clock shows, hours to the instant."""
+    """Bind `a + b` or `a - b`, one of them an instant: days and months are added to what the clock shows, hours to the
+    instant."""
     if zone is None:
         return operation(a, b)
     if a.type in TIMES and b.type in TIMES:
@@ -75,7 +76,7 @@ def _zoned_part(args: Sequence[Expr], zone: str) -> Expr:
 
 
 def of_instant(unit: str, value: Expr, zone: str | None) -> Expr:
-    """What EXTRACT looks at: what the clock shows, but for the epoch."""
+    """Say what EXTRACT looks at: what the clock shows, but for the epoch."""
     return time_zones.instant(value, zone) if unit.lower() == "epoch" and value.type == "timestamptz" else value
 
 

@@ -22,14 +22,14 @@ from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 
 def literal_text(expr: Expr, what: str) -> str:
-    """The text of a constant argument that must be known before the statement runs."""
+    """Return the text of a constant argument that must be known before the statement runs."""
     if isinstance(expr, Lit) and expr.text is not None:
         return expr.text
     raise unsupported(f"{what} that is not a constant")
 
 
 def coerce(expr: Expr, type_: str) -> Expr:
-    """A constant of unknown type takes the type its neighbour asks for."""
+    """Give a constant of unknown type the type its neighbour asks for."""
     if isinstance(expr, Lit) and expr.type == "unknown":
         return typed_literal(type_, expr.text)
     if isinstance(expr, Hole) and expr.type == "unknown":
@@ -38,7 +38,8 @@ def coerce(expr: Expr, type_: str) -> Expr:
 
 
 def typed_literal(type_: str, text: str | None) -> Expr:
-    """A string constant as a value of a type. Raises Refusal when it is not plain ISO (the binder then asks the facade)."""
+    """Return a string constant as a value of a type. Raises Refusal when it is not plain ISO (the binder then asks the
+    facade)."""
     if text is None or type_ in TEXTS or type_ in ("unknown", "uuid"):
         return Lit(type_, text)
     value = text.strip()
@@ -69,7 +70,7 @@ def typed_literal(type_: str, text: str | None) -> Expr:
 
 
 class NotPlain(Exception):
-    """A constant whose spelling only PostgreSQL can read ('Jan 5, 2024', 'yesterday'): the facade is asked."""
+    """Only PostgreSQL can read the spelling of a constant ('Jan 5, 2024', 'yesterday'): the facade is asked."""
 
     def __init__(self, type_: str, text: str) -> None:
         super().__init__(type_)

@@ -103,7 +103,7 @@ def _apart(low: Fraction, high: Fraction) -> bool:
 
 
 def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:
-    """width_bucket(x, ARRAY[...]): how many of the ascending thresholds are not above x."""
+    """Bind width_bucket(x, ARRAY[...]): how many of the ascending thresholds are not above x."""
     type_ = common_type("width_bucket", [value.type, *(b.type for b in bounds)])
     known = [coerce(b, type_) for b in bounds]
     if not 0 < len(known) <= MAX_THRESHOLDS or not all(isinstance(b, Lit) and b.text is not None for b in known):
@@ -118,7 +118,7 @@ def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:
 
 
 def div(args: Sequence[Expr]) -> Expr:
-    """The whole part of a quotient, as numeric."""
+    """Bind div(), the whole part of a quotient, as numeric."""
     check_count("div", args, 2)
     a, b = (coerce(_number(x, "`div`"), "numeric") for x in args)
     if {a.type, b.type} & set(FLOATS):
@@ -129,7 +129,7 @@ def div(args: Sequence[Expr]) -> Expr:
 
 
 def log(args: Sequence[Expr]) -> Expr:
-    """log(x), to base 10, and log(base, x)."""
+    """Bind log(x), to base 10, and log(base, x)."""
     check_count("log", args, 1, 2)
     if len(args) == 1:
         value = _number(args[0], "`log`")
@@ -177,7 +177,8 @@ _FORMAT = re.compile(r"(FM)?([09]*)0")
 
 
 def number_format(value: Expr, form: str) -> Expr | None:
-    """to_char(number, '000'): leading zeros, a place for the sign unless FM, # where it does not fit. None for other formats."""
+    """Bind to_char(number, '000'): leading zeros, a place for the sign unless FM, # where it does not fit. None for other
+    formats."""
     match = _FORMAT.fullmatch(form.upper())
     if match is None or "9" in match.group(2) or value.type not in NUMBERS or len(form) > MAX_DIGITS:
         return None

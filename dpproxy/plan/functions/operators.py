@@ -42,12 +42,12 @@ def _kind(type_: str) -> str:
 
 
 def same_kind(a: str, b: str) -> bool:
-    """Whether values of two types can stand in one column."""
+    """Tell whether values of two types can stand in one column."""
     return _kind(a) == _kind(b)
 
 
 def common_type(what: str, types: list[str]) -> str:
-    """The common type of the branches of CASE, the arguments of coalesce() and the like. Raises Refusal 42804."""
+    """Return the common type of the branches of CASE, the arguments of coalesce() and the like. Raises Refusal 42804."""
     type_ = common(types)
     for other in types:
         if other != "unknown" and not same_kind(type_, other):

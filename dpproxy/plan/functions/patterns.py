@@ -63,7 +63,7 @@ def like(op: str, value: Expr, pattern: Expr, escape: Expr | None = None) -> Exp
 
 
 def regex(op: str, value: Expr, pattern: Expr) -> Expr:
-    """Whether a text matches; `op` is regex or iregex."""
+    """Tell whether a text matches; `op` is regex or iregex."""
     return Call("bool", op, (_text(value), Lit("text", _safe(pattern))))
 
 
@@ -150,7 +150,7 @@ def _without_optional_word(text: str) -> str:
 
 
 def similar(value: Expr, pattern: Expr) -> Expr:
-    """SIMILAR TO: the whole text, with % and _ of LIKE and the operators of regular expressions."""
+    """Bind SIMILAR TO: the whole text, with % and _ of LIKE and the operators of regular expressions."""
     text = literal_text(coerce(pattern, "text"), "a SIMILAR TO pattern")
     out, at = "", 0
     while at < len(text):
@@ -205,7 +205,7 @@ def regexp_replace(args: Sequence[Expr]) -> Expr:
 
 
 def regexp_substring(value: Expr, pattern: Expr, flags: str = "") -> Expr:
-    """substring(text from pattern): the first group where there is one, else the whole match; NULL without a match."""
+    """Bind substring(text from pattern): the first group where there is one, else the whole match; NULL without a match."""
     text = _unambiguous(pattern)
     group = int(_groups(text) > 0)
     return Call("text", "regexp_extract", (_text(value), Lit("text", text), Lit("int4", str(group)), Lit("text", flags)))
@@ -221,7 +221,7 @@ def regexp_substr(args: Sequence[Expr]) -> Expr:
 
 
 def regexp_matched(args: Sequence[Expr]) -> Expr:
-    """(regexp_match(text, pattern))[1]"""
+    """Bind (regexp_match(text, pattern))[1]."""
     _arguments("regexp_match", args, 2, 3)
     return regexp_substring(args[0], args[1], _flags(args, 2, "i"))
 

@@ -59,7 +59,7 @@ def concat_ws(args: Sequence[Expr]) -> Expr:
 
 
 def formatted(args: Sequence[Expr]) -> Expr:
-    """format(): %s and %% only; NULL is an empty text."""
+    """Bind format(): %s and %% only; NULL is an empty text."""
     form = literal_text(coerce(args[0], "text"), "the text of `format`") if args else ""
     pieces = form.replace("%%", "\x01").split("%s")
     if any("%" in p for p in pieces):
@@ -118,7 +118,7 @@ def character(args: Sequence[Expr]) -> Expr:
 
 
 def split_field(value: Expr, mark: Expr, index: int) -> Expr:
-    """(string_to_array(text, mark))[index]: NULL beyond the last field, also of an empty text."""
+    """Bind (string_to_array(text, mark))[index]: NULL beyond the last field, also of an empty text."""
     if not 1 <= index <= MAX_FIELDS:
         raise unsupported(f"field {index} of `string_to_array`")
     fields = split_count(value, mark)
@@ -127,7 +127,7 @@ def split_field(value: Expr, mark: Expr, index: int) -> Expr:
 
 
 def split_count(value: Expr, mark: Expr) -> Expr:
-    """array_length(string_to_array(text, mark), 1): NULL for an empty text."""
+    """Bind array_length(string_to_array(text, mark), 1): NULL for an empty text."""
     value, sign = as_text(value, "`string_to_array`"), _mark(mark)
     without = Call("int4", "length", (Call("text", "replace", (value, sign, Lit("text", ""))),))
     size = len(sign.text or "")

@@ -156,7 +156,7 @@ def to_date(args: Sequence[Expr]) -> Expr:
 
 
 def to_timestamp(args: Sequence[Expr]) -> Expr:
-    """Of seconds since 1970, or of a text and its format."""
+    """Bind to_timestamp() of seconds since 1970, or of a text and its format."""
     check_count("to_timestamp", args, 1, 2)
     if len(args) == 1:
         seconds = coerce(args[0], "float8")

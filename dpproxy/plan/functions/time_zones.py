@@ -37,7 +37,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @lru_cache
 def is_known_zone(name: str) -> bool:
-    """Whether this is a zone's full name, which all engines know alike; abbreviations mean different things to each."""
+    """Tell whether this is a zone's full name, which all engines know alike; abbreviations mean different things to each."""
     if not _NAME.fullmatch(name):
         return False
     try:
@@ -48,7 +48,8 @@ def is_known_zone(name: str) -> bool:
 
 
 def checked_zone(zone: str | None) -> str | None:
-    """The session's zone where instants are looked at; None is UTC. Raises Refusal for one that is not known by its full name."""
+    """Return the session's zone where instants are looked at; None is UTC. Raises Refusal for one that is not known by its full
+    name."""
     if zone is None or is_known_zone(zone):
         return zone
     raise Refusal(
@@ -59,7 +60,7 @@ def checked_zone(zone: str | None) -> str | None:
 
 
 def column_in_zone(column: Column, zone: str | None) -> Column:
-    """A table's column as the session's clocks show it: its bounds and declared days are those of the zone."""
+    """Return a table's column as the session's clocks show it: its bounds and declared days are those of the zone."""
     if zone is None or column.type != "timestamptz" or not is_known_zone(zone):
         return column
     if column.taint:  # two ids of the hour that is shown twice are two
@@ -91,12 +92,12 @@ def _offsets(zone: str, *seconds: Fraction) -> list[Fraction]:
 
 
 def local_time(instant_: Expr, zone: str | None) -> Expr:
-    """An instant, as a timestamp in UTC, as the session's clocks show it."""
+    """Return an instant, as a timestamp in UTC, as the session's clocks show it."""
     return instant_ if zone is None else Call("timestamptz", "from_utc", (instant_, Lit("text", zone)))
 
 
 def instant(value: Expr, zone: str | None) -> Expr:
-    """What the session's clocks show (a date: at midnight), as the instant, in UTC."""
+    """Return, as the instant in UTC, what the session's clocks show (a date: at midnight), as the instant, in UTC."""
     if zone is None:
         return value
     if isinstance(value, Call) and value.op == "from_utc" and value.args[1] == Lit("text", zone):

@@ -33,7 +33,7 @@ _ALIASES = {"millisecond": "milliseconds", "microsecond": "microseconds", "centu
 
 
 def timestamp(value: Expr, what: str) -> Expr:
-    """A date or timestamp as a timestamp."""
+    """Return a date or timestamp as a timestamp."""
     value = coerce(value, "timestamp")
     if value.type not in TIMES:
         raise unsupported(f"{what} of {value.type}")
@@ -64,7 +64,7 @@ def extract(unit: str, value: Expr, *, result: str = "numeric") -> Expr:
 
 
 def part(unit: str, value: Expr) -> Expr:
-    """A field that is a whole number."""
+    """Bind a field that is a whole number."""
     if unit in _WHOLE:
         return Call("int8", unit, (value,))
     year, zero = Call("int8", "year", (value,)), Lit("int8", "0")

@@ -15,7 +15,7 @@ from dpproxy.plan.logical.interval import OPEN, Interval
 
 
 class Taint(IntEnum):
-    """How much of a person a value identifies: UNIT and KEY values are counted and joined on, never released."""
+    """Taint says how much of a person a value identifies: UNIT and KEY values are counted and joined on, never released."""
 
     NONE = 0
     KEY = 1
@@ -24,14 +24,14 @@ class Taint(IntEnum):
 
 @dataclass(frozen=True)
 class ValuesDomain:
-    """The declared values of a column, as text in PostgreSQL's input syntax (None for NULL)."""
+    """The values of the column are declared, as text in PostgreSQL's input syntax (None for NULL)."""
 
     values: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
 class SeriesDomain:
-    """Whole numbers lo..hi, or days of a date range, or hours of one (`step` in the unit: 1, 'day', 'hour')."""
+    """The values are whole numbers lo..hi, or days of a date range, or hours of one (`step` in the unit: 1, 'day', 'hour')."""
 
     lo: int  # days or hours since 1970 for the time kinds
     hi: int
@@ -45,7 +45,7 @@ class SeriesDomain:
 
 @dataclass(frozen=True)
 class TableDomain:
-    """All values of a public table's column: `scan` is the number of the scan it comes from."""
+    """The values are all those of a public table's column: `scan` is the number of the scan it comes from."""
 
     scan: int
 
@@ -55,7 +55,7 @@ Domain = ValuesDomain | SeriesDomain | TableDomain
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a relation.
+    """A column belongs to one relation.
 
     `bound`: what the policy (or arithmetic) says of its values; `span`: what its type guarantees, for overflow.
     `grid`: its values are multiples of this. `constant`: the same in all rows of one unit. `optional`: NULL in rows an
@@ -97,14 +97,15 @@ class Ref(Expr):
 
 @dataclass(frozen=True)
 class Lit(Expr):
-    """A constant; `text` is in PostgreSQL's (checked, ISO) input syntax, None for NULL."""
+    """A literal is a constant; `text` is in PostgreSQL's (checked, ISO) input syntax, None for NULL."""
 
     text: str | None
 
 
 @dataclass(frozen=True)
 class Hole(Expr):
-    """A value known when the statement runs: parameter `index` of the statement, or an `Input`, whose formula keeps `bound`."""
+    """A hole is a value known when the statement runs: parameter `index` of the statement, or an `Input`, whose formula keeps
+    `bound`."""
 
     index: int
     bound: Interval = OPEN
@@ -112,7 +113,7 @@ class Hole(Expr):
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """An operator or function of the allow-list (`functions.registry.FUNCTIONS`) applied to arguments."""
+    """A call applies an operator or function of the allow-list (`functions.registry.FUNCTIONS`) to arguments."""
 
     op: str
     args: tuple[Expr, ...]
@@ -126,7 +127,8 @@ class Case(Expr):
 
 @dataclass(frozen=True)
 class Cast(Expr):
-    """A cast to `type`; total: a value that does not fit yields NULL. `length`: numeric(p,s), varchar(n)."""
+    """A cast turns a value into one of `type`, and is total: a value that does not fit yields NULL. `length`: numeric(p,s),
+    varchar(n)."""
 
     arg: Expr
     length: tuple[int, ...] = ()
@@ -148,8 +150,8 @@ class Relation:
 
 @dataclass(frozen=True)
 class InQuery(Expr):
-    """`args [NOT] IN (SELECT columns FROM relation)`. `own`: its rows are the unit's own, found by its id or by a key of it, so
-    that the answer says something of the unit's rows and nothing of the id."""
+    """This is `args [NOT] IN (SELECT columns FROM relation)`. `own`: its rows are the unit's own, found by its id or by a key of
+    it, so that the answer says something of the unit's rows and nothing of the id."""
 
     args: tuple[Expr, ...]
     relation: Relation
@@ -168,7 +170,7 @@ class Exists(Expr):
 
 @dataclass(frozen=True)
 class Scalar(Expr):
-    """A scalar subquery: an aggregate (so exactly one row) over one unit's rows or over public tables."""
+    """This is a scalar subquery: an aggregate (so exactly one row) over one unit's rows or over public tables."""
 
     relation: Relation
     value: Expr
@@ -176,7 +178,7 @@ class Scalar(Expr):
 
 @dataclass(frozen=True)
 class Agg(Expr):
-    """A deterministic aggregate inside one unit (in `Aggregate` relations), or one to be measured."""
+    """This is a deterministic aggregate inside one unit (in `Aggregate` relations), or one to be measured."""
 
     name: str
     args: tuple[Expr, ...]
@@ -188,7 +190,8 @@ class Agg(Expr):
 
 @dataclass(frozen=True)
 class Win(Expr):
-    """A window function inside one unit. `frame` is one of a fixed list of texts; `rows`: the most rows of a partition."""
+    """This is a window function inside one unit. `frame` is one of a fixed list of texts; `rows`: the most rows of a
+    partition."""
 
     name: str
     args: tuple[Expr, ...]
@@ -204,7 +207,7 @@ FALSE = Lit("bool", "false")
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Direct sub-expressions (those of subqueries excluded)."""
+    """Return the direct sub-expressions (those of subqueries excluded)."""
     match expr:
         case Call(args=args) | InQuery(args=args):
             return args
@@ -224,7 +227,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def rebuilt(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression with `change` applied to what `children` gives of it."""
+    """Return the expression with `change` applied to what `children` gives of it."""
     match expr:
         case Call(op=op, args=args):
             return Call(expr.type, op, tuple(map(change, args)))
@@ -255,7 +258,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def references(expr: Expr) -> tuple[Column, ...]:
-    """The columns an expression reads directly (not inside subqueries), each once, in order."""
+    """Return the columns an expression reads directly (not inside subqueries), each once, in order."""
     return tuple(dict.fromkeys(e.column for e in walk(expr) if isinstance(e, Ref)))
 
 
@@ -264,7 +267,7 @@ def has_subquery(expr: Expr) -> bool:
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
-    """The operands of nested ANDs."""
+    """Return the operands of nested ANDs."""
     if expr is None or expr == TRUE:
         return ()
     if isinstance(expr, Call) and expr.op == "and":

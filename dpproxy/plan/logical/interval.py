@@ -39,7 +39,7 @@ class Interval:
         return max(abs(lo), abs(hi))
 
     def within(self, limit: Fraction | int) -> bool:
-        """Whether every value's magnitude is at most `limit`."""
+        """Tell whether every value's magnitude is at most `limit`."""
         return self.closed and self.magnitude <= limit
 
 
@@ -51,7 +51,7 @@ def interval(lo: Decimal | int | dt.date | dt.datetime, hi: Decimal | int | dt.d
 
 
 def number(value: Decimal | int | dt.date | dt.datetime) -> Fraction:
-    """A bound of the policy as a rational: seconds for datetimes, days for dates."""
+    """Return a bound of the policy as a rational: seconds for datetimes, days for dates."""
     if isinstance(value, dt.datetime):
         delta = value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)
         return Fraction(delta.days * 86400 + delta.seconds) + Fraction(delta.microseconds, 10**6)
@@ -76,7 +76,7 @@ def _map(a: Interval, f: Callable[[Fraction], Fraction], g: Callable[[Fraction],
 
 
 def hull(parts: Sequence[Interval]) -> Interval:
-    """The smallest interval around all."""
+    """Return the smallest interval around all."""
     lows, highs = _all(p.lo for p in parts), _all(p.hi for p in parts)
     return Interval(min(lows) if lows else None, max(highs) if highs else None)
 
@@ -127,7 +127,7 @@ def absolute(a: Interval) -> Interval:
 
 
 def least(parts: Sequence[Interval]) -> Interval:
-    """LEAST: bounded above by any known upper end, below only when all are (NULLs are skipped by LEAST)."""
+    """Bound LEAST: bounded above by any known upper end, below only when all are (NULLs are skipped by LEAST)."""
     highs = [p.hi for p in parts if p.hi is not None]
     lows = _all(p.lo for p in parts)
     all_highs = _all(p.hi for p in parts)
@@ -150,6 +150,6 @@ def ceiling(a: Interval) -> Interval:
 
 
 def outward(a: Interval, digits: int = 0) -> Interval:
-    """Rounding to `digits` decimals, any direction."""
+    """Round to `digits` decimals, in any direction."""
     unit = Fraction(10) ** -digits
     return _map(a, lambda x: (x / unit).__floor__() * unit, lambda x: (x / unit).__ceil__() * unit)

@@ -22,7 +22,7 @@ from dpproxy.policy.catalog import TableName
 
 @dataclass(frozen=True)
 class Scan(Relation):
-    """A table of the backend: `source` is (schema, table), `names` the engine's column names, in order."""
+    """A scan reads a table of the backend: `source` is (schema, table), `names` the engine's column names, in order."""
 
     number: int
     source: tuple[str, str]
@@ -31,7 +31,7 @@ class Scan(Relation):
 
 @dataclass(frozen=True)
 class Values(Relation):
-    """Rows of constants (a VALUES list, generate_series of constants). `series`: (start, stop, step) expressions."""
+    """The rows are constants (a VALUES list, generate_series of constants). `series`: (start, stop, step) expressions."""
 
     rows: tuple[tuple[Expr, ...], ...] = ()
     series: tuple[Expr, ...] = ()
@@ -39,14 +39,14 @@ class Values(Relation):
 
 @dataclass(frozen=True)
 class Staged(Relation):
-    """Rows the facade computes before the measurement runs (released or public ones): hole `index`."""
+    """The rows are computed by the facade before the measurement runs (released or public ones): hole `index`."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Public(Relation):
-    """A public relation of whatever form, numbered as a scan is: the values of its columns are declared groups."""
+    """This is a public relation of whatever form, numbered as a scan is: the values of its columns are declared groups."""
 
     number: int
     child: Relation
@@ -67,7 +67,7 @@ class Filter(Relation):
 
 
 def of_somebody(node: Relation, unit: Column) -> Relation:
-    """The rows that belong to a unit: those whose unit id is NULL count for nothing."""
+    """Keep the rows that belong to a unit: those whose unit id is NULL count for nothing."""
     if not unit.nullable:
         return node
     return Filter(node.columns, node, Call("bool", "is_not_null", (Ref(unit.type, unit),)))
@@ -97,14 +97,14 @@ class Distinct(Relation):
 
 @dataclass(frozen=True)
 class Union(Relation):
-    """UNION ALL (or set operation `op`) of children with positionally equal columns."""
+    """This is UNION ALL (or set operation `op`) of children with positionally equal columns."""
 
     children: tuple[Relation, ...]
     op: str = "union all"
 
 
 def outer_columns(value: object) -> frozenset[Column]:
-    """The columns that the subqueries of an expression read of the query around them."""
+    """Return the columns that the subqueries of an expression read of the query around them."""
     read: set[Column] = set()
     own: set[Column] = set()
 
@@ -128,7 +128,7 @@ def outer_columns(value: object) -> frozenset[Column]:
 
 @dataclass(frozen=True)
 class ContributionLimits:
-    """Contribution of one unit to the relation: `rows` in any group, `groups` reached (None: all there can be).
+    """One unit contributes no more to the relation: `rows` in any group, `groups` reached (None: all there can be).
 
     `whole`: in all its groups together it weighs no more than `rows` in one (`policy.model.Bounds`).
     """
@@ -140,8 +140,8 @@ class ContributionLimits:
 
 @dataclass(frozen=True)
 class Beside:
-    """A public relation joined in: its columns' ids, how many rows it has (None: not known), `most` of them share a value
-    of a column (id, number), and conditions `on` which alone it is joined, where they do not hold for all rows."""
+    """A public relation is joined in: its columns' ids, how many rows it has (None: not known), `most` of them share a value of a
+    column (id, number), and conditions `on` which alone it is joined, where they do not hold for all rows."""
 
     columns: frozenset[int]
     size: int | None
@@ -151,7 +151,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class RowsPerValue:
-    """At most `rows` rows of one unit share the values of these columns, those repeated by the public rows in `beside`
+    """At most `rows` rows of one unit share the values of these columns; those that the public rows in `beside` repeat are
     counted."""
 
     columns: frozenset[int]
@@ -161,7 +161,7 @@ class RowsPerValue:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A column that numbers the rows of one unit that share the values of the columns `among`, from 1."""
+    """The column numbers the rows of one unit that share the values of the columns `among`, from 1."""
 
     column: int
     among: frozenset[int]
@@ -170,7 +170,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class PendingPath:
-    """A private scan whose unit is still to be reached: `column` equals `target`'s `target_column` next."""
+    """The unit of a private scan is still to be reached: `column` equals `target`'s `target_column` next."""
 
     column: Column
     target: TableName
@@ -183,8 +183,8 @@ Origin = tuple[TableName, Column, str]
 
 @dataclass(frozen=True)
 class Contribution:
-    """How much of one unit there is, as far as it is known. The generated SQL cuts to what follows from it, true or not: it
-    decides how much noise is drawn and what is cut, never privacy.
+    """This is how much of one unit there is, as far as it is known. The generated SQL cuts to what follows from it, true or not:
+    it decides how much noise is drawn and what is cut, never privacy.
 
     `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`), none: nothing
     repeats them. `per_value` and `numbers` say of which columns' values they have fewer. `sides`: of private relations joined
@@ -217,7 +217,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Padding:
-    """Rows that stand for groups without private ones. It decides which groups are declared and which aggregates mean the same
+    """Some rows stand for groups without private ones. It decides which groups are declared and which aggregates mean the same
     without these rows, never privacy: declared groups are joined with what is measured.
 
     `publics`: public relations that are joined inwardly. `padded`: a public table was the outer side of an outer join; its
@@ -231,7 +231,7 @@ class Padding:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
+    """These are a relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
 
     **What decides privacy**, and must be true of the rows that `node` has, whatever the data:
     - `unit`: the row is there only because of that unit's rows and of public ones. NULL: it is nobody's, and counts for nothing.
@@ -263,22 +263,22 @@ class Rows:
         return self.unit is not None or self.pending is not None
 
     def fewer(self, node: Relation, conditions: tuple[Expr, ...] = ()) -> Rows:
-        """The same rows under the same columns, or some of them, in all of which the conditions hold too: all claims survive.
-        Not for what repeats rows, or makes a value of one another's: joins, GROUP BY, unions."""
+        """Return the same rows under the same columns, or some of them, in all of which the conditions hold too: all claims
+        survive. Not for what repeats rows, or makes a value of one another's: joins, GROUP BY, unions."""
         assert {c.id for c in node.columns} >= {c.id for c in self.node.columns}
         return replace(self, node=node, conditions=(*self.conditions, *conditions))
 
     def wider(self, columns: tuple[Column, ...], items: tuple[Expr, ...]) -> Rows:
-        """The same rows with more columns, each computed from its own row: all claims survive."""
+        """Return the same rows with more columns, each computed from its own row: all claims survive."""
         return replace(self, node=Project((*columns, *self.node.columns), self.node, items))
 
     def rewritten(self, node: Relation, conditions: tuple[Expr, ...], unit: Column | None) -> Rows:
-        """The same rows, written in another way (`canonical`)."""
+        """Return the same rows, written in another way (`measure.normal_form`)."""
         return replace(self, node=node, conditions=conditions, unit=unit)
 
     def of_parent(self, unit: Column) -> Rows:
-        """The rows, where a join on the columns of their path meets it: one of them is left only beside the parent's row, and is
-        of the parent's unit."""
+        """Return the rows, where a join on the columns of their path meets it: one of them is left only beside the parent's row,
+        and is of the parent's unit."""
         return replace(self, unit=unit, pending=None)
 
     def contributing(self, contribution: Contribution) -> Rows:

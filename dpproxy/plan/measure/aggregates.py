@@ -72,7 +72,7 @@ def measured_aggregate(
     shared: frozenset[Counted] = frozenset(),
     steps: int = GRID_STEPS[0],
 ) -> Measured:
-    """The bases and formula of one aggregate. `shared`: see `companions`; `steps`: of grids. Raises Refusal."""
+    """Return the bases and formula of one aggregate. `shared`: see `companions`; `steps`: of grids. Raises Refusal."""
     if agg.name == "count":
         return _count(agg, label, is_unit)
     if agg.name in ("sum", "avg"):
@@ -96,7 +96,7 @@ def measured_aggregate(
 
 
 def needed_bases(agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Counted], steps: int) -> tuple[BasisSpec, ...]:
-    """The bases of `measured_aggregate` alone, without formulas that are long. Raises Refusal as it does."""
+    """Return the bases of `measured_aggregate` alone, without formulas that are long. Raises Refusal as it does."""
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
         return moments.needed(agg.name, _arguments(agg), agg.where, "", steps)
     return measured_aggregate(agg, "", "", is_unit, shared, steps).bases
@@ -110,7 +110,7 @@ def _arguments(agg: Agg) -> list[Expr]:
 
 
 def aggregate_output(measured: Measured, label: str, bases: tuple[int, ...], selection: int | None, filtered: bool) -> Output:
-    """What EXPLAIN and the division of epsilon know of it."""
+    """Describe an aggregate for EXPLAIN and the division of epsilon."""
     factor = output_weights.FILTERED if filtered else 1.0
     return Output(label, measured.kind, tuple(w * factor for w in measured.weights), bases, selection)
 
@@ -232,7 +232,7 @@ def _avg(agg: Agg, label: str, steps: int) -> Measured:
 
 
 def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:
-    """The PostgreSQL type of an aggregate or window function inside one unit."""
+    """Return the PostgreSQL type of an aggregate or window function inside one unit."""
     if name in ("count", "row_number", "rank", "dense_rank"):
         return "int8"
     if name == "ntile":

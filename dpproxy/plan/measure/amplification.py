@@ -88,8 +88,8 @@ UNKNOWN = 10_000
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one measurement, at one cut: rows and size made of one private row, and rows made of public ones alone; how many rows
-    the largest public table has; how often rows of a person are joined with others of theirs."""
+    """This is the cost of one measurement, at one cut: rows and size made of one private row, and rows made of public ones alone;
+    how many rows the largest public table has; how often rows of a person are joined with others of theirs."""
 
     rows: int
     size: int
@@ -104,7 +104,7 @@ class Cost:
         )
 
     def times(self, rows: int, private: bool) -> Cost:
-        """For each of so many rows: what is looked through for a private one, public rows too, is made of it."""
+        """Return the cost for each of so many rows: what is looked through for a private one, public rows too, is made of it."""
         if private:
             return replace(self, rows=min((self.rows + self.public) * rows, FAR), size=min(self.size * rows, FAR), public=0)
         return replace(self, public=min(self.public * rows, FAR))
@@ -114,7 +114,7 @@ NOTHING = Cost(0, 0, 0, 0)
 
 
 def chosen_cut(node: Relation, items: Iterable[Expr], context: Context, given: Mapping[int, Beside]) -> tuple[int, Cost]:
-    """The cut of texts with which a measurement stays within the limits, and what it costs. Raises Refusal 54000."""
+    """Return the cut of texts with which a measurement stays within the limits, and what it costs. Raises Refusal 54000."""
     items = tuple(items)
     for cut in text_growth.CUTS:
         cost = Estimate(context, given, cut).of(node, items)
@@ -322,7 +322,7 @@ class Estimate:
         return replace(inner, rows=min(rows, FAR), again=again)  # a key that is NULL equals nothing
 
     def joined(self, region: Region, known: Ids = frozenset()) -> Flow:
-        """One flow of a region. `known`: columns of a row around it, for each of which it is looked through."""
+        """Return one flow of a region. `known`: columns of a row around it, for each of which it is looked through."""
         leaves, ties = list(region.leaves), ties_of(region.conditions)
         private = any(leaf.private for leaf in leaves)
         starts: list[Flow | None] = [None] if known else [leaf for leaf in leaves if leaf.private == private]
@@ -353,8 +353,8 @@ def _pointed_at(table: TableName, context: Context) -> list[tuple[str, ...]]:
 
 
 def most_staged_rows(known: Beside | None) -> int:
-    """How many rows the facade may hand over. Rows looked up by a key may be many; of others, lists too, any may meet any private
-    row."""
+    """Say how many rows the facade may hand over. Rows looked up by a key may be many; of others, lists too, any may meet any
+    private row."""
     if known is None or known.size is not None or 0 < len(known.most) < len(known.columns):
         return MAX_STAGED_ROWS
     return UNKNOWN

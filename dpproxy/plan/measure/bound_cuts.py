@@ -22,7 +22,7 @@ _BOUNDING = Bounding(1, 1, False, False, None, ("how many units the bounds cut: 
 
 
 def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
-    """The bounds on rows and groups that a measurement's units may be beyond."""
+    """Return the bounds on rows and groups that a measurement's units may be beyond."""
     bounding, found = made.bounding, []
     if bounding.norm and _counted(made):
         hidden = ", as far as noise hides those of more" if any(spec.steps(bounding) > 1 for spec in made.specs) else ""
@@ -51,8 +51,8 @@ def condition(made: Compiled) -> str:
 
 
 def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
-    """The measurements that say how many units the bounds of others cut, each once, and what is told of them; their numbers
-    follow those of the others."""
+    """Return the measurements that say how many units the bounds of others cut, each once, and what is told of them; their
+    numbers follow those of the others."""
     found: dict[str, tuple[Compiled, Cut]] = {}
     for one in made:
         if one.cut and one.cut not in found and (one.specs or one.selections):  # declared groups alone are there in any case

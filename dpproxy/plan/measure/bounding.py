@@ -25,7 +25,7 @@ _COLUMN = re.compile(r'\w+\.("([^"]|"")*"|\w+)(::\w+)?')  # a column as it is: n
 
 
 def columns(i: int, steps: int) -> list[str]:
-    """What basis i is returned as (`privacy.measurement.Basis`)."""
+    """Name what basis i is returned as (`privacy.measurement.Basis`)."""
     return [f"b{i}"] if steps == 1 else [f"b{i}s{j}" for j in range(steps)]
 
 
@@ -41,16 +41,16 @@ class _Inner:
         return self._texts.setdefault(self.renderer.output(expr, self.block.names), f"v{len(self._texts)}")
 
     def held(self, expr: Expr) -> tuple[Ref, dict[int, str]]:
-        """The expression as a reference to its column, and the column's name in scope."""
+        """Return the expression as a reference to its column, and the column's name in scope."""
         column = expr.column if isinstance(expr, Ref) else Column(HELD, "held", expr.type)
         return Ref(expr.type, column), {column.id: self._name(expr)}
 
     def where(self, condition: Expr | None, text: str) -> str:
-        """`text` in rows that satisfy the condition, NULL in others."""
+        """Write `text` in rows that satisfy the condition, NULL in others."""
         return text if condition is None else f"CASE WHEN {self._name(condition)} THEN {text} END"
 
     def select(self, plain: list[str], items: list[str]) -> str:
-        """`plain` (`expression AS name`) and items over held columns. To be called last."""
+        """Write `plain` (`expression AS name`) and items over held columns. To be called last."""
         names = [text.rpartition(" AS ")[2] for text in plain]
         held = [f"{text} AS {name}" for text, name in self._texts.items()]
         rows = f"SELECT {', '.join([*plain, *held]) or '1 AS one'} FROM {self.block.source}{self.block.where_text}"
@@ -96,7 +96,8 @@ class Writer:
         return self._fill(ctes, body, key_names)
 
     def buckets(self, keys: Sequence[Expr], spec: SelectionSpec) -> str:
-        """`k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and group."""
+        """Write the query of `k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and
+        group."""
         block = self.block
         key_names = [f"k{i}" for i in range(len(keys))]
         self.types = {f"k{i}": "text" if k.type == "interval" else k.type for i, k in enumerate(keys)}
@@ -124,7 +125,7 @@ class Writer:
         return f"{self._with(ctes)}{body}"
 
     def beyond(self, keys: Sequence[Expr], condition: str) -> str:
-        """How many units there are, and how many of these are beyond bounds; see `plan.measure.bound_cuts.condition`."""
+        """Count the units, and how many of these are beyond bounds; see `plan.measure.bound_cuts.condition`."""
         group = ["u", *(f"k{i}" for i in range(len(keys)))]
         items = [f"{self.unit} AS u", *(f"{self.renderer.output(k, self.block.names)} AS k{i}" for i, k in enumerate(keys))]
         rows = f"SELECT {', '.join(items)} FROM {self.block.source}{self.block.where_text}"

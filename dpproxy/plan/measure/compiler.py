@@ -39,7 +39,7 @@ MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**6
 
 @dataclass(frozen=True)
 class Compiled:
-    """A measurement without noise: its query, bases and bounding."""
+    """This is a measurement without noise: its query, bases and bounding."""
 
     sql: str
     keys: tuple[tuple[str, str], ...]  # label, type
@@ -84,7 +84,7 @@ class Compiler:
         selections: Sequence[SelectionSpec] = (),
         top: TopSpec | None = None,
     ) -> Compiled:
-        """The backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
+        """Return the backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
         plain = tuple(k for _, k in keys)
         unscaled = bool(selections) or any(s.kind == "distinct" for s in specs)
         bounding, threshold = self._bounding(plain, unscaled), None
@@ -111,7 +111,7 @@ class Compiler:
         return Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top)
 
     def cut(self, keys: Sequence[tuple[str, Expr]], condition: str) -> str:
-        """The query that counts units, and those of which `condition` holds (`plan.measure.bound_cuts`)."""
+        """Return the query that counts units, and those of which `condition` holds (`plan.measure.bound_cuts`)."""
         plain = tuple(k for _, k in keys)
         return self._writer(self._bounding(plain, False)).beyond(plain, condition)
 
@@ -227,7 +227,7 @@ UNSCALED = "percentiles and count(DISTINCT ...): at most {rows} rows per {unit} 
 
 
 def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
-    """What the bound of whole contributions means for the columns of a measurement."""
+    """Say what the bound of whole contributions means for the columns of a measurement."""
     bounding, found = compiled.bounding, []
     if any(spec.steps(bounding) > 1 for spec in compiled.specs):
         found.append(STEPPED.format(unit=unit, rows=bounding.rows, most=bounding.rows << CONTRIBUTION_STEPS - 1))

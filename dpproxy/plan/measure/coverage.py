@@ -42,7 +42,7 @@ BOTH = {"false", "true"}
 
 
 def open_columns(dense: Dense, part: Part) -> tuple[Column, ...]:
-    """Columns of a part that may hold values no group of it is for. Those that are no columns of a table (their `id` is
+    """Return columns of a part that may hold values no group of it is for. Those that are no columns of a table (their `id` is
     negative) cannot be limited by a WHERE."""
     computed = {column.id: expr for expr, column in dense.computed}
     return tuple(column for column, domain in part.columns if not _closed(column, domain, computed))
@@ -61,7 +61,7 @@ def _closed(column: Column, domain: Domain, computed: Mapping[int, Expr]) -> boo
 
 
 def holds_all(dense: Dense, conditions: Sequence[Expr]) -> bool:
-    """Whether every row that satisfies the conditions is in one of the groups: then finer groups add up to coarser ones."""
+    """Tell whether every row that satisfies the conditions is in one of the groups: then finer groups add up to coarser ones."""
     return all(_limited(column, domain, conditions) for part in dense.parts for column, domain in _open(dense, part))
 
 
@@ -99,5 +99,5 @@ def _chosen(ref: Ref, condition: Expr) -> set[str | None]:
 
 
 def source(part: Part, key: Expr, renderer: Renderer) -> str:
-    """The values of one key in its part: two measurements that have it in common show the same groups of it."""
+    """Return the values of one key in its part: two measurements that have it in common show the same groups of it."""
     return part_text(replace(part, keys=((0, key),)), renderer)

@@ -34,17 +34,17 @@ def is_duration(expr: Expr) -> bool:
 
 
 def seconds(value: Expr, name: str) -> Expr:
-    """A difference as a number, whose order is that of the differences. Raises Refusal for other intervals."""
+    """Return a difference as a number, whose order is that of the differences. Raises Refusal for other intervals."""
     return Call("float8", "epoch", (_difference(value, name),))
 
 
 def read(text: str) -> str:
-    """A number of seconds as PostgreSQL's difference of timestamps."""
+    """Write a number of seconds as PostgreSQL's difference of timestamps."""
     return f"justify_hours(CAST(CAST({text} AS float8) * interval '1 second' AS interval))"
 
 
 def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
-    """SUM and AVG: of the days, and of the hours, minutes and seconds beside them."""
+    """Measure SUM and AVG: of the days, and of the hours, minutes and seconds beside them."""
     value = _difference(agg.args[0], agg.name)
     days = number(replace(agg, args=(Call("int8", "day", (value,)),)))
     clock = number(replace(agg, args=(_clock(value),)))

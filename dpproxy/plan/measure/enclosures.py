@@ -24,8 +24,8 @@ Step = tuple[str, str, str, str]  # name, low, high, free
 
 @dataclass(frozen=True)
 class Range:
-    """`partial`: an end may be NULL. `steps`: names that `low`, `high` and `free` use; `value` uses none. A name has the
-    field `{p}`, to tell two formulas in one expression apart."""
+    """A range holds formulas of a value and of its ends. `partial`: an end may be NULL. `steps`: names that `low`, `high` and
+    `free` use; `value` uses none. A name has the field `{p}`, to tell two formulas in one expression apart."""
 
     value: str
     low: str
@@ -36,7 +36,7 @@ class Range:
 
 
 def named(a: Range) -> Range:
-    """The same by a name of its own (of its text, so that equal ones have one name)."""
+    """Return the same range by a name of its own (of its text, so that equal ones have one name)."""
     name = f"r{{p}}_{sha256(repr((a.low, a.high, a.free)).encode()).hexdigest()[:8]}"
     step = (name, a.low, a.high, a.free)
     return Range(a.value, f"{name}.low", f"{name}.high", f"{name}.free", a.partial, (*a.steps, step))
@@ -59,7 +59,7 @@ def _joined(*parts: Range) -> tuple[Step, ...]:
 
 
 def basis(index: int) -> Range:
-    """A released basis."""
+    """Enclose a released basis."""
     x, h = f"{{{index}}}", f"{{h{index}}}"
     return Range(x, f"({x} - {h})", f"({x} + {h})", x)
 
@@ -69,12 +69,12 @@ def constant(text: str) -> Range:
 
 
 def rising(a: Range, f: Text) -> Range:
-    """A function that never falls, and yields NULL for NULL."""
+    """Apply a function that never falls, and yields NULL for NULL."""
     return replace(a, value=f(a.value), low=f(a.low), high=f(a.high), free=f(a.free))
 
 
 def clamped(a: Range, low: str, high: str) -> Range:
-    """Held within constants: an end of which nothing is known becomes the constant."""
+    """Hold a range within constants: an end of which nothing is known becomes the constant."""
 
     def held(x: str) -> str:
         return f"LEAST(GREATEST({x}, {low}), {high})"
@@ -83,12 +83,12 @@ def clamped(a: Range, low: str, high: str) -> Range:
 
 
 def at_least(a: Range, low: str) -> Range:
-    """Not below a constant, in `free` too: what follows is not defined there."""
+    """Keep a range from going below a constant, in `free` too: what follows is not defined there."""
     return rising(a, lambda x: f"GREATEST({x}, {low})")
 
 
 def among(a: Range, count: Range, least: int) -> Range:
-    """NULL among fewer than `least` values: SQL has no average of nothing, and no sample variance of one value."""
+    """Write NULL among fewer than `least` values: SQL has no average of nothing, and no sample variance of one value."""
     return replace(a, value=f"CASE WHEN {count.value} >= {least} THEN {a.value} END")
 
 
@@ -119,13 +119,13 @@ def times(a: Range, b: Range) -> Range:
 
 
 def growing(a: Range, b: Range) -> Range:
-    """The product of two that are not negative."""
+    """Multiply two ranges that are not negative."""
     low, high = _known(f"{a.low} * {b.low}", a, b), _known(f"{a.high} * {b.high}", a, b)
     return Range(f"{a.value} * {b.value}", low, high, f"{a.free} * {b.free}", a.partial or b.partial, _joined(a, b))
 
 
 def scaled(a: Range, factor: str) -> Range:
-    """Times a positive constant."""
+    """Multiply a range by a positive constant."""
     return rising(a, lambda x: f"{x} * {factor}")
 
 
@@ -143,7 +143,7 @@ def over(a: Range, n: Range) -> Range:
 
 
 def divided(a: Range, b: Range) -> Range:
-    """Divided by anything: NULL when the divisor is 0, nothing known when its interval holds 0."""
+    """Divide a range by anything: NULL when the divisor is 0, nothing known when its interval holds 0."""
     corners = ", ".join(f"{x} / NULLIF({y}, 0)" for x in (a.low, a.high) for y in (b.low, b.high))
     sure = f"{b.low} > 0 OR {b.high} < 0"
     low, high = (_known(f"CASE WHEN {sure} THEN {f}({corners}) END", a, b) for f in ("LEAST", "GREATEST"))

@@ -55,7 +55,7 @@ class _Column:
 
 
 def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
-    """The names of a compiled measurement's rows, keys and columns; the compiler's rows are in normal form."""
+    """Name a compiled measurement's rows, keys and columns; the compiler's rows are in normal form."""
     wider, accepted = _without_accepts(compiler.rows)
     all_rows = compiler if not accepted else compiler.over(wider)
 

@@ -61,7 +61,8 @@ Found = tuple[tuple[BasisSpec, ...], Range, str, tuple[float, ...]]
 
 
 def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> Found:
-    """Bases, formula, PostgreSQL type of a statistic, and the weights of its bases. Raises Refusal for wrong arguments."""
+    """Return the bases, formula and PostgreSQL type of a statistic, and the weights of its bases. Raises Refusal for wrong
+    arguments."""
     inputs, bases = _needed(name, arguments, where, label, steps)
     if name in SINGLE:
         weights = output_weights.DEVIATION if name.startswith("stddev") else output_weights.VARIANCE
@@ -76,7 +77,7 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
 
 
 def needed(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, ...]:
-    """The bases alone, for a tenth of the work. Raises Refusal as `moments` does."""
+    """Return the bases alone, for a tenth of the work. Raises Refusal as `moments` does."""
     bases = _needed(name, arguments, where, label, steps)[1]
     return bases if name in SINGLE else tuple(bases[i] for i in _used(name))
 

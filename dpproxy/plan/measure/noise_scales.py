@@ -56,7 +56,7 @@ class _Share:
 
 
 def charge_of(context: Context) -> int:
-    """The statement's epsilon in micro. Raises Refusal 22023 outside the role's limits."""
+    """Return the statement's epsilon in micro-epsilon. Raises Refusal 22023 outside the role's limits."""
     limits = context.role.query
     epsilon = context.settings.epsilon if context.settings.epsilon is not None else limits.epsilon
     if epsilon <= 0 or epsilon > limits.max_epsilon:
@@ -69,7 +69,7 @@ def charge_of(context: Context) -> int:
 
 
 def calibrate(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
-    """Noise for all measurements of a statement. Raises Refusal when the charge or the policy's delta cannot carry it."""
+    """Fix the noise of all measurements of a statement. Raises Refusal when the charge or the policy's delta cannot carry it."""
     paying = [c for c in compiled if _columns(c)]
     if not paying:
         return [_finish_one(c, _Share(0, "laplace", 0, 0), context) for c in compiled]
@@ -135,7 +135,8 @@ def _mechanism(compiled: Compiled, epsilon: int, delta: int, context: Context) -
 
 
 def weights(compiled: Compiled) -> epsilon_split.Weights:
-    """Of one measurement: a row for each output, one for the groups that a threshold hides, one for the choice of groups."""
+    """Return the rows of weights of one measurement: a row for each output, one for the groups that a threshold hides, one for
+    the choice of groups."""
     return epsilon_split.Weights.of(_columns(compiled), _rows(compiled))
 
 

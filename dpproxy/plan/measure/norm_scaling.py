@@ -32,7 +32,7 @@ and what is divided by a step is lowered, by far more than doubles can be wrong.
 
 
 def norm(spec: BasisSpec, i: int, bounding: Bounding) -> str:
-    """The sum over a unit's groups of sizes (l1) or of their squares (l2); empty for columns that are not scaled."""
+    """Write the sum over a unit's groups of sizes (l1) or of their squares (l2); empty for columns that are not scaled."""
     which = spec.norm(bounding)
     if not which:
         return ""
@@ -43,7 +43,7 @@ def norm(spec: BasisSpec, i: int, bounding: Bounding) -> str:
 
 
 def step(spec: BasisSpec, i: int, bounding: Bounding) -> str:
-    """2**j of the unit's step, from its norm in `s{i}`; empty for columns without steps."""
+    """Write 2**j of the unit's step, from its norm in `s{i}`; empty for columns without steps."""
     count = spec.steps(bounding)
     if count == 1:
         return ""
@@ -52,7 +52,7 @@ def step(spec: BasisSpec, i: int, bounding: Bounding) -> str:
 
 
 def partial(spec: BasisSpec, i: int, counter: int, bounding: Bounding) -> str:
-    """A unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
+    """Write a unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
     fine, bound, count = spec.fine(bounding), _bound(spec, bounding), spec.steps(bounding)
     whole = {"weight": "1", "count": f"n{i}", "units": _present(spec, i)}.get(spec.kind, f"coalesce(t{i}, 0)")
     if spec.kind == "units" and bounding.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to

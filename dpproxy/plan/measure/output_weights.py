@@ -56,7 +56,7 @@ SQUARES = 0.75
 
 @dataclass(frozen=True)
 class Output:
-    """An aggregate as it is released: `label` as the analyst wrote it.
+    """An output is an aggregate as it is released: `label` as the analyst wrote it.
 
     `bases`: indexes of its measurement's columns, in its formula's order, with one weight each; or `selection`, the index
     of its selection, with one weight. `kind`: a basis times a constant; a ratio of
@@ -76,7 +76,7 @@ def row_factor(rows: int) -> float:
 
 
 def typical(lo: int, hi: int) -> Fraction:
-    """The mean absolute value of a number evenly spread over lo..hi; at least a hundredth of the larger end."""
+    """Return the mean absolute value of a number evenly spread over lo..hi; at least a hundredth of the larger end."""
     if lo >= 0 or hi <= 0:
         found = Fraction(abs(lo + hi), 2)
     else:
@@ -85,12 +85,12 @@ def typical(lo: int, hi: int) -> Fraction:
 
 
 def total(lo: int, hi: int) -> float:
-    """A SUM of values in lo..hi."""
+    """Weigh a SUM of values in lo..hi."""
     return float(max(abs(lo), abs(hi)) / typical(lo, hi))
 
 
 def mean(lo: int, hi: int) -> tuple[float, float]:
-    """An AVG's count and centred sum: a group's average lies a quarter of the width off the middle."""
+    """Weigh an AVG's count and centred sum: a group's average lies a quarter of the width off the middle."""
     half = Fraction(hi - lo, 2)
     usual = typical(lo, hi)
     return float(half / 2 / usual), float(half / usual)

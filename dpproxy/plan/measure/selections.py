@@ -35,7 +35,7 @@ MAX_MODES = 1_000  # declared values of a MODE: one CASE arm each
 
 
 def selected(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
-    """The selection, the formula over its columns `{0}`.., and PostgreSQL's type. Raises Refusal."""
+    """Return the selection, the formula over its columns `{0}`.., and PostgreSQL's type. Raises Refusal."""
     if agg.distinct:
         agg = replace(agg, distinct=False) if agg.name in ("min", "max") else agg
     if agg.name == "mode":

@@ -25,7 +25,7 @@ is scaled down to that. More steps cost the backend a column each, and no noise.
 
 @dataclass(frozen=True)
 class BasisSpec:
-    """A basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
+    """This is a basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
     A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Bounding.spread` is set.
 
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
@@ -50,12 +50,12 @@ class BasisSpec:
 
     @property
     def shift(self) -> int:
-        """The centre in grid units: it is a whole number of them."""
+        """Return the centre in grid units: it is a whole number of them."""
         assert (self.center / self.grid).denominator == 1
         return int(self.center / self.grid)
 
     def linf(self, rows: int) -> int:
-        """The most one unit changes the column by in one group, in grid units."""
+        """Return the most one unit changes the column by in one group, in grid units."""
         if self.kind in ("units", "weight"):
             return 1
         return rows * max(abs(self.lo), abs(self.hi))
@@ -66,7 +66,7 @@ class BasisSpec:
         return bounding.norm if self.kind in ("count", "sum", "weight") or (self.kind == "units" and units) else 0
 
     def steps(self, bounding: Bounding) -> int:
-        """How many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
+        """Say how many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
         return CONTRIBUTION_STEPS if self.norm(bounding) and self.stepped else 1
 
     @property
@@ -79,7 +79,8 @@ class BasisSpec:
         return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(bounding) else 1
 
     def sensitivity(self, bounding: Bounding) -> int:
-        """The most one unit changes the column by in one group, or that norm over all groups, in `fine` parts of a grid unit.
+        """Return the most one unit changes the column by in one group, or that norm over all groups, in `fine` parts of a grid
+        unit.
 
         A column that no row can move still gets noise of one part: this is 1, never 0. Units are numbers of 0 and 1 in
         each group: in as many groups as there may be rows their l1 norm is that number, their l2 norm its root.
@@ -92,7 +93,7 @@ class BasisSpec:
 
 @dataclass(frozen=True)
 class SelectionSpec:
-    """A value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
+    """This is a value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
 
     `fractions` of PERCENTILE (0 is MIN, 1 is MAX); empty for MODE, whose candidates are `values`.
     `side`: of the one quantile, not itself but the low (-1) or high (1) end of its interval that holds with `confidence`.
@@ -128,7 +129,8 @@ class TopSpec:
 
 @dataclass(frozen=True)
 class Bounding:
-    """How contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each unit.
+    """A bounding says how contributions are bounded. `per_unit`: the GROUP BY (unit, keys) step; `pick`: groups kept of each
+    unit.
 
     `norm`: 1 or 2 where a unit's contributions to all its groups are scaled down together until their l1 or l2 norm is
     that of `rows` rows in one group: then one unit changes the column by at most `linf` in that norm, however many groups
@@ -148,18 +150,19 @@ class Bounding:
 
     @property
     def spread(self) -> bool:
-        """Whether a unit's contributions to several groups are bounded together."""
+        """Tell whether a unit's contributions to several groups are bounded together."""
         return bool(self.norm) and self.l0 > 1
 
     @property
     def reach(self) -> int:
-        """How many of the released groups one unit changes at most."""
+        """Say how many of the released groups one unit changes at most."""
         return self.l0 if self.kept is None else min(self.l0, self.kept)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """`formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is PostgreSQL's.
+    """A measured aggregate has `formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is
+    PostgreSQL's.
 
     `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as in
     `output_weights.Output`.

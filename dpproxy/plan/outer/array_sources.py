@@ -15,7 +15,7 @@ Branch = tuple[exp.Expr, tuple[int, ...], bool, list[str]]
 
 
 def sets_source(alias: str, branches: list[Branch], keys: list[str], values: list[str], ctes: str = "") -> exp.Expr:
-    """The grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
+    """Return the grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
 
     A branch is (its source, the keys of its set, whether the source is the finest set and must be added up, more items).
     `ctes`: a WITH clause that sources refer to, whose values are whole but not of type int8.
@@ -39,7 +39,7 @@ def sets_source(alias: str, branches: list[Branch], keys: list[str], values: lis
 
 
 def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:
-    """A source of that alias with further columns, the same in all rows."""
+    """Return a source of that alias with further columns, the same in all rows."""
     tree = parse_expression(f"SELECT 1 FROM (SELECT *, {', '.join(more)} FROM {to_sql(source)}) AS {alias}")
     found = tree.args["from_"].this
     assert isinstance(found, exp.Expr)
@@ -62,10 +62,10 @@ def _element(type_: str) -> str:
 
 
 def wire_type(type_: str) -> str:
-    """The type in which an array of keys travels."""
+    """Return the type in which an array of keys travels."""
     return "timestamp" if type_ == "timestamptz" else type_
 
 
 def session_local(name: str, type_: str) -> str:
-    """Instants travel as the session's local timestamps."""
+    """Return a key as it travels: instants do as the session's local timestamps."""
     return f"({name})::timestamp" if type_ == "timestamptz" else name

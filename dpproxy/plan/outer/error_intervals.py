@@ -65,7 +65,8 @@ class IntervalWriter:
         return bool(self.halves or self.deviations)
 
     def rewritten(self, node: exp.Expr) -> exp.Expr:
-        """What stands for a call that `interval_call` knows. The text is ours and final: it is not parsed. Raises Refusal."""
+        """Write what stands for a call that `interval_call` knows. The text is ours and final: it is not parsed. Raises
+        Refusal."""
         name, arguments = interval_call(node), node.expression.expressions
         if len(arguments) != 1 or not any(self.is_aggregate(n) for n in arguments[0].walk()):
             raise misplaced_call(node)
@@ -222,7 +223,7 @@ def error_columns(writer: IntervalWriter, measurement: int, cells: int, summed: 
 
 
 def with_error_numbers(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
-    """The tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
+    """Return the tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
     for node in list(tree.find_all(exp.Anonymous)):
         if node.this == NORMAL:
             chosen = confidence if not int(node.expressions[0].this) else 1 - CHOSEN * (1 - confidence)
@@ -239,7 +240,7 @@ def with_error_numbers(tree: exp.Expr, measurements: Sequence[Measurement], conf
 
 
 def text_with_error_numbers(sql: str, measurements: Sequence[Measurement], confidence: Fraction) -> str:
-    """The same for SQL of ours as text."""
+    """Do what `with_error_numbers` does, for SQL of ours as text."""
     if HALF not in sql and DEVIATION not in sql:
         return sql
     return to_sql(with_error_numbers(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))

@@ -23,7 +23,7 @@ from dpproxy.plan.refusals import unsupported
 
 @dataclass
 class StatementMeasurer(Stager):
-    """A stager that measures as well, for one statement."""
+    """This is a stager that measures as well, for one statement."""
 
     def measure(self, queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> ReleasedResult:
         rewriter = SelectRewriter(queries, self.registry, select, rows, scope, env)

@@ -29,7 +29,7 @@ SIDES = {"low": -1, "high": 1}
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of the percentiles of one measured SELECT, whose released columns are those of `alias`."""
+    """These are the ends of the percentiles of one measured SELECT, whose released columns are those of `alias`."""
 
     request: MeasurementRequest
     alias: str

@@ -60,7 +60,7 @@ class TopRequest:
 
 
 def top_request(select: exp.Select, bind: Bind) -> TopRequest | None:
-    """`... GROUP BY key ORDER BY count(*) DESC LIMIT k`, when nothing in it looks at other groups."""
+    """Recognise `... GROUP BY key ORDER BY count(*) DESC LIMIT k`, when nothing in it looks at other groups."""
     limit, order = select.args.get("limit"), select.args.get("order")
     others = any(select.args.get(key) for key in ("having", "distinct", "offset", "windows"))
     if others or limit is None or order is None or select.args.get("group") is None:

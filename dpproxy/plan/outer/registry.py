@@ -46,10 +46,11 @@ MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
 
 @dataclass
 class Registry:
-    """What one statement measures; nothing outlives its plan.
+    """The registry holds what one statement measures; nothing outlives its plan.
 
     `first_array[i]` is the number of the first array of measurement i. `beside` says, by hole, what is known of the rows that
-    the facade hands over."""
+    the facade hands over.
+    """
 
     context: Context
     counter: Counter
@@ -84,7 +85,7 @@ class Registry:
         return Hole(type_, len(self.context.parameters) + self.inputs.index(wanted))
 
     def virtual(self, node: exp.Table, name: str) -> None:
-        """A table of schema dpproxy: replaced by arrays the session fills."""
+        """Replace a table of schema dpproxy by arrays that the session fills."""
         columns = VIRTUAL_TABLES.get(name)
         if columns is None:
             raise Refusal(UNDEFINED_TABLE, f'relation "dpproxy.{name}" does not exist', position(node))
@@ -121,7 +122,7 @@ class Registry:
         specs: Sequence[BasisSpec] = (),
         selections: Sequence[SelectionSpec] = (),
     ) -> Engine:
-        """The engine with texts cut as the measurement's cost demands. Raises Refusal when nothing bounds the cost."""
+        """Return the engine with texts cut as the measurement's cost demands. Raises Refusal when nothing bounds the cost."""
         items = [key for _, key in keys]
         items += [e for s in specs for e in (s.value, s.where) if e is not None]
         items += [e for c in selections for e in (c.value, c.where) if e is not None]
@@ -129,8 +130,8 @@ class Registry:
         return engine(self.context.dialect, cut)
 
     def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr] | None:
-        """The values that enough units share in each group of a measured SELECT, as a source of its own; its columns are the
-        keys and then the value. None when the values are declared: then all are there, whoever has them."""
+        """Return the values that enough units share in each group of a measured SELECT, as a source of its own; its columns are
+        the keys and then the value. None when the values are declared: then all are there, whoever has them."""
         value = agg.args[0]
         present = Call("bool", "is_not_null", (value,))
         rows = joins.filtered(request.rows, conjunction((*([agg.where] if agg.where is not None else []), present)))
@@ -145,7 +146,7 @@ class Registry:
         return alias, self.set_source(alias, compiled, tuple(range(len(keys))))
 
     def set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
-        """`unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
+        """Write `unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
         index = self.register(compiled)
         types = [(f"k{i}", type_) for i, (_, type_) in zip(members, compiled.keys, strict=True)]
         # the compiled measurement may have a column more than was asked for: the units behind its threshold

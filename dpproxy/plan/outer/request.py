@@ -20,8 +20,8 @@ MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 value
 
 @dataclass
 class MeasurementRequest:
-    """What the SELECT asks for. `keys[i]` is a label and the key's expression, `sets` the keys of each grouping set, by index.
-    `top` is the column by which groups are chosen, where that is cheaper than releasing all."""
+    """The request is what the SELECT asks for. `keys[i]` is a label and the key's expression, `sets` the keys of each grouping
+    set, by index. `top` is the column by which groups are chosen, where that is cheaper than releasing all."""
 
     rows: Rows
     keys: list[tuple[str, Expr]] = field(default_factory=list)
@@ -35,26 +35,26 @@ class MeasurementRequest:
 
     @property
     def stepped(self) -> bool:
-        """Whether counts and sums are measured in steps (`specs.BasisSpec.steps`)."""
+        """Tell whether counts and sums are measured in steps (`specs.BasisSpec.steps`)."""
         return self.rows.limits.whole and not self.rows.one
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is asked for."""
+        """Tell whether nothing is asked for."""
         return not (self.keys or self.specs or self.selections)
 
     def key(self, expr: Expr) -> int | None:
-        """The index of a key that is asked for already."""
+        """Return the index of a key that is asked for already."""
         return self._key_places.get(expr)
 
     def add_key(self, label: str, expr: Expr) -> int:
-        """The index of a key that is asked for from now on."""
+        """Ask for a key, and return its index."""
         self._key_places[expr] = len(self.keys)
         self.keys.append((label, expr))
         return len(self.keys) - 1
 
     def basis(self, spec: BasisSpec) -> int:
-        """The index of a basis column, which is asked for from now on. Raises Refusal beyond `MAX_COLUMNS`."""
+        """Ask for a basis column, and return its index. Raises Refusal beyond `MAX_COLUMNS`."""
         if spec.kind == "count" and not self.stepped:
             spec = replace(spec, mean=False)  # one count serves all
         told = (spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean)
@@ -70,15 +70,15 @@ class MeasurementRequest:
         return self._places[told]
 
     def in_steps(self, basis: int) -> bool:
-        """Whether a basis column is measured in steps."""
+        """Tell whether a basis column is measured in steps."""
         return self.stepped and self.specs[basis].stepped
 
     def step_columns(self) -> list[str]:
-        """The names of what is released beside the basis columns that have steps: see `Measurement.stepped`."""
+        """Return the names of what is released beside the basis columns that have steps: see `Measurement.stepped`."""
         return [name for i in range(len(self.specs)) if self.in_steps(i) for name in (f"r{i}", f"t{i}")]
 
     def selection(self, spec: SelectionSpec) -> list[str]:
-        """The names of a selection's columns, s{selection}_{fraction}; it is asked for from now on."""
+        """Ask for a selection, and name its columns, s{selection}_{fraction}."""
         if spec not in self.selections:
             self.selections.append(spec)
         index = self.selections.index(spec)

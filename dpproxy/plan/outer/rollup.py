@@ -23,7 +23,7 @@ from dpproxy.plan.outer.error_intervals import DEVIATION
 
 @dataclass(frozen=True)
 class Level:
-    """One grouping set: the SQL of its source, the names of its keys, its measurement's number."""
+    """A level is one grouping set: the SQL of its source, the names of its keys, its measurement's number."""
 
     source: str
     keys: tuple[str, ...]
@@ -31,7 +31,7 @@ class Level:
 
 
 def consistent(levels: Sequence[Level], values: Sequence[str]) -> tuple[str, list[str]]:
-    """CTEs, and for each level, the finest first, the name of one with its keys and adjusted values."""
+    """Write CTEs, and for each level, the finest first, the name of one with its keys and adjusted values."""
     ctes = [f"dpproxy_l{i} AS (SELECT * FROM {level.source})" for i, level in enumerate(levels)]
     ctes.append(_leaves(levels[0], values))
     ctes += [_upwards(i, levels[i], levels[i - 1], values) for i in range(1, len(levels))]
@@ -43,7 +43,7 @@ def consistent(levels: Sequence[Level], values: Sequence[str]) -> tuple[str, lis
 
 
 def chain(sets: Sequence[tuple[int, ...]]) -> list[int] | None:
-    """The order of grouping sets from the finest to the coarsest, None where they are no chain of different ones."""
+    """Return the order of grouping sets from the finest to the coarsest, None where they are no chain of different ones."""
     order = sorted(range(len(sets)), key=lambda i: -len(sets[i]))
     nested = all(set(sets[b]) < set(sets[a]) for a, b in pairwise(order))
     return order if nested and len(sets) > 1 else None

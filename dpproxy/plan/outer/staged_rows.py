@@ -38,14 +38,15 @@ def note_bound(formula: exp.Expr, bound: Interval) -> None:
 
 
 def rows_as_json(query: str, names: Sequence[str], cells: str, most: int) -> str:
-    """The rows of a query as one value, an array of arrays of `cells`; the text TOO_MANY when there are more than `most`."""
+    """Write the rows of a query as one value, an array of arrays of `cells`; the text `TOO_MANY_ROWS` when there are more than
+    `most`."""
     rows = f"(SELECT * FROM ({query}) AS dpproxy_all LIMIT {most + 1}) AS dpproxy_rows({', '.join(names)})"
     whole = f"coalesce(json_agg(json_build_array({cells})), '[]')"
     return f"(SELECT CASE WHEN count(*) <= {most} THEN {whole} ELSE to_json('{TOO_MANY_ROWS}'::text) END FROM {rows})"
 
 
 def output_bounds(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> list[Interval]:
-    """What the outputs of a released query are held within: means, extremes and percentiles as they are measured."""
+    """Say what the outputs of a released query are held within: means, extremes and percentiles as they are measured."""
     inner = _plain(query, ctes)
     return [_bound(e.unalias()) for e in inner.expressions] if isinstance(inner, exp.Select) else []
 
@@ -57,7 +58,7 @@ def _bound(node: exp.Expr) -> Interval:
 
 
 def known_sizes(query: exp.Expr, columns: Sequence[Column], ctes: Mapping[str, exp.Expr]) -> Beside:
-    """How many rows it has, and how often a value of a column comes, as far as its form tells."""
+    """Say how many rows a released query has, and how often a value of a column comes, as far as its form tells."""
     ids = frozenset(c.id for c in columns)
     inner = _plain(query, ctes)
     call = _series(inner)

@@ -33,13 +33,14 @@ from dpproxy.sql.trees import mentions
 
 @dataclass
 class Stager:
-    """`released_ctes`: the released CTEs of a statement, by the identity of their query."""
+    """A stager has the facade compute values before measurements run. `released_ctes`: the released CTEs of a statement, by the
+    identity of their query."""
 
     registry: Registry
     released_ctes: dict[int, ReleasedResult] = field(default_factory=dict)
 
     def scalar(self, released: ReleasedResult, env: Env) -> Expr:
-        """A released scalar subquery below a measurement: evaluated by the facade first, then a constant."""
+        """Stage a released scalar subquery below a measurement: evaluated by the facade first, then a constant."""
         ctes = self._released_trees(env)
         type_ = TreeTypes(self.registry.context, ctes).scalar(released.tree)
         if not type_:
@@ -60,7 +61,7 @@ class Stager:
         return found
 
     def rows(self, item: Item, released: exp.Expr, env: Env) -> Item:
-        """Released rows joined with private ones: the facade computes them first, then they are constants."""
+        """Stage released rows that are joined with private ones: the facade computes them first, then they are constants."""
         ctes = self._released_trees(env)
         types = TreeTypes(self.registry.context, ctes).columns(released)
         if not types or not all(types.values()):

@@ -22,20 +22,20 @@ Columns = dict[str, str]  # name -> type, in order
 
 
 class TreeTypes:
-    """`ctes`: trees of released CTEs by name."""
+    """This tells the types of expressions over released rows. `ctes`: trees of released CTEs by name."""
 
     def __init__(self, context: Context, ctes: Mapping[str, exp.Expr], recursive: exp.Expr | None = None) -> None:
         self._context, self._ctes, self._recursive = context, ctes, recursive
 
     def scalar(self, tree: exp.Expr) -> str:
-        """The type of the only column of a query. Raises Refusal."""
+        """Return the type of the only column of a query. Raises Refusal."""
         columns = self.columns(tree)
         if len(columns) != 1:
             raise unsupported("a scalar subquery of this form")
         return next(iter(columns.values()))
 
     def columns(self, tree: exp.Expr) -> Columns:
-        """Output columns of a released query with their types; "" for a type not known."""
+        """Return the output columns of a released query with their types; "" for a type not known."""
         inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         if isinstance(inner, exp.SetOperation):
             left = self.columns(inner.this)

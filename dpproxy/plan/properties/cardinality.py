@@ -47,13 +47,13 @@ _MONTHS = {"%m", "%b", "%B"}
 
 
 def most_values(key: Expr, domains: Sequence[tuple[Column, Domain]], conditions: Sequence[Expr]) -> int | None:
-    """How many values `key` takes at most where each column takes the values of its domain that satisfy the conditions."""
+    """Say how many values `key` takes at most where each column takes the values of its domain that satisfy the conditions."""
     standing = {column.id: enumerated_column(column, domain, conditions) for column, domain in domains}
     return _outputs(_over(key, standing))
 
 
 def enumerated_column(column: Column, domain: Domain, conditions: Sequence[Expr]) -> Column:
-    """The column with what is true of its enumerated values, whatever the policy says of it."""
+    """Return the column with what is true of its enumerated values, whatever the policy says of it."""
     bound, grid = _values(column.type, domain) if isinstance(domain, ValuesDomain) else _series(column, domain)
     said = narrowed_bound(Ref(column.type, column), [_over(c, {column.id: column}) for c in conditions])
     if column.type in _TIMES and said.lo is not None:  # the days or hours that stand for instants are tried as a whole

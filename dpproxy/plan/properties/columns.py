@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def computed_column(counter: Counter, name: str, expr: Expr) -> Column:
-    """A column for the value of an expression, with all that is known of it."""
+    """Return a column for the value of an expression, with all that is known of it."""
     known = facts(expr)
     column = Column(
         counter.column(),
@@ -42,7 +42,7 @@ def computed_column(counter: Counter, name: str, expr: Expr) -> Column:
 
 
 def nulled_column(column: Column) -> Column:
-    """A column on the optional side of an outer join: NULL in the rows that ON did not match, so not constant either."""
+    """Return a column on the optional side of an outer join: NULL in the rows that ON did not match, so not constant either."""
     domain = column.domain
     if isinstance(domain, ValuesDomain):
         domain = domain if None in domain.values else ValuesDomain((*domain.values, None))

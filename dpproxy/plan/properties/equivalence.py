@@ -17,7 +17,7 @@ from dpproxy.policy.catalog import same_kind
 
 
 def equalities(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:
-    """Columns that hold equal values."""
+    """List the pairs of columns that hold equal values."""
     return [
         (e.args[0].column, e.args[1].column)
         for e in conditions

@@ -132,7 +132,7 @@ def _literal(type_: str, text: str | None) -> Facts:
 
 
 def literal_number(type_: str, text: str) -> Fraction | None:
-    """A constant as a rational on the scale of `interval.number`; None for what has no order we compute with."""
+    """Return a constant as a rational on the scale of `interval.number`; None for what has no order we compute with."""
     try:
         if type_ in (*INTEGERS, "numeric", "float4", "float8"):
             return Fraction(text)

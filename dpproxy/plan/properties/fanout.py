@@ -39,7 +39,7 @@ MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and th
 
 
 def contribution(rows: Rows, keys: Sequence[Expr]) -> ContributionLimits:
-    """The most rows of one unit in a group by `keys`, and groups it reaches."""
+    """Return the most rows of one unit in a group by `keys`, and the groups it reaches."""
     often = repetitions(rows, keys)
     fewest = rows_per_value.in_group(rows, keys)
     repeated, groups = 1, _least([_reached(rows, keys), *(f.rows for f in fewest if not f.columns)])
@@ -85,7 +85,7 @@ def _values(rows: Rows, keys: Sequence[Expr]) -> int | None:
 
 
 def overall_limits(rows: Rows) -> ContributionLimits:
-    """Bounds of the relation itself, whatever it will be grouped by."""
+    """Return bounds of the relation itself, whatever it will be grouped by."""
     times = prod(times for _, times in repetitions(rows))
     fewest = _of(rows_per_value.in_group(rows, ()), rows, times)
     groups = rows.limits.groups
@@ -94,7 +94,7 @@ def overall_limits(rows: Rows) -> ContributionLimits:
 
 
 def with_repetitions(rows: Rows) -> Rows:
-    """The rows with bounds that count what public relations repeat: these are rows like any others from now on.
+    """Return the rows with bounds that count what public relations repeat: these are rows like any others from now on.
 
     Once `beside` is empty, to be known without its public relations is to be known with all of them: what was known of the rows
     before these were joined is not true of those there are now, and is forgotten.
@@ -179,7 +179,7 @@ def _ties(conditions: Sequence[Expr]) -> list[Tie]:
 
 
 def beside_values(values: Values) -> Beside:
-    """A list of constants."""
+    """Describe a list of constants."""
     ids = frozenset(c.id for c in values.columns)
     most = []
     for i, column in enumerate(values.columns):
@@ -190,7 +190,7 @@ def beside_values(values: Values) -> Beside:
 
 
 def beside_groups(rows: Rows, columns: Sequence[Column], keys: Sequence[Column]) -> Beside:
-    """Public rows grouped or made distinct by `keys`; no keys: one row."""
+    """Describe public rows grouped or made distinct by `keys`; no keys: one row."""
     ids = frozenset(c.id for c in columns)
     if not keys:
         return Beside(ids, 1)
@@ -198,7 +198,8 @@ def beside_groups(rows: Rows, columns: Sequence[Column], keys: Sequence[Column])
 
 
 def beside_series(columns: Sequence[Column], start: str, stop: str, step: str) -> Beside:
-    """generate_series of constants: whole numbers, or times and an interval. Of others the number of rows is not known."""
+    """Describe generate_series of constants: whole numbers, or times and an interval. Of others the number of rows is not
+    known."""
     ids = frozenset(c.id for c in columns)
     most = tuple((c.id, 1) for c in columns)
     try:

@@ -34,14 +34,14 @@ def _rising(a: Interval, f: Callable[[Fraction], float]) -> Interval:
 
 
 def positive(a: Interval, grid: Fraction | None) -> Interval:
-    """The part above 0 of an interval: of numbers on a grid, from its first step on."""
+    """Return the part above 0 of an interval: of numbers on a grid, from its first step on."""
     if a.lo is not None and a.lo > 0:
         return a
     return Interval(grid, a.hi if a.hi is None or grid is None else max(a.hi, grid))
 
 
 def logarithm(a: Interval, base: float = math.e) -> Interval:
-    """Of an interval above 0, or open below."""
+    """Bound the logarithm of an interval above 0, or open below."""
 
     def log(x: Fraction) -> float:
         return (math.log(x.numerator) - math.log(x.denominator)) / math.log(base)
@@ -63,7 +63,7 @@ def root(a: Interval) -> Interval:
 
 
 def power(a: Interval, b: Interval) -> Interval:
-    """a ^ b: of whole exponents exactly; of others where the base is not below 0."""
+    """Bound a ^ b: of whole exponents exactly; of others where the base is not below 0."""
     if not (a.closed and b.closed):
         return OPEN
     (lo, hi), (least, most) = a.ends, b.ends

@@ -16,14 +16,15 @@ AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cu
 
 
 def grid_of(expr: Expr, steps: int) -> tuple[int, int, Fraction]:
-    """(lo, hi, grid) of a bounded numeric expression in whole grid units, rounded outwards."""
+    """Return (lo, hi, grid) of a bounded numeric expression, in whole grid units, rounded outwards."""
     known = facts(expr)
     lo, hi = known.bound.ends
     return on_grid(lo, hi, known.grid, steps)
 
 
 def on_grid(lo: Fraction, hi: Fraction, grid: Fraction | None, steps: int) -> tuple[int, int, Fraction]:
-    """The interval in whole units of `grid`, ten times as coarse while that is too fine; of one chosen if none is known."""
+    """Return the interval in whole units of `grid`, ten times as coarse while that is too fine; of one chosen if none is
+    known."""
     if grid is None:
         grid = _auto_grid(max(hi - lo, Fraction(1, 10**12)))
     while max(abs(lo), abs(hi)) / grid > steps:

@@ -28,7 +28,8 @@ MICROSECOND = Fraction(1, 10**6)
 
 
 def interval_part(op: str, arg: Expr, seconds: Interval, difference: bool, number: Interval) -> tuple[Interval, Interval]:
-    """The bound and the span of a field of an interval of so many seconds. `number`: of how many units it is the multiple."""
+    """Return the bound and the span of a field of an interval of so many seconds. `number`: of how many units it is the
+    multiple."""
     if isinstance(arg, Call) and arg.op == "interval_times":
         known = times_unit(number, arg.args[1], op)
         if known.closed:
@@ -44,7 +45,7 @@ def interval_part(op: str, arg: Expr, seconds: Interval, difference: bool, numbe
 
 
 def times_unit(number: Interval, unit: Expr, field: str) -> Interval:
-    """A field, or the seconds (`epoch`), of so many units; open for what a unit of months or another field may be."""
+    """Bound a field, or the seconds (`epoch`), of so many units; open for what a unit of months or another field may be."""
     if not isinstance(unit, Lit) or unit.text is None or not number.closed:
         return OPEN
     months, days, micros = (int(x) for x in unit.text.split())
@@ -66,7 +67,7 @@ MAX_INTERVAL_MONTHS = 12 * 10_000  # beyond it date arithmetic leaves the years 
 
 
 def interval_text(value: str) -> str:
-    """`1 year 2 days 03:00` as "months days microseconds". Raises ValueError for other spellings."""
+    """Write `1 year 2 days 03:00` as "months days microseconds". Raises ValueError for other spellings."""
     months = days = micros = 0
     rest = value.strip().lower()
     for match in re.finditer(r"([+-]?\d+)\s*([a-z]+?)s?(?=[\s\d+-]|$)|([+-]?)(\d{1,6}):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", rest):

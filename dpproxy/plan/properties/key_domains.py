@@ -44,7 +44,7 @@ _DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "m
 
 @dataclass(frozen=True)
 class Part:
-    """Keys that share sources: `columns` with value domains, `scans` of public tables, `conditions` on them."""
+    """The keys of a part share sources: `columns` with value domains, `scans` of public tables, `conditions` on them."""
 
     keys: tuple[tuple[int, Expr], ...]
     columns: tuple[tuple[Column, Domain], ...]
@@ -54,8 +54,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Dense:
-    """The possible groups: the product of the parts. `size`: an upper bound of their number, None if not fixed by policy.
-    `computed`: columns of the parts that are no columns of a table, by the expressions they stand for."""
+    """These are the possible groups: the product of the parts. `size`: an upper bound of their number, None if not fixed by
+    policy. `computed`: columns of the parts that are no columns of a table, by the expressions they stand for."""
 
     parts: tuple[Part, ...]
     size: int | None
@@ -304,7 +304,7 @@ _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def on_days(condition: Expr) -> Expr:
-    """A condition on instants, tried on the day (or hour) they fall in: kept when some instant of it may satisfy it.
+    """Return a condition on instants, tried on the day (or hour) they fall in: kept when some instant of it may satisfy it.
 
     Some instant of the hour from h on is >= x when h >= the hour x falls in; some is < x when h < x. Days likewise.
     """

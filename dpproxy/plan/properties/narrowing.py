@@ -56,7 +56,7 @@ def _side(op: str, constant: Expr, type_: str) -> Interval:
 
 
 def narrowed_column(column: Column, expr: Expr, conditions: Sequence[Expr]) -> Column:
-    """A column that holds the value of `expr`; identifiers have no bounds worth knowing."""
+    """Return a column that holds the value of `expr`; identifiers have no bounds worth knowing."""
     if column.taint:
         return column
     met = iv.meet(column.bound, narrowed_bound(expr, conditions))
@@ -64,7 +64,7 @@ def narrowed_column(column: Column, expr: Expr, conditions: Sequence[Expr]) -> C
 
 
 def compared_columns(condition: Expr) -> list[int]:
-    """The columns that a condition compares as they are."""
+    """Return the columns that a condition compares as they are."""
     match condition:
         case Call(op=op, args=args) if op in _MIRRORED:
             return [arg.column.id for arg in args if isinstance(arg, Ref)]

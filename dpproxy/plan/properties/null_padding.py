@@ -24,7 +24,7 @@ _LENIENT = {"and", "or", "coalesce", "least", "greatest", "is_null", "is_not_nul
 
 
 def ignores_padding(agg: Agg, kept: frozenset[int]) -> bool:
-    """Whether padded rows add nothing; `kept`: ids of the columns that are not NULL in them."""
+    """Tell whether padded rows add nothing; `kept`: ids of the columns that are not NULL in them."""
     if agg.where is not None and _not_true(agg.where, kept):
         return True
     if agg.name == "sum":

@@ -22,7 +22,7 @@ LARGEST = 10**60  # of any summed value: its square and the products of two stil
 
 
 def bounded_argument(agg: Agg) -> Expr:
-    """The argument of a numeric aggregate, with a closed bound. Raises Refusal naming the column and the remedies."""
+    """Return the argument of a numeric aggregate, with a closed bound. Raises Refusal naming the column and the remedies."""
     (value,) = agg.args
     if value.type not in NUMBERS:
         raise unsupported(f"{agg.name}() of {value.type}")

@@ -45,9 +45,9 @@ Ids = frozenset[int]
 
 @dataclass(frozen=True)
 class Flow:
-    """Rows of a relation: of one row of a person, or in all where it is public. `keys`: columns no two rows share all values of
-    (the empty set: one row); `most`: how many rows at most share a value of a column; `lengths`: of its texts; `again`: how often
-    rows of a person are joined in it with others of theirs."""
+    """A flow is the number of rows of a relation: of one row of a person, or in all where it is public. `keys`: columns no two
+    rows share all values of (the empty set: one row); `most`: how many rows at most share a value of a column; `lengths`: of its
+    texts; `again`: how often rows of a person are joined in it with others of theirs."""
 
     columns: Ids
     rows: int
@@ -73,8 +73,9 @@ Ties = Sequence[tuple[int, Ids]]
 
 
 def join_product(start: Flow | None, leaves: Sequence[Flow], ties: Ties, known: Ids) -> tuple[int, int]:
-    """Rows of a join, and how often rows of a person are joined with others of theirs: begun at `start` (None: at a row around
-    it, whose columns are known), each next relation the one that adds least; or first those that equalities fix a column of."""
+    """Count the rows of a join, and how often rows of a person are joined with others of theirs: begun at `start` (None: at a row
+    around it, whose columns are known), each next relation the one that adds least; or first those that equalities fix a column
+    of."""
     own = {id(leaf): [t for t in ties if t[0] in leaf.columns] for leaf in leaves}
     known = known if start is None else known | start.columns
     rest = [leaf for leaf in leaves if leaf is not start]
@@ -94,7 +95,7 @@ def _in_order(begun: tuple[int, int], waiting: list[Flow], own: Mapping[int, Tie
 
 
 def join_repetitions(leaf: Flow, ties: Ties, known: Ids) -> tuple[int, int, bool]:
-    """How many rows of a relation meet one row whose columns are known; how often rows of a person are joined again by that;
+    """Say how many rows of a relation meet one row whose columns are known; how often rows of a person are joined again by that;
     whether an equality fixes a column."""
     fixed = {column for column, others in ties if others <= known}
     if any(key <= fixed for key in leaf.keys):
@@ -120,14 +121,14 @@ def _equal(condition: Expr) -> bool:
 
 
 def is_hashed(condition: Expr) -> bool:
-    """What engines look up in a hash table, alone or all together."""
+    """Tell whether engines look a condition up in a hash table, alone or together with others."""
     if isinstance(condition, Call) and condition.op == "and":
         return all(map(is_hashed, condition.args))
     return isinstance(condition, Call) and condition.op in ("=", "is_not_distinct") and not any(map(subqueries, condition.args))
 
 
 def outer_reads(node: Relation) -> Ids:
-    """Columns that a relation reads and has not."""
+    """Return columns that a relation reads and has not."""
     own: set[int] = set()
     read: set[int] = set()
     waiting: list[Relation] = [node]

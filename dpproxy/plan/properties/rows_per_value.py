@@ -31,12 +31,13 @@ MOST_KNOWN = 8  # of one relation: what is known of two sides of a join multipli
 
 
 def grouped(rows: Rows, columns: Sequence[Column]) -> tuple[RowsPerValue, ...]:
-    """Of rows that are grouped or made distinct by the unit and these columns. A unit has one value of a constant column."""
+    """Say what is known of rows that are grouped or made distinct by the unit and these columns. A unit has one value of a
+    constant column."""
     return () if rows.unit is None else (RowsPerValue(_varying(rows, columns), 1),)
 
 
 def numbered(rows: Rows, column: int, value: Expr) -> tuple[Numbered, ...]:
-    """What a column says of rows when it is their `row_number()`."""
+    """Say what a column says of rows when it is their `row_number()`."""
     if not isinstance(value, Win) or value.name != "row_number" or rows.unit is None:
         return ()
     among = [p.column for p in value.partition if isinstance(p, Ref)]
@@ -64,7 +65,7 @@ def known(rows: Rows, conditions: Sequence[Expr] = ()) -> tuple[RowsPerValue, ..
 
 
 def of_joined(sides: Sequence[tuple[Rows, Sequence[RowsPerValue]]]) -> tuple[RowsPerValue, ...]:
-    """Of private relations that are joined on the unit, each with what is known of it."""
+    """Say what is known of private relations that are joined on the unit, from what is known of each."""
     beside = tuple(b for rows, _ in sides for b in rows.beside)
     found = [(RowsPerValue(frozenset(), 1), True)]  # and whether the rows are counted that public relations repeat
     for rows, entries in sides:
@@ -74,7 +75,7 @@ def of_joined(sides: Sequence[tuple[Rows, Sequence[RowsPerValue]]]) -> tuple[Row
 
 
 def in_group(rows: Rows, keys: Sequence[Expr]) -> tuple[RowsPerValue, ...]:
-    """What bounds the rows of a unit in one group by `keys`. Whole contributions are bounded over all groups together."""
+    """Say what bounds the rows of a unit in one group by `keys`. Whole contributions are bounded over all groups together."""
     shared: frozenset[int] = frozenset()
     if not rows.limits.whole:
         shared = equal_to({key.column.id for key in keys if isinstance(key, Ref)}, rows.conditions)
@@ -82,7 +83,8 @@ def in_group(rows: Rows, keys: Sequence[Expr]) -> tuple[RowsPerValue, ...]:
 
 
 def first_only(rows: Rows) -> Rows:
-    """The rows cut to one of each unit where a condition on their number leaves no more: nothing else needs to be known then.
+    """Return the rows cut to one of each unit where a condition on their number leaves no more: nothing else needs to be known
+    then.
 
     That they are one is not claimed (`Rows.one`), it is enforced: what is wrong in what is known here costs accuracy, never
     privacy. Whatever public relations repeat must be in that number: `RowsPerValue.beside` is then `Rows.beside`, relation

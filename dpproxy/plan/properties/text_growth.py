@@ -46,7 +46,7 @@ Lengths = Mapping[int, int]
 
 
 def grown(expr: Call, sizes: Sequence[int]) -> int:
-    """The longest value of an operation of `GROWING` whose arguments are that long."""
+    """Return the longest value of an operation of `GROWING` whose arguments are that long."""
     match expr.op:
         case "concat":
             found = sum(sizes)
@@ -64,17 +64,17 @@ def grown(expr: Call, sizes: Sequence[int]) -> int:
 
 
 def constant(expr: Expr) -> str:
-    """The text of a constant, empty for anything else."""
+    """Return the text of a constant, empty for anything else."""
     return (expr.text or "") if isinstance(expr, Lit) else ""
 
 
 def leaf(expr: Expr) -> bool:
-    """Whether a part of a growing text is cut."""
+    """Tell whether a part of a growing text is cut."""
     return not (isinstance(expr, Lit) or (isinstance(expr, Call) and expr.op in TREE))
 
 
 def length(expr: Expr, lengths: Lengths, cut: int) -> int:
-    """Characters of the value at most."""
+    """Bound the length of the value, in characters."""
     return _Sizes(lengths, cut).length(expr)
 
 

@@ -23,7 +23,7 @@ def cuts_told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequenc
 
 
 def share_cut(cut: Cut, values: Values) -> str:
-    """Say which share of units bounds cut, from noisy numbers: where there are noisily no units, no share is told."""
+    """Say which part of the units bounds cut. Both numbers are noisy: where hardly any unit was counted, no part is told."""
     units, beyond = (int(column[0]) for column in values)
     bounds = f"({', '.join(cut.bounds)})"
     if units < 1:

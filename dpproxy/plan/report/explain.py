@@ -203,7 +203,7 @@ _OFF = {"FALSE", "OFF", "0", "NO"}
 
 
 def explain_format(options: Sequence[str]) -> Literal["text", "json"]:
-    """The format that EXPLAIN's words (upper case, commas between options) ask for. Raises Refusal."""
+    """Return the format that EXPLAIN's words (upper case, commas between options) ask for. Raises Refusal."""
     chosen: dict[str, str] = {}
     for option in " ".join(options).replace("ANALYSE", "ANALYZE").split(","):
         name, _, value = option.strip().partition(" ")
@@ -221,7 +221,7 @@ def explain_format(options: Sequence[str]) -> Literal["text", "json"]:
 
 
 def explain_rows(told: PlanAccount, options: Sequence[str]) -> tuple[str, ...]:
-    """The rows of EXPLAIN. Raises Refusal."""
+    """Write the rows of EXPLAIN in the format asked for. Raises Refusal."""
     return as_json(told) if explain_format(options) == "json" else as_text(told)
 
 
@@ -231,7 +231,7 @@ def as_json(told: PlanAccount) -> tuple[str, ...]:
 
 
 def as_text(told: PlanAccount) -> tuple[str, ...]:
-    """The rows of EXPLAIN."""
+    """Write the rows of EXPLAIN as text."""
     most = _number(told["Charge"]["Maximum Epsilon"])
     lines = [f"Differentially Private Answer  (charge {_price(told['Charge'])}; a query may cost up to {most})"]
     percent = _number(told["Confidence"] * 100)

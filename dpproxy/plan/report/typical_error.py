@@ -25,7 +25,7 @@ _KINDS: Mapping[str, Literal["linear", "mean", "total"]] = {"linear": "linear", 
 
 
 def relative_error(what: Typical, values: Values) -> float | None:
-    """The median over groups of deviation / value, at most 1; None without groups."""
+    """Return the median over groups of deviation / value, at most 1; None without groups."""
     if not len(values[what.columns[0]]):
         return None
     first = values[what.columns[0]].astype(float)
@@ -44,7 +44,7 @@ def relative_error(what: Typical, values: Values) -> float | None:
 
 
 def typical_aggregates(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -> tuple[Typical, ...]:
-    """The aggregates whose error can be told."""
+    """Return the aggregates whose error can be told."""
     found = []
     for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
         for output in made.outputs:
@@ -60,19 +60,19 @@ def typical_aggregates(measurements: Sequence[Measurement], compiled: Sequence[C
 
 
 def aimable(compiled: Sequence[Compiled]) -> bool:
-    """Whether `typical_aggregates` says the error of every aggregate, and there are some."""
+    """Tell whether `typical_aggregates` says the error of every aggregate, and there are some."""
     kinds = {output.kind for made in compiled for output in made.outputs}
     return bool(kinds) and kinds <= set(_KINDS)
 
 
 def worst_error(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
-    """The largest typical error; 1 where nothing was released that could tell."""
+    """Return the largest typical error; 1 where nothing was released that could tell."""
     known = [relative_error(t, values[t.measurement]) for t in wanted if t.measurement in values]
     return max((1.0 if error is None else error for error in known), default=1.0)
 
 
 def errors_by_label(wanted: Sequence[Typical], values: Mapping[int, Values]) -> dict[str, float]:
-    """The typical errors that can be told, by label."""
+    """Return the typical errors that can be told, by label."""
     known = ((t.label, relative_error(t, values[t.measurement])) for t in wanted if t.measurement in values)
     return {label: error for label, error in known if error is not None}
 
