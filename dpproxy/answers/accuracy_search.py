@@ -29,7 +29,7 @@ STEP = 5
 
 
 def target(text: str | None) -> float | None:
-    """`2%`, `2 %` or `0.02`; None when unset. Raises Refusal 22023."""
+    """Return `2%`, `2 %` or `0.02`; None when unset. Raises Refusal 22023."""
     if text is None or text.strip().lower() in ("", "off"):
         return None
     bare = text.strip()
@@ -53,13 +53,13 @@ def check(plan: Plan) -> None:
 
 
 def first(most: int) -> int:
-    """Micro-epsilon of the first answer."""
+    """Return micro-epsilon of the first answer."""
     return max(most // FIRST, 1)
 
 
 def following(epsilon: int, error: float, wanted: float, most: int, text: str, spent: int = 0) -> int | None:
-    """Micro-epsilon of the next answer; None when this one is exact enough. `spent`: on all so far, this one among them: together
-    they cost no more than one query may. Raises Refusal beyond that."""
+    """Return micro-epsilon of the next answer; None when this one is exact enough. `spent`: on all so far, this one among them:
+    together they cost no more than one query may. Raises Refusal beyond that."""
     if error <= wanted:
         return None
     needed, left = math.ceil(epsilon * error / wanted) if error < 1 else epsilon * STEP, most - spent
@@ -106,7 +106,7 @@ async def search(text: str, wanted: float, most: int, attempt: Attempt[T]) -> tu
 
 
 def told(refusal: Refusal, spent: int, text: str | None) -> Refusal:
-    """What was charged before the refusal, to find out what the accuracy needs."""
+    """Return what was charged before the refusal, to find out what the accuracy needs."""
     if not spent:
         return refusal
     said = f"epsilon {epsilon_text(spent)} was charged to find out what accuracy {text} needs"

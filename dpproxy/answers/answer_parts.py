@@ -41,13 +41,13 @@ class Source:
 
 
 class AnswerParts:
-    """The parts of one answer. Measurements, inputs and arrays are named by their indexes in the plan.
+    """Holds the parts of one answer. Measurements, inputs and arrays are named by their indexes in the plan.
 
     `released`: measurements that are; `values`: what was released of each; `free`: those that cost nothing, and their sources.
     """
 
     def __init__(self, question: Question, parameters: Sequence[str | None]) -> None:
-        """`parameters`: text forms of the client's."""
+        """`parameters` are text forms of the client's values."""
         plan = question.plan
         self.released: set[int] = set()
         self.values: dict[int, tuple[Int64, ...]] = {}
@@ -75,7 +75,7 @@ class AnswerParts:
 
     @property
     def lookup(self) -> AnswerLookup:
-        """What this statement's role may find among stored answers."""
+        """Return what this statement's role may find among stored answers."""
         assert self._lookup is not None, "`begun` opens it"
         return self._lookup
 

@@ -48,8 +48,8 @@ NO_ENGINE = Refusal(
 
 @dataclass(frozen=True)
 class Answer:
-    """`literals[i]` is array i of the outer query. `notice`: what it cost, for people; None when nothing is measured.
-    `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
+    """An answer is the arrays of the outer query: `literals[i]` is array i. `notice`: what it cost, for people; None when nothing
+    is measured. `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
 
     literals: tuple[bytes, ...]
     notice: str | None
@@ -58,7 +58,7 @@ class Answer:
 
 
 class Answering:
-    """The making of one answer; for one call of `run`."""
+    """Makes one answer, by one call of `run`."""
 
     def __init__(self, question: Question) -> None:
         self._question = question

@@ -22,7 +22,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\0": None})
 
 
 def array_literal(column: pa.Array | pa.ChunkedArray | Int64) -> bytes:
-    """`{...}` in UTF-8: numbers bare, everything else quoted, NULL for a missing value."""
+    """Return `{...}` in UTF-8: numbers bare, everything else quoted, NULL for a missing value."""
     if len(column) <= SHORT and (items := _items(column)) is not None:
         return ("{" + ",".join(items) + "}").encode()
     if isinstance(column, np.ndarray):
@@ -49,7 +49,7 @@ def _items(column: pa.Array | pa.ChunkedArray | Int64) -> list[str] | None:
 
 
 def text_literal(values: Sequence[str | None]) -> bytes:
-    """The same for a list of texts."""
+    """Return the array literal of a list of texts."""
     return array_literal(pa.array(values, pa.string()))
 
 

@@ -41,7 +41,8 @@ FAILED, STOPPED = "failed", "stopped"
 
 @dataclass(frozen=True)
 class Asking:
-    """Who asks, in which statement (`statement` is its hash). `limit`: seconds a round may take, the operator's; 0 is none."""
+    """Says who asks, in which statement (`statement` is its hash). `limit`: seconds a round may take, the operator's; 0 is
+    none."""
 
     dataset: Dataset
     asker: Asker
@@ -67,7 +68,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Work:
-    """One measurement with its values. `asked`: its name among stored answers; None where it has none."""
+    """Is one measurement with its values written into it. `asked`: its name among stored answers; None where it has none."""
 
     measurement: Measurement
     queries: Sequence[str]
@@ -75,7 +76,8 @@ class Work:
 
 
 class Round:
-    """`released`: by the statement's numbers of measurements. `through`: all but kept. `entry`: its line in `dpproxy.answers`."""
+    """Charges and measures what can be charged at once. `released`: by the statement's numbers of measurements. `through`: all is
+    done but keeping it. `entry`: its line in `dpproxy.answers`."""
 
     def __init__(self, asking: Asking, others: Mapping[int, tuple[Found, Loss]], fresh: Mapping[int, Work], parts: int) -> None:
         """`others`: what other roles have seen, each with the price of measuring it; `parts`: measurements of the statement."""
@@ -89,7 +91,7 @@ class Round:
         self._charging: Future[Charge] | None = None
 
     async def run(self, runner: Runner | None, held: AsyncExitStack) -> Loss:
-        """What it cost. `held`: names that others wait for. Raises Refusal."""
+        """Run the round; return what it cost. `held`: names that others wait for. Raises Refusal."""
         try:
             async with held:
                 charge = await self._charge()
@@ -112,7 +114,8 @@ class Round:
             await self._engine.aclose()
 
     def leave(self, reason: str, engine: AsyncExitStack) -> bool:
-        """Nobody waits any more. What is not yet being charged is not charged. Whether it goes on: then it closes `engine`."""
+        """Note that nobody waits any more, and why: what is not yet being charged is not charged. Return whether it goes on: then
+        it closes `engine`."""
         if self._left is not None:
             return False
         self._left = reason
@@ -210,7 +213,8 @@ AT_THE_LIMIT = (
 
 
 def remembered(asking: Asking, parts: int, at: dt.datetime, loss: Loss) -> AnswerEntry:
-    """For `dpproxy.answers`. What only other roles had asked before looks as if it had been measured."""
+    """Make an entry of `dpproxy.answers`, and return it. What only other roles had asked before looks as if it had been
+    measured."""
     outcome = "running" if loss else "told"
     entry = AnswerEntry(asking.asker.role.name, at, loss.epsilon, loss.delta, parts, not loss, asking.statement, outcome)
     asking.dataset.note(entry)

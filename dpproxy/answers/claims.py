@@ -17,7 +17,7 @@ PLACE_BYTES = 7  # of the hash: places are far apart, and fit a signed offset
 
 
 class Claims:
-    """For one thread. All names of a call are taken, or none."""
+    """Holds the claims of one process; for one thread. All names of a call are taken, or none."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
@@ -25,7 +25,7 @@ class Claims:
         self._mine: set[int] = set()
 
     def take(self, names: Collection[str]) -> bool:
-        """False when one is somebody's; never waits."""
+        """Take names; return False when one is somebody else's. It never waits."""
         places = sorted(map(_place, set(names)))
         if not self._mine.isdisjoint(places):  # the system does not hold a process off from its own locks
             return False

@@ -59,7 +59,7 @@ class Reloaded:
 
 @dataclass(frozen=True)
 class Queried:
-    """A whole number that public tables tell."""
+    """Reads the epoch from public tables, which tell a whole number."""
 
     query: str
     backend: Backend
@@ -71,13 +71,13 @@ class Queried:
 
 
 def epoch_query(policy: Policy) -> str | None:
-    """The query of a policy whose epoch is one."""
+    """Return the query of a policy whose epoch is one."""
     return policy.epoch if policy.epoch is not None and _QUERY.match(policy.epoch) else None
 
 
 def epoch_of(policy: Policy, backend: Backend, opened: str, shape: str = "") -> Epoch:
-    """As the policy says, else the data that are open (`Backend.state`). A policy's own name, or number, says what it names:
-    that the data of a file put in place of another are the same, too."""
+    """Return the epoch as the policy says, else the data that are open (`Backend.state`). A policy's own name, or number, says
+    what it names: that the data of a file put in place of another are the same, too."""
     query = epoch_query(policy)
     if query is not None:
         return Queried(query, backend, shape)
@@ -88,7 +88,7 @@ def epoch_of(policy: Policy, backend: Backend, opened: str, shape: str = "") -> 
 
 
 def shape_of(policy: Policy, catalog: Catalog) -> str:
-    """A digest of the policy's tables as they are in the data: columns, types, keys."""
+    """Return a digest of the policy's tables as they are in the data: columns, types, keys."""
     found = []
     for name in sorted(policy.tables, key=str):
         table = catalog.tables[name]
@@ -98,7 +98,7 @@ def shape_of(policy: Policy, catalog: Catalog) -> str:
 
 
 def max_age(policy: Policy) -> dt.timedelta | None:
-    """How long answers are reused; None: as long as the epoch lasts."""
+    """Return how long answers are reused; None: as long as the epoch lasts."""
     if policy.reuse_seconds is not None:
         return dt.timedelta(seconds=policy.reuse_seconds)
     unnoticed = policy.epoch is None and not isinstance(policy.backend, DuckDBBackend)

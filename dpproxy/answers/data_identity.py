@@ -19,7 +19,7 @@ PORT = 5432
 
 
 def data_of(policy: Policy) -> str:
-    """Backend, whoever connects to it, and the column that names the units."""
+    """Return backend, whoever connects to it, and the column that names the units."""
     backend = policy.backend
     place = ("duckdb", os.path.realpath(backend.path)) if isinstance(backend, DuckDBBackend) else _server(backend.dsn)
     unit = (str(policy.unit_table), policy.unit_column)

@@ -36,7 +36,7 @@ RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
 @dataclass
 class AnswerEntry:
-    """One line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
+    """Is one line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
     charged, kept, and lost when it could not be measured to its end. None: answered before the proxy was started last."""
 
     role: str
@@ -51,7 +51,7 @@ class AnswerEntry:
 
 @dataclass(frozen=True)
 class Asker:
-    """A logged-in user with the role that the policy gives."""
+    """Is a logged-in user, with the role that the policy gives."""
 
     user: User
     role: Role
@@ -59,10 +59,10 @@ class Asker:
 
 @dataclass(frozen=True)
 class Dataset:
-    """`words`: lower-case bytes of which a statement's text must hold one before it is looked at more closely.
-    `withheld`: public tables too large for the facade. `reuse`: None where no
-    answers are stored. `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables
-    held when they were read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew."""
+    """Is all that answers of one dataset need. `words`: lower-case bytes of which a statement's text must hold one before it is
+    looked at more closely. `withheld`: public tables too large for the facade. `reuse`: None where no answers are stored.
+    `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables held when they were
+    read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew."""
 
     policy: Policy
     catalog: Catalog
@@ -86,7 +86,7 @@ class Dataset:
     outdated: Callable[[], None] = lambda: None
 
     async def close(self, seconds: float = 0.0) -> None:
-        """No session is in it any more. What is charged has so long to be measured; then the engine is closed."""
+        """Close what no session is in any more. What is charged has `seconds` to be measured; then the engine is closed."""
         if self.rooms is not None:
             await self.rooms.close()
         await self.paid.finish(seconds)
@@ -95,28 +95,28 @@ class Dataset:
         await self.backend.close()
 
     def endpoint(self, role: str) -> Endpoint:
-        """Where a role's sessions connect. Raises ConnectionRefusedError while that is being started again."""
+        """Return where a role's sessions connect. Raises ConnectionRefusedError while that is being started again."""
         if self.rooms is None:
             raise ConnectionRefusedError
         return self.rooms.endpoint(role)
 
     async def take_place(self) -> None:
-        """Of an earlier one of the same name. Raises FacadeError."""
+        """Take the place of an earlier dataset of the same name. Raises FacadeError."""
         if self.rooms is not None:
             await self.rooms.take_place()
 
     async def yield_to(self, newer: Dataset) -> None:
-        """Sessions that are still in it see nothing there that the newer one does not show."""
+        """Withdraw from sessions that are still in this dataset whatever the newer one does not show."""
         if self.rooms is not None:
             await self.rooms.withdraw(newer.policy, newer.catalog)
 
     def note(self, entry: AnswerEntry) -> None:
-        """An answer just given."""
+        """Note an answer that was just given."""
         self.answered.append(entry)
         self.tally["reused" if entry.reused else "charged"] += 1
 
     def remember(self, charges: Iterable[Charge]) -> None:
-        """Earlier charges, in order."""
+        """Remember charges of earlier runs of the proxy, in their order."""
         for charge in charges:
             loss = charge.loss
             self.answered.append(AnswerEntry(charge.role, charge.at, loss.epsilon, loss.delta, None, False, charge.statement))
@@ -126,7 +126,7 @@ class Dataset:
         return Limits(limit(asker.role.budget), limit(self.policy.budget), own, asker.role.query.max_epsilon)
 
     def applied_budgets(self, asker: Asker) -> list[AppliedBudget]:
-        """The role's budget first, the dataset's last."""
+        """Return the budgets that apply to who asks: the role's first, the dataset's last."""
         role, user = asker.role, asker.user
         own = [AppliedBudget("user", user.name, user.budget)] if user.budget is not None else []
         return [
@@ -137,7 +137,7 @@ class Dataset:
 
 
 def words_of(names: frozenset[str]) -> tuple[bytes, ...]:
-    """What to look for in a text: private tables' names, the virtual schema, statements that outlive a session, and what other
-    engines would understand."""
+    """Return what to look for in a text: private tables' names, the virtual schema, statements that outlive a session, and what
+    other engines would understand."""
     named = sorted(n.replace('"', '""').encode().lower() for n in names)
     return (*named, b"dpproxy", *BEYOND_WORDS, *(w.encode() for w in FOREIGN))

@@ -82,7 +82,7 @@ class Derived:
 
 
 def derive(asked: Asked, stored: Sequence[StoredRelease]) -> Derived | None:
-    """The answer from releases of the same rows, None when they do not give it as accurately as asked."""
+    """Return the answer from releases of the same rows, None when they do not give it as accurately as asked."""
     estimates = [e for s in stored if (e := _estimate(s, asked)) is not None] if asked.complete else []
     if not estimates:
         return None

@@ -22,12 +22,12 @@ LEAST: Final = 2
 
 
 def share(places: int, roles: int) -> int:
-    """Of an engine on which so many run well at once."""
+    """Return the places of one role, on an engine on which `places` statements run well at once."""
     return max(LEAST, places // max(roles, 1))
 
 
 class Seats:
-    """`each`: places of every role."""
+    """Deals out places on the engine: `each` is what every role has."""
 
     def __init__(self, each: int = 8, patience: float = PATIENCE) -> None:
         self.each, self._patience = each, patience
@@ -35,7 +35,7 @@ class Seats:
 
     @asynccontextmanager
     async def taken(self, role: str) -> AsyncIterator[None]:
-        """In the order of coming. Raises Refusal after `PATIENCE`."""
+        """Hold a place; roles' statements get theirs in the order of coming. Raises Refusal after `PATIENCE`."""
         places = self._roles.setdefault(role, asyncio.Semaphore(self.each))
         try:
             async with asyncio.timeout(self._patience):

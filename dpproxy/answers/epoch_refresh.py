@@ -24,7 +24,7 @@ IDLE: Final = 60.0
 
 
 class Refreshed:
-    """For one event loop."""
+    """Keeps an epoch at hand and asks for it anew; for one event loop."""
 
     def __init__(self, epoch: Epoch, every: float = EVERY) -> None:
         self._epoch, self._every = epoch, every

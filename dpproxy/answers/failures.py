@@ -33,5 +33,5 @@ def incident(error: BaseException, **context: object) -> str:
 
 
 def internal(error: BaseException, **context: object) -> Refusal:
-    """The one text a client gets for something that must not happen."""
+    """Log an error, and return the one text a client gets for something that must not happen."""
     return Refusal(INTERNAL_ERROR, f"internal error, incident {incident(error, **context)}")

@@ -57,17 +57,17 @@ class Asked:
 
     @property
     def exact(self) -> str:
-        """One name for all that is measured, whatever the order of its parts and the noise."""
+        """Return one name for all that is measured, whatever the order of its parts and the noise."""
         return name(self.rows, *sorted(self.keys), "", *sorted(self.columns))
 
     @property
     def identity(self) -> str:
-        """As `exact`, with the noise."""
+        """Return one name for all that is measured, and for its noise."""
         columns = sorted(zip(self.columns, map(str, self.noise), strict=True))
         return name(self.exact, json.dumps([columns, self.tau]))
 
     def to_json(self) -> dict[str, Any]:
-        """Texts, numbers, lists."""
+        """Return it as texts, numbers and lists."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields |= {"noise": list(map(str, self.noise)), "accepts": {k: sorted(v) for k, v in self.accepts.items()}}
         return fields | {"groups": [dataclasses.astuple(g) for g in self.groups]}
@@ -97,12 +97,12 @@ class StoredRelease:
 
 
 def name(*parts: str) -> str:
-    """SHA-256 of texts, unambiguously joined."""
+    """Return SHA-256 of texts, unambiguously joined."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def serve(stored: StoredRelease, asked: Asked, *, subset: bool = False) -> Released | None:
-    """The stored release with its parts in the order asked; None when it does not answer at least as accurately.
+    """Return the stored release with its parts in the order asked; None when it does not answer at least as accurately.
 
     `subset`: it may have more columns than were asked for.
     """
@@ -131,7 +131,7 @@ def at_the_price(stored: StoredRelease, price: Loss) -> bool:
 
 
 def exposure(stored: StoredRelease, price: Loss) -> Loss:
-    """What is charged for showing it at `price`: at least the release's loss in every reading, and `price` in words.
+    """Return what is charged for showing it at `price`: at least the release's loss in every reading, and `price` in words.
 
     A role shall not learn from its charges that another one asked before.
     """
@@ -142,5 +142,5 @@ def exposure(stored: StoredRelease, price: Loss) -> Loss:
 
 
 def any_noise(asked: Asked) -> Asked:
-    """The same, whatever its noise and threshold."""
+    """Return the same question without its noise and threshold: any release of it will do."""
     return dataclasses.replace(asked, noise=tuple(Fraction(2**100) for _ in asked.noise), tau=asked.tau and 2**62)

@@ -27,7 +27,7 @@ Values = Mapping[int, tuple[Int64, ...]]
 
 
 async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical], Values], T]) -> T:
-    """In a thread where there are many groups."""
+    """Return what `said` gives for released values; it runs in a thread where there are many groups."""
     groups = sum(len(column) for columns in values.values() for column in columns)
     if groups <= FEW:
         return said(plan.typical, values)
@@ -35,7 +35,7 @@ async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical
 
 
 async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, charged: Loss, free: int) -> str:
-    """The notice. `free`: measurements that cost nothing. Raises LedgerError."""
+    """Return the notice. `free`: measurements that cost nothing. Raises LedgerError."""
     name, held, lately = dataset.policy.dataset, dataset.applied_budgets(asker), dataset.recent_standing
     role, now = asker.role.name, asyncio.get_running_loop().time()
     if charged:
@@ -68,7 +68,7 @@ async def _standings(dataset: Dataset, held: Sequence[AppliedBudget]) -> list[St
 
 
 def note(charged: Loss, free: int, measurements: int, standing: Standing, more: Sequence[str] = ()) -> str:
-    """What an answer cost and what is left of the role's budget, for people. `free`: of the measurements."""
+    """Return what an answer cost and what is left of the role's budget, for people. `free`: of the measurements."""
     if not charged:
         cost = "reused, epsilon 0"
     else:

@@ -47,7 +47,8 @@ class UntoldAnswer:
 
 
 class PaidMeasurements:
-    """Of one dataset, in one event loop. `untold` counts by role, why nobody waited, and whether the answer is kept or lost."""
+    """Holds what is charged and not yet through, of one dataset, in one event loop. `untold` counts by role, why nobody waited,
+    and whether the answer is kept or lost."""
 
     def __init__(self) -> None:
         self.untold: Counter[tuple[str, str, str]] = Counter()
@@ -67,7 +68,7 @@ class PaidMeasurements:
             task.exception()  # whoever waits has been told; nobody may be waiting
 
     def left(self, dataset: str, role: str, reason: str, kept: bool, statement: str) -> None:
-        """Something charged that its client was not told."""
+        """Note that a client was not told what was charged."""
         outcome = "kept" if kept else "lost"
         self.untold[role, reason, outcome] += 1
         LOG.warning("paid and not told", dataset=dataset, role=role, reason=reason, outcome=outcome, statement=statement)
@@ -75,11 +76,11 @@ class PaidMeasurements:
     # where nothing is stored
 
     def expect(self, key: Key) -> None:
-        """It is under way, and who asked for it has gone."""
+        """Expect a measurement that is under way, and whose asker has gone."""
         self._waited.setdefault(key, asyncio.get_running_loop().create_future())
 
     def keep(self, key: Key, kept: UntoldAnswer | None) -> None:
-        """None: it failed."""
+        """Keep an answer that nobody waited for; None if it failed."""
         expected = self._waited.pop(key, None)
         if expected is not None:
             expected.set_result(None)
@@ -90,7 +91,7 @@ class PaidMeasurements:
             self._kept.popitem(last=False)
 
     async def take(self, key: Key, measurement: Measurement) -> UntoldAnswer | None:
-        """Waits for what is under way. It is not kept any longer."""
+        """Wait for what is under way, and return it; it is not kept any longer."""
         if key in self._waited:
             await asyncio.wait([self._waited[key]])
         kept = self._kept.get(key)

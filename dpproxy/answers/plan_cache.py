@@ -38,31 +38,32 @@ Settings = Mapping[str, str | None]
 
 
 class Plans(Protocol):
-    """What the session asks. Both methods raise Refusal; `plan` with positions in characters of `Statement.query`."""
+    """Is what a session asks of the planner. All methods raise Refusal; `plan` with positions in characters of
+    `Statement.query`."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Bare names of the private tables, folded."""
+        """Return bare names of the private tables, folded."""
         ...
 
     def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
-        """As the role sees it: a table it may not read is none."""
+        """Return a text's statements as the role sees them: a table it may not read is none."""
         ...
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
 
     async def split_aside(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
-        """`split`, beside the loop where it may take long; then it is waited for by `race`."""
+        """Do as `split`, beside the loop where it may take long; then `race` waits for it."""
         ...
 
     async def plan_aside(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
-        """`plan`, beside the loop where it may take long; then it is waited for by `race`."""
+        """Do as `plan`, beside the loop where it may take long; then `race` waits for it."""
         ...
 
 
 class MemoizedCall(Generic[T]):
-    """A function that is asked again and again, also from threads: what it said the last times. It is asked without a lock, so
-    that nobody waits for another's question."""
+    """Remembers what a function said the last times; it is asked again and again, also from threads, and without a lock, so that
+    nobody waits for another's question."""
 
     def __init__(self, function: Callable[..., T], most: int) -> None:
         self._function, self._most = function, most
@@ -92,8 +93,8 @@ class MemoizedCall(Generic[T]):
 
 @dataclass(frozen=True)
 class Known:
-    """Names that mean something to a role: of private tables and views, of columns, of all tables. What a text is taken for
-    must not depend on any other name, or it would tell that there is such a one."""
+    """Holds the names that mean something to a role: of private tables and views, of columns, of all tables. What a text is taken
+    for must not depend on any other name, or it would tell that there is such a one."""
 
     private: frozenset[str]
     columns: frozenset[str]
@@ -122,7 +123,7 @@ class PlanCache:
         tables: frozenset[str] = frozenset(),
         roles: Mapping[str, Known] = MappingProxyType({}),
     ) -> None:
-        """`roles`: what they know, where that is not everything."""
+        """`roles` says what a role knows, where that is not everything."""
         self.names = names
         self._all, self._roles = Known(names, columns, tables), roles
         self._plan = plan
@@ -198,13 +199,13 @@ def _unpacked(value: T | Refusal) -> T:
 
 
 def private_names(policy: Policy) -> frozenset[str]:
-    """Bare names of private tables, and of views, which may read them."""
+    """Return bare names of private tables, and of views, which may read them."""
     tables = {t.name.name for t in policy.tables.values() if not t.public}
     return frozenset(tables | {view.name for view in policy.views})
 
 
 def plans_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> PlanCache:
-    """The planner of one dataset; `pick_key` of 63 bits, the same for all that share stored answers."""
+    """Return the planner of one dataset; `pick_key` of 63 bits, the same for all that share stored answers."""
     roles = {role.name: known_to(Shown(policy, catalog, role)) for role in policy.roles.values()}
     columns = frozenset[str]().union(*(known.columns for known in roles.values()))
     tables = frozenset[str]().union(*(known.tables for known in roles.values()))
@@ -212,7 +213,7 @@ def plans_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int 
 
 
 def known_to(shown: Shown) -> Known:
-    """Exactly what the role's facade shows."""
+    """Return exactly what the role's facade shows."""
     columns = frozenset(c.name for table, shape in shown.tables for c in visible_columns(table, shape))
     views = frozenset(view.name for view in shown.views)
     private = frozenset(table.name.name for table, _ in shown.tables if not table.public)

@@ -28,8 +28,8 @@ from dpproxy.privacy.loss import MICRO, Loss
 
 @dataclass(frozen=True)
 class Preview:
-    """What an answer would cost now. `stored[i]`: what answers measurement i at no charge. `left`: of each budget of who asks;
-    `refused`: by which of them the answer would be, if it would. `errors`: of aggregates by their labels, relative to what
+    """Says what an answer would cost now. `stored[i]`: what answers measurement i at no charge. `left`: of each budget of who
+    asks; `refused`: by which of them the answer would be, if it would. `errors`: of aggregates by their labels, relative to what
     was last released of them."""
 
     mode: Mode
@@ -65,7 +65,7 @@ def _accounts(asking: Asking, charge: Loss) -> tuple[list[Standing], BudgetExhau
 
 
 def foretold(explain: Sequence[str], preview: Preview) -> list[str]:
-    """The rows of EXPLAIN with the preview: lines, or one JSON text."""
+    """Return the rows of EXPLAIN with the preview: lines, or one JSON text."""
     if explain and explain[0].startswith("["):
         return [_json(explain[0], preview)]
     lines = [f"  Reuse: measurement {i + 1} {_source(source)}, epsilon 0" for i, source in sorted(preview.stored.items())]

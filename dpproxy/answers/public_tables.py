@@ -32,7 +32,7 @@ def publics_of(policy: Policy, catalog: Catalog) -> tuple[CatalogTable, ...]:
 
 
 async def read(policy: Policy, catalog: Catalog, backend: Backend) -> tuple[Catalog, Mapping[TableName, str]]:
-    """The catalog with what is known of public tables, and the names of what they held then. Raises BackendError."""
+    """Return the catalog with what is known of public tables, and the names of what they held then. Raises BackendError."""
     tables = publics_of(policy, catalog)
     for _ in range(TRIES):
         before = await backend.public_states(tables)
@@ -61,7 +61,7 @@ async def check(dataset: Dataset, measurements: Iterable[Measurement]) -> None:
 
 
 def used(dataset: Dataset, measurements: Iterable[Measurement]) -> tuple[CatalogTable, ...]:
-    """Public tables whose names are in the generated SQL."""
+    """Return public tables whose names are in the generated SQL."""
     queries = [part for m in measurements for q in m.queries for part in q.parts if isinstance(part, str)]
     return tuple(t for t in publics_of(dataset.policy, dataset.catalog) if any(_named(t, part) for part in queries))
 

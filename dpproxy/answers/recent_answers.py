@@ -28,7 +28,7 @@ Key = tuple[Hashable, ...]
 
 
 class RecentAnswers:
-    """For one dataset, one event loop."""
+    """Remembers answers that were just shown; for one dataset, one event loop."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Key, tuple[Found, dt.datetime]] = OrderedDict()
@@ -51,7 +51,7 @@ class RecentAnswers:
             self._entries.popitem(last=False)
 
     def forget(self, asked: Asked) -> None:
-        """Something new answers this, for whoever may see it."""
+        """Forget what answered this: something new does, for whoever may see it."""
         for key in [k for k in self._entries if k[1] == asked.rows]:
             del self._entries[key]
 
@@ -65,13 +65,13 @@ Values = Mapping[int, tuple[Int64, ...]]
 
 
 class RecentNotices:
-    """What was said of answers just shown: computing typical errors takes longer than finding what they are of."""
+    """Remembers what was said of answers just shown: computing typical errors takes longer than finding what they are of."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[Plan, Values, tuple[str, ...]]] = OrderedDict()
 
     def find(self, plan: Plan, values: Values) -> tuple[str, ...] | None:
-        """Of the same objects: equal ones are not looked for."""
+        """Return what was said of these very objects; equal ones are not looked for."""
         known = self._known.get(id(plan))
         if known is None or known[0] is not plan or known[1].keys() != values.keys():
             return None

@@ -57,7 +57,7 @@ Literal_ = Callable[[Dialect, str, str | None], str]
 
 
 def reuse_mode(setting: str | None) -> Mode:
-    """`dpproxy.reuse`. Raises Refusal 22023."""
+    """Return the mode that a value of `dpproxy.reuse` names. Raises Refusal 22023."""
     value = (setting or "exact").lower()
     if value not in MODES:
         raise Refusal(INVALID_PARAMETER_VALUE, f'dpproxy.reuse must be one of exact, derive, off, not "{value[:40]}"')
@@ -65,8 +65,8 @@ def reuse_mode(setting: str | None) -> Mode:
 
 
 class InFlight:
-    """Measurements being made: who asks for one meanwhile waits, and finds it stored. For one event loop; with `claims`
-    for all processes that share the stored answers.
+    """Knows the measurements that are being made: who asks for one meanwhile waits, and finds it stored. It is for one event
+    loop; with `claims` for all processes that share the stored answers.
 
     Names are held all at once, and none is held by who waits: so no two wait for each other.
     """
@@ -76,12 +76,12 @@ class InFlight:
         self._claims = claims
 
     def busy(self, names: Collection[str]) -> list[asyncio.Future[None]]:
-        """Futures that are done when somebody is through with one of the names; empty when all are free here."""
+        """Return futures that are done when somebody is through with one of the names; empty when all are free here."""
         return [self._held[n] for n in names if n in self._held]
 
     @asynccontextmanager
     async def held(self, names: Collection[str], sleep: Callable[[float], Awaitable[object]]) -> AsyncIterator[None]:
-        """Names that are not busy here; of several who wait for another process one `sleep`s, the others wait for it."""
+        """Hold names that are not busy here; of several who wait for another process one `sleep`s, the others wait for it."""
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         self._held |= {n: loop.create_future() for n in names}
         try:
@@ -100,8 +100,8 @@ class InFlight:
 
 @dataclass(frozen=True)
 class Reuse:
-    """What a dataset has for it. `ledger`: the record in which answers are paid for; one paid for elsewhere is nobody's here.
-    `max_age`: None for as long as the epoch lasts."""
+    """Holds what a dataset needs to reuse answers. `ledger`: the record in which answers are paid for; one paid for elsewhere is
+    nobody's here. `max_age`: None for as long as the epoch lasts."""
 
     store: AnswerStore
     epoch: Epoch
@@ -125,7 +125,8 @@ class _Unspelled(Exception):
 
 @dataclass(frozen=True)
 class AnswerLookup:
-    """One statement's view: what its role may find on one epoch. `reuse` is None where nothing is stored."""
+    """Looks stored answers up for one statement: it finds what the statement's role may see on one epoch. `reuse` is None where
+    nothing is stored."""
 
     reuse: Reuse | None
     mode: Mode
@@ -139,7 +140,8 @@ class AnswerLookup:
     async def opened(
         reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_
     ) -> AnswerLookup:
-        """A backend that does not tell its epoch: nothing is looked up, nothing kept."""
+        """Return the look-up on the epoch of this moment. If the backend does not tell it, nothing is looked up and nothing
+        kept."""
         epoch = None
         if reuse is not None:
             try:
@@ -149,7 +151,7 @@ class AnswerLookup:
         return AnswerLookup(reuse, mode, dataset, role, dialect, literal, epoch)
 
     def asked(self, measurement: Measurement, values: Values) -> Asked | None:
-        """What a measurement is looked for as; None for what is not reused."""
+        """Return what a measurement is looked for as; None for what is not reused."""
         names = measurement.canonical
         if self.reuse is None or self.epoch is None or names is None:
             return None
@@ -219,7 +221,7 @@ class AnswerLookup:
         return found
 
     async def find(self, wanted: Mapping[int, tuple[Asked, Measurement]]) -> dict[int, Found]:
-        """What is stored, by the same numbers."""
+        """Return what is stored, by the same numbers."""
         reuse = self.reuse
         if reuse is None or self.mode == "off" or not wanted:
             return {}
@@ -242,7 +244,7 @@ class AnswerLookup:
         return near | found
 
     async def keep(self, asked: Asked, measurement: Measurement, released: Released) -> None:
-        """What this role has paid for."""
+        """Keep a release that this role has paid for."""
         if self.reuse is None:
             return
         roles, now = frozenset({self.role}), dt.datetime.now(dt.UTC)
@@ -254,11 +256,11 @@ class AnswerLookup:
             LOG.error("an answer was not stored", dataset=self.dataset, error=type(error).__name__)
 
     async def seen(self, stored: StoredRelease) -> None:
-        """This role has paid for another's."""
+        """Note that this role has paid for a release of another's."""
         if self.reuse is not None:
             await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role, dt.datetime.now(dt.UTC))
 
     @property
     def in_flight(self) -> InFlight:
-        """Where nothing is looked up there is nothing to wait for."""
+        """Return what is being made; nothing where nothing is looked up, since then there is nothing to wait for."""
         return InFlight() if self.reuse is None or self.mode == "off" else self.reuse.in_flight

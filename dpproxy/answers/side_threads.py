@@ -21,14 +21,14 @@ class Race(Protocol):
 
 
 class SideThreads:
-    """Some pieces of work at a time; others wait for their turn. Who waits may be cancelled: what has begun is asked to stop, and
-    has its place until it has ended."""
+    """Runs some pieces of work at a time; others wait for their turn. Who waits may be cancelled: what has begun is asked to
+    stop, and has its place until it has ended."""
 
     def __init__(self, places: int) -> None:
         self._free = asyncio.Semaphore(places)
 
     async def run(self, work: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
-        """What `work` gives or raises. `stop`: asks it to stop, where it can; called when nobody waits any more."""
+        """Return what `work` gives or raises. `stop`: asks it to stop, where it can; called when nobody waits any more."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()

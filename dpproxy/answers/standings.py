@@ -22,7 +22,7 @@ LOG = structlog.get_logger()
 
 @dataclass(frozen=True)
 class AppliedBudget:
-    """A budget that applies to who asks, and whose it is."""
+    """Is a budget that applies to who asks, and says whose it is."""
 
     scope: Scope
     name: str
@@ -34,7 +34,7 @@ def limit(budget: Budget) -> Limit:
 
 
 def standings(ledger: Ledger, dataset: str, held: Iterable[AppliedBudget]) -> list[Standing]:
-    """One for each, now. Raises LedgerError."""
+    """Return where each of these budgets stands now. Raises LedgerError."""
     return ledger.standings(dataset, [(h.scope, h.name, limit(h.budget)) for h in held], dt.datetime.now(dt.UTC))
 
 
@@ -45,7 +45,8 @@ def left(standing: Standing) -> str:
 
 
 class RecentStanding:
-    """A role's standing a moment ago, for answers that cost nothing: they come by the thousand, and it hardly moves."""
+    """Remembers a role's standing of a moment ago, for answers that cost nothing: they come by the thousand, and it hardly
+    moves."""
 
     LIFE: Final = 1.0
     """Seconds; what another process charges meanwhile shows that much later."""
@@ -54,7 +55,7 @@ class RecentStanding:
         self._known: dict[str, tuple[Standing, float]] = {}
 
     def find(self, role: str, now: float) -> Standing | None:
-        """`now` is of any clock that goes forward."""
+        """Return a standing that is not too old. `now` is of any clock that goes forward, in seconds."""
         standing, until = self._known.get(role, (None, now))
         return standing if now < until else None
 
@@ -62,18 +63,18 @@ class RecentStanding:
         self._known[role] = (standing, now + self.LIFE)
 
     def forget(self) -> None:
-        """Somebody was charged."""
+        """Forget all, since somebody was charged."""
         self._known.clear()
 
 
 class WarningLevels:
-    """Which levels have been logged, each once in a window."""
+    """Remembers which levels have been logged: each is, once in a window."""
 
     def __init__(self) -> None:
         self._logged: set[tuple[Scope, str, dt.datetime | None, int]] = set()
 
     def notices(self, dataset: str, found: Sequence[Standing], held: Sequence[AppliedBudget]) -> list[str]:
-        """Texts for who asks, by the highest level of each of its budgets; logs what is reached for the first time."""
+        """Return texts for who asks, by the highest level of each of its budgets; logs what is reached for the first time."""
         notices = []
         for standing, own in zip(found, held, strict=True):
             levels = warnings(standing, own.budget.warn)

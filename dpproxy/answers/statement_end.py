@@ -24,7 +24,8 @@ USER, TIMEOUT = "user request", "statement timeout"
 
 
 class Ending:
-    """`reason`: why it is to end, in PostgreSQL's words; None as long as nobody wants that."""
+    """Is asked to end one statement, and heard by it. `reason`: why it is to end, in PostgreSQL's words; None as long as nobody
+    wants that."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -34,17 +35,19 @@ class Ending:
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self, seconds: float | None) -> None:
-        """The client's own `statement_timeout`, from the first time it is told on; the proxy's holds besides (`limits.Watch`)."""
+        """Set the client's own `statement_timeout`, from the first time it is told on; the proxy's holds besides
+        (`limits.Watch`)."""
         if seconds and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.ask, TIMEOUT)
 
     def over(self) -> None:
-        """The statement has ended."""
+        """Stop the clock: the statement has ended."""
         if self._timer is not None:
             self._timer.cancel()
 
     def ask(self, reason: str) -> bool:
-        """To end it. Whether it stops, or will: else something outside of the proxy may be at work for it."""
+        """Ask the statement to end. Return whether it stops, or will: else something outside of the proxy may be at work for
+        it."""
         self.reason = self.reason or reason
         if self._grid:
             self._grid.then(self._heed)
@@ -53,7 +56,7 @@ class Ending:
         return self._waiting
 
     def charged(self, grid: Grid) -> None:
-        """From here on time depends on data."""
+        """Note a charge: from here on time depends on data, and the statement ends on points of the grid."""
         self._grid = grid
 
     def _heed(self) -> None:
@@ -67,7 +70,7 @@ class Ending:
             raise Refusal(QUERY_CANCELED, f"canceling statement due to {self.reason}", None, *told)
 
     async def race(self, work: Awaitable[T]) -> T:
-        """`work` that costs nothing; it is cancelled when the statement is to end: then raises Refusal."""
+        """Return what `work` gives, which costs nothing; it is cancelled when the statement is to end: then raises Refusal."""
         running: asyncio.Future[T] = asyncio.ensure_future(work)
         try:
             await self._either(running)
@@ -80,7 +83,8 @@ class Ending:
         return running.result()
 
     async def outlasted(self, paid: asyncio.Task[T], through: Callable[[], bool]) -> T:
-        """What `paid` comes to. It goes on when the statement is to end: then raises Refusal, unless it is all but `through`."""
+        """Return what `paid` comes to. It goes on when the statement is to end: then raises Refusal, unless it is all but
+        `through`."""
         await self._either(paid)
         if not paid.done() and not through():
             self.check()

@@ -117,7 +117,7 @@ Mode = Literal["exact", "derive"]
 
 @dataclass(frozen=True)
 class Found:
-    """What answers a question: `stored` as it was asked, or computed from releases the role has seen (`stored` is None).
+    """Is what answers a question: `stored` as it was asked, or computed from releases the role has seen (`stored` is None).
     `made`: when the role first saw those it is from; of what it has not seen, now."""
 
     released: Released
@@ -130,7 +130,8 @@ class Found:
 
 
 def pack(released: Released) -> bytes:
-    """Arrow IPC: keys k0.., values v0... The number of rows is in the metadata, for answers without columns."""
+    """Return a release as Arrow IPC: keys k0.., values v0... The number of rows is in the metadata, for answers without
+    columns."""
     columns = {f"k{i}": key for i, key in enumerate(released.keys)}
     columns |= {f"v{i}": pa.array(value, pa.int64()) for i, value in enumerate(released.values)}
     schema = pa.schema([(n, c.type) for n, c in columns.items()], metadata={"rows": str(released.rows)})
@@ -141,7 +142,7 @@ def pack(released: Released) -> bytes:
 
 
 def unpack(payload: bytes) -> Released:
-    """The inverse of `pack`. Raises pa.ArrowInvalid, KeyError or ValueError for anything else."""
+    """Return the release that `pack` has written. Raises pa.ArrowInvalid, KeyError or ValueError for anything else."""
     table = pa.ipc.open_stream(payload).read_all()
     rows = int(table.schema.metadata[b"rows"])
     keys = tuple(_array(table, n) for n in table.column_names if n.startswith("k"))
@@ -167,7 +168,8 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 
 
 class AnswerStore:
-    """Thread-safe; never raises for a broken file, which is put aside at start or answers with misses."""
+    """Keeps released answers in a file; thread-safe. It never raises for a broken file, which is put aside at start or answers
+    with misses."""
 
     def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, sealer: Sealer | None = None) -> None:
         self._path, self._max_bytes, self._sealer = Path(path), max_bytes, sealer
@@ -241,8 +243,8 @@ class AnswerStore:
         max_age: dt.timedelta | None = None,
         mode: Mode = "exact",
     ) -> Found | None:
-        """What answers `asked` at least as accurately: a release the role has seen if there is any (the latest), else in mode
-        `derive` one computed from such, else the first there ever was of those that cost it no more than `price`. None that
+        """Return what answers `asked` at least as accurately: a release the role has seen if there is any (the latest), else in
+        mode `derive` one computed from such, else the first there ever was of those that cost it no more than `price`. None that
         the role has seen for longer than `max_age`, or that is older.
         """
         oldest = now - max_age if max_age is not None else None
@@ -365,7 +367,8 @@ class AnswerStore:
         self._db.execute(f"DELETE FROM releases WHERE {which}", values)
 
     def mark_seen(self, stored: StoredRelease, role: str, at: dt.datetime) -> None:
-        """The role was charged for this release and is about to see it. Another that has its number by now is not meant."""
+        """Note that the role was charged for this release and is about to see it. Another that has its number by now is not
+        meant."""
         query = "INSERT OR IGNORE INTO seen SELECT id, ?, ? FROM releases WHERE id = ? AND exact = ? AND created = ?"
         values = (role, _text_of(at), stored.id, stored.made.exact, _text_of(stored.created))
         self._write(lambda: self._db.execute(query, values))
@@ -377,7 +380,7 @@ class AnswerStore:
         self._write(lambda: self._drop(which, (dataset, limit, limit)))
 
     def count(self, dataset: str, role: str) -> int:
-        """How many stored answers a role can ask for again at no charge."""
+        """Return how many stored answers a role can ask for again at no charge."""
         query = "SELECT count(*) FROM releases JOIN seen ON release = id WHERE dataset = ? AND role = ?"
         with self._lock, contextlib.suppress(sqlite3.Error):
             return int(self._db.execute(query, (dataset, role)).fetchone()[0])

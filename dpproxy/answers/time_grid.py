@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 
 class Grid:
-    """Points every `quantum_ms` after it was made; None: every moment is a point. False is a grid without points."""
+    """Has points every `quantum_ms` milliseconds after it was made; None: every moment is a point. False is a grid without
+    points."""
 
     def __init__(self, quantum_ms: int | None) -> None:
         self._quantum = (quantum_ms or 0) / 1000
@@ -25,7 +26,7 @@ class Grid:
 
     @property
     def wait(self) -> float:
-        """Seconds to the next point."""
+        """Return seconds to the next point."""
         return (self._began - time.monotonic()) % self._quantum if self else 0.0
 
     async def reached(self) -> None:

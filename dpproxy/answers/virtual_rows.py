@@ -18,7 +18,7 @@ Row = tuple[str | None, ...]
 
 
 def virtual_columns(table: str, dataset: Dataset, asker: Asker) -> list[list[str | None]]:
-    """All rows of one virtual table, column by column. Raises KeyError for a table that does not exist."""
+    """Return all rows of one virtual table, column by column. Raises KeyError for a table that does not exist."""
     width, rows = _TABLES[table]
     found = list(rows(dataset, asker))
     return [[row[i] for row in found] for i in range(width)]

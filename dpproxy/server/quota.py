@@ -54,7 +54,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Taken:
-    """By one session. `doing` changes with every statement; `busy`: one is running, and can be cancelled."""
+    """Says what one session takes. `doing` changes with every statement; `busy`: one is running, and can be cancelled."""
 
     role: Hashable
     doing: Hashable
@@ -83,7 +83,8 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True)
 class Stop(Generic[S]):
-    """One session has to give back: its statement is cancelled, or (`end`) the session ended. `detail` is for the client."""
+    """Says that one session has to give back: its statement is cancelled, or (`end`) the session ended. `detail` is for the
+    client."""
 
     session: S
     resource: Resource
@@ -107,7 +108,7 @@ class Ration(Generic[S]):
     # memory and disk
 
     def over(self, sessions: Mapping[S, Taken], free: int, now: float) -> list[Stop[S]]:
-        """Who has to stop. `free`: bytes left on the facade's disk; `now`: of a clock that goes forward."""
+        """Return who has to stop. `free`: bytes left on the facade's disk; `now`: of a clock that goes forward."""
         quota = self._quota
         self._told = {s: told for s, told in self._told.items() if s in sessions and sessions[s].doing == told[0]}
         gone = {s for s, (_, since) in self._told.items() if now < since + GRACE}
@@ -132,7 +133,7 @@ class Ration(Generic[S]):
     # processors
 
     def last(self, sessions: Mapping[S, Taken], now: float) -> set[S]:
-        """Whose processes wait for those of others: long statements, and every busy session of a role over its share."""
+        """Return whose processes wait for those of others: long statements, and every busy session of a role over its share."""
         elapsed = now - self._then if self._then is not None else 0.0
         self._then = now
         for role in list(self._used):

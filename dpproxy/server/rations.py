@@ -23,7 +23,7 @@ LEAST: Final = 256 * MEGABYTE
 
 @dataclass(frozen=True)
 class Rations:
-    """Megabytes; None: by the machine. `parts`: processes that divide them among themselves."""
+    """Says what the facade may take, in megabytes; None: by the machine. `parts`: processes that divide them among themselves."""
 
     memory_mb: int | None = None
     disk_mb: int | None = None
@@ -32,11 +32,11 @@ class Rations:
     parts: int = 1
 
     def split(self, parts: int) -> Rations:
-        """Those of each of so many processes."""
+        """Return the rations of each of so many processes."""
         return replace(self, parts=parts)
 
     def quota(self, folder: Path) -> Quota:
-        """`folder`: on the disk in question."""
+        """Return the quota on this machine; `folder` is on the disk in question."""
         memory, disk = self.memory_mb, self.disk_mb
         whole = memory * MEGABYTE if memory is not None else max(LEAST, usage.machine_memory() // MEMORY_PART)
         files = disk * MEGABYTE if disk is not None else max(LEAST, min(MOST_DISK, usage.free(folder) // DISK_PART))

@@ -32,7 +32,7 @@ DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop;
 
 
 class Server:
-    """`facade` is asked at each connection, for a dataset's role: it may be being started again."""
+    """Serves datasets on one port. `facade` is asked at each connection, for a dataset's role: it may be being started again."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Server:
             watch.look(list(self._sessions.values()), asyncio.get_running_loop().time())
 
     async def stop(self, drain: float = DRAIN_SECONDS) -> None:
-        """No new connections; idle sessions are told to go, busy ones after `drain` seconds."""
+        """Take no new connections; idle sessions are told to go, busy ones after `drain` seconds."""
         for listener in self._listeners:
             listener.close()
         for arrival in list(self._arrivals):
@@ -101,7 +101,7 @@ class Server:
         await asyncio.sleep(0)
 
     def hurry(self) -> None:
-        """Who waits for `stop` or `exchange` has lost patience."""
+        """End what `stop` or `exchange` wait for: whoever called them has lost patience."""
         self._impatient.set()
 
     @property
@@ -124,8 +124,8 @@ class Server:
     # datasets while the server runs
 
     async def exchange(self, former: Dataset, drain: float) -> None:
-        """Whoever is in a dataset that is not served any more goes: at once, in a transaction or not; a statement that runs may
-        end within `drain` seconds, and nothing is begun after it."""
+        """Send away whoever is in a dataset that is not served any more: at once, in a transaction or not; a statement that runs
+        may end within `drain` seconds, and nothing is begun after it."""
 
         def leaving() -> list[ClientSession]:
             return [s for s in self._sessions.values() if s.dataset is former]
@@ -143,17 +143,17 @@ class Server:
                 session.leave(LEAVE)
 
     def move(self, former: Dataset, newer: Dataset, stay: Callable[[ClientSession], bool]) -> None:
-        """Those that may stay belong to the newer one, which differs in its users only."""
+        """Move sessions that may stay to the newer dataset, which differs in its users only."""
         for session in self._sessions.values():
             if session.dataset is former and stay(session):
                 session.move(newer)
 
     def sessions(self) -> Collection[ClientSession]:
-        """Those that are logged in."""
+        """Return the sessions that are logged in."""
         return self._sessions.values()
 
     def occupancy(self) -> int:
-        """Sessions that are logged in."""
+        """Return sessions that are logged in."""
         return len(self._sessions)
 
     # for arrivals and sessions
@@ -163,7 +163,7 @@ class Server:
 
     @property
     def nobody(self) -> Nobody:
-        """Made once for each state of the policies."""
+        """Return who stands for unknown users; it is made once for each state of the policies."""
         policies = [dataset.policy for dataset in self._datasets.values()]
         known, nobody = self._nobody
         if len(policies) != len(known) or any(one is not other for one, other in zip(policies, known, strict=True)):
@@ -175,7 +175,7 @@ class Server:
         return self._datasets.get(name)
 
     def memo(self, dataset: Dataset) -> Memo:
-        """What sessions of this dataset remember together; a dataset that is opened anew has a new one."""
+        """Return what sessions of this dataset remember together; a dataset that is opened anew has a new one."""
         known, memo = self._memos.get(dataset.policy.dataset, (None, Memo()))
         if known is not dataset:
             memo = Memo()
@@ -195,14 +195,14 @@ class Server:
         self._arrivals.discard(arrival)
 
     def new_pid(self) -> int:
-        """The number of a cancel key, with the process's own in its first bits."""
+        """Return the number of a cancel key, with the process's own in its first bits."""
         if not self._number:
             return secrets.randbits(31)
         bits = 31 - NUMBER_BITS
         return self._number << bits | secrets.randbits(bits)
 
     def opened(self, session: ClientSession) -> None:
-        """Of a user who was admitted."""
+        """Note a session of a user who was admitted."""
         while session.key[0] in self._sessions:
             session.renew_key()
         self._sessions[session.key[0]] = session
@@ -212,7 +212,8 @@ class Server:
             self._places.give(session.asker.user.name)
 
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
-        """Silent when the key is wrong, as in PostgreSQL. The result, if any, is done when what is cancelled has heard of it."""
+        """Cancel what a session does; silently nothing when the key is wrong, as in PostgreSQL. The result, if any, is done when
+        what is cancelled has heard of it."""
         owner = pid >> (31 - NUMBER_BITS)
         if self._number and owner != self._number:
             return self._elsewhere(owner, pid, secret) if self._elsewhere is not None and owner > 0 else None

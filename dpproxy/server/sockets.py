@@ -39,14 +39,14 @@ def keep_alive(transport: asyncio.Transport) -> None:
 
 
 def address_of(transport: asyncio.Transport) -> str:
-    """The client's, without its port; empty for a unix socket."""
+    """Return the client's address without its port; empty for a unix socket."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 @contextlib.contextmanager
 def local_socket(folder: Path, port: int) -> Iterator[socket.socket]:
-    """A listening socket where libpq looks for it (`-h folder -p port`), gone at the end. Raises OSError.
+    """Make a listening socket where libpq looks for it (`-h folder -p port`), gone at the end. Raises OSError.
 
     Anybody on this machine who can reach the folder may connect, as with PostgreSQL's own: the password decides.
     """

@@ -39,7 +39,7 @@ class _Buckets:
         self._secret = secrets.token_bytes(16)
 
     def wait(self, key: tuple[str, ...], now: float) -> float:
-        """Seconds until a guess is left."""
+        """Return seconds until a guess is left."""
         return max(0.0, self._full[self._cell(key)] - now - (self._size - 1) / GUESSES_A_SECOND)
 
     def take(self, key: tuple[str, ...], now: float) -> None:
@@ -78,7 +78,7 @@ class Throttle:
         return wait
 
     def succeeded(self, address: str, user: str) -> None:
-        """The guess was none. From now on this is no strange address to the user."""
+        """Give a guess back: the password was right. From now on this is no strange address to the user."""
         for bucket, key in self._of(address, user):
             bucket.give(key)
         pair = (network(address), user)
@@ -93,7 +93,7 @@ class Throttle:
 
 
 def network(address: str) -> str:
-    """What one person has many of counts as one: the 64 bits of an IPv6 network."""
+    """Return what an address counts as: an IPv6 address as the 64 bits of its network, since one person has all of that."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

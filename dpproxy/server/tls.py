@@ -44,7 +44,7 @@ class TlsError(Exception):
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files. `client_ca`: clients must show a certificate that it has signed. `minimum`: version of TLS."""
+    """Names PEM files. `client_ca`: clients must show a certificate that it has signed. `minimum`: version of TLS."""
 
     certificate: Path
     key: Path
@@ -54,7 +54,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class Tls:
-    """`binding`: tls-server-end-point (RFC 5929) of the certificate; None where that is not defined."""
+    """Is what handshakes use. `binding`: tls-server-end-point (RFC 5929) of the certificate; None where that is not defined."""
 
     context: ssl.SSLContext
     binding: bytes | None
@@ -121,7 +121,7 @@ def end_point(certificate: bytes) -> bytes | None:
 
 
 async def encrypt(transport: asyncio.Transport, protocol: asyncio.Protocol, tls: Tls, early: bytes) -> asyncio.Transport:
-    """The server's half of a handshake; `early`: bytes of it that were read already. `transport` must be paused.
+    """Do the server's half of a handshake; `early`: bytes of it that were read already. `transport` must be paused.
 
     Raises OSError (of which ssl.SSLError is one) when there is none: the connection is closed then.
     """

@@ -43,20 +43,20 @@ HINTS: Final = {
 
 
 class Cluster(Protocol):
-    """A server of the facade."""
+    """Is a server of the facade."""
 
     @property
     def data(self) -> Path:
-        """The folder of its files."""
+        """Return the folder of its files."""
         ...
 
     async def owners(self) -> dict[int, int]:
-        """Server processes by the number of their temporary schema."""
+        """Return server processes by the number of their temporary schema."""
         ...
 
 
 class Warden:
-    """`clusters`: the servers of the facade, one for each role."""
+    """Ends what takes too much. `clusters`: the servers of the facade, one for each role."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Warden:
         self._tables_at = 0.0
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         while True:
             busy = False
             try:

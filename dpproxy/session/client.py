@@ -56,7 +56,7 @@ _EXTENDED: Final = frozenset(b"BDES")
 
 
 class Site(Protocol):
-    """What a session needs of the server."""
+    """Is what a session needs of the server."""
 
     def facade(self, dataset: Dataset, role: str) -> Endpoint:
         """Raises OSError while it is being started again."""
@@ -75,7 +75,8 @@ class Site(Protocol):
 
 
 class ClientSession(asyncio.Protocol):
-    """`key` is (pid, secret) for cancel requests. `private`: the client's prepared statements over private tables."""
+    """Speaks with one client after its login. `key` is (pid, secret) for cancel requests. `private`: the client's prepared
+    statements over private tables."""
 
     def __init__(
         self,
@@ -317,7 +318,7 @@ class ClientSession(asyncio.Protocol):
             self.pause_client()
 
     def next(self) -> tuple[bytes, bytes]:
-        """The next waiting message."""
+        """Take the next waiting message: its tag, and all of it."""
         tag, raw = self.queue.popleft()
         self._taken += 1
         before, self._queued = self._queued, self._queued - len(raw)
@@ -339,13 +340,13 @@ class ClientSession(asyncio.Protocol):
 
     @property
     def statement_limit(self) -> float:
-        """The operator's, in seconds; 0 is none."""
+        """Return the operator's, in seconds; 0 is none."""
         return self._site.limits.statement
 
     # to the client
 
     def tell(self, data: bytes) -> None:
-        """Of an answer the proxy puts together: sent with what follows, since each piece wakes the client."""
+        """Send something of an answer that the proxy puts together with what follows it, since each piece wakes the client."""
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes >= PIECE:
@@ -389,7 +390,7 @@ class ClientSession(asyncio.Protocol):
 
     @property
     def server_process(self) -> int:
-        """The process of the facade that works for this session; 0 before there is one."""
+        """Return the process of the facade that works for this session; 0 before there is one."""
         return self._facade_key[0]
 
     def overdrawn(self, error: bytes) -> None:
@@ -398,7 +399,7 @@ class ClientSession(asyncio.Protocol):
         self._cancelling = asyncio.ensure_future(cancel_at(self._endpoint, self._facade_key, CONNECT_TIMEOUT))
 
     def fatal(self, sqlstate: str, text: str) -> None:
-        """The last message of a connection; left out where it would be read as a part of the one before."""
+        """Say why the connection ends, and end it; nothing is said where it would be read as a part of the message before."""
         if not self._closing:
             self.flush()
             if self.link.between:
@@ -417,7 +418,7 @@ class ClientSession(asyncio.Protocol):
         self.link.close()
 
     def link_lost(self) -> None:
-        """PostgreSQL says why it ends a session, unless it died."""
+        """End the session, since the facade has ended it: PostgreSQL has said why, unless it died."""
         if self.link.said_why:
             self.close()
             return

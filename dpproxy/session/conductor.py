@@ -19,7 +19,7 @@ from dpproxy.wire.protocol import Frame, ProtocolError
 
 
 class Conductor:
-    """One for each session; `run` is not reentrant."""
+    """Works off the messages of one session; `run` is not reentrant."""
 
     def __init__(self, client: Client) -> None:
         names = (f"dpproxy_{number}" for number in count(1))

@@ -27,7 +27,7 @@ CODECS: Final = {
 
 
 def codec(encoding: str | None) -> str:
-    """Python's name of the client's encoding. Raises Refusal for one that is not known."""
+    """Return Python's name of the client's encoding. Raises Refusal for one that is not known."""
     found = CODECS.get(encoding or "")
     if found is None:
         raise _use_utf8("private tables cannot be queried with this client_encoding")
@@ -41,7 +41,8 @@ def check_texts(encoding: str | None, texts: Sequence[str]) -> None:
 
 
 def converted(literals: Sequence[bytes | None], encoding: str | None) -> list[bytes | None]:
-    """From UTF-8. Raises Refusal for a character that the client's encoding does not have, as PostgreSQL does."""
+    """Return texts in the client's encoding instead of UTF-8. Raises Refusal for a character that the client's encoding does not
+    have, as PostgreSQL does."""
     name = codec(encoding)
     if name == UTF8:
         return list(literals)
@@ -54,7 +55,7 @@ def converted(literals: Sequence[bytes | None], encoding: str | None) -> list[by
 
 
 def decoded(values: Sequence[bytes | None], encoding: str | None) -> list[str | None]:
-    """Texts of the facade's."""
+    """Return texts that the facade has sent in the client's encoding."""
     name = codec(encoding)
     return [None if value is None else value.decode(name) for value in values]
 

@@ -63,7 +63,7 @@ class FacadeLogin:
         self._client: Any = None
 
     def answer(self, payload: bytes) -> bytes:
-        """What to send; nothing when the facade is content. Raises ProtocolError, also when the server is an impostor."""
+        """Return what to send; nothing when the facade is content. Raises ProtocolError, also when the server is an impostor."""
         request = read_authentication(payload)
         try:
             if request.code == 10 and self._password is not None and SCRAM in request.mechanisms:

@@ -21,8 +21,8 @@ it is after a SET, and statements over private tables are refused; which these a
 
 @dataclass(frozen=True)
 class Greeting:
-    """`settings` go on to the facade. `minor`: of the protocol, as agreed, `newer`: the client asked for more.
-    `unknown`: options the client must hear of."""
+    """Is what a start-up packet asks for. `settings` go on to the facade. `minor`: of the protocol, as agreed, `newer`: the
+    client asked for more. `unknown`: options the client must hear of."""
 
     user: str
     database: str
@@ -33,13 +33,13 @@ class Greeting:
 
     @property
     def foreign(self) -> str | None:
-        """The client's encoding, where it is not one of ENCODINGS."""
+        """Return the client's encoding, where it is not one of ENCODINGS."""
         encoding = self.settings.get("client_encoding", "UTF8")
         return None if "".join(c for c in encoding.lower() if c.isalnum()) in ENCODINGS else encoding
 
     @property
     def negotiation(self) -> bytes:
-        """NegotiateProtocolVersion where the client asked for more than there is, else nothing."""
+        """Return NegotiateProtocolVersion where the client asked for more than there is, else nothing."""
         return back.negotiate_protocol_version(self.minor, self.unknown) if self.newer or self.unknown else b""
 
 

@@ -24,7 +24,8 @@ CANCEL_GRACE: Final = 10.0
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """Seconds; 0 is no limit. `login`: from the connection to a known user, PostgreSQL's authentication_timeout."""
+    """Says what a client may take; times are in seconds, 0 is no limit. `login`: from the connection to a known user,
+    PostgreSQL's authentication_timeout."""
 
     connections: int = 500  # of all users together; the facade needs 1.4 MB for each
     connections_per_user: int = 200
@@ -45,7 +46,7 @@ Progress = tuple[State, int, int]
 
 
 class Watched(Protocol):
-    """A session, as `Watch` needs it."""
+    """Is a session as `Watch` needs it."""
 
     @property
     def progress(self) -> Progress: ...
@@ -67,7 +68,7 @@ class Watch(Generic[S]):
 
     @property
     def tick(self) -> float:
-        """Seconds to the next look: short limits are held more exactly."""
+        """Return seconds to the next look: short limits are held more exactly."""
         given = [s for s in (self._limits.idle, self._limits.transaction, self._limits.statement) if s]
         return min(TICK, *(s / 4 for s in given)) if given else TICK
 

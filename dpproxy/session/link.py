@@ -38,7 +38,7 @@ class LinkLost(Exception):
 
 
 class Peer(Protocol):
-    """The client's side, as the link needs it."""
+    """Is the client's side as the link needs it."""
 
     @property
     def write(self) -> Callable[[bytes], None]: ...
@@ -51,7 +51,7 @@ class Peer(Protocol):
 
 @dataclass
 class Exchange:
-    """What the facade answered to a private exchange. `error`: an ErrorResponse, as received."""
+    """Is what the facade answered to a private question. `error`: an ErrorResponse, as received."""
 
     messages: list[Message] = field(default_factory=list)
     error: bytes | None = None
@@ -61,7 +61,7 @@ class Exchange:
 
 
 class FacadeLink(asyncio.Protocol):
-    """Starts captured; `release` begins the relay."""
+    """Relays or captures one facade's connection. It starts captured; `release` begins the relay."""
 
     def __init__(self, peer: Peer) -> None:
         self.tracker = Tracker()
@@ -125,35 +125,35 @@ class FacadeLink(asyncio.Protocol):
 
     @property
     def said_why(self) -> bool:
-        """The last thing the client heard from the facade was an error."""
+        """Return whether the last thing that the client heard from the facade was an error."""
         return self._farewell or (not self._captured and self.tracker.failed)
 
     @property
     def between(self) -> bool:
-        """What the client was sent ends with a whole message."""
+        """Return whether what the client was sent ends with a whole message."""
         return self.tracker.between and not self._framer.passthrough and not (self._inbox and not self._inbox[0][0])
 
     # relay
 
     def write(self, data: bytes) -> None:
-        """Of the client's, or with consequences."""
+        """Send a message of the client's, or one with consequences for the session."""
         self.sent += 1
         self.say(data)
 
     def say(self, data: bytes) -> None:
-        """What changes nothing in the session."""
+        """Send what changes nothing in the session."""
         if self._transport is not None:
             self._transport.write(data)
 
     def pass_on(self, data: bytes, counts: Counts) -> None:
-        """Whole messages of the client, counted."""
+        """Pass whole messages of the client on, which were counted."""
         self.sent += 1
         self.tracker.passed(counts)
         if self._transport is not None:
             self._transport.write(data)
 
     def client_slow(self, slow: bool) -> None:
-        """The client does not read, or reads again: so does the proxy with the facade."""
+        """Do with the facade as the client does with the proxy: read no more, or read again."""
         self._client_slow = slow
         self._throttle()
 
@@ -184,7 +184,7 @@ class FacadeLink(asyncio.Protocol):
         self._captured = True
 
     async def release(self) -> None:
-        """Back to relaying. The conversation was read to its end; an asynchronous message may be half here."""
+        """Go back to relaying. The conversation was read to its end; an asynchronous message may be half here."""
         while self._framer.pending or self._framer.passthrough:
             await self._more()
         while self._inbox:
@@ -197,11 +197,11 @@ class FacadeLink(asyncio.Protocol):
 
     @property
     def ready(self) -> bool:
-        """`read` need not wait."""
+        """Return whether `read` need not wait."""
         return bool(self._inbox)
 
     async def read(self) -> Message:
-        """The next captured message that somebody asked for. Raises LinkLost."""
+        """Return the next captured message that somebody asked for. Raises LinkLost."""
         while True:
             while not self._inbox:
                 await self._more()

@@ -15,7 +15,8 @@ from dpproxy.session.steadiness import Steadiness
 
 @dataclass(frozen=True)
 class Memo:
-    """`unconcerned`: texts that hold none of the dataset's words. `outers`: the outer queries that statements had last time."""
+    """Holds what was found out of texts. `unconcerned`: texts that hold none of the dataset's words. `outers`: the outer queries
+    that statements had last time."""
 
     unconcerned: set[bytes] = field(default_factory=set)
     outers: Outers = field(default_factory=Outers)

@@ -43,10 +43,10 @@ _NAMES: Final = {oid: name for name, (oid, _) in _TYPES.items()} | {array: f"{na
 
 
 def type_name(oid: int) -> str:
-    """`int4`, `text[]`, ...; `unknown` for a type that is not built in, so that nobody guesses at it."""
+    """Return `int4`, `text[]`, ...; `unknown` for a type that is not built in, so that nobody guesses at it."""
     return _NAMES.get(oid, "unknown")
 
 
 def array_oid(element: str) -> int:
-    """Object id of the array type. Raises KeyError for a type that is not built in."""
+    """Return object id of the array type. Raises KeyError for a type that is not built in."""
     return _TYPES[element][1]

@@ -28,7 +28,7 @@ _TOKENS = re.compile(
 
 @dataclass(frozen=True)
 class Outer:
-    """An outer query as it was parsed on the facade: `text`, made of a plan's `planned` for an original with `fields`."""
+    """Is an outer query as it was parsed on the facade: `text`, made of a plan's `planned` for an original with `fields`."""
 
     planned: str
     text: str
@@ -37,7 +37,8 @@ class Outer:
 
 
 class Outers:
-    """The outer queries that statements had the last time, by role and text: a guess at what they will have again."""
+    """Remembers the outer queries that statements had the last time, by role and text: each is a guess at what they will have
+    again."""
 
     def __init__(self, most: int = 512) -> None:
         self._most = most
@@ -54,7 +55,7 @@ class Outers:
 
 
 def with_literals(sql: str, literals: Mapping[int, str]) -> str:
-    """`sql` with parameter `$k` replaced by `literals[k]` (SQL text), outside strings, names and comments."""
+    """Return `sql` with parameter `$k` replaced by `literals[k]` (SQL text), outside strings, names and comments."""
 
     def replace(match: re.Match[str]) -> str:
         number = match["number"]
@@ -67,7 +68,7 @@ _BEYOND = re.compile(r"[^\x00-\x7f]")
 
 
 def array_constant(literal: bytes, element: str) -> str:
-    """An array literal as an SQL constant, whatever `standard_conforming_strings` and the client's encoding say."""
+    """Return an array literal as an SQL constant, whatever `standard_conforming_strings` and the client's encoding say."""
     text = _BEYOND.sub(lambda c: f"\\U{ord(c[0]):08x}", literal.decode().replace("\\", "\\\\").replace("'", "''"))
     return f" E'{text}'::{element}[]"
 
@@ -80,7 +81,7 @@ def same_columns(original: Sequence[Field], outer: Sequence[Field]) -> bool:
 
 
 def wrapped(sql: str, original: Sequence[Field], types: Sequence[str]) -> str:
-    """`sql` with its columns cast to `types` (as `format_type` spells them) and named as the original's."""
+    """Return `sql` with its columns cast to `types` (as `format_type` spells them) and named as the original's."""
     names = [f"c{i}" for i in range(len(original))]
     items = [
         f'{name}::{type} AS "{field.name.replace(chr(34), chr(34) * 2)}"'

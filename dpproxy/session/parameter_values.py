@@ -35,7 +35,7 @@ _EXAMPLES: Final = {
 
 @dataclass(frozen=True)
 class UnplannedStatement:
-    """Of such a statement the facade has the original; the outer query will be called `internal`."""
+    """Waits for its values: the facade has the original of such a statement; the outer query will be called `internal`."""
 
     statement: Statement
     description: Description
@@ -43,7 +43,7 @@ class UnplannedStatement:
     refusal: Refusal
 
     def valued(self, texts: Sequence[str | None]) -> Statement:
-        """With the values, in PostgreSQL's text forms, in the places of the parameters."""
+        """Return the statement with values, in PostgreSQL's text forms, in the places of its parameters."""
         types = self.description.types
         literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _EXAMPLES}
         s = self.statement
@@ -63,7 +63,7 @@ async def prepared(
     internal: str,
     ending: Ending,
 ) -> PreparedStatement:
-    """`fit`, where that can be without values. Raises Refusal."""
+    """Fit a statement, or have it wait for its values if it cannot be planned without them. Raises Refusal."""
     try:
         return await fit(talk, dataset, asker, statement, description, internal, ending)
     except Refusal as refusal:
@@ -99,8 +99,8 @@ async def current(
     texts: Sequence[str | None],
     ending: Ending,
 ) -> PrivateStatement:
-    """Planned for these values and settings, which may have changed since Parse: then the outer query is parsed again. Raises
-    Refusal."""
+    """Return the statement planned for these values and settings, which may have changed since Parse: then the outer query is
+    parsed again. Raises Refusal."""
     if isinstance(found, UnplannedStatement):
         try:
             return await fit(talk, dataset, asker, found.valued(texts), description, found.internal, ending)

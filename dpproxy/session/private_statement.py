@@ -49,7 +49,7 @@ INNER = "dpproxy_inner"
 
 @dataclass(frozen=True)
 class PrivateStatement:
-    """A prepared statement over private tables. `outer` is parsed on the facade under the name `internal`."""
+    """Is a prepared statement over private tables. `outer` is parsed on the facade under the name `internal`."""
 
     statement: Statement
     description: Description
@@ -59,16 +59,16 @@ class PrivateStatement:
 
     @property
     def elements(self) -> tuple[str, ...]:
-        """Types of the arrays that follow the client's parameters."""
+        """Return types of the arrays that follow the client's parameters."""
         return ("text",) if self.statement.kind == "explain" else tuple(a.type for a in self.plan.arrays)
 
     @property
     def inlined(self) -> bool:
-        """Utility statements take no parameters: the arrays are written into the text."""
+        """Return whether the arrays are written into the text, as in utility statements, which take no parameters."""
         return self.statement.kind in ("copy", "cursor", "create_table_as")
 
     def text(self, literals: Sequence[bytes], rows: bool = True) -> str:
-        """The utility statement around the outer query with its arrays written out; or around no row of it."""
+        """Return the utility statement around the outer query with its arrays written out; or around no row of it."""
         first = len(self.description.oids) + 1
         constants = {
             first + i: array_constant(literal, element)
@@ -80,7 +80,7 @@ class PrivateStatement:
 
 
 def inner_text(statement: Statement) -> str:
-    """The query of a statement at its place in the client's text, so that PostgreSQL's positions are the client's."""
+    """Return the query of a statement at its place in the client's text, so that PostgreSQL's positions are the client's."""
     return " " * (statement.offset + len(statement.prefix)) + statement.query
 
 
@@ -124,7 +124,7 @@ async def fit(
 async def fitted(
     talk: PrivateTalk, dataset: Dataset, asker: Asker, statement: Statement, ending: Ending, outers: Outers | None
 ) -> PrivateStatement:
-    """A statement of a simple query, seen and planned, its outer query parsed without a name.
+    """Return a statement of a simple query, described and planned, its outer query parsed without a name.
 
     What a SELECT had for an outer query the last time is sent along as a guess: `outers` knows it; None where a wrong guess would
     abort a transaction. Raises Refusal, StatementFailed, LinkLost.
@@ -158,7 +158,8 @@ def _as_guessed(private: PrivateStatement, guess: Outer, fields: tuple[Field, ..
 
 
 async def planned(dataset: Dataset, asker: Asker, statement: Statement, description: Description, ending: Ending) -> Plan:
-    """The plan; a refusal's position is moved to its place in the client's text. From here on `statement_timeout` is known."""
+    """Return the plan; a refusal's position is moved to its place in the client's text. From here on `statement_timeout` is
+    known."""
     ending.limit(seconds(description.settings["statement_timeout"]))
     try:
         plan = await dataset.plans.plan_aside(statement, asker.role, description.settings, description.types, ending.race)
@@ -172,7 +173,7 @@ async def planned(dataset: Dataset, asker: Asker, statement: Statement, descript
 
 
 def explained(statement: Statement) -> str | None:
-    """The type of EXPLAIN's column, as PostgreSQL has it; None for another statement. Raises Refusal."""
+    """Return the type of EXPLAIN's column, as PostgreSQL has it; None for another statement. Raises Refusal."""
     if statement.kind != "explain":
         return None
     try:
@@ -182,7 +183,7 @@ def explained(statement: Statement) -> str | None:
 
 
 def check_withheld(plan: Plan, dataset: Dataset) -> None:
-    """A public table too large for the facade has no rows there: what the facade would answer is wrong. Raises Refusal."""
+    """Raise Refusal where the facade would read a public table that is too large for it: it has no rows there."""
     for table in dataset.withheld:
         if re.search(rf'(?i)\b(from|join)\s+("?{re.escape(table.schema)}"?\.)?"?{re.escape(table.name)}"?(?![\w"])', plan.outer):
             raise Refusal(
@@ -199,7 +200,7 @@ async def _parse_outer(talk: PrivateTalk, private: PrivateStatement, outer: str)
 
 
 def outer_oids(private: PrivateStatement) -> list[int]:
-    """Types of the outer query's parameters: the client's, then the arrays. Raises KeyError for an unknown one."""
+    """Return types of the outer query's parameters: the client's, then the arrays. Raises KeyError for an unknown one."""
     return [*private.description.oids, *map(array_oid, private.elements)]
 
 
@@ -217,7 +218,7 @@ async def evaluate(
     inputs: Sequence[int],
     literals: Literals,
 ) -> list[str | None]:
-    """Inputs of a plan as text; arrays that are not yet released are NULL. Raises StatementFailed."""
+    """Return inputs of a plan as text; arrays that are not yet released are NULL. Raises StatementFailed."""
     chosen = [private.plan.inputs[i] for i in inputs]
     types = ["text" if c.type.startswith("rows(") else c.type for c in chosen]  # rows come as JSON text
     calls = ", ".join(f"dpproxy.text_form(({c.sql})::{type_})" for c, type_ in zip(chosen, types, strict=True))
@@ -229,7 +230,7 @@ async def evaluate(
 
 
 def all_formats(formats: Sequence[int], values: int, arrays: int) -> list[int]:
-    """One format for each parameter: the client's, then text for the arrays."""
+    """Return one format for each parameter: the client's, then text for the arrays."""
     if len(formats) <= 1:
         formats = [formats[0] if formats else 0] * values
     return [*formats, *[0] * arrays]

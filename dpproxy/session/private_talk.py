@@ -25,7 +25,7 @@ def _unnamed(error: bytes) -> bytes:
 
 
 class PrivateTalk:
-    """`extended`: whether the client is in the middle of an extended conversation."""
+    """Asks the facade questions of the proxy's own. `extended`: the client is in the middle of an extended conversation."""
 
     def __init__(self, link: FacadeLink, extended: bool) -> None:
         self._link = link
@@ -51,7 +51,7 @@ class PrivateTalk:
         completions: int = 0,
         behind: bytes = b"",
     ) -> tuple[tuple[bytes | None, ...], Exchange]:
-        """One row of text, and all replies. `before`: messages sent ahead, which take `completions`.
+        """Return one row of text, and all replies. `before`: messages sent ahead, which take `completions`.
 
         `behind`: messages sent along, in the simple protocol only, where the end is told by itself.
         """
@@ -66,7 +66,7 @@ class PrivateTalk:
         return back.read_data_row(replies.payloads(b"D")[-1]), replies
 
     async def fail(self) -> None:
-        """A refusal is an error like any other: the transaction is aborted, and messages are skipped to Sync."""
+        """Fail as an error of the facade's own would: the transaction is aborted, and messages are skipped to Sync."""
         tracker = self._link.tracker
         if self.extended:
             if not tracker.failed:

@@ -14,13 +14,13 @@ from dpproxy.wire.frontend import Parse
 
 
 def query(raw: bytes, sql: str, statements: Sequence[Statement]) -> bytes:
-    """The simple query to pass on."""
+    """Return the simple query to pass on."""
     texts = [s.text for s in statements]
     return raw if all(text in sql for text in texts) else front.query("; ".join(texts))
 
 
 def parse(raw: bytes, message: Parse, statements: Sequence[Statement]) -> bytes:
-    """The Parse to pass on; of a statement that is planned, as it came."""
+    """Return the Parse to pass on; of a statement that is planned, as it came."""
     if len(statements) != 1 or statements[0].private or statements[0].text in message.sql:
         return raw
     return front.parse(message.name, statements[0].text, message.oids)

@@ -22,7 +22,8 @@ NO_TRANSACTION = Refusal(NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be 
 
 
 async def rehearse(talk: PrivateTalk, private: PrivateStatement, bind: Bind, alone: bool) -> None:
-    """`bind` as the client's, or as it would be. `alone`: no transaction is open, and nothing went before in this one.
+    """Try a statement without its numbers. `bind` is the client's, or what it would be. `alone`: no transaction is open, and
+    nothing went before in this one.
 
     Raises StatementFailed, Refusal, LinkLost, and Needless.
     """

@@ -25,7 +25,7 @@ ROWS: Final = 8192
 
 @dataclass(frozen=True)
 class CachedReply:
-    """`rows`: what came before `complete`, the command's completion, for these `literals`."""
+    """Is one reply. `rows`: what came before `complete`, the command's completion, for these `literals`."""
 
     private: PrivateStatement
     literals: tuple[bytes, ...]
@@ -34,7 +34,8 @@ class CachedReply:
 
 
 class ReplyRecorder:
-    """Messages on their way to the client, for `CachedReply`. Only a row description, whole rows and a completion can be kept."""
+    """Records messages on their way to the client, for `CachedReply`. Only a row description, whole rows and a completion can be
+    kept."""
 
     def __init__(self) -> None:
         self._messages: list[bytes] = []
@@ -56,7 +57,8 @@ class ReplyRecorder:
 
 
 class RepeatCache:
-    """Of one session, by the statement's text. `since`: how much had been sent to the facade when the first was kept."""
+    """Remembers the replies of one session, by the statement's text. `since`: how much had been sent to the facade when the first
+    was kept."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, CachedReply] = OrderedDict()

@@ -29,7 +29,8 @@ _SILENT: Final = frozenset((b"1", b"2", b"3", b"n", b"t"))
 
 
 class Client(Protocol):
-    """A logged-in client. `private`: its prepared statements over private tables; `leaving`: why it begins nothing any more."""
+    """Is a logged-in client as those who answer it need it. `private`: its prepared statements over private tables; `leaving`:
+    why it begins nothing any more."""
 
     asker: Asker
     dataset: Dataset
@@ -40,12 +41,12 @@ class Client(Protocol):
 
     @property
     def statement_limit(self) -> float:
-        """Seconds that the operator gives a statement; 0 is no limit."""
+        """Return the seconds that the operator gives a statement; 0 is no limit."""
         ...
 
     @property
     def queue(self) -> Sequence[object]:
-        """Messages that wait."""
+        """Return messages that wait."""
         ...
 
     def next(self) -> tuple[bytes, bytes]:

@@ -69,7 +69,7 @@ _OPTION = re.compile(r"(?:-c\s*|--)((?:[^\s=\\]|\\.)+)=")
 
 
 def misnamed(given: Mapping[str, str]) -> str | None:
-    """Of a start-up packet, what SET would refuse: as a parameter, or in `options`."""
+    """Return the first name in a start-up packet that SET would refuse, as a parameter or in `options`."""
     names = [*given, *(name.replace("-", "_") for name in _OPTION.findall(given.get("options", "")))]
     plain = (name.replace("\\", "").lower() for name in names)
     return next((name for name in plain if name.startswith("dpproxy.") and name not in NAMES), None)
@@ -96,7 +96,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 864
 
 
 def seconds(value: str | None) -> float | None:
-    """A time as PostgreSQL shows it (`700ms`, `10min`); None for none, which it shows as 0."""
+    """Return a time as PostgreSQL shows it (`700ms`, `10min`); None for none, which it shows as 0."""
     found = re.fullmatch(r"(\d+)(us|ms|s|min|h|d)?", value or "")
     if found is None or not int(found[1]):
         return None
@@ -104,5 +104,5 @@ def seconds(value: str | None) -> float | None:
 
 
 def is_off(value: str | None) -> bool:
-    """PostgreSQL's spellings of a false boolean."""
+    """Return whether a value is one of PostgreSQL's spellings of a false boolean."""
     return value is not None and value.lower() in ("off", "false", "no", "0", "f", "n", "of")

@@ -23,7 +23,7 @@ WORDS = (b"execute", b"deallocate", b"discard")
 
 
 def concerned(statement: Statement, private: Mapping[str, PreparedStatement]) -> Named | None:
-    """What a statement does with a private one by name. Raises Refusal for EXECUTE inside another statement."""
+    """Return what a statement does with a private one by name. Raises Refusal for EXECUTE inside another statement."""
     if not private or statement.kind == "select":
         return None
     found = named(statement.text)
@@ -43,14 +43,14 @@ def concerned(statement: Statement, private: Mapping[str, PreparedStatement]) ->
 
 
 async def prepare(talk: PrivateTalk, statement: Statement, name: str) -> Description:
-    """PREPARE on the facade, and what it says of it. Raises StatementFailed, Refusal."""
+    """Run PREPARE on the facade; return what the facade says of it. Raises StatementFailed, Refusal."""
     text = " " * statement.offset + statement.text
     await talk.ask(front.parse("", text) + front.bind("", "", ()) + front.execute(""), 3)
     return await describe(talk, b"", 0, name)
 
 
 async def arguments(talk: PrivateTalk, given: Sequence[str], private: PreparedStatement) -> list[bytes | None]:
-    """The values of EXECUTE's arguments as text. Raises StatementFailed, Refusal."""
+    """Return the values of EXECUTE's arguments as text. Raises StatementFailed, Refusal."""
     types = private.description.types
     if len(given) != len(types):
         raise Refusal(

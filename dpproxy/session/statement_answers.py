@@ -38,7 +38,7 @@ NO_VALUES: Final = Bind("", "", (), (), ())
 
 
 class StatementAnswers:
-    """The answers of one session."""
+    """Has the statements of one session answered."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -49,7 +49,7 @@ class StatementAnswers:
 
     @contextmanager
     def endable(self) -> Iterator[Ending]:
-        """A statement, from its first question to the facade on: whoever wants to end it is heard."""
+        """Begin a statement: from here on whoever wants to end it is heard."""
         self._ending = ending = Ending()
         try:
             yield ending

@@ -35,7 +35,8 @@ STATUSES: Final[dict[int, Status]] = {ord("I"): "I", ord("T"): "T", ord("E"): "E
 
 
 class Tracker:
-    """`outstanding`: ReadyForQuery still to come. `sent`, `done`: extended messages since the last Sync, completions.
+    """Counts both sides of one conversation. `outstanding`: ReadyForQuery still to come. `sent`, `done`: extended messages since
+    the last Sync, completions.
 
     `failed`: an error since the last ReadyForQuery: the facade skips to Sync. `status`: I, T or E, as last reported.
     `readies`: ReadyForQuery seen so far.
@@ -89,7 +90,7 @@ class Tracker:
             self._query_last = False
 
     def forward(self, tag: bytes) -> None:
-        """One message of the client is on its way to the facade."""
+        """Count one message of the client, which is on its way to the facade."""
         if tag == b"Q":
             self.query()
         elif tag == b"S":
@@ -100,7 +101,7 @@ class Tracker:
             self.copy_in = False
 
     def passed(self, counts: Counts) -> None:
-        """Several messages at once."""
+        """Count several messages at once."""
         queries, syncs, extended = counts
         if queries or syncs:
             if syncs and self.copy_in:
@@ -115,16 +116,16 @@ class Tracker:
 
     @property
     def between(self) -> bool:
-        """The stream to the client is between two messages."""
+        """Return whether the stream to the client is between two messages."""
         return not self._skip and not self._head
 
     @property
     def settled(self) -> bool:
-        """Everything relayed is answered, and the stream is between two messages."""
+        """Return whether everything relayed is answered, and the stream is between two messages."""
         return self.outstanding == 0 and self.between and (self.failed or self.sent == self.done)
 
     def boundaries(self, data: bytes) -> Iterator[tuple[bytes, int, int]]:
-        """Tag, beginning and end of those whole messages in the next piece that begin there."""
+        """Return tag, beginning and end of those whole messages in the next piece that begin there."""
         position = self._skip
         if self._head:
             start = self._head + data[:5]
@@ -137,7 +138,7 @@ class Tracker:
             position = end
 
     def scan(self, data: bytes) -> None:
-        """Bytes of the facade are on their way to the client. Linear in the number of messages."""
+        """Follow bytes of the facade on their way to the client, in time linear in the number of messages."""
         if self._skip or self._head:
             self._walk(data)
             return
