@@ -361,3 +361,18 @@ def test_and_leaves_the_rest_alone(name: str) -> None:
 )
 def test_wrong_commands_are_seen(code: str) -> None:
     assert wrong_command(code)
+
+
+def test_wrong_paths_are_seen() -> None:
+    assert not path_exists("plan/bind/nothing.py", ROOT / "docs")
+    assert list(page_paths("`plan/bind/nothing.py` and tests/nothing, not a/plan/b")) == ["plan/bind/nothing.py", "tests/nothing"]
+    assert list(page_names("`plan.bind.nothing`, `answers.sqlite.broken`, `timing.quantum`")) == ["plan.bind.nothing"]
+
+
+def test_pages_and_docstrings_are_looked_at() -> None:
+    """An empty list would pass everything above."""
+    assert {"README.md", "CONTRIBUTING.md", "architecture.md", "0001-a-real-empty-postgresql-as-facade.md"} <= {
+        p.name for p in PAGES
+    }
+    assert sum(len(file.said) for file in house().files.values()) > 2_000
+    assert len(list(code_in((ROOT / "CONTRIBUTING.md").read_text()))) > 50
