@@ -12,7 +12,6 @@ from scratch_postgres import Scratch, installations, scratch_server
 
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
-from dpproxy.backends.postgres_copy import read_csv, told_equal
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import SPELLINGS, Catalog, ForeignKey, TableName
 from dpproxy.policy.model import PostgresBackend
@@ -186,13 +185,6 @@ async def test_types_of_results(backend: Postgres) -> None:
     (empty,) = (await backend.run([f"{query} WHERE false"]))._open()
     assert empty.num_rows == 0
     assert empty.schema == table.schema
-
-
-def test_equal_numbers_are_told_equal() -> None:
-    numbers = read_csv(b"1.50,x\n-0,y\n100,z\n1e10,1.50\n", [("k0", "numeric"), ("k1", "text")])
-    (plain,) = told_equal((numbers,))
-    assert plain.column("k0").to_pylist() == ["1.5", "0", "100", "1e10"]
-    assert plain.column("k1").to_pylist() == ["x", "y", "z", "1.50"]
 
 
 async def test_run_returns_tables_in_order(backend: Postgres) -> None:
