@@ -15,9 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE, TESTS = ROOT / "dpproxy", ROOT / "tests"
 
 _BY_ROOM: Mapping[str, str] = {
-    "": """__main__ demo""",
-    "backends": """base postgres_catalog postgres_copy""",
-    "facade": """binaries cluster database ddl foreign_functions remote_server server""",
     "plan/bind": """
         from_clause group_facts interval_calls protocols queries results scope select special_forms values
     """,
