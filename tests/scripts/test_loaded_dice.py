@@ -1,0 +1,31 @@
+"""The dice of `scripts/loaded_dice.py`: what they replace is there, and is what the product uses."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "loaded_dice.py"
+
+
+@pytest.fixture
+def dice() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("loaded_dice", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_replaced_is_there(dice: ModuleType) -> None:
+    assert [name for module, name, _ in dice.REPLACED if not hasattr(module, name)] == []
+    assert {name for _, name, _ in dice.REPLACED} == {"release", "choose", "extreme_rank", "Compiler"}
+
+
+def test_the_dice_add_nothing_and_leave_no_choice_to_chance(dice: ModuleType) -> None:
+    with pytest.raises(AssertionError, match="chance"):
+        dice.NoNoise().entropy(8)
