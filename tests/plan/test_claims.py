@@ -96,7 +96,7 @@ def test_as_many_groups_are_picked_as_are_declared(shop_catalog: Catalog) -> Non
     assert "a customer may reach 3 groups: none is cut" in declared.notes
 
 
-MERGED = [c for c in ACCEPTED if c.file in ("accept_merged_names", "accept_optional_keys", "null_padding")]
+MERGED = [c for c in ACCEPTED if c.file in ("from_clause", "accept_optional_keys", "null_padding")]
 
 
 @pytest.mark.parametrize("case", MERGED, ids=str)

@@ -8,25 +8,19 @@ from typing import Any
 import duckdb
 import psycopg
 import pytest
-from scratch_postgres import scratch_server
 
 Ask = Callable[[str], Any]
 """The one value of an expression; an error where the engine raises one."""
 
 
 @pytest.fixture(scope="session")
-def ask_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    with (
-        scratch_server(tmp_path_factory.mktemp("spellings")) as server,
-        psycopg.connect(server.conninfo(), autocommit=True) as connection,
-    ):
+def ask_postgres(postgres: psycopg.Connection[Any]) -> Ask:
+    def ask(text: str) -> Any:
+        found = postgres.execute(f"SELECT {text}".encode(), prepare=False).fetchone()
+        assert found is not None
+        return found[0]
 
-        def ask(text: str) -> Any:
-            found = connection.execute(f"SELECT {text}".encode(), prepare=False).fetchone()
-            assert found is not None
-            return found[0]
-
-        yield ask
+    return ask
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,86 @@
+"""Declared groups enumerated: an engine makes exactly the values that the domains of keys hold, each once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import duckdb
+import pytest
+from small_expressions import call, column, lit, ref
+
+from dpproxy.plan.engines import engine
+from dpproxy.plan.engines.key_domains import groups_text, part_text
+from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain
+from dpproxy.plan.logical.relation import Contribution, Rows, Scan
+from dpproxy.plan.properties.key_domains import Dense, dense_domain
+
+UNIT = column(1, nullable=False)
+WORD = Column(2, "word", "text", domain=ValuesDomain(("a", "b", None)))
+SIZE = Column(
+    3,
+    "size",
+    "int4",
+    bound=column(0, "int4", 0, 9).bound,
+    grid=Fraction(1),
+    domain=SeriesDomain(0, 9, "int", nulls=False),
+    nulls=False,
+)
+DAY = Column(4, "day", "date", domain=SeriesDomain(0, 2, "day", nulls=True))
+SCAN = Scan((UNIT, WORD, SIZE, DAY), 0, ("main", "t"), ("u", "w", "s", "d"))
+ROWS = Rows(node=SCAN, unit=UNIT, contribution=Contribution())
+
+
+def dense(*keys: Expr, conditions: tuple[Expr, ...] = ()) -> Dense:
+    found = dense_domain(list(keys), Rows(node=SCAN, unit=UNIT, conditions=conditions))
+    assert found is not None
+    return found
+
+
+def groups(found: Dense) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = duckdb.execute(groups_text(found, Renderer(engine("duckdb")))).fetchall()
+    return rows
+
+
+def texts(rows: list[tuple[object, ...]]) -> set[tuple[str, ...]]:
+    return {tuple(map(str, row)) for row in rows}
+
+
+THIRD = call("int/", ref(SIZE), lit("3"), type_="int4")
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ((ref(WORD),), {("a",), ("b",), ("None",)}),
+        ((ref(SIZE),), {(str(i),) for i in range(10)}),
+        ((THIRD,), {(str(i),) for i in range(4)}),
+        ((ref(DAY),), {("1970-01-01",), ("1970-01-02",), ("1970-01-03",), ("None",)}),
+        ((ref(WORD), THIRD), {(w, str(i)) for w in ("a", "b", "None") for i in range(4)}),
+        ((THIRD, ref(WORD)), {(str(i), w) for w in ("a", "b", "None") for i in range(4)}),
+        ((ref(SIZE), THIRD), {(str(i), str(i // 3)) for i in range(10)}),
+    ],
+)
+def test_groups_are_the_values_of_the_keys(keys: tuple[Expr, ...], expected: set[tuple[str, ...]]) -> None:
+    found = dense(*keys)
+    rows = groups(found)
+    assert texts(rows) == expected
+    assert len(rows) == len(expected), "each once"
+    assert found.size is None or found.size >= len(rows)
+
+
+def test_conditions_leave_fewer() -> None:
+    found = dense(ref(SIZE), conditions=(call("<", ref(SIZE), lit("3")),))
+    assert texts(groups(found)) == {("0",), ("1",), ("2",)}
+
+
+def test_parts_are_by_themselves() -> None:
+    found = dense(ref(WORD), THIRD)
+    sizes = sorted(len(duckdb.execute(part_text(part, Renderer(engine("duckdb")))).fetchall()) for part in found.parts)
+    assert sizes == [3, 4]
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
+def test_only_constants_are_read(dialect: object) -> None:
+    text = groups_text(dense(ref(WORD), THIRD), Renderer(engine(dialect)))  # type: ignore[arg-type]
+    assert '"t"' not in text

@@ -1,0 +1,58 @@
+"""The allow-list: one builder a name, whatever room it is from, and names that PostgreSQL has or that are our own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from small_expressions import column, ref
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.functions import instants, numbers, patterns, scalars, texts, time_formats, times
+from dpproxy.plan.functions.registry import FUNCTIONS
+from dpproxy.sql.function_names import AGGREGATES
+
+ROOMS = (scalars, texts, numbers, times, time_formats, instants, patterns)
+
+
+def test_no_room_takes_anothers_name() -> None:
+    """A dict would keep the last one, and say nothing."""
+    counts = Counter(name for room in ROOMS for name in room.FUNCTIONS)
+    assert [name for name, count in counts.items() if count > 1] == []
+    assert set(counts) == set(FUNCTIONS)
+    assert all(FUNCTIONS[name] is room.FUNCTIONS[name] for room in ROOMS for name in room.FUNCTIONS)
+
+
+def test_names_are_folded_and_are_no_aggregates() -> None:
+    assert all(name == name.lower() for name in FUNCTIONS)
+    assert not set(FUNCTIONS) & AGGREGATES
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "random",
+        "now",
+        "pg_sleep",
+        "nextval",
+        "current_setting",
+        "pg_read_file",
+        "query_to_xml",
+        "lo_import",
+        "setseed",
+        "clock_timestamp",
+        "dblink",
+    ],
+)
+def test_what_reads_more_than_its_arguments_is_not_there(name: str) -> None:
+    assert name not in FUNCTIONS
+
+
+ANY_NUMBER = {"coalesce", "concat", "greatest", "least", "num_nulls", "num_nonnulls"}
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - ANY_NUMBER))
+def test_too_many_arguments_are_refused(name: str) -> None:
+    """Forty columns of a type that no function takes: never an error of another kind."""
+    with pytest.raises(Refusal):
+        FUNCTIONS[name]([ref(column(i, "json")) for i in range(40)])
