@@ -6,7 +6,9 @@ sources under a set of conditions, wherever these were written. What is compiled
 meaning would change answers, not only the names of stored ones. Two texts that mean the same and still differ here
 cost an analyst budget, never privacy.
 
-Columns are named after their tables while sorting, never after their numbers, which follow the client's spelling.
+The steps that a relation goes through are one tuple (`normal_steps.STEPS`); here is what they share: the names to sort by, and
+the form of expressions. Columns are named after their tables while sorting, never after their numbers, which follow the client's
+spelling.
 """
 
 from __future__ import annotations
@@ -31,32 +33,18 @@ from dpproxy.plan.logical.expr import (
     Relation,
     Scalar,
     Win,
-    conjunction,
-    conjuncts,
     has_subquery,
     rebuilt,
-    references,
 )
 from dpproxy.plan.logical.relation import (
-    Aggregate,
-    Distinct,
     Filter,
     Join,
     Project,
-    Public,
     Rows,
     Scan,
-    Union,
 )
-from dpproxy.plan.measure.normal_steps import (
-    FOLDED,
-    chain,
-    compared,
-    flat,
-    folded,
-    gathered,
-    linked,
-)
+from dpproxy.plan.measure.expression_folding import FOLDED, compared, flat, folded
+from dpproxy.plan.measure.normal_steps import STEPS, check_rows, check_step
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.properties.equivalence import equalities
 from dpproxy.sql.types import INTEGERS
@@ -77,7 +65,9 @@ def normal(
     values = [replace(s, value=_counted(s.kind, form.optional(s.value)), where=form.optional(s.where)) for s in specs]
     chosen = [replace(s, value=form.expr(s.value), where=form.optional(s.where)) for s in selections]
     named = [(label, form.expr(key)) for label, key in keys]
-    return rows.rewritten(node, conditions, unit), named, values, chosen
+    made = rows.rewritten(node, conditions, unit)
+    check_rows(rows, made)
+    return made, named, values, chosen
 
 
 def _counted(kind: str, value: Expr | None) -> Expr | None:
@@ -131,61 +121,16 @@ class _Form:
     # --- relations
 
     def relation(self, node: Relation) -> Relation:
-        """The normal form; its columns are those of `node`, in the same order."""
-        match node:
-            case Join(kind="left" | "full", left=left, right=right, on=on):
-                left, right = self.relation(left), self.relation(right)
-                on = conjunction(self.sorted(conjuncts(on)))
-                found: Relation = replace(node, left=left, right=right, on=on)
-            case Join() | Filter():
-                return self._block(node)
-            case Project(child=child, items=items):
-                child = self.relation(child)
-                found = replace(node, child=child, items=tuple(map(self.expr, items)))
-                self._name(found, self.text(tuple(found.items)))
-                return found
-            case Aggregate(child=child):
-                child = self.relation(child)
-                found = replace(node, child=child, keys=tuple(map(self.expr, node.keys)), aggs=tuple(map(self.expr, node.aggs)))
-            case Distinct(child=child) | Public(child=child):
-                found = replace(node, child=self.relation(child))
-            case Union(children=children):
-                found = replace(node, children=tuple(map(self.relation, children)))
-            case _:
-                found = node
-        self._name(found, self.text(found))
-        return found
-
-    def _block(self, node: Relation) -> Relation:
-        """Inner joins and filters: sources in an order of their own, conditions where all their columns are known."""
-        leaves: list[Relation] = []
-        found: list[Expr] = []
-        gathered(node, leaves, found)
-        leaves = [self.relation(leaf) for leaf in leaves]
-        conditions = self.sorted(found)
-        ordered = self._ordered(leaves, conditions)
-        made, rest = chain(ordered, conditions)
-        condition = conjunction(rest)
-        if condition is not None:
-            return Filter(node.columns, made, condition)
-        return replace(made, columns=node.columns) if isinstance(made, Join) else made
-
-    def _ordered(self, leaves: list[Relation], conditions: Sequence[Expr]) -> list[Relation]:
-        """By name, each next to one it is joined with if there is any. Sources of one name keep the order they came in."""
-        rest = sorted(leaves, key=lambda leaf: (self.text(leaf), self._role(leaf, conditions)))
-        ordered = rest[:1]
-        rest = rest[1:]
-        while rest:
-            known = {c.id for leaf in ordered for c in leaf.columns}
-            following = next((leaf for leaf in rest if linked(leaf, known, conditions)), rest[0])
-            rest = [leaf for leaf in rest if leaf is not following]
-            ordered.append(following)
-        return ordered
-
-    def _role(self, leaf: Relation, conditions: Sequence[Expr]) -> str:
-        """What is asked of one of several sources of the same table."""
-        mine = {c.id for c in leaf.columns}
-        return ", ".join(sorted(self.text(c) for c in conditions if {r.id for r in references(c)} <= mine))
+        """Take a relation through the steps; its columns stay those of `node`, in the same order."""
+        for step in STEPS:
+            made = step(node, self)
+            check_step(step, node, made)
+            node = made
+        if isinstance(node, Project):
+            self._name(node, self.text(node.items))
+        elif not isinstance(node, Filter) and not (isinstance(node, Join) and node.kind in ("inner", "cross")):
+            self._name(node, self.text(node))
+        return node
 
     def unit(self, rows: Rows, conditions: Sequence[Expr]) -> Column | None:
         """Of the columns that are equal to the unit's in every row, the first by name."""
