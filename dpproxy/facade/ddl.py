@@ -59,7 +59,7 @@ REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC;
 REVOKE USAGE ON LANGUAGE sql FROM PUBLIC;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 """
-"""Taken from everybody in every database. Files, programs and other servers are a superuser's already."""
+"""Takes rights from everybody in every database. Files, programs and other servers are a superuser's already."""
 
 
 TEXT_FORM = """
@@ -79,8 +79,8 @@ ROUNDING = "\n".join(
         *((whole, "numeric", f"SELECT pg_catalog.{name}($1::numeric, $2)") for whole in ("int2", "int4", "int8")),
     )
 )
-"""Engines whose usual number is a double round it to digits; PostgreSQL does numeric only. Those of whole numbers are what
-PostgreSQL says to them, which would otherwise take the double for the better fit."""
+"""Rounds doubles to digits, as engines do whose usual number is a double; PostgreSQL rounds numeric only. The forms
+for whole numbers do what PostgreSQL does: without them it would take the form for doubles as the better fit."""
 
 
 ACCURACY = """
@@ -195,7 +195,7 @@ SECRETIVE: Final = {
     "log_min_error_statement": "panic",
     "log_min_duration_statement": "-1",
 }
-"""Only a superuser may change them."""
+"""Settings that only a superuser may change."""
 
 
 def role_script(shown: Shown, verifier: str | None = None) -> Iterator[str]:

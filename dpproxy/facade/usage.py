@@ -1,4 +1,4 @@
-"""What the facade's server processes take of the machine, as the operating system tells it; and who of them waits for others.
+"""What the facade's server processes take of the machine, as the operating system tells it, and which of them waits for others.
 
 Knows: `/proc`, the names of PostgreSQL's temporary files, scheduling. Must not know: sessions, roles, limits. Without
 `/proc` (macOS) nothing is seen, and only what each process is held to by itself remains.

@@ -1,10 +1,10 @@
 """Generated SQL that counts what is there more than once and should not be: rows of a unit, keys on the way to one.
 
 Knows: quoting, the shape of a foreign-key path. Must not know: how SQL is run. The promise of one row matters: `one` lets a
-measurement skip per-unit bounding, so a unit with two rows would be protected half as well. A key that is not unique, to
-which a path to the unit leads, harms nobody, as bounds hold whatever rows repeat, but counts come out too high. These
-statements are for the operator at start: a count above zero stops the start in the one case, and is a warning in the
-other; it goes to nobody else.
+measurement skip per-unit bounding, so a unit with two rows would be protected half as well. A path to the
+unit may lead to a key that is not unique: that harms nobody, as bounds hold whatever rows repeat, but counts come out too high.
+These statements are for the operator at start: a count above zero stops the start in the first case, and is a warning in the
+second; it goes to nobody else.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Knows: nothing of statements. Must not know: clocks, or a plan would depend on how busy the machine is. Caps on what is written
 (`sql.guard`, `cte_expansion`, `outer`) refuse what is foreseen; this is for what is not: each cap by itself lets through a
-statement of much of everything. A step stands for ten to thirty microseconds. Each is also where planning ends when nobody
+statement of much of everything. A step stands for ten to thirty microseconds. At each step planning also ends when nobody
 wants it any more (`Stop`).
 """
 

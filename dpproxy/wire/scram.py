@@ -40,7 +40,7 @@ PLUS: Final = "SCRAM-SHA-256-PLUS"
 ITERATIONS: Final = 4096
 """PostgreSQL's default (`scram_iterations`) and RFC 7677's minimum."""
 _NOBODYS: Final = f"SCRAM-SHA-256${ITERATIONS}:{'A' * 22}==${'A' * 43}=:{'A' * 43}="
-"""Read, and not used, for users who do not exist."""
+"""A verifier that is read, and not used, for users who do not exist."""
 _SALT_BYTES: Final = 16
 """PostgreSQL's SCRAM_DEFAULT_SALT_LEN."""
 Shape = tuple[int, int]
