@@ -16,7 +16,7 @@ from dpproxy.errors import DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, INVALID_TEX
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import instants, literals, operators, patterns, times
-from dpproxy.plan.functions.literals import NotPlain, coerce
+from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.logical.expr import (
     FALSE,
@@ -470,14 +470,6 @@ def _is_cast(node: exp.Expr | None) -> bool:
 
 
 _KNOWN_UNSAFE = {"random", "setseed", "gen_random_uuid", "clock_timestamp", "pg_sleep", "nextval", "row_to_json"}
-
-
-def number_literal(text: str) -> Expr:
-    """Bind an unsigned number of SQL text: int4, int8 or numeric, as PostgreSQL types it."""
-    if text.isdigit():
-        value = int(text)
-        return Lit("int4" if value < 2**31 else "int8" if value < 2**63 else "numeric", str(value))
-    return literals.typed_literal("numeric", text)
 
 
 _Handler = Callable[[ExprBinder, Any, Scope], Expr]

@@ -269,9 +269,20 @@ class Engine(ABC):
     def series(self, lo: int, hi: int, kind: str) -> str:
         """Spell a FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""
 
-    @abstractmethod
     def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
         """Spell a FROM item of constant rows."""
+        body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
+        return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
+
+    @abstractmethod
+    def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:
+        """Spell LIKE or ILIKE of a value, a pattern and, at times, an escape character."""
+
+    def _op_like(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._like("LIKE", args, names)
+
+    def _op_ilike(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return self._like("ILIKE", args, names)
 
     @abstractmethod
     def column(self, column: Column, text: str) -> str:

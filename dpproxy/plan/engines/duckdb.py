@@ -260,12 +260,6 @@ class DuckDB(Engine):
         guard = " AND ".join(f"{t} BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31'" for t in (a, b))
         return f"(CASE WHEN {guard} THEN {a} - {b} END)"
 
-    def _op_like(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._like("LIKE", args, names)
-
-    def _op_ilike(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._like("ILIKE", args, names)
-
     def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:
         value, pattern = self.expr(args[0], names), self.expr(args[1], names)
         escape = self.expr(args[2], names) if len(args) > 2 else None
@@ -446,10 +440,6 @@ class DuckDB(Engine):
         if kind == "day":
             return f"(SELECT DATE '1970-01-01' + CAST(n AS INTEGER) AS v FROM {numbers})"
         return f"(SELECT TIMESTAMP '1970-01-01' + to_hours(n) AS v FROM {numbers})"
-
-    def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
-        body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
-        return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
 
     def column(self, column: Column, text: str) -> str:
         if column.zone:

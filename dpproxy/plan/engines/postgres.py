@@ -266,12 +266,6 @@ class Postgres(Engine):
     def _op_second(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return f"EXTRACT(second FROM {self.expr(args[0], names)})::{number_kind(expr)}"
 
-    def _op_like(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._like("LIKE", args, names)
-
-    def _op_ilike(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._like("ILIKE", args, names)
-
     def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:
         value, pattern = self.expr(args[0], names), self.expr(args[1], names)
         if isinstance(args[1], Hole):
@@ -482,10 +476,6 @@ class Postgres(Engine):
         if kind == "day":
             return f"(SELECT '1970-01-01'::date + n::int AS v FROM {numbers})"
         return f"(SELECT '1970-01-01'::timestamp + n * '1 hour'::interval AS v FROM {numbers})"
-
-    def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
-        body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
-        return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
 
 
 def _narrow(lo: int, hi: int, shift: int = 0) -> bool:

@@ -11,11 +11,7 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 
-from dpproxy.plan.logical.expr import (
-    Expr,
-    Hole,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Expr, Hole, Lit
 from dpproxy.plan.properties.interval_fields import interval_text
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
@@ -92,3 +88,11 @@ def check_count(name: str, args: Sequence[Expr], *counts: int) -> None:
     """Raise Refusal unless the function has one of these numbers of arguments."""
     if len(args) not in counts:
         raise unsupported(f"`{name}` with {len(args)} arguments")
+
+
+def number_literal(text: str) -> Expr:
+    """Bind an unsigned number of SQL text: int4, int8 or numeric, as PostgreSQL types it."""
+    if text.isdigit():
+        value = int(text)
+        return Lit("int4" if value < 2**31 else "int8" if value < 2**63 else "numeric", str(value))
+    return typed_literal("numeric", text)

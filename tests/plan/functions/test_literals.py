@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.functions.literals import NotPlain, as_text, check_count, coerce, literal_text, typed_literal
+from dpproxy.plan.functions.literals import NotPlain, as_text, check_count, coerce, literal_text, number_literal, typed_literal
 from dpproxy.plan.logical.expr import Hole, Lit
 
 PLAIN = [
@@ -51,3 +51,11 @@ def test_refusals_name_the_function() -> None:
     check_count("left", [Lit("int4", "1")] * 2, 1, 2)
     with pytest.raises(Refusal, match="`left` of int4"):
         as_text(Lit("int4", "1"), "`left`")
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [("7", "int4"), ("2147483648", "int8"), ("9223372036854775808", "numeric"), ("1.50", "numeric"), ("1e3", "numeric")],
+)
+def test_numbers_have_the_type_that_holds_them(text: str, type_: str) -> None:
+    assert number_literal(text) == Lit(type_, text)
