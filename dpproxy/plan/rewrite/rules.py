@@ -30,17 +30,16 @@ Rule = Callable[[exp.Expr, KnownTables], bool]
 RULES: Final[tuple[tuple[str, Rule], ...]] = (
     # First: all others look at the items of FROM one after the other, and see none inside parentheses.
     ("parenthesised_joins", parenthesised_joins.apply),
-    # Before `public_lists` and `lateral_lookups`: what can be put where its name stands needs neither a subquery nor a join.
+    # Before `public_lists`, which would make a subquery of `unnest(ARRAY[p.a, p.b])`: a list of fixed length needs none.
     ("lateral_expressions", lateral_expressions.apply),
-    # Before `lateral_lookups`: lists of public tables are the facade's, and are no LATERAL items any more when that looks.
+    # These two read forms that no other rule makes or takes: they stand among those that change items of FROM.
     ("public_lists", public_lists.apply),
-    # Before `lateral_lookups`, which makes row numbers of its own: those found here are the analyst's.
     ("percentile_by_rank", percentile_by_rank.apply),
-    # Before `mixed_unions`, which splits a query with one source: joins that are left keep it away.
+    # Behind both kinds of LATERAL above: what can be put where its name stands, or made by the facade, needs no join.
     ("lateral_lookups", lateral_lookups.apply),
-    # Before `anti_join_counts`: it copies the parts of a union, which are then looked through each for itself.
+    # Behind what changes items of FROM: it copies whole branches of a union, which are in their last form then.
     ("mixed_unions", mixed_unions.apply),
-    # Last: it makes subqueries that count joins, and no other rule has a say in them.
+    # Last: it copies a query's joins and conditions into counts of its own, which no other rule has to see.
     ("anti_join_counts", anti_join_counts.apply),
 )
 

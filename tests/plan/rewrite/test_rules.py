@@ -99,6 +99,31 @@ def test_plans_name_the_rules_that_fired(case: RuleCase, shop_catalog: Catalog) 
     assert [m.canonical for m in itself.measurements] == [m.canonical for m in made.measurements]
 
 
+ORDERED = {
+    ("parenthesised_joins", "anti_join_counts"): "SELECT count(*) FROM (products p LEFT JOIN order_items i ON i.product_id = "
+    "p.product_id) WHERE i.product_id IS NULL",
+    ("lateral_expressions", "public_lists"): "SELECT t.word, count(*) FROM order_items i JOIN products p ON p.product_id = "
+    "i.product_id CROSS JOIN LATERAL unnest(ARRAY[p.title, p.kind]) AS t(word) GROUP BY 1",
+}
+
+
+@pytest.mark.parametrize(("pair", "sql"), ORDERED.items(), ids=str)
+def test_the_order_is_needed(pair: tuple[str, str], sql: str, shop_catalog: Catalog) -> None:
+    """In the other order the second rule finds nothing, or too much."""
+
+    def text(names: tuple[str, str]) -> str:
+        policy, tree = plan_harness.policy(), parse(sql)
+        tables = KnownTables(Context(policy, catalog=shop_catalog, role=policy.roles["analyst"], dialect="duckdb")).of_tree(tree)
+        for name in names:
+            BY_NAME[name](tree, tables)
+        return to_sql(tree)
+
+    names = [name for name, _ in RULES]
+    assert names.index(pair[0]) < names.index(pair[1])
+    assert text(pair) != text((pair[1], pair[0]))
+    assert set(plan_harness.plan(sql, shop_catalog).rewritten) <= set(pair)
+
+
 def test_each_rule_has_its_fixtures() -> None:
     assert {case.rule for case in CASES} == set(BY_NAME)
     for name in BY_NAME:
