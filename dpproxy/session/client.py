@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -28,6 +27,7 @@ from dpproxy.session.greeting import Greeting
 from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
+from dpproxy.session.message_counts import counted
 from dpproxy.session.message_flow import HARMLESS
 from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.sql_prepare import WORDS
@@ -47,12 +47,6 @@ PIECE = 16 * 1024  # bytes of an answer that are worth a piece of their own
 SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
 REMEMBERED = 4096  # texts of no concern that a dataset remembers
 LONG_TEXT = 4096  # bytes; longer texts are not remembered
-
-_LENGTH: Final = struct.Struct("!I").unpack_from
-_QUERY, _SYNC = b"QS"
-_TEXTS: Final = frozenset(b"QP")
-_EXTENDED: Final = frozenset(b"BDES")
-"""What a client of prepared statements sends, beside Parse."""
 
 
 class Site(Protocol):
@@ -204,33 +198,9 @@ class ClientSession(asyncio.Protocol):
         self._plain = not self._framer.pending and not self.private and self.leaving is None
 
     def _glance(self, data: bytes) -> Counts | None:
-        """Whole messages of the usual kinds that concern nobody, told as fast as Python can; None: not such."""
-        position, size = 0, len(data)
-        queries = syncs = extended = 0
-        unconcerned = self.memo.unconcerned
-        while size - position >= 5:
-            tag = data[position]
-            end = position + 1 + _LENGTH(data, position + 1)[0]
-            if end > size or end < position + 5:
-                return None
-            if tag in _TEXTS:
-                if data[position + 5 : end] not in unconcerned:
-                    return None
-            elif tag not in _EXTENDED:
-                return None
-            if tag == _SYNC:
-                syncs += 1
-                extended = 0
-            elif tag == _QUERY:
-                queries += 1
-                extended = 0
-            else:
-                extended += 1
-            position = end
-        if position != size or (queries and syncs):
-            return None
-        counts = (queries, syncs, extended)
-        if size <= SMALL:
+        """What a piece comes to if it concerns nobody; None: it has to be looked at message by message."""
+        counts = counted(data, self.memo.unconcerned)
+        if counts is not None and len(data) <= SMALL:
             if len(self._known) >= REMEMBERED_PIECES:
                 self._known.clear()
             self._known[data] = counts

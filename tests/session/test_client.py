@@ -118,11 +118,11 @@ async def test_connections_leave_nothing_behind(stage: Stage) -> None:
 
     async def standing() -> tuple[int, int, int, int, int]:
         for _ in range(15_000):
-            if not await owner.fetchval(alive) and not stage.server._doors:
+            if not await owner.fetchval(alive) and not stage.server._arrivals:
                 break
             await asyncio.sleep(0.02)
         gc.collect()
-        sessions, doors = len(stage.server._sessions), len(stage.server._doors)
+        sessions, doors = len(stage.server._sessions), len(stage.server._arrivals)
         return len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), sessions, doors, await owner.fetchval(alive)
 
     for i in range(30):
