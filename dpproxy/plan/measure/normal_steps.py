@@ -53,7 +53,7 @@ class Block(Relation):
 
 
 def one_block(node: Relation, form: Form) -> Relation:
-    """Gather inner joins and filters: `(a JOIN b ON p) WHERE q` is a block of `a`, `b` under `p`, `q`."""
+    """Gather inner joins and filters: `(a JOIN b ON a.x = b.x) WHERE a.y > 1` is a block of two sources under two conditions."""
     if not isinstance(node, Filter) and not (isinstance(node, Join) and node.kind in ("inner", "cross")):
         return node
     sources: list[Relation] = []
