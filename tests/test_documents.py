@@ -64,7 +64,7 @@ FOREIGN_OPTIONS: Final = frozenset({"--collect-only", "--maxfail", "--output", "
 ADVICE: Final = "Write the name as it is now, or leave the name out. A name that is not ours goes to FOREIGN, with whose it is."
 
 TICKED: Final = re.compile(r"`+([^`]+)`+")
-PLAIN: Final = re.compile(r"[A-Za-z_]\w*(?:\(\))?")
+PLAIN: Final = re.compile(r"[A-Za-z_]\w+(?:\(\))?")  # single letters stand for anything
 DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:\(\))?")
 PATH: Final = re.compile(r"(?<![\w/.$*<{-])[\w./-]*\w\.(?:py|yaml|md)\b(?!\()")
 
