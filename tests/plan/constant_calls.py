@@ -1,0 +1,39 @@
+"""Functions of the allow-list applied to constants: what their SQL is worth, and what PostgreSQL's own call is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from dpproxy.plan.engines import engine
+from dpproxy.plan.functions.registry import FUNCTIONS
+from dpproxy.plan.logical.expr import Expr, Lit
+
+Args = tuple[tuple[str, str | None], ...]
+"""Type and text of each argument; `int4` constants are written bare, since some functions take no other."""
+
+
+def call(name: str, args: Args) -> Expr:
+    """The built expression. Raises Refusal."""
+    return FUNCTIONS[name]([Lit(type_, text) for type_, text in args])
+
+
+def ours(expr: Expr, postgres: psycopg.Connection[Any]) -> str | None:
+    return _asked(engine("postgres").expr(expr, {}), postgres)
+
+
+def theirs(name: str, args: Args, postgres: psycopg.Connection[Any]) -> str | None:
+    """None where PostgreSQL raises: such values are NULL below an aggregate."""
+    texts = ["NULL" if text is None else text if type_ == "int4" else f"'{text}'::{type_}" for type_, text in args]
+    try:
+        return _asked(f"{name}({', '.join(texts)})", postgres)
+    except psycopg.DataError:
+        return None
+
+
+def _asked(text: str, postgres: psycopg.Connection[Any]) -> str | None:
+    found = postgres.execute(f"SELECT ({text})::text".encode(), prepare=False).fetchone()
+    assert found is not None
+    value: str | None = found[0]
+    return value

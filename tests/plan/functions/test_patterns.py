@@ -1,0 +1,49 @@
+"""Regular expressions as functions: what PostgreSQL matches, and a refusal of what engines would match otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from constant_calls import Args, call, ours, theirs
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.functions import patterns
+
+CALLS: list[tuple[str, Args]] = [
+    ("regexp_like", (("text", 'abc'), ("text", '^a.c$'),)),
+    ("regexp_like", (("text", 'ABC'), ("text", 'b'), ("text", 'i'),)),
+    ("regexp_like", (("text", 'abc'), ("text", 'x|y'),)),
+    ("regexp_replace", (("text", 'banana'), ("text", 'a'), ("text", 'o'),)),
+    ("regexp_replace", (("text", 'banana'), ("text", '[an]+'), ("text", '-'), ("text", 'g'),)),
+    ("regexp_replace", (("text", 'Banana'), ("text", '(b)(a)'), ("text", '\\2\\1'), ("text", 'i'),)),
+    ("regexp_substr", (("text", 'a1b22'), ("text", '[0-9]+'),)),
+    ("regexp_substr", (("text", 'abc'), ("text", '[0-9]+'),)),
+    ("regexp_count", (("text", 'banana'), ("text", 'an'),)),
+    ("regexp_count", (("text", ''), ("text", 'a'),)),
+]  # fmt: skip
+REFUSED: list[tuple[str, Args, str]] = [
+    ("regexp_like", (("text", 'a'), ("text", '(a)\\1'),), "0A000"),
+    ("regexp_like", (("text", 'a'), ("text", 'a'), ("text", 'x'),), "0A000"),
+    ("regexp_replace", (("text", 'a'),), "0A000"),
+    ("regexp_like", (("text", 'a'), ("text", '('),), "2201B"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "args"), CALLS)
+def test_they_are_postgresqls(name: str, args: Args, postgres: psycopg.Connection[Any]) -> None:
+    found = ours(call(name, args), postgres)
+    expected = theirs(name, args, postgres)
+    assert found == expected or (found is not None and expected is not None and float(found) == pytest.approx(float(expected)))
+
+
+@pytest.mark.parametrize(("name", "args", "sqlstate"), REFUSED)
+def test_what_is_refused(name: str, args: Args, sqlstate: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        call(name, args)
+    assert caught.value.sqlstate == sqlstate
+
+
+def test_every_function_is_tried() -> None:
+    assert set(patterns.FUNCTIONS) == {name for name, _ in CALLS}
