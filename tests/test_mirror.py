@@ -16,7 +16,6 @@ SOURCE, TESTS = ROOT / "dpproxy", ROOT / "tests"
 
 _BY_ROOM: Mapping[str, str] = {
     "plan/bind": """queries select special_forms""",
-    "plan/functions": """numbers patterns texts times""",
     "plan/outer": """measured_select measurer registry released_source staging types""",
     "plan/report": """explain""",
 }
