@@ -1,4 +1,4 @@
-"""Every privacy number twice, by different roads (STYLE.md, habit 4).
+"""Every privacy number twice, by different roads (CONTRIBUTING.md, style 10).
 
 The plan states sensitivities, scales, thresholds and losses. Here each is computed again: bounds by hand from the
 policy, and read from the generated SQL, which is what will happen; losses from the noise alone, by the textbook's formula; thresholds by adding

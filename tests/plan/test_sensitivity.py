@@ -1,4 +1,4 @@
-"""Sensitivity by deletion: no unit moves an answer by more than the plan says (STYLE.md).
+"""Sensitivity by deletion: no unit moves an answer by more than the plan says.
 
 On databases with whales, outliers, NaN, NULL keys and NULL units each unit is deleted in turn. Basis columns may move by
 at most `linf`, in at most `l0` groups; declared groups never move; undeclared ones appear and vanish at exactly
