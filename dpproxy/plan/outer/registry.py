@@ -71,6 +71,10 @@ class Registry:
         self.inputs.append(Input(sql, type_, arrays, measurements))
         return Hole(type_, len(self.context.parameters) + len(self.inputs) - 1)
 
+    def reads_released(self, sql: str) -> bool:
+        """Whether a text of the facade reads what a measurement released."""
+        return bool(self._used(sql)[1])
+
     def _used(self, sql: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         first = len(self.context.parameters)
         numbers = {int(n) - first - 1 for n in re.findall(r"\$(\d+)", sql)}

@@ -23,6 +23,7 @@ from dpproxy.plan.logical.relation import Contribution, Rows, Staged
 from dpproxy.plan.measure import amplification
 from dpproxy.plan.outer.array_sources import session_local
 from dpproxy.plan.outer.registry import Registry
+from dpproxy.plan.outer.safe_division import with_safe_division
 from dpproxy.plan.outer.staged_rows import known_sizes, output_bounds, rows_as_json
 from dpproxy.plan.outer.types import TreeTypes
 from dpproxy.plan.refusals import unsupported
@@ -47,8 +48,15 @@ class Stager:
             raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
         local = "timestamp" if type_ == "timestamptz" else type_
         bounds = output_bounds(released.tree, ctes)
-        hole = self.registry.input(f"(SELECT ({_with_ctes(released.tree, ctes)})::{local})", type_)
+        hole = self.registry.input(f"(SELECT ({self._text(released.tree, ctes)})::{local})", type_)
         return replace(hole, bound=bounds[0]) if len(bounds) == 1 else hole
+
+    def _text(self, tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
+        """A query as the facade evaluates it. Of noisy numbers no division fails; of public rows it does as in PostgreSQL."""
+        sql = _with_ctes(tree, ctes)
+        if not self.registry.reads_released(sql):
+            return sql
+        return _with_ctes(with_safe_division(copied(tree)), {name: with_safe_division(c) for name, c in ctes.items()})
 
     def _released_trees(self, env: Env) -> dict[str, exp.Expr]:
         """The rewritten trees of the released CTEs in scope, in order."""
@@ -72,7 +80,7 @@ class Stager:
         bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
         columns = tuple(Column(self.registry.counter.column(), n, t, b) for (n, t), b in zip(types.items(), bounds, strict=True))
         beside = known_sizes(released, columns, ctes)
-        sql = rows_as_json(_with_ctes(released, ctes), names, cells, amplification.most_staged_rows(beside))
+        sql = rows_as_json(self._text(released, ctes), names, cells, amplification.most_staged_rows(beside))
         hole = self.registry.input(sql, f"rows({','.join(types.values())})")
         self.registry.beside[hole.index] = beside
         given = Item(

@@ -193,6 +193,9 @@ class TreeTypes:
             return "timestamp" if types[-1] == "timestamp" else "timestamptz"
         if name in ("now", "make_date", "date_from_parts", "date"):
             return "timestamptz" if name == "now" else "date"
+        if name in ("mod", "power") and len(types) == 2 and all(t in NUMBERS for t in types):
+            widest = arithmetic(*types)
+            return widest if name == "mod" or widest == "numeric" else "float8"
         if name in _LIKE_ITS_ARGUMENT and first in NUMBERS:
             return first if first in ("numeric", *FLOATS) else _LIKE_ITS_ARGUMENT[name]
         return _RESULTS.get(name, "")
@@ -204,13 +207,13 @@ _RESULTS = (
     | dict.fromkeys(("substring", "concat_ws", "trim", "ltrim", "rtrim", "btrim", "lpad", "rpad", "reverse", "repeat"), "text")
     | dict.fromkeys(("translate", "split_part", "regexp_replace", "md5", "string_agg", "chr"), "text")
     | dict.fromkeys(("ntile", "length", "char_length", "strpos", "ascii", "width_bucket"), "int4")
-    | dict.fromkeys(("sqrt", "power", "percent_rank", "cume_dist", "date_part", "percentile_cont", "corr"), "float8")
+    | dict.fromkeys(("percent_rank", "cume_dist", "date_part", "percentile_cont", "corr"), "float8")
     | dict.fromkeys(("bool_and", "bool_or", "every", "starts_with"), "bool")
     | {"justify_hours": "interval", "age": "interval"}
 )
 _LIKE_ITS_ARGUMENT = dict.fromkeys(
     ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"), "numeric"
-) | dict.fromkeys(("ln", "log", "exp", "sign"), "float8") | {"mod": "int8"}  # fmt: skip
+) | dict.fromkeys(("sqrt", "ln", "log", "exp", "sign"), "float8")
 """Of numeric and floats what they are given; what they make of whole numbers."""
 _NODES: dict[type[exp.Expr], str] = {
     exp.Extract: "numeric", exp.Substring: "text", exp.Trim: "text", exp.StrPosition: "int4", exp.CurrentDate: "date",
