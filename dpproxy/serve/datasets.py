@@ -58,7 +58,7 @@ STANDS_ON = {
 
 
 def open_backend(loaded: Loaded) -> Backend:
-    """Raises PolicyError when the data cannot be opened."""
+    """Open the engine of a policy's data. Raises PolicyError when they cannot be opened."""
     config, roles = loaded.policy.backend, len(loaded.policy.roles)
     if not isinstance(config, DuckDBBackend):
         return Postgres(config, share(postgres.PLACES, roles) * max(roles, 1))
@@ -74,7 +74,7 @@ def _beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str) -> Prob
 
 
 async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
-    """The data's shape, and what is known of public tables, once the policy fits it. Raises PolicyError, BackendError."""
+    """Return the data's shape, and what is known of public tables, once the policy fits it. Raises PolicyError, BackendError."""
     return (await _known(loaded, backend))[0]
 
 
@@ -116,7 +116,8 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
 
 
 async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
-    """What is no error and yet not what its author will have meant. The policy must fit the catalog. Raises BackendError."""
+    """Return what is no error and yet not what its author will have meant. The policy must fit the catalog. Raises
+    BackendError."""
     steps = doubtful_steps(loaded.policy, catalog)
     counts = await backend.violations(repetition_checks(loaded.policy, catalog, backend.dialect)) if steps else ()
     found = []
@@ -148,8 +149,8 @@ async def open_dataset(
     answers: AnswerStore | None = None,
     expected: str | None = None,
 ) -> Dataset:
-    """One policy, ready to be served, beside whatever is. `expected`: the data that are to be opened, no others. Raises
-    PolicyError, BackendError, FacadeError, LedgerError."""
+    """Return one policy's dataset, ready to be served, beside whatever is. `expected`: the data that are to be opened, no others.
+    Raises PolicyError, BackendError, FacadeError, LedgerError."""
     backend = open_backend(loaded)
     try:
         if expected is not None and backend.state != expected:
@@ -188,7 +189,7 @@ async def outdated(dataset: Dataset) -> bool:
 
 
 def pick_key(record: str) -> int:
-    """The key of the hash that chooses among a unit's groups, from the ledger's name for itself: drawn when the ledger was
+    """Return the key of the hash that chooses among a unit's groups, from the ledger's name for itself: drawn when the ledger was
     begun, the same for all processes that share it, and told to no client."""
     return int.from_bytes(derived(record.encode(), "choice of groups")[:8], "big") >> 1
 

@@ -33,7 +33,7 @@ class LaunchError(Exception):
 
 @dataclass
 class Proxy:
-    """A running `dpproxy serve`. `said` holds its last lines of standard error."""
+    """Is a running `dpproxy serve`. `said` holds its last lines of standard error."""
 
     process: subprocess.Popen[str]
     host: str = ""
@@ -57,7 +57,7 @@ class Proxy:
         self.ready.set()
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL. Safe to call twice."""
+        """Stop it by SIGTERM, then by SIGKILL. It is safe to call twice."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -76,7 +76,7 @@ def launched(
     options: Sequence[str] = (),
     program: Sequence[str] = (),
 ) -> Iterator[Proxy]:
-    """A proxy over `policies`, listening when the body begins, gone when it ends. Port 0: any free one.
+    """Run a proxy over `policies`, listening when the body begins, gone when it ends. Port 0: any free one.
 
     `env` is added to this process's environment, `options` to the command line. `program`: what to start instead of the
     installed command. Raises LaunchError.

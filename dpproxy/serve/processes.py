@@ -291,7 +291,7 @@ class _Watcher:
 
 @dataclass(frozen=True)
 class Membership:
-    """What a process is told when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket.
+    """Is what a process is told when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket.
     `states`: names of the data that are to be opened, by dataset."""
 
     number: int
@@ -315,7 +315,7 @@ def _decoded(states: bytes) -> Mapping[str, str]:
 
 
 class Post:
-    """A process's end of its two pipes: a `serve.proxy.Neighbours`."""
+    """Speaks at a process's end of its two pipes; it is a `serve.proxy.Neighbours`."""
 
     def __init__(self, member: Membership) -> None:
         limits = member.options.limits

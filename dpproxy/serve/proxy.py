@@ -71,9 +71,9 @@ ERRORS: Final = (PolicyError, BackendError, FacadeError, LedgerError, SealError,
 
 @dataclass(frozen=True)
 class Options:
-    """`postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for it. `drain`: seconds.
-    `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored answers.
-    `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
+    """Says what is served, and how. `postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for
+    it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored
+    answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
     `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back."""
 
     policies: tuple[Path, ...]
@@ -95,7 +95,7 @@ class Options:
 
 
 class Neighbours(Protocol):
-    """The other processes of the same port, for one of them. `number` is its own, from 1."""
+    """Is the other processes of the same port, as one of them sees them. `number` is its own, from 1."""
 
     @property
     def number(self) -> int: ...
@@ -105,7 +105,7 @@ class Neighbours(Protocol):
 
     @property
     def local(self) -> socket.socket | None:
-        """The unix socket they share, which listens."""
+        """Return the unix socket that the processes share, which listens."""
         ...
 
     @property
@@ -114,11 +114,11 @@ class Neighbours(Protocol):
         ...
 
     def reloaded(self, running: Running) -> None:
-        """This process has read policies and data again."""
+        """Say that this process has read policies and data again."""
         ...
 
     def outdated(self) -> None:
-        """All processes are to read policies and data again."""
+        """Have all processes read policies and data again."""
         ...
 
     def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
@@ -126,12 +126,12 @@ class Neighbours(Protocol):
         ...
 
     async def joined(self, running: Running) -> None:
-        """This process listens."""
+        """Say that this process listens."""
         ...
 
 
 async def serve(options: Options, neighbours: Neighbours | None = None) -> None:
-    """Until SIGTERM or SIGINT. Raises what is in ERRORS."""
+    """Serve until SIGTERM or SIGINT. Raises what is in ERRORS."""
     running = Running(options, neighbours)
     try:
         await running.start()
@@ -150,12 +150,12 @@ def listening(where: str) -> Iterator[None]:
 
 
 def said(host: str, port: int, local: Path | None) -> str:
-    """For the operator, once connections are accepted."""
+    """Return what the operator is told once connections are accepted."""
     return f"listening on {host}:{port}" + (f" and in {local}" if local else "")
 
 
 class Running:
-    """`stopping` is set by the first signal."""
+    """Is a proxy that serves. `stopping` is set by the first signal."""
 
     def __init__(self, options: Options, neighbours: Neighbours | None = None) -> None:
         """Opens the ledger and the stored answers. Raises LedgerError, SealError, TlsError."""
@@ -238,7 +238,7 @@ class Running:
         print(f"metrics on {host}:{self._scraped.server_port}", file=sys.stderr, flush=True)
 
     async def stop(self) -> None:
-        """Also after a start that failed halfway."""
+        """Stop everything, also after a start that failed halfway."""
         if self._scraped is not None:
             await asyncio.to_thread(self._scraped.shutdown)
             self._scraped.server_close()
@@ -258,7 +258,7 @@ class Running:
         self._answers.close()
 
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
-        """A cancel request that reached another process."""
+        """Hear a cancel request that reached another process."""
         return self._server.cancel(pid, secret)
 
     def told_to_stop(self) -> None:
@@ -317,7 +317,7 @@ class Running:
                 self._neighbours.reloaded(self)
 
     def reload(self) -> None:
-        """As by SIGHUP."""
+        """Read policies and data again, as SIGHUP asks for."""
         self._reloading.set()
 
     def _outdated(self) -> None:
@@ -328,7 +328,7 @@ class Running:
             self._reloading.set()
 
     def states(self) -> dict[str, str]:
-        """What names the data that are open, by dataset."""
+        """Return what names the data that are open, by dataset."""
         return {name: dataset.backend.state for name, dataset in self._datasets.items()}
 
     def _reload_tls(self) -> None:

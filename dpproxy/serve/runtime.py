@@ -17,7 +17,7 @@ import structlog
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """To its end, on uvloop where it exists: the relay is twice as fast on it."""
+    """Run work to its end, on uvloop where it exists: the relay is twice as fast on it."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(work)
 
@@ -35,8 +35,8 @@ TOGETHER: Final = 0.02
 
 
 class Lines:
-    """Lines of thousands of answers a second, several in one write: each write wakes whoever reads the log, who takes the
-    processor from who answers. Warnings and errors are written at once, with what came before them."""
+    """Writes the lines of thousands of answers a second, several in one write: each write wakes whoever reads the log, who takes
+    the processor from who answers. Warnings and errors are written at once, with what came before them."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -70,7 +70,7 @@ class Lines:
 
 
 def log_json(process: int = 0) -> None:
-    """One JSON object a line on standard error; never an SQL text, a value or a secret at this level.
+    """Log one JSON object a line on standard error; never an SQL text, a value or a secret at this level.
 
     `process`: the number of one of several, which share that stream.
     """
