@@ -3,6 +3,8 @@ in `test_normal_form`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import plan_harness
 import pytest
 
@@ -123,14 +125,16 @@ def test_nothing_is_mixed_where_bounds_cut(shop_catalog: Catalog) -> None:
 
 
 def test_the_least_units_tell_undeclared_groups_apart(shop_catalog: Catalog) -> None:
-    def rows(sql: str, role: str) -> object:
-        (made,) = plan_harness.plan(sql, shop_catalog, role=role).measurements
+    def rows(sql: str, least: int) -> object:
+        policy = plan_harness.policy()
+        roles = {**policy.roles, "analyst": replace(policy.roles["analyst"], min_units=least)}
+        (made,) = plan_harness.plan(sql, shop_catalog, replace(policy, roles=roles)).measurements
         assert made.canonical is not None
         return made.canonical.rows
 
     undeclared, declared = "SELECT category, count(*) FROM orders GROUP BY 1", "SELECT region, count(*) FROM customers GROUP BY 1"
-    assert rows(undeclared, "analyst") != rows(undeclared, "careful")
-    assert rows(declared, "analyst") == rows(declared, "careful")
+    assert rows(undeclared, 1) != rows(undeclared, 7)
+    assert rows(declared, 1) == rows(declared, 7)
 
 
 def test_ends_of_a_percentile_are_others_than_itself(shop_catalog: Catalog) -> None:
@@ -138,3 +142,14 @@ def test_ends_of_a_percentile_are_others_than_itself(shop_catalog: Catalog) -> N
     plain = names(f"SELECT {median} FROM customers", shop_catalog).columns
     fractions = names("SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY income) FROM customers", shop_catalog).columns
     assert not set(plain) & set(fractions)
+
+
+def test_the_sum_of_a_mean_says_that_its_count_is_beside_it(shop_catalog: Catalog) -> None:
+    """Rows of a unit beyond the bound weigh alike by that count, which counts a few more values."""
+
+    def beside(sql: str) -> int:
+        return sum("beside its count" in str(column) for column in names(sql, shop_catalog).columns)
+
+    assert beside("SELECT avg(qty) FROM orders") == 1
+    assert beside("SELECT sum(qty) FROM orders") == 0
+    assert beside("SELECT avg(income) FROM customers") == 0, "one row a unit is never beyond the bound"
