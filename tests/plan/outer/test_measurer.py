@@ -25,9 +25,9 @@ def test_what_is_measured_is_put_together(orders: NoiselessOrders, sql: str, mea
     assert orders.released(sql) == orders.itself(sql)
 
 
-@pytest.mark.parametrize("sql", ["SELECT 'x' FROM orders GROUP BY 'x'", "SELECT FROM orders GROUP BY ()"])
+@pytest.mark.parametrize("sql", ["SELECT 'x' FROM orders GROUP BY 'x'"])
 def test_a_query_of_nothing_is_refused(shop_catalog: Catalog, sql: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(Refusal, match="neither keys nor aggregates"):
         plan_harness.plan(sql, shop_catalog)
 
 
