@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -21,9 +20,6 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.properties.narrowing import compared_columns, narrowed_column
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from dpproxy.plan.logical.relation import (
     Rows,
     Scan,
 )
+from dpproxy.plan.properties.facts import literal_number
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS, TEXTS
@@ -242,8 +243,6 @@ def _values_bound(policy: ColumnPolicy) -> Interval:
 
 
 def _public_bound(entry: CatalogColumn) -> Interval:
-    from dpproxy.plan.properties.facts import literal_number
-
     assert entry.public_range is not None
     try:
         ends = [literal_number(entry.type, text) for text in entry.public_range]
@@ -314,8 +313,6 @@ def reach_unit(rows: Rows, context: Context, counter: Counter) -> Rows:
 
 def _all_tables(context: Context) -> Context:
     """The path to the unit may pass tables the role itself can't query."""
-    from dataclasses import replace
-
     return replace(context, role=replace(context.role, tables=None))
 
 

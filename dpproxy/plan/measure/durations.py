@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dpproxy.plan.functions import operators
 from dpproxy.plan.functions.times import extract
@@ -22,11 +21,9 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.interval import OPEN
 from dpproxy.plan.measure.output_weights import Kind
+from dpproxy.plan.measure.specs import Measured
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.refusals import unsupported
-
-if TYPE_CHECKING:
-    from dpproxy.plan.measure.specs import Measured
 
 
 def is_duration(expr: Expr) -> bool:

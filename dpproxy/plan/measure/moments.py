@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from dpproxy.plan.logical.expr import (
     Call,
+    Cast,
     Expr,
     Lit,
     conjunction,
@@ -159,8 +160,6 @@ def _cross(y: _Input, x: _Input, where: Expr | None, label: str, steps: int) -> 
 
 
 def _float(expr: Expr) -> Expr:
-    from dpproxy.plan.logical.expr import Cast
-
     return expr if expr.type == "float8" else Cast("float8", expr)
 
 

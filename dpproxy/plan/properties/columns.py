@@ -8,8 +8,8 @@ expression is.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from dpproxy.plan.context import Counter
 from dpproxy.plan.logical.expr import (
     Column,
     Expr,
@@ -19,9 +19,6 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import TEXTS
-
-if TYPE_CHECKING:
-    from dpproxy.plan.context import Counter
 
 
 def computed_column(counter: Counter, name: str, expr: Expr) -> Column:
