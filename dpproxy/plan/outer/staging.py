@@ -72,16 +72,16 @@ class Stager:
         """Stage released rows that are joined with private ones: the facade computes them first, then they are constants."""
         ctes = self._released_trees(env)
         types = TreeTypes(self.registry.context, ctes).columns(released)
-        if not types or not all(types.values()):
+        if not types or not all(type_ for _, type_ in types):
             raise unsupported("joining these released rows with private rows", "Cast their columns: x::text, n::numeric.")
         names = [f"c{i}" for i in range(len(types))]
-        cells = ", ".join(f"{session_local(n, t)}::text" for n, t in zip(names, types.values(), strict=True))
+        cells = ", ".join(f"{session_local(n, t)}::text" for n, t in zip(names, (t for _, t in types), strict=True))
         bounds = output_bounds(released, ctes)
         bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
-        columns = tuple(Column(self.registry.counter.column(), n, t, b) for (n, t), b in zip(types.items(), bounds, strict=True))
+        columns = tuple(Column(self.registry.counter.column(), n, t, b) for (n, t), b in zip(types, bounds, strict=True))
         beside = known_sizes(released, columns, ctes)
         sql = rows_as_json(self._text(released, ctes), names, cells, amplification.most_staged_rows(beside))
-        hole = self.registry.input(sql, f"rows({','.join(types.values())})")
+        hole = self.registry.input(sql, f"rows({','.join(t for _, t in types)})")
         self.registry.beside[hole.index] = beside
         given = Item(
             item.alias, Rows(node=Staged(columns, hole.index), contribution=Contribution(beside=(beside,))), columns, item.node

@@ -18,7 +18,7 @@ from dpproxy.sql.strftime import PARTS
 from dpproxy.sql.trees import mentions, sources_of
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
 
-Columns = dict[str, str]  # name -> type, in order
+Columns = tuple[tuple[str, str], ...]  # names and types, in order; a query may give one name to two columns
 
 
 class TreeTypes:
@@ -32,7 +32,7 @@ class TreeTypes:
         columns = self.columns(tree)
         if len(columns) != 1:
             raise unsupported("a scalar subquery of this form")
-        return next(iter(columns.values()))
+        return columns[0][1]
 
     def columns(self, tree: exp.Expr) -> Columns:
         """Return the output columns of a released query with their types; "" for a type not known."""
@@ -41,8 +41,8 @@ class TreeTypes:
             left = self.columns(inner.this)
             if self._recursive is inner:
                 return left  # PostgreSQL's rule: the types are those of the part that does not refer to itself
-            right = list(self.columns(inner.expression).values())
-            return {n: common([t, r]) if t and r else "" for (n, t), r in zip(left.items(), right, strict=False)}
+            right = self.columns(inner.expression)
+            return tuple((n, common([t, r]) if t and r else "") for (n, t), (_, r) in zip(left, right, strict=False))
         if not isinstance(inner, exp.Select):
             raise unsupported("a released query of this form")
         local = dict(self._ctes)
@@ -50,15 +50,28 @@ class TreeTypes:
             local[ident(cte.args["alias"].this)] = cte.this
         scoped = TreeTypes(self._context, local)
         sources = scoped._sources(inner)
-        found: Columns = {}
+        found: list[tuple[str, str]] = []
         for node in inner.expressions:
             if isinstance(node, exp.Star):
-                for columns in sources.values():
-                    found.update(columns)
+                found += scoped._all_columns(inner)
             elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-                found.update(sources.get(ident(node.args.get("table")), {}))
+                found += sources.get(ident(node.args.get("table")), ())
             else:
-                found[output_name(node)] = scoped._type(node.unalias(), sources)
+                found.append((output_name(node), scoped._type(node.unalias(), sources)))
+        return tuple(found)
+
+    def _all_columns(self, select: exp.Select) -> Columns:
+        """What `*` stands for: the columns that each USING or NATURAL merges come first, once."""
+        clause = select.args.get("from_")
+        found = self._source(clause.this)[1] if clause is not None else ()
+        for join in select.args.get("joins") or ():
+            right = self._source(join.this)[1]
+            merged = [ident(c) for c in join.args.get("using") or ()]
+            if join.args.get("method") == "NATURAL":
+                names = {n for n, _ in right}
+                merged = [n for n, _ in found if n in names]
+            first = [(n, common(types) if all(types := [_type_of(n, found), _type_of(n, right)]) else "") for n in merged]
+            found = (*first, *(c for c in found if c[0] not in merged), *(c for c in right if c[0] not in merged))
         return found
 
     def _sources(self, select: exp.Select) -> dict[str, Columns]:
@@ -70,8 +83,7 @@ class TreeTypes:
         names = [ident(c) for c in alias_node.args.get("columns") or ()] if alias_node is not None else []
         columns = self._source_columns(node)
         if names:
-            types = list(columns.values())
-            columns = {n: types[i] if i < len(types) else "" for i, n in enumerate(names)}
+            columns = tuple((n, columns[i][1] if i < len(columns) else "") for i, n in enumerate(names))
         return alias or (ident(node.this) if isinstance(node, exp.Table) else ""), columns
 
     def _source_columns(self, node: exp.Expr) -> Columns:
@@ -82,13 +94,13 @@ class TreeTypes:
         if isinstance(node, exp.Table | exp.Lateral) and isinstance(node.this, exp.Anonymous):
             alias = node.args.get("alias")
             name = ident(alias.this) if alias is not None else str(node.this.this).lower()
-            return {name: self._set_returned(node.this, {})}
+            return ((name, self._set_returned(node.this, {})),)
         if isinstance(node, exp.Lateral):
             return self.columns(node.this)
         if isinstance(node, exp.Values):
             rows = [list(row.expressions) for row in node.expressions]
             types = [[self._type(e, {}) for e in column] for column in zip(*rows, strict=True)]
-            return {f"column{i + 1}": common(t) if all(t) else "" for i, t in enumerate(types)}
+            return tuple((f"column{i + 1}", common(t) if all(t) else "") for i, t in enumerate(types))
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             name = ident(node.this)
             if name in self._ctes and not node.args.get("db"):
@@ -96,16 +108,16 @@ class TreeTypes:
                 return TreeTypes(self._context, others, body if mentions(body, name) else None).columns(body)
             policy = self._context.find(ident(node.args.get("db")), name)
             if policy is not None and policy.public:
-                return {c.name: c.type for c in self._context.catalog.tables[policy.name].columns}
-        return {}
+                return tuple((c.name, c.type) for c in self._context.catalog.tables[policy.name].columns)
+        return ()
 
     def _unnested(self, node: exp.Unnest) -> Columns:
         """`unnest(array, ...) [WITH ORDINALITY]`: one array takes the name of the alias."""
         alias = node.args.get("alias")
         name = ident(alias.this) if alias is not None and len(node.expressions) == 1 else ""
         types = [self._element(a, {}) for a in node.expressions]
-        found = {name or f"c{i}": t for i, t in enumerate(types)}
-        return found | {"ordinality": "int8"} if node.args.get("offset") else found
+        found = tuple((name or f"c{i}", t) for i, t in enumerate(types))
+        return (*found, ("ordinality", "int8")) if node.args.get("offset") else found
 
     def _element(self, array: exp.Expr, sources: dict[str, Columns]) -> str:
         """The type of an array's elements."""
@@ -138,8 +150,8 @@ class TreeTypes:
             return self._type(node.this, sources)
         if isinstance(node, exp.Column):
             table, name = ident(node.args.get("table")), ident(node.this)
-            places = [sources.get(table, {})] if table else list(sources.values())
-            return next((c[name] for c in places if name in c), "")
+            places = [sources.get(table, ())] if table else list(sources.values())
+            return next((t for columns in places for n, t in columns if n == name), "")
         if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
             a, b = self._type(node.this, sources), self._type(node.expression, sources)
             return arithmetic(a, b) if a in NUMBERS and b in NUMBERS else _shifted(node, a, b)
@@ -199,6 +211,11 @@ class TreeTypes:
         if name in _LIKE_ITS_ARGUMENT and first in NUMBERS:
             return first if first in ("numeric", *FLOATS) else _LIKE_ITS_ARGUMENT[name]
         return _RESULTS.get(name, "")
+
+
+def _type_of(name: str, columns: Columns) -> str:
+    """Return the type of the first column of a name, "" where there is none."""
+    return next((type_ for n, type_ in columns if n == name), "")
 
 
 _RESULTS = (
