@@ -73,7 +73,7 @@ def foretold(explain: Sequence[str], preview: Preview) -> list[str]:
         lines = ["  Reuse: off" if preview.mode == "off" else "  Reuse: nothing stored answers this"]
     if preview.errors:
         errors = ", ".join(f"{percent(error)} of {label}" for label, error in preview.errors.items())
-        lines.append(f"  Expected: typical error {errors}, by what was last released")
+        lines.append(f"  Expected typical error: {errors}, estimated from earlier answers to your role")
     lines.append(f"  Charge now: {amounts(preview.charge.epsilon, preview.charge.delta)}")
     lines += [f"  Left: {left(standing)}" for standing in preview.left]
     if preview.refused is not None:

@@ -56,7 +56,7 @@ def test_what_is_left_and_what_refuses() -> None:
     refused = BudgetExhausted("role", (2 * MICRO, 0), JUNE, (3 * MICRO, 0), "shop")
     preview = replace(NOTHING, left=(ROLE,), refused=refused, errors={"n": 0.02, "total": 0.5})
     lines = foretold(TEXT, preview)
-    assert lines[2] == "  Expected: typical error 2 % of n, 50 % of total, by what was last released"
+    assert lines[2] == "  Expected typical error: 2 % of n, 50 % of total, estimated from earlier answers to your role"
     assert lines[4] == "  Left: role analyst has epsilon 2 left until 2024-06-01"
     assert lines[5].startswith(
         "  Refused: the privacy budget of your role does not cover this statement (the statement costs epsilon 3;"

@@ -218,9 +218,9 @@ def _norm(context: Context) -> int:
 
 
 STEPPED = (
-    "counts and sums: {unit}s of more are measured apart, in steps of twice as many rows, each scaled down to {rows}; steps that "
-    "are more than noise are scaled back up, to {most} rows, and divided over groups as the steps below are where noise hides "
-    "their own shares"
+    "counts and sums: {unit}s that weigh more than {rows} rows are measured separately, in classes that double in size. Each "
+    "class is scaled down to {rows} rows. A class that stands out from its noise is scaled back up (to {most} rows at most). "
+    "Where noise hides how a class is spread over groups, it is spread like all classes together."
 )
 
 UNSCALED = "percentiles and count(DISTINCT ...): at most {rows} rows per {unit} and group"

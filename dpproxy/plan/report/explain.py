@@ -290,17 +290,19 @@ def _groups_text(groups: PlanAccount, unit: str) -> str:
         return f"all{known} declared ones, empty ones too"
     if "Top" in groups:
         return (
-            f"only the {groups['Top']} of about the highest {groups['By']} and at least about {groups['Threshold']}, "
+            f"the {groups['Top']} groups with nearly the highest {groups['By']}, "
+            f"of groups with {groups['By']} of about {groups['Threshold']} or more; "
             f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])}, delta={groups['Delta']:.3g})"
         )
-    least = f", none of fewer than {groups['Minimum Units']}" if groups["Minimum Units"] > 1 else ""
+    fewest = groups["Minimum Units"]
+    never = f"; groups of fewer than {fewest} {unit}s are never shown" if fewest > 1 else ""
     of = "weight" if groups["Weighed"] else "number"
-    return f"those whose noisy {of} of {unit}s reaches {groups['Threshold']} (delta={groups['Delta']:.3g}{least})"
+    return f"groups with a noisy {of} of {unit}s of {groups['Threshold']} or more (delta={groups['Delta']:.3g}){never}"
 
 
 def _error_text(output: PlanAccount) -> str:
     if "Within" in output:
-        more = ", times about 2**s where s steps are taken" if "Steps" in output else ""
+        more = "; about twice as wide for each larger class that is scaled back up" if "Steps" in output else ""
         told = f"within +-{output['Within']:.6g}{more}"
     elif "Within Times Rows" in output:
         told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
@@ -308,7 +310,9 @@ def _error_text(output: PlanAccount) -> str:
         return f"within {output['Within Ranks']} ranks  (selection {output['Selection']})"
     elif "Ranks Beside" in output:
         beside = output["Ranks Beside"]
-        return f"aims {abs(beside)} ranks {'below' if beside < 0 else 'above'}  (selection {output['Selection']})"
+        side = "below" if beside < 0 else "above"
+        taken = f"is taken about {abs(beside)} ranks {side} the percentile, to be on the safe side"
+        return f"{taken}  (selection {output['Selection']})"
     else:
         told = "error by dpproxy.low() and dpproxy.high()"
     return f"{told}  (noise {', '.join(map(str, output['Noise']))})"

@@ -214,7 +214,10 @@ def test_bounds_of_whole_contributions_are_told_of_the_columns_they_apply_to(sho
     def bounds(sql: str) -> str:
         return "\n".join(plan_harness.plan(sql, shop_catalog, plan_harness.policy("whole")).measurements[0].notes)
 
-    steps, unscaled = "steps of twice as many", "percentiles and count(DISTINCT ...): at most 2 rows per customer and group"
+    steps, unscaled = (
+        "in classes that double in size",
+        "percentiles and count(DISTINCT ...): at most 2 rows per customer and group",
+    )
     counted = bounds("SELECT category, count(*) FROM orders GROUP BY 1")
     assert "at most 1000 groups per customer, since keys are not declared" in counted
     assert steps in counted

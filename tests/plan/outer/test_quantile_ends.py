@@ -71,8 +71,9 @@ def test_ends_of_percentiles_share_the_charge(stage: Stage) -> None:
     rank = selection_ranks.end_rank(low.size, Fraction(1, 4), 1, Fraction(low.epsilon, 10**6), failure)
     assert (value.offset, low.offset) == (0, -rank)
     assert high.offset == pytest.approx(rank, rel=0.01)
-    assert f"-> dpproxy.low(percentile_cont(0.25) WITHIN GROUP (ORDER BY income))  aims {rank} ranks below" in "\n".join(
-        made.explain
+    assert (
+        f"-> dpproxy.low(percentile_cont(0.25) WITHIN GROUP (ORDER BY income))  is taken about {rank} ranks below"
+        in "\n".join(made.explain)
     )
     names = measurement.canonical
     assert names is not None
