@@ -122,7 +122,7 @@ def _type(name: str, args: tuple[Expr, ...]) -> str:
 
 def _not_within_one(name: str) -> Refusal:
     known = ", ".join(sorted(_PER_UNIT_AGGREGATES - {"every", "stddev_samp", "var_samp"}))
-    return unsupported(f"{name}() within one unit", f"Of the rows of one these can be taken: {known}.")
+    return unsupported(f"{name}() within one unit", f"Over the rows of one unit, use one of: {known}.")
 
 
 def count_arguments(name: str, args: tuple[Expr, ...], allowed: dict[str, tuple[int, int]], node: exp.Expr) -> None:

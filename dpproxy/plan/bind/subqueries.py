@@ -273,7 +273,7 @@ class Subqueries:
         policy = self.queries.context.policy
         return Refusal(
             FEATURE_NOT_SUPPORTED,
-            f"a subquery over private rows must concern the same {policy.unit_name} as the row it is tested for",
+            f"a subquery over private rows may only read rows of the same {policy.unit_name} as the row it is compared with",
             position(query),
             hint=f"Correlate it: ... WHERE inner.{policy.unit_column} = outer.{policy.unit_column}, "
             f"or {policy.unit_column} IN (SELECT {policy.unit_column} ...).",

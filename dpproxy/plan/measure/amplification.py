@@ -137,7 +137,7 @@ _SHORTER = "Use `left(x, n)`, declare `length` of text columns in the policy, or
 
 
 def _refused(what: str, hint: str) -> Refusal:
-    return Refusal(PROGRAM_LIMIT_EXCEEDED, f"what this statement may cost is not bounded well enough: {what}", hint=hint)
+    return Refusal(PROGRAM_LIMIT_EXCEEDED, f"this statement could take too much work: {what}", hint=hint)
 
 
 def _number(n: int) -> str:

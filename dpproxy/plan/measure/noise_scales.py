@@ -95,7 +95,11 @@ def _shares(paying: Sequence[Compiled], whole: int, context: Context) -> list[_S
     needs = thresholds + mechanisms.count("gaussian")
     delta = context.role.query.delta // needs if needs else 0
     if thresholds and delta <= 0:
-        raise Refusal(FEATURE_NOT_SUPPORTED, "groups without declared keys need a delta, and the policy allots none")
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            "grouping by a column without declared values needs a delta, and the policy gives this role none",
+            hint="Ask the policy's author to declare the column's values, or to give the role's `query` a `delta`.",
+        )
     return [
         _Share(e, m, delta if m == "gaussian" else 0, delta if _undeclared(c) else 0)
         for c, e, m in zip(paying, epsilons, mechanisms, strict=True)
@@ -280,7 +284,7 @@ def _gaussians(compiled: Compiled, epsilon: int, delta: int) -> list[Basis]:
     except ValueError:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
-            "the policy's Gaussian noise needs a delta, and what it allots a query is too small",
+            "Gaussian noise needs a larger delta than the policy gives one query",
             hint="Ask the policy's author for a larger `delta` of the role's `query`, or for `mechanism: auto`.",
         ) from None
     deltas = _labels(found, delta)

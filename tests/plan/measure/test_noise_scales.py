@@ -171,9 +171,10 @@ def test_laplace_alone_keeps_the_whole_delta_for_keys(shop_catalog: Catalog) -> 
 def test_without_delta(shop_catalog: Catalog) -> None:
     keys = "SELECT name, count(*) FROM customers GROUP BY name"
     for mechanism in ("laplace", "gaussian", "auto"):
-        with pytest.raises(Refusal, match="delta"):
+        with pytest.raises(Refusal, match="needs a delta, and the policy gives this role none") as caught:
             plan_harness.plan(keys, shop_catalog, with_mechanism(mechanism, 0))
-    with pytest.raises(Refusal, match="Gaussian noise needs a delta"):
+        assert caught.value.hint
+    with pytest.raises(Refusal, match="Gaussian noise needs a larger delta"):
         plan_harness.plan("SELECT count(*) FROM customers", shop_catalog, with_mechanism("gaussian", 0))
     made = plan_harness.plan("SELECT count(*) FROM customers", shop_catalog, with_mechanism("auto", 0))
     assert made.loss.delta == 0
