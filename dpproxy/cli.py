@@ -99,7 +99,12 @@ def serve(
         int | None, typer.Option(min=64, help="MB of its temporary files; default: a tenth of what is free, at most 8 GB")
     ] = None,
     role_share: Annotated[
-        float, typer.Option(min=0.01, max=1, help="of these, and of processors, one role's users may take")
+        float,
+        typer.Option(
+            min=0.01,
+            max=1,
+            help="part of the facade's memory, disk and processors that one role's users may take together (0.01 to 1)",
+        ),
     ] = Rations.share,
     disk_reserve: Annotated[int, typer.Option(min=0, help="MB of disk that statements leave free")] = Rations.reserve_mb,
     processes: Annotated[int, typer.Option(min=1, help="serving the port together; needs a ledger in PostgreSQL")] = 1,

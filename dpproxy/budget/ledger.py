@@ -106,7 +106,8 @@ class BudgetExhausted(Exception):
                 hint="Lower `dpproxy.epsilon`, or ask for fewer aggregates at once.",
             )
         if self.left is None:
-            name, detail = f"dataset `{self.dataset}`", f"{asked}; the cap of all roles together is reached"
+            name = f"dataset `{self.dataset}`"
+            detail = f"{asked}; all roles together have too little of the dataset's budget left"
         else:
             name, detail = f"your {self.which}", f"{asked}; {amounts(*self.left)} is left"
         return Refusal(

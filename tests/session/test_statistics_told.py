@@ -131,7 +131,7 @@ async def test_notices_say_what_may_be_cut_and_can_be_turned_off(world: Town) ->
     async with world.client() as ada:
         await ada.ask("SELECT sum(paid) FROM visits")
         assert "typical error" in ada.notices[-1]
-        assert ada.notices[-1].endswith("may be cut by the bounds: 3 rows of a person, the range of paid")
+        assert ada.notices[-1].endswith("bounds that may have cut something: 3 rows of a person, the range of paid")
         await ada.ask("SET dpproxy.notices = off")
         await ada.ask("SELECT sum(paid), count(*) FROM visits")
         assert ada.notices == []

@@ -19,7 +19,7 @@ def cuts_told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequenc
     For example: `bounds cut about 12 % of customers (3 rows of a customer in a group)`.
     """
     said = [f"bounds cut {share_cut(cut, values[cut.measurement])}" for cut in cuts if cut.measurement in values]
-    return "; ".join([*dict.fromkeys(said), *([f"may be cut by the bounds: {', '.join(bounds)}"] if bounds else [])])
+    return "; ".join([*dict.fromkeys(said), *([f"bounds that may have cut something: {', '.join(bounds)}"] if bounds else [])])
 
 
 def share_cut(cut: Cut, values: Values) -> str:
@@ -27,6 +27,6 @@ def share_cut(cut: Cut, values: Values) -> str:
     units, beyond = (int(column[0]) for column in values)
     bounds = f"({', '.join(cut.bounds)})"
     if units < 1:
-        return f"an unknown part of few {cut.units} {bounds}"
+        return f"an unknown share: there are too few {cut.units} to say {bounds}"
     percent = float(100 * min(max(Fraction(beyond, units), Fraction(0)), Fraction(1)))
     return f"about {percent:.{0 if percent >= 10 else 2}{'f' if percent >= 10 else 'g'}} % of {cut.units} {bounds}"

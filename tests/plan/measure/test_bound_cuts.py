@@ -120,6 +120,8 @@ def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog
     assert "customers that bounds cut: discrete Laplace" in explained
     values = {cut.measurement: [np.array([2000]), np.array([244])]}
     said = "bounds cut about 12 % of customers (3 rows of a customer in a group, 2 groups of a customer)"
-    assert cuts.cuts_told(made.measured_cuts, values, made.cuts) == f"{said}; may be cut by the bounds: the range of qty"
+    assert (
+        cuts.cuts_told(made.measured_cuts, values, made.cuts) == f"{said}; bounds that may have cut something: the range of qty"
+    )
     assert cuts.cuts_told(made.measured_cuts, {}, ()) == ""
-    assert cuts.cuts_told((), {}, ("x",)) == "may be cut by the bounds: x"
+    assert cuts.cuts_told((), {}, ("x",)) == "bounds that may have cut something: x"

@@ -17,8 +17,8 @@ VALUES = {0: [np.array([200]), np.array([50])], 2: [np.array([200]), np.array([2
     [
         (100, -3, "about 0 %"),
         (100, 130, "about 100 %"),
-        (0, 5, "an unknown part"),
-        (-4, -2, "an unknown part"),
+        (0, 5, "an unknown share"),
+        (-4, -2, "an unknown share"),
         (3000, 10, "about 0.33 %"),
     ],
 )
@@ -30,7 +30,7 @@ def test_noisy_shares(units: int, beyond: int, said: str) -> None:
 
 def test_what_is_measured_comes_first_and_each_once() -> None:
     said = "bounds cut about 25 % of customers (3 rows); bounds cut about 1 % of customers (2 groups); "
-    assert cuts.cuts_told((ROWS, GROUPS, ROWS), VALUES, ("x", "y")) == f"{said}may be cut by the bounds: x, y"
+    assert cuts.cuts_told((ROWS, GROUPS, ROWS), VALUES, ("x", "y")) == f"{said}bounds that may have cut something: x, y"
 
 
 def test_of_what_is_not_released_nothing_is_told() -> None:
