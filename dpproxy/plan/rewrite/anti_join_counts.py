@@ -4,7 +4,8 @@ Knows: sqlglot's trees, before they are analysed. Must not know: engines, noise.
 by the absence of rows, and cannot be returned; their number can. `count(DISTINCT p.k)` of `public p LEFT JOIN private r ON
 r.k = p.k WHERE r.k IS NULL`, of `public p WHERE NOT EXISTS (...)` and of `p.k NOT IN (...)` is that of the public rows, minus
 that of the rows an inner join finds, which is a measurement. A private NULL would make NOT IN true of no row, whoever's it
-is: it is left out.
+is: it is left out. A public row whose key is NULL matches nothing: `count(*)` has it among the rows without a match, except
+with NOT IN, which is unknown of it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ _SOME, _KEY = "dpproxy_some", "dpproxy_key"
 @dataclass(frozen=True)
 class _Found:
     """`call`: the count. `key`: of the public table. `join`: the rows that match it. `there`: those are counted, not the others.
-    `rest`: what else is asked of public rows. `empty`: a column of `join` whose NULL counts as no match."""
+    `rest`: what else is asked of public rows. `null`: a public row whose key is NULL is one without a match. `empty`: a column of
+    `join` whose NULL counts as no match."""
 
     key: exp.Column
     join: exp.Join
     there: bool
     rest: list[exp.Expr]
+    null: bool
     empty: exp.Column | None = None
 
 
@@ -115,7 +118,7 @@ def _outer_join(select: exp.Select, tables: KnownTables) -> _Found | None:
     inner = copied(join)
     inner.set("side", None)
     certain = ident(absent.this) == ident(own.this) or tables.filled(join.this, ident(absent.this))
-    return _Found(key[0], inner, False, [p for p in parts if p is not test], None if certain else absent)
+    return _Found(key[0], inner, False, [p for p in parts if p is not test], True, None if certain else absent)
 
 
 def _subquery(select: exp.Select, tables: KnownTables) -> _Found | None:
@@ -152,7 +155,8 @@ def _subquery(select: exp.Select, tables: KnownTables) -> _Found | None:
     some = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(_SOME)))
     key = exp.column(copied(pair[0].this), table=exp.to_identifier(public, quoted=True))
     matches = exp.EQ(this=copied(key), expression=exp.column(exp.to_identifier(_KEY), table=exp.to_identifier(_SOME)))
-    return _Found(key, exp.Join(this=some, on=matches), not negated, [p for p in parts if p is not asking[0]])
+    rest = [p for p in parts if p is not asking[0]]
+    return _Found(key, exp.Join(this=some, on=matches), not negated, rest, isinstance(test, exp.Exists))
 
 
 def _correlation(inner: exp.Select, public: str) -> tuple[exp.Column, exp.Column] | None:
@@ -188,7 +192,8 @@ def _subtracted(select: exp.Select, call: exp.Expr, table: exp.Table, found: _Fo
     some = _count(table, found, [found.join], [])
     value: exp.Expr = exp.Subquery(this=some)
     if not found.there:
-        everything = exp.Subquery(this=_count(table, found, [], []))
+        rows = found.null and not isinstance(call.expressions[0], exp.Distinct | exp.Column)
+        everything = exp.Subquery(this=_count(table, found, [], [], rows))
         value = exp.Anonymous(this="greatest", expressions=[exp.Sub(this=everything, expression=value), exp.Literal.number(0)])
     if found.empty is not None:  # rows that are there, and are as empty as if they were not
         empty = exp.Is(this=copied(found.empty), expression=exp.Null())
