@@ -7,7 +7,8 @@ nobody's own and cannot be had below a measurement; but where it is only asked w
     FROM (SELECT x, row_number() OVER (PARTITION BY g ORDER BY x NULLS FIRST) AS n, (SELECT count(*) FROM t) AS size FROM t) s
 
 is a percentile, and is measured as one. `size` must be, by its very text, the number of the rows that are numbered; else the
-rows meant are not known, and the query stays as it is.
+rows meant are not known, and the query stays as it is. A join of sizes by `g = g` leaves out the rows whose `g` is NULL: where
+the join goes, `g IS NOT NULL` stays.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _percentile(
         return None
     if select.args.get("joins") and lookup(size) is not None and lookup(size)[0] is numbered.query:  # type: ignore[index]
         return None
-    if not _counts_rows(lookup(size), numbered, select) or _group(select, lookup, numbered) != numbered.partition:
+    if not _counts_rows(lookup(size), numbered, select, lookup) or _group(select, lookup, numbered) != numbered.partition:
         return None
     return _formula(share, value, big, numbered.counted), (numbered, test.this, size)
 
@@ -146,7 +147,7 @@ def _numbered(found: tuple[exp.Select, exp.Expr] | None) -> _Numbered | None:
     return _Numbered(query, projection, partition, _text(last.this), counted)
 
 
-def _counts_rows(found: tuple[exp.Select, exp.Expr] | None, numbered: _Numbered, select: exp.Select) -> bool:
+def _counts_rows(found: tuple[exp.Select, exp.Expr] | None, numbered: _Numbered, select: exp.Select, lookup: Lookup) -> bool:
     """Whether a column is the number of the rows that are numbered: in the partition, or in all where there is none."""
     if found is None:
         return False
@@ -159,7 +160,8 @@ def _counts_rows(found: tuple[exp.Select, exp.Expr] | None, numbered: _Numbered,
         return isinstance(inner, exp.Select) and not numbered.partition and _same_rows(inner, inner.expressions, numbered)
     group = query.args.get("group")
     keys = frozenset(_text(e) for e in group.expressions) if group is not None else frozenset()
-    return keys == numbered.partition and _same_rows(query, [size], numbered) and _joined_on(select, query, keys)
+    counted = keys == numbered.partition and _same_rows(query, [size], numbered)
+    return counted and _joined_on(_size_join(select, query), lookup, keys)
 
 
 def _same_rows(query: exp.Select, size: list[exp.Expr], numbered: _Numbered) -> bool:
@@ -183,18 +185,32 @@ def _counting(call: exp.Expr) -> str:
     return f"distinct {_text(of.expressions[0])}" if isinstance(of, exp.Distinct) and len(of.expressions) == 1 else ""
 
 
-def _joined_on(select: exp.Select, query: exp.Select, keys: frozenset[str]) -> bool:
+def _size_join(select: exp.Select, query: exp.Select) -> exp.Join | None:
+    return next((j for j in select.args.get("joins") or () if isinstance(j.this, exp.Subquery) and j.this.this is query), None)
+
+
+def _joined_on(join: exp.Join | None, lookup: Lookup, keys: frozenset[str]) -> bool:
     """Whether the sizes are joined on all their keys and nothing else (without any, to every row)."""
-    join = next((j for j in select.args.get("joins") or () if isinstance(j.this, exp.Subquery) and j.this.this is query), None)
     if join is None or join.side or join.args.get("using"):
         return False
+    tests = _tests(join)
+    found = [_joined_key(t, lookup) for t in tests]
+    return len(tests) == len(keys) and frozenset(found) == keys
+
+
+def _tests(join: exp.Join) -> list[exp.Expr]:
     on = join.args.get("on")
-    if on is None:
-        return not keys
-    tests = list(on.flatten()) if isinstance(on, exp.And) else [on]
-    return len(tests) == len(keys) and all(
-        isinstance(t, exp.EQ) and _text(t.this) == _text(t.expression) and _text(t.this) in keys for t in tests
-    )
+    return [] if on is None else list(on.flatten()) if isinstance(on, exp.And) else [on]
+
+
+def _joined_key(test: exp.Expr, lookup: Lookup) -> str | None:
+    """What an equality makes equal, where that is the same of the rows and of the sizes."""
+    sides = [test.this, test.expression] if isinstance(test, exp.EQ) else []
+    found = [lookup(s) if isinstance(s, exp.Column) else None for s in sides]
+    if len(found) != 2 or found[0] is None or found[1] is None or found[0][0] is found[1][0]:
+        return None
+    one, two = (_text(f[1].unalias()) for f in found if f is not None)
+    return one if one == two else None
 
 
 def _group(select: exp.Select, lookup: Lookup, numbered: _Numbered) -> frozenset[str] | None:
@@ -231,13 +247,22 @@ def _dropped(select: exp.Select, sources: dict[str, exp.Select], done: list[tupl
                 numbered.query.set("expressions", kept)
     for alias, query in sources.items():
         joins = select.args.get("joins") or []
-        join = next((j for j in joins if isinstance(j.this, exp.Subquery) and j.this.this is query), None)
+        join = _size_join(select, query)
         sizes = {ident(size.this) for _, _, size in done}
         if join is None or not sizes & {output_name(e) for e in query.expressions}:
             continue
         outside = {table for table, _ in _pairs(select, but=join)}
         if alias not in outside and not sizes & names:
             select.set("joins", [j for j in joins if j is not join] or None)
+            filled = [_filled(t, alias) for t in _tests(join)]
+            select.set("where", exp.Where(this=exp.and_(*filled, copy=False)) if filled else None)
+
+
+def _filled(test: exp.Expr, sizes: str) -> exp.Expr:
+    """What an equality with a column of `sizes` asks of the other side: that it is not NULL."""
+    theirs = isinstance(test.this, exp.Column) and ident(test.this.args.get("table")) == sizes
+    key = test.expression if theirs else test.this
+    return exp.Is(this=copied(key), expression=exp.Null(), negate=True)
 
 
 def _own_columns(select: exp.Select) -> list[exp.Column]:
