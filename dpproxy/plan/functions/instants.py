@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.functions.literals import check_count, coerce, literal_text
+from dpproxy.plan.functions.operators import added, alike, plus
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.time_formats import to_timestamp
 from dpproxy.plan.functions.times import extract, timestamp
@@ -43,10 +44,13 @@ def shifted_instant(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, z
     instant."""
     if zone is None:
         return operation(a, b)
+    a, b = (added if operation is plus else alike)(a, b)
     if a.type in TIMES and b.type in TIMES:
         return operation(time_zones.instant(a, zone), time_zones.instant(b, zone))
-    (moment, span) = (a, coerce(b, "interval")) if a.type in TIMES else (coerce(a, "interval"), b)
+    moment, span = a, b
     constant = moment if moment.type not in TIMES else span
+    if constant.type != "interval":
+        return operation(a, b)
     if isinstance(constant, Call) and constant.op == "interval_times":
         constant = constant.args[1]
     days, hours = _pieces(constant)

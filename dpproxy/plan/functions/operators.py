@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpproxy.errors import DATATYPE_MISMATCH, UNDEFINED_FUNCTION, Refusal
+from dpproxy.errors import AMBIGUOUS_FUNCTION, DATATYPE_MISMATCH, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.functions.folding import folded_constants
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import (
     Call,
     Cast,
     Expr,
-    Hole,
     Lit,
 )
 from dpproxy.plan.properties.interval_fields import MAX_INTERVAL_MONTHS
@@ -56,7 +55,7 @@ def common_type(what: str, types: list[str]) -> str:
 
 
 def plus(a: Expr, b: Expr) -> Expr:
-    a, b = _operands(a, b)
+    a, b = added(a, b)
     if a.type in NUMBERS and b.type in NUMBERS:
         return folded_constants("+", a, b) or Call(arithmetic(a.type, b.type), "+", (a, b))
     if b.type in TIMES and a.type not in TIMES:
@@ -65,7 +64,7 @@ def plus(a: Expr, b: Expr) -> Expr:
 
 
 def minus(a: Expr, b: Expr) -> Expr:
-    a, b = _operands(a, b)
+    a, b = alike(a, b)
     if a.type in NUMBERS and b.type in NUMBERS:
         return folded_constants("-", a, b) or Call(arithmetic(a.type, b.type), "-", (a, b))
     if a.type == "date" and b.type == "date":
@@ -75,19 +74,30 @@ def minus(a: Expr, b: Expr) -> Expr:
     return _shift("sub", a, b)
 
 
-def _operands(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Give constants of unknown type the type of the other operand; beside a time they are intervals."""
-    if a.type == "unknown" and b.type in NUMBERS:
-        a = coerce(a, b.type)
-    if b.type == "unknown":
-        b = coerce(b, "interval" if a.type in TIMES else a.type)
-    return a, b
+def added(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Give a constant of unknown type the type PostgreSQL takes it for in `a + b`: beside a timestamp it is an interval. Raises
+    Refusal 42725 beside a date, where it may be a number of days, a time of day or an interval."""
+    for known, other in ((a, b), (b, a)):
+        if other.type == "unknown" and known.type == "date":
+            raise Refusal(
+                AMBIGUOUS_FUNCTION,
+                f"operator is not unique: {a.type} + {b.type}",
+                hint="Give the constant a type: date + 7, or date + interval '1 week'.",
+            )
+        if other.type == "unknown" and known.type in TIMES:
+            return (coerce(a, "interval"), b) if other is a else (a, coerce(b, "interval"))
+    return alike(a, b)
+
+
+def alike(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Give a constant of unknown type the type of the other operand, as PostgreSQL does in `a - b`."""
+    return coerce(a, b.type), coerce(b, a.type)
 
 
 def _shift(direction: str, a: Expr, b: Expr) -> Expr:
     if a.type == "date" and b.type in INTEGERS:
         return Call("date", f"date_{direction}", (a, b))
-    if a.type in TIMES and (b.type == "interval" or isinstance(b, Hole)):
+    if a.type in TIMES and b.type == "interval":
         return Call("timestamptz" if a.type == "timestamptz" else "timestamp", f"ts_{direction}", (as_timestamp(a), b))
     if a.type == "interval" and b.type == "interval" and isinstance(a, Lit) and isinstance(b, Lit):
         sign = 1 if direction == "add" else -1
@@ -101,7 +111,7 @@ def as_timestamp(expr: Expr) -> Expr:
 
 
 def multiply(op: str, a: Expr, b: Expr) -> Expr:
-    a, b = _operands(a, b)
+    a, b = _factors(a, b)
     if a.type == "interval" or b.type == "interval":
         return _scale_interval(op, a, b)
     if a.type not in NUMBERS or b.type not in NUMBERS:
@@ -116,9 +126,15 @@ def multiply(op: str, a: Expr, b: Expr) -> Expr:
     return folded_constants(op, a, b) or Call(type_, op, (a, b))
 
 
+def _factors(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Give a constant of unknown type the type of the other operand, if that is a number."""
+    return (coerce(a, b.type) if b.type in NUMBERS else a), (coerce(b, a.type) if a.type in NUMBERS else b)
+
+
 def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
-    if b.type == "interval":
-        a, b = b, coerce(a, "int4")
+    if b.type == "interval" and op == "*":
+        a, b = b, a
+    b = coerce(b, "int4")
     if op == "*" and isinstance(a, Lit) and isinstance(b, Lit) and b.type in INTEGERS and a.text and b.text:
         text = " ".join(str(int(x) * int(b.text)) for x in a.text.split())
         months, days, _ = (int(x) for x in text.split())

@@ -6,7 +6,7 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.instants import ZONED, at_time_zone, of_instant, shifted_instant
-from dpproxy.plan.functions.operators import plus
+from dpproxy.plan.functions.operators import minus, plus
 from dpproxy.plan.functions.time_zones import instant, local_time
 from dpproxy.plan.logical.expr import Call, Hole, Lit
 
@@ -21,6 +21,15 @@ def test_days_are_added_to_what_clocks_show_and_hours_to_the_instant() -> None:
     assert shifted_instant(plus, INSTANT, HOUR, None) == plus(INSTANT, HOUR)
     with pytest.raises(Refusal, match="both days and hours"):
         shifted_instant(plus, INSTANT, BOTH, PARIS)
+
+
+def test_a_text_is_what_postgresql_takes_it_for() -> None:
+    word, day = Lit("unknown", "2024-01-31"), Lit("unknown", "1 day")
+    assert shifted_instant(plus, day, INSTANT, PARIS) == plus(INSTANT, DAY)
+    midnight = instant(Lit("timestamptz", "2024-01-31 00:00:00"), PARIS)
+    assert shifted_instant(minus, INSTANT, word, PARIS) == minus(instant(INSTANT, PARIS), midnight)
+    with pytest.raises(Refusal, match="arithmetic of timestamptz and int4"):
+        shifted_instant(plus, INSTANT, Lit("int4", "5"), PARIS)
 
 
 def test_the_epoch_is_the_instants_own() -> None:
