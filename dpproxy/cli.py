@@ -103,7 +103,7 @@ def serve(
         typer.Option(
             min=0.01,
             max=1,
-            help="part of the facade's memory, disk and processors that one role's users may take together (0.01 to 1)",
+            help="part of the facade's memory, disk and processors that one role's users may take together",
         ),
     ] = Rations.share,
     disk_reserve: Annotated[int, typer.Option(min=0, help="MB of disk that statements leave free")] = Rations.reserve_mb,

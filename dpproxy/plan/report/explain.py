@@ -282,7 +282,7 @@ def _number(value: float) -> str:
 def _groups_text(groups: PlanAccount, unit: str) -> str:
     if "Top" in groups and "Declared" in groups:
         return (
-            f"only the {groups['Top']} of about the highest {groups['By']} of the {groups['Declared']} declared ones, "
+            f"the {groups['Top']} groups with nearly the highest {groups['By']}, of the {groups['Declared']} declared ones; "
             f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])})"
         )
     if "Declared" in groups:
@@ -319,7 +319,7 @@ def _error_text(output: PlanAccount) -> str:
 
 
 def _noise_text(basis: PlanAccount) -> str:
-    steps = f" for each of {basis['Steps']} steps" if "Steps" in basis else ""
+    steps = f" for each of {basis['Steps']} classes" if "Steps" in basis else ""
     return (
         f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g}{steps} "
         f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} {_reached(basis['Groups Per Unit'])})"
