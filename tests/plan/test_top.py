@@ -136,4 +136,4 @@ def test_a_unit_changes_counts_alone(shop_catalog: Catalog) -> None:
     made = plan_harness.plan(MONTHS, shop_catalog, replace(given, tables=tables))
     assert plan_harness.Sensitivity(plan_harness.Shop(1)).problems(made) == []
     text = "\n".join(made.explain)
-    assert "declared ones, chosen by the exponential mechanism" in text
+    assert "declared ones; chosen by the exponential mechanism" in text
