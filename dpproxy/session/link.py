@@ -26,6 +26,9 @@ INBOX_LIMIT = 256 * 1024
 UNASKED = (b"S", b"A")
 """ParameterStatus and notifications."""
 
+SIGN = "dpproxy_sign"
+"""Portal that is never bound."""
+
 CANCELED = b"\0C57014\0"
 """Of an error: the statement was cancelled."""
 
@@ -182,6 +185,20 @@ class FacadeLink(asyncio.Protocol):
             await self._settling
             self._settling = None
         self._captured = True
+        if self.tracker.doubtful and not self.tracker.failed:
+            await self._resolve_doubt()
+
+    async def _resolve_doubt(self) -> None:
+        """Pass on each ReadyForQuery that may be on its way. The facade answers in order: it has sent them before the sign that
+        it is asked for, which is that a portal that never was is closed. Raises LinkLost."""
+        self.say(front.close("P", SIGN) + front.FLUSH)
+        tag = b""
+        while tag != b"3":
+            tag, raw = await self.read()
+            if tag != b"3":
+                self.tracker.scan(raw)
+                self._peer.tell(raw)
+        self.tracker.doubtful = 0
 
     async def release(self) -> None:
         """Go back to relaying. The conversation was read to its end; an asynchronous message may be half here."""

@@ -21,7 +21,8 @@ _EXTENDED: Final = frozenset(b"BDES")
 
 
 def counted(data: bytes, unconcerned: Set[bytes]) -> Counts | None:
-    """Return the counts of whole messages of the usual kinds whose texts are all among `unconcerned`; None if it is not such."""
+    """Return the counts of whole messages of the usual kinds whose texts are all among `unconcerned`; None if it is not such,
+    and where a Query stands behind an extended message: whether it is answered hangs on that one."""
     position, size = 0, len(data)
     queries = syncs = extended = 0
     while size - position >= 5:
@@ -38,8 +39,9 @@ def counted(data: bytes, unconcerned: Set[bytes]) -> Counts | None:
             syncs += 1
             extended = 0
         elif tag == _QUERY:
+            if extended:
+                return None
             queries += 1
-            extended = 0
         else:
             extended += 1
         position = end

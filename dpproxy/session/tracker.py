@@ -4,8 +4,12 @@ Knows: tags and lengths of messages in both directions. Must not know: what they
 
 The proxy steps into a conversation only when the facade has answered everything that was relayed to it. PostgreSQL
 answers in order: each Query and Sync with one ReadyForQuery, each extended message with exactly one completion (Parse
-1, Bind 2, Describe T or n, Execute C, s or I, Close 3), or with an error, after which it skips to Sync. Counting both
-sides therefore tells when it is done. COPY FROM STDIN is the exception: while it lasts, PostgreSQL ignores Sync.
+1, Bind 2, Describe T or n, Execute C, s or I, Close 3), or with an error, after which it discards all before the next Sync
+(the table's column `failed`): a Query there is never answered. Counting both sides therefore tells when it is done.
+
+While COPY FROM STDIN lasts, PostgreSQL ignores Sync. When the copy fails, a Sync behind its last row is answered after all; of
+one between two rows nobody can say from the bytes which of them failed. Such a Sync is `doubtful`: it is not waited for, and
+`FacadeLink` asks the facade for a sign before it relies on the count.
 
 Small pieces repeat (BEGIN, COMMIT, pings, the same statement again): what they come to is remembered, since one look
 into a dictionary is cheaper than five messages. Each session remembers for itself: what others get shows in no time.
@@ -14,10 +18,11 @@ into a dictionary is cheaper than five messages. Each session remembers for itse
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from dpproxy.session.message_flow import COMPLETED, COMPLETIONS, ENDS_COPY, State
+from dpproxy.session.message_flow import COMPLETED, COMPLETIONS, ENDS_COPY, State, Step, step
 from dpproxy.wire.backend import Status
 
 _LENGTH: Final = struct.Struct("!I").unpack_from
@@ -29,88 +34,139 @@ SMALL: Final = 256
 """Pieces a session remembers, and the bytes such a piece may have: 16 kB a session at most."""
 
 Counts = tuple[int, int, int]
-"""Queries or Syncs (never both), then extended messages behind the last of them."""
+"""Queries or Syncs (never both), then extended messages behind the last of them. No Query stands behind an extended message."""
+
+_SYNC: Final = -1
+"""A Sync, among what the facade is sent. A number from 0 is a Query behind so many extended messages; one below is a message of a
+copy that the facade has not begun yet: `_row`, `_end`."""
+
+
+def _row(sent: int) -> int:
+    """CopyData, behind so many extended messages."""
+    return -2 - 2 * sent
+
+
+def _end(sent: int) -> int:
+    """CopyDone or CopyFail, behind so many extended messages."""
+    return -3 - 2 * sent
+
+
+def _is_end(mark: int) -> bool:
+    return mark < _SYNC and mark % 2 == 1
+
+
+def _before(mark: int) -> int:
+    """How many extended messages stand before a message of a copy."""
+    return (-2 - mark) // 2
+
+
+def _rebased(mark: int, more: int) -> int:
+    """The same behind `more` extended messages."""
+    return mark + more if mark >= 0 else mark if mark == _SYNC else mark - 2 * more
+
 
 STATUSES: Final[dict[int, Status]] = {ord("I"): "I", ord("T"): "T", ord("E"): "E"}
 
 
 class Tracker:
-    """Counts both sides of one conversation. `outstanding`: ReadyForQuery still to come. `sent`, `done`: extended messages since
-    the last Sync, completions.
+    """Counts both sides of one conversation. `sent`, `done`: extended messages since the last Query or Sync, completions.
 
-    `failed`: an error since the last ReadyForQuery: the facade skips to Sync. `status`: I, T or E, as last reported.
-    `readies`: ReadyForQuery seen so far.
+    `failed`: an error since the last ReadyForQuery. `status`: I, T or E, as last reported. `readies`: ReadyForQuery seen so far.
+    `doubtful`: how many more may come than are counted.
     """
 
     __slots__ = (
+        "_among",
+        "_asked",
+        "_behind",
         "_head",
         "_known",
-        "_query_last",
         "_skip",
         "copy_in",
         "done",
+        "doubtful",
         "failed",
-        "outstanding",
         "readies",
         "sent",
         "status",
     )
 
     def __init__(self) -> None:
-        self.outstanding = 0
         self.readies = 0
         self.sent = 0
         self.done = 0
         self.failed = False
         self.copy_in = False
+        self.doubtful = 0
         self.status: Status = "I"
-        self._query_last = False
+        self._asked: deque[int] = deque()  # Queries, Syncs and messages of copies that are not reached yet, in order
+        self._behind = 0  # Syncs of a copy behind its last row
+        self._among = 0  # Syncs of a copy that a row, CopyDone or CopyFail followed
         self._skip = 0  # bytes of the current message still to pass
         self._head = b""  # an incomplete header, already passed on
         self._known: dict[bytes, int] = {}  # pieces that end with their only ReadyForQuery, and the status it says
+
+    @property
+    def outstanding(self) -> int:
+        """Return how many ReadyForQuery are still to come."""
+        return sum(mark >= _SYNC for mark in self._asked)
 
     @property
     def state(self) -> State:
         """Return where the conversation stands. An error is of an extended query where no ReadyForQuery is to come for it."""
         if self.copy_in:
             return State.COPY_IN
-        return State.FAILED if self.failed and self.settled else State.READY
+        return State.FAILED if self.failed and not self.outstanding else State.READY
 
     # towards the facade
 
-    def query(self) -> None:
-        self.outstanding += 1
-        self.sent = 0
-        self._query_last = True
-
-    def sync(self) -> None:
-        if not self.copy_in:
-            self.outstanding += 1
-            self.sent = 0
-            self._query_last = False
-
     def forward(self, tag: bytes) -> None:
-        """Count one message of the client, which is on its way to the facade."""
+        """Count one message of the client, which is on its way to the facade, and is examined already."""
+        state = self.state
+        if state is State.FAILED and step(state, tag) is Step.DISCARD:
+            return
         if tag == b"Q":
-            self.query()
+            self._asked.append(self.sent)
+            self.sent = 0
         elif tag == b"S":
-            self.sync()
+            self._synced(1)
         elif tag in COMPLETED:
             self.sent += 1
-        elif tag in ENDS_COPY:
-            self.copy_in = False
+        elif tag == b"d" or tag in ENDS_COPY:
+            self._copied(tag in ENDS_COPY)
 
     def passed(self, counts: Counts) -> None:
         """Count several messages at once."""
         queries, syncs, extended = counts
-        if queries or syncs:
-            if syncs and self.copy_in:
-                return
-            self.outstanding += queries + syncs
-            self.sent = extended
-            self._query_last = queries > 0
-        else:
-            self.sent += extended
+        if syncs:
+            self._synced(syncs)
+        elif self.state is State.FAILED:
+            return  # to be discarded
+        elif queries:
+            self._asked.append(self.sent)
+            if queries > 1:
+                self._asked.extend([0] * (queries - 1))
+            self.sent = 0
+        self.sent += extended
+
+    def _copied(self, ends: bool) -> None:
+        if self.copy_in:
+            self._among += self._behind
+            self._behind = 0
+            self.copy_in = not ends
+        elif self._asked or self.sent != self.done:  # else no copy can begin any more that it belongs to
+            mark = (_end if ends else _row)(self.sent)
+            if not self._asked or self._asked[-1] != mark:
+                self._asked.append(mark)
+
+    def _synced(self, syncs: int) -> None:
+        if self.copy_in:
+            self._behind += syncs
+            return
+        self._asked.append(_SYNC)
+        if syncs > 1:
+            self._asked.extend([_SYNC] * (syncs - 1))
+        self.sent = 0
 
     # from the facade
 
@@ -122,7 +178,7 @@ class Tracker:
     @property
     def settled(self) -> bool:
         """Return whether everything relayed is answered, and the stream is between two messages."""
-        return self.outstanding == 0 and self.between and (self.failed or self.sent == self.done)
+        return not self.outstanding and self.between and (self.failed or self.sent <= self.done)
 
     def boundaries(self, data: bytes) -> Iterator[tuple[bytes, int, int]]:
         """Return tag, beginning and end of those whole messages in the next piece that begin there."""
@@ -153,12 +209,12 @@ class Tracker:
             self._known[data] = data[-1]
 
     def _walk(self, data: bytes) -> bool:
-        """Message by message. Whether they are whole, and the last is ReadyForQuery, and none began a COPY."""
+        """Message by message. Whether they are whole, and the last is ReadyForQuery, and none is an error or began a COPY."""
         if self._head:
             data = self._head + data
             self._head = b""
         position, size = self._skip, len(data)
-        copied, tag = False, 0
+        plain, tag = True, 0
         while size - position >= 5:
             tag = data[position]
             end = position + 1 + _LENGTH(data, position + 1)[0]
@@ -169,27 +225,78 @@ class Tracker:
             elif tag in _COMPLETIONS:
                 self.done += 1
             elif tag == _ERROR:
-                self.failed = True
+                self._error()
+                plain = False
             elif tag == _COPY_IN:
                 self._copy_in()
-                copied = True
+                plain = False
             position = end
         if position < size:
             self._head = data[position:]
             position = size
         self._skip = position - size
-        return tag == _READY and not copied and not self._head and not self._skip
+        return tag == _READY and plain and not self._head and not self._skip
 
     def _ready(self, status: int) -> None:
-        self.outstanding -= 1
+        while self._asked:
+            if self._asked.popleft() >= _SYNC:
+                break
+        else:
+            self.doubtful = max(0, self.doubtful - 1)
+            self.sent = 0
         self.readies += 1
         self.done = 0
         self.failed = False
         self.copy_in = False
+        self._among = 0
         self.status = STATUSES[status]
 
+    def _error(self) -> None:
+        """All is discarded from an extended message that failed to the next Sync; an error of a Query or Sync is its own."""
+        asked = self._asked
+        self.failed = True
+        self.doubtful += self._among
+        self._among = 0
+        if self.copy_in:
+            self.copy_in = False
+            behind, self._behind = self._behind, 0
+            if behind:
+                asked.extend([_SYNC] * behind)
+                self.sent = 0
+        first = next((mark for mark in asked if mark >= _SYNC), self.done + 1)
+        if self.done < first:
+            while asked and asked[0] != _SYNC:
+                asked.popleft()
+
     def _copy_in(self) -> None:
-        """COPY FROM STDIN began. In the extended protocol the Sync that was sent along is going to be ignored."""
-        self.copy_in = True
-        if not self._query_last and self.sent == 0:
-            self.outstanding = 0
+        """COPY FROM STDIN began, in a Query or by Execute. What was sent along already is the copy's, up to its end."""
+        sent, self._asked = self._asked, deque()
+        first = next((mark for mark in sent if mark >= _SYNC), _SYNC)
+        by_query = 0 <= first <= self.done
+        while by_query and first not in self._asked:
+            self._asked.append(sent.popleft())
+        while not by_query and sent and sent[0] < _SYNC and _before(sent[0]) <= self.done:
+            sent.popleft()
+        self.copy_in, self._behind, self._among = True, 0, 0
+        ignored = False
+        while sent and self.copy_in:
+            mark = sent.popleft()
+            if mark == _SYNC:
+                ignored = True
+                self._behind += 1
+            elif mark < _SYNC:
+                self._copied(_is_end(mark))
+        self._follow(sent, 0 if by_query else self.done + 1, ignored)
+
+    def _follow(self, sent: deque[int], base: int, ignored: bool) -> None:
+        """What was sent behind a copy stays. `ignored`: a Sync was the copy's, so that what follows is counted from `base` on."""
+        if self.copy_in:
+            self.sent = base
+            return
+        while sent and ignored:
+            mark = sent.popleft()
+            self._asked.append(_rebased(mark, base))
+            ignored = mark < _SYNC
+        self._asked.extend(sent)
+        if ignored:
+            self.sent += base

@@ -131,9 +131,9 @@ FAILED_COPY: list[Line] = [
     (CLIENT, b"E", Step.FORWARD),
     (FACADE, back.parse_complete() + back.bind_complete() + COPY_IN, State.COPY_IN),
     (CLIENT, b"d", Step.FORWARD),
-    (FACADE, ERROR, State.COPY_IN),  # the client has not heard it yet: what it still sends is the copy's
-    (CLIENT, b"d", Step.FORWARD),
-    (CLIENT, b"f", Step.FORWARD),
+    (FACADE, ERROR, State.FAILED),  # the copy is over: what the client still sends of it is discarded, and Sync is heard
+    (CLIENT, b"d", Step.DISCARD),
+    (CLIENT, b"f", Step.DISCARD),
     (CLIENT, b"P", Step.DISCARD),
     (CLIENT, b"S", Step.FORWARD),
     (FACADE, READY, State.READY),
