@@ -140,7 +140,7 @@ class Tracker:
         queries, syncs, extended = counts
         if syncs:
             self._synced(syncs)
-        elif self.state is State.FAILED:
+        elif self.failed and self.state is State.FAILED:
             return  # to be discarded
         elif queries:
             self._asked.append(self.sent)
