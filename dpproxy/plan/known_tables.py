@@ -95,5 +95,7 @@ class KnownTables:
             inner = env[name].query.unnest() if isinstance(env[name].query, exp.Subquery) else env[name].query
             plain = isinstance(inner, exp.Select) and not any(e.find(exp.Star) for e in inner.expressions if e.is_star)
             return frozenset(env[name].columns or map(output_name, inner.expressions)) if plain else None
+        if not schema and name in self.bodies:
+            return None  # which of them is meant, and with which columns, binding knows
         policy = self.context.find(schema, name)
         return None if policy is None else frozenset(c.name for c in self.context.catalog.tables[policy.name].columns)

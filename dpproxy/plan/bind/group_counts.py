@@ -61,7 +61,7 @@ def read(select: exp.Select, inner: exp.Select | None) -> None:
     alias = select.args["from_"].this.args.get("alias")
     named = [e if isinstance(e, exp.Alias) else exp.alias_(e, output_name(e), quoted=True) for e in select.expressions]
     select.set("expressions", named)
-    for node in list(select.find_all(exp.Anonymous)):
+    for node in [n for e in named for n in e.find_all(exp.Anonymous)]:  # those of WITH count other rows
         if counts_rows(node):
             table = alias.this.copy() if alias is not None else None
             node.replace(exp.Anonymous(this="max", expressions=[exp.Column(this=exp.to_identifier(NUMBER), table=table)]))

@@ -27,11 +27,13 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     Before: `SELECT sum(l.x) FROM orders o CROSS JOIN LATERAL (SELECT o.qty * 2 AS x) l`
     After: `SELECT sum((o.qty * 2)) FROM orders o`
     """
-    found = [_rewritten(select, join) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()]
+    found = [
+        _rewritten(select, join, tables) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()
+    ]
     return any(found)
 
 
-def _rewritten(select: exp.Select, join: exp.Join) -> bool:
+def _rewritten(select: exp.Select, join: exp.Join, tables: KnownTables) -> bool:
     alias = join.this.args.get("alias")
     if alias is None or alias.this is None or not meets_each_row(join) or sum(1 for _ in select.walk()) > MAX_NODES:
         return False
@@ -39,7 +41,8 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     one = _one_row(join.this)
     if one is not None:
         meanings = dict(zip([*names, *(output_name(e) for e in one[len(names) :])], (e.unalias() for e in one), strict=False))
-        put_columns(select, join, name, meanings)
+        if not put_columns(select, join, name, meanings, tables):
+            return False
         select.set("joins", [j for j in select.args["joins"] if j is not join] or None)
         return True
     rows = _list(join.this)
@@ -48,7 +51,8 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     names += [f"column{i + 1}" for i in range(len(names), len(rows[0]))] if len(rows[0]) > 1 or not _unnests(join.this) else []
     names = names or [name]
     numbers, meanings = _numbered(name, names, rows)
-    put_columns(select, join, name, meanings)
+    if not put_columns(select, join, name, meanings, tables):
+        return False
     join.set("this", numbers)
     for key in ("side", "on", "method"):
         join.set(key, None)

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite.from_items import meets_each_row, put_columns
+from dpproxy.sql.correlation import outer_columns
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import contains_aggregate, joins_before, only_counts
@@ -32,7 +33,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     FROM orders o GROUP BY o.customer_id) l ON l.dpproxy_k0 = c.customer_id`
     """
     found = [
-        _rewritten(select, join)
+        _rewritten(select, join, tables)
         for select in list(tree.find_all(exp.Select))
         for join in list(select.args.get("joins") or ())
         if isinstance(join.this, exp.Lateral) and tables.reads_private(join.this)
@@ -40,7 +41,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     return any(found)
 
 
-def _rewritten(select: exp.Select, join: exp.Join) -> bool:
+def _rewritten(select: exp.Select, join: exp.Join, tables: KnownTables) -> bool:
     item = join.this
     alias, inner = item.args.get("alias"), item.this.this if isinstance(item.this, exp.Subquery) else None
     starred = any(e.is_star for e in select.expressions)
@@ -54,8 +55,11 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     if None in nothing or (whole and not meets_each_row(join)):
         return False
     name = ident(alias.this)
-    made = _Made(inner, name, whole)
+    made = _Made(inner, name, whole, tables)
+    values = [(n, v) for n, v in zip(names, nothing, strict=False) if v is not None and not isinstance(v, exp.Null)]
     if not made.build():
+        return False
+    if whole and not put_columns(select, join, name, {n: _or_else(name, n, v) for n, v in values}, tables):
         return False
     _cross_joined(joins_before(select, join))
     added = [exp.to_identifier(c, quoted=True) for c in made.names]
@@ -67,8 +71,6 @@ def _rewritten(select: exp.Select, join: exp.Join) -> bool:
     join.set("kind", None)
     if whole:
         join.set("side", "LEFT")
-        values = [(n, v) for n, v in zip(names, nothing, strict=True) if v is not None and not isinstance(v, exp.Null)]
-        put_columns(select, join, name, {n: _or_else(name, n, v) for n, v in values})
     return True
 
 
@@ -117,12 +119,11 @@ def _aggregated(inner: exp.Select) -> bool:
 class _Made:
     """The subquery with its keys, and the conditions on which it is joined as `name`."""
 
-    def __init__(self, inner: exp.Select, name: str, whole: bool) -> None:
+    def __init__(self, inner: exp.Select, name: str, whole: bool, tables: KnownTables) -> None:
         self.inner, self.name, self.whole = inner, name, whole
         self.query, self.keys, self.names = copied(inner), list[exp.Expr](), list[str]()
         self.conditions: list[exp.Expr] = []
-        inside = {ident(t.this) for t in inner.find_all(exp.Table) if not t.args.get("alias")}
-        self._inside = inside | {ident(a.this) for a in inner.find_all(exp.TableAlias) if a.this is not None}
+        self._around = {id(c) for c in outer_columns(inner, tables.columns_of)}
 
     def build(self) -> bool:
         """False for a subquery of another form."""
@@ -137,14 +138,14 @@ class _Made:
         ties = [p for p in parts if self._outer(p)]
         rest = [copied(p) for p in parts if not self._outer(p)]
         self.query.set("where", exp.Where(this=exp.and_(*rest, copy=False)) if rest else None)
-        if not ties or self._outer(self.query) or not all(self._tied(tie, fixed) for tie in ties):
+        elsewhere = self._around - {id(c) for tie in ties for c in tie.find_all(exp.Column)}
+        if not ties or elsewhere or not all(self._tied(tie, fixed) for tie in ties):
             return False
         return self._limited(limit) and self._grouped()
 
     def _outer(self, node: exp.Expr) -> bool:
         """Whether a name in it is one of the items before."""
-        tables = (ident(c.args.get("table")) for c in node.find_all(exp.Column))
-        return any(table and table not in self._inside for table in tables)
+        return any(id(c) in self._around for c in node.find_all(exp.Column))
 
     def _tied(self, tie: exp.Expr, fixed: bool) -> bool:
         """An equality becomes a key; where rows are joined as they are, so does each column of another condition."""
@@ -158,7 +159,8 @@ class _Made:
         if fixed or tie.find(exp.Query):
             return False
         made = copied(tie)
-        for column in [c for c in made.find_all(exp.Column) if not self._outer(c)]:
+        both = list(zip(tie.find_all(exp.Column), made.find_all(exp.Column), strict=True))
+        for column in [twin for given, twin in both if not self._outer(given)]:
             column.replace(self._key(column))
         self.conditions.append(exp.Paren(this=made))
         return True

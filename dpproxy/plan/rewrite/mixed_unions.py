@@ -188,6 +188,8 @@ def _exchanged(node: exp.Expr, known: dict[exp.Expr, exp.Expr]) -> None:
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, exp.Expr) or (key == "alias" and isinstance(node, exp.Alias)):
                 continue
+            if isinstance(child, exp.Select | exp.SetOperation):
+                continue  # its names and counts are of other rows
             if child in known:
                 child.replace(copied(known[child]))
             else:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite.from_items import put_columns
+from dpproxy.sql.capture import hides, queries_between
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.row_makers import ROW_MAKERS
@@ -47,7 +48,8 @@ def _rewritten(select: exp.Select, join: exp.Join, tables: KnownTables) -> bool:
         return False
     of = table_alias(table)
     part = exp.column(exp.to_identifier(NAME), table=exp.to_identifier(of, quoted=True))
-    put_columns(select, join, ident(alias.this), {names[0]: part})
+    if not put_columns(select, join, ident(alias.this), {names[0]: part}, tables):
+        return False
     select.set("joins", [j for j in select.args["joins"] if j is not join] or None)
     items = [*_used(select, of), exp.alias_(copied(call), NAME)]
     rows = exp.Select(expressions=items, from_=exp.From(this=copied(table)))
@@ -85,5 +87,11 @@ def _used(select: exp.Select, alias: str) -> list[exp.Expr]:
     table = exp.to_identifier(alias, quoted=True)
     if any(not c.args.get("table") for c in columns) or any(j.args.get("using") for j in select.args.get("joins") or ()):
         return [exp.column(exp.Star(), table=table)]
-    names = dict.fromkeys(ident(c.this) for c in columns if ident(c.args.get("table")) == alias)
+    names = dict.fromkeys(ident(c.this) for c in columns if _of(c, select, alias))
     return [exp.column(exp.to_identifier(n, quoted=True), table=copied(table)) for n in names]
+
+
+def _of(column: exp.Column, select: exp.Select, alias: str) -> bool:
+    """Whether a column is called by the table's name, which no query in between gives to another."""
+    named = ident(column.args.get("table")) == alias
+    return named and not any(hides(query, alias) for query in queries_between(column, select))
