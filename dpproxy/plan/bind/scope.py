@@ -131,3 +131,13 @@ def resolve_group_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.
                     return unaliased(node)
             raise
     return item
+
+
+def resolve_sort_item(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
+    """Resolve a term of ORDER BY or DISTINCT ON: there PostgreSQL prefers an output alias over a column of the input."""
+    item = item.unnest() if isinstance(item, exp.Paren) else item
+    if isinstance(item, exp.Column) and not item.args.get("table"):
+        for node in select.expressions:
+            if isinstance(node, exp.Alias) and output_name(node) == ident(item.this):
+                return unaliased(node)
+    return resolve_group_item(item, select, scope)

@@ -25,7 +25,7 @@ from dpproxy.plan.bind.group_facts import (
 )
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Result, RowsResult
-from dpproxy.plan.bind.scope import Scope, resolve_group_item, unaliased
+from dpproxy.plan.bind.scope import Scope, resolve_group_item, resolve_sort_item, unaliased
 from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
 from dpproxy.plan.functions.literals import coerce
@@ -107,7 +107,7 @@ def _first_of_each(queries: Queries, select: exp.Select, rows: Rows, scope: Scop
     """DISTINCT ON (unit, ...): the first row of each, by ORDER BY and then by all columns."""
     given = select.args["distinct"].args["on"]
     items = given.expressions if isinstance(given, exp.Tuple) else [given]
-    keys = [binder.bind(resolve_group_item(i, select, scope), scope) for i in items]
+    keys = [binder.bind(resolve_sort_item(i, select, scope), scope) for i in items]
     if rows.unit is None or not _fixes_unit(keys, rows):
         unit = queries.context.policy.unit_column
         raise unsupported(f"DISTINCT ON without `{unit}`", f"Add `{unit}` to it: it then chooses among the rows of one only.")
@@ -115,7 +115,7 @@ def _first_of_each(queries: Queries, select: exp.Select, rows: Rows, scope: Scop
     terms = [t.copy() for t in order.expressions] if order is not None else []
     for term in terms:
         inner = term.this if isinstance(term, exp.Ordered) else term
-        inner.replace(resolve_group_item(inner, select, scope).copy())
+        inner.replace(resolve_sort_item(inner, select, scope).copy())
     chosen = total_order(tuple(bind_order(binder, t, scope) for t in terms), rows)
     unit_ref = Ref(rows.unit.type, rows.unit)
     partition = tuple(keys) if unit_ref in keys else (*keys, unit_ref)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import plan_harness
 import psycopg
 import pytest
 from small_expressions import call, column, lit, ref
@@ -12,6 +13,7 @@ from sqlglot import exp
 from dpproxy.errors import Refusal
 from dpproxy.plan.bind.scope import Merged, Scope, Source, narrowed_scope, resolve_group_item, unaliased
 from dpproxy.plan.logical.expr import Column
+from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.statements import parse
 
@@ -99,3 +101,13 @@ def test_keys_that_are_none(sql: str, sqlstate: str) -> None:
         resolve_group_item(select.args["group"].expressions[0], select, Scope((T, U)))
     assert caught.value.sqlstate == sqlstate
     assert to_sql(unaliased(parse("SELECT a + 1 AS n").expressions[0])) == "a + 1"
+
+
+def test_distinct_on_sorts_by_outputs_before_columns(shop_catalog: Catalog) -> None:
+    """`amount` is the output, whose least value is the most of the column."""
+    text = "SELECT sum(amount) FROM (SELECT DISTINCT ON (customer_id) customer_id, {} AS amount FROM orders ORDER BY customer_id, {}) q"
+    called, written, column = (
+        plan_harness.plan(text.format("-amount", term), shop_catalog).measurements[0].canonical
+        for term in ("amount", "-amount", "orders.amount")
+    )
+    assert called == written != column
