@@ -1,7 +1,7 @@
 """An expression put into another scope: its names must mean there what they meant at home.
 
 Knows: names of sources and of their columns. Must not know: policies, engines, which rule asks. A rule that puts what a column
-means where the column stood may put it below a nested query, whose own items hide names: `product_id + 1` of `order_items` is
+means where the column stood may put it below a nested query, whose own items hide names: `product_id + 1` of a table `orders` is
 another thing in `(SELECT 1 FROM products p WHERE p.product_id = x.s)`. Whoever puts an expression elsewhere asks `at_spot`: it
 names the source of each column, and returns None where a query in between hides one. A rule then leaves the tree alone.
 """
