@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.register_profile("untimed", deadline=None, max_examples=50)  # a busy machine is no failure; the suite has its time
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import threading
 import time
 from decimal import Decimal
@@ -45,12 +46,16 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "town.yaml"
 
 
+NUMBERS = itertools.count()
+"""One for each statement: what was asked before would be answered again, for nothing. Idents of threads come back."""
+
+
 def ask_until_refused(dsn: str, answers: list[int], refusals: list[str]) -> None:
     """Count answers, each a statement of its own, until the first that is refused or the proxy is gone."""
     with psycopg.connect(dsn, autocommit=True) as connection:
-        for i in range(1000):
+        for _ in range(1000):
             try:
-                connection.execute(f"SELECT count(*) FROM people WHERE region <> 'x{threading.get_ident()}{i}'")
+                connection.execute(f"SELECT count(*) FROM people WHERE region <> 'x{next(NUMBERS)}'")
                 answers.append(1)
             except psycopg.errors.ConfigurationLimitExceeded as error:
                 refusals.append(str(error.sqlstate))

@@ -18,7 +18,7 @@ from dpproxy.facade.account import Account, choose_account, choose_place
 from dpproxy.facade.binaries import DISTRIBUTION, Binaries, FacadeError, find_binaries, wheel_files
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["plain", "o'd, ü\t漢 ", '"quoted"', "$(false)", "back\\slash", "two\nlines", "/".join(["long" * 15] * 6)]
+NAMES = ['o\'d, ü\t漢 "quoted" $(false) back\\slash\ntwo lines', "/".join(["long" * 15] * 6)]
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 
 START = """

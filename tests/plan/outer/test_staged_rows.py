@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan import engines
+from dpproxy.plan.context import MAX_STAGED_ROWS
 from dpproxy.plan.outer.staged_rows import rows_as_json
 
 TYPES = ("int8", "text", "numeric", "float8", "bool", "date", "varchar")
@@ -40,7 +41,7 @@ def test_each_of_many_is_checked() -> None:
     with pytest.raises(ValueError, match="type date"):
         given(rows)
     with pytest.raises(ValueError, match="too many rows"):
-        given([ROWS[1]] * (engines.MAX_GIVEN_ROWS + 1))
+        given([ROWS[1]] * (MAX_STAGED_ROWS + 1))
 
 
 @pytest.mark.parametrize(("rows", "most", "handed"), [(3, 3, True), (4, 3, False), (0, 3, True)])
