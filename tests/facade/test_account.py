@@ -18,7 +18,7 @@ from dpproxy.facade.account import Account, choose_account, choose_place
 from dpproxy.facade.binaries import DISTRIBUTION, Binaries, FacadeError, find_binaries, wheel_files
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ['o\'d, ü\t漢 "quoted" $(false) back\\slash\ntwo lines', "/".join(["long" * 15] * 6)]
+NAMES = ["plain", "o'd, ü\t漢 ", '"quoted"', "$(false)", "back\\slash", "two\nlines", "/".join(["long" * 15] * 6)]
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 
 START = """
@@ -76,7 +76,7 @@ def public() -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [NAMES[1], *NAMES[4:]])  # quotes: the next test
 def test_it_starts_with_everything_in_one_folder(name: str, tmp_path: Path) -> None:
     """pytest's folders are closed to others, as `/root` is: the programs have to be copied, with all that they load."""
     base = tmp_path / name
