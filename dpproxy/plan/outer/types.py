@@ -6,7 +6,7 @@ enter a predicate or a join below a measurement is typed: numbers, text, times, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -49,33 +49,17 @@ class TreeTypes:
         for cte in inner.args["with_"].expressions if inner.args.get("with_") is not None else ():
             local[ident(cte.args["alias"].this)] = cte.this
         scoped = TreeTypes(self._context, local)
-        sources = scoped._sources(inner)
+        items = [scoped._source(node) for node in sources_of(inner)]
+        sources = dict(items)
         found: list[tuple[str, str]] = []
         for node in inner.expressions:
             if isinstance(node, exp.Star):
-                found += scoped._all_columns(inner)
+                found += _all_columns(inner, [columns for _, columns in items])
             elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
                 found += sources.get(ident(node.args.get("table")), ())
             else:
                 found.append((output_name(node), scoped._type(node.unalias(), sources)))
         return tuple(found)
-
-    def _all_columns(self, select: exp.Select) -> Columns:
-        """What `*` stands for: the columns that each USING or NATURAL merges come first, once."""
-        clause = select.args.get("from_")
-        found = self._source(clause.this)[1] if clause is not None else ()
-        for join in select.args.get("joins") or ():
-            right = self._source(join.this)[1]
-            merged = [ident(c) for c in join.args.get("using") or ()]
-            if join.args.get("method") == "NATURAL":
-                names = {n for n, _ in right}
-                merged = [n for n, _ in found if n in names]
-            first = [(n, common(types) if all(types := [_type_of(n, found), _type_of(n, right)]) else "") for n in merged]
-            found = (*first, *(c for c in found if c[0] not in merged), *(c for c in right if c[0] not in merged))
-        return found
-
-    def _sources(self, select: exp.Select) -> dict[str, Columns]:
-        return dict(map(self._source, sources_of(select)))
 
     def _source(self, node: exp.Expr) -> tuple[str, Columns]:
         alias_node = node.args.get("alias")
@@ -211,6 +195,19 @@ class TreeTypes:
         if name in _LIKE_ITS_ARGUMENT and first in NUMBERS:
             return first if first in ("numeric", *FLOATS) else _LIKE_ITS_ARGUMENT[name]
         return _RESULTS.get(name, "")
+
+
+def _all_columns(select: exp.Select, items: Sequence[Columns]) -> Columns:
+    """What `*` stands for, of the columns of each item of FROM: those that USING or NATURAL merges come first, once."""
+    found = items[0] if items else ()
+    for join, right in zip(select.args.get("joins") or (), items[1:], strict=True):
+        merged = [ident(c) for c in join.args.get("using") or ()]
+        if join.args.get("method") == "NATURAL":
+            names = {n for n, _ in right}
+            merged = [n for n, _ in found if n in names]
+        first = [(n, common(types) if all(types := [_type_of(n, found), _type_of(n, right)]) else "") for n in merged]
+        found = (*first, *(c for c in found if c[0] not in merged), *(c for c in right if c[0] not in merged))
+    return found
 
 
 def _type_of(name: str, columns: Columns) -> str:

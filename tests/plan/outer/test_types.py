@@ -7,10 +7,11 @@ from typing import Any
 import plan_harness
 import psycopg
 import pytest
+from sqlglot import exp
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import Context
-from dpproxy.plan.outer.types import TreeTypes
+from dpproxy.plan.outer.types import Columns, TreeTypes
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.skeleton import parse_expression
@@ -140,3 +141,20 @@ def test_a_scalar_is_one_column_of_a_query(types: TreeTypes, query: str) -> None
     with pytest.raises(Refusal):
         types.scalar(parse_expression(query))
     assert types.scalar(parse_expression("(SELECT 2.5)")) == "numeric"
+
+
+def test_each_nested_query_is_looked_at_once(types: TreeTypes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`*` over `*` over `*`: what each level looks at below it is looked at once, however deep."""
+    looked, plain = 0, TreeTypes.columns
+
+    def counted(self: TreeTypes, tree: exp.Expr) -> Columns:
+        nonlocal looked
+        looked += 1
+        return plain(self, tree)
+
+    monkeypatch.setattr(TreeTypes, "columns", counted)
+    query = "SELECT 1 AS a"
+    for level in range(12):
+        query = f"SELECT * FROM ({query}) AS t{level}"
+    assert types.columns(parse_expression(query)) == (("a", "int4"),)
+    assert looked == 13
