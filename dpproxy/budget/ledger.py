@@ -11,7 +11,6 @@ Knows: losses, limits, names, times. Must not know: files, databases, SQL, answe
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -208,11 +207,6 @@ class Ledger(Protocol):
 def charge(ledger: Ledger, request: ChargeRequest) -> Charge:
     """Charge and wait until it is durable. Raises BudgetExhausted, LedgerError."""
     return ledger.submit(request).result()
-
-
-async def charge_async(ledger: Ledger, request: ChargeRequest) -> Charge:
-    """The same for a coroutine. A task cancelled while it waits may have been charged; nothing was shown."""
-    return await asyncio.wrap_future(ledger.submit(request))
 
 
 def decimal(amount: int, unit: int) -> str:

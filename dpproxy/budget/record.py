@@ -37,9 +37,10 @@ from dpproxy.budget.entries import (
     row_of,
     seal,
 )
-from dpproxy.budget.journal import MAX_JUMP, replay
+from dpproxy.budget.journal import MAX_JUMP
 from dpproxy.budget.ledger import Charge, LedgerCorrupt
 from dpproxy.budget.store import Stored
+from dpproxy.budget.transaction import replay
 from dpproxy.budget.witness import Witness, check
 
 UNSEEN = (Opened, Migrated, Checkpoint)
