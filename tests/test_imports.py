@@ -56,10 +56,6 @@ RANKS: Mapping[str, tuple[int, ...]] = {
 }
 """Rooms from the ground up. `plan` and its siblings have one number; inside `plan` the second number orders its own rooms."""
 
-KNOWN_UP: set[tuple[str, str]] = set()
-KNOWN_CIRCLES: list[list[str]] = []
-"""What points up, or in circles, today. The lists may only shrink."""
-
 ARITHMETIC = ("privacy", "mechanisms", "budget")
 """The rooms an auditor of the guarantee reads: they know neither SQL trees, nor engines, nor the planner."""
 
@@ -157,11 +153,11 @@ def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
 
 def test_imports_point_down() -> None:
     up = {(m, i) for m, files in imports().items() if m != "dpproxy" for i in files if complaint(m, i)}
-    assert up == KNOWN_UP
+    assert not up
 
 
 def test_no_circles() -> None:
-    assert circles(imports()) == KNOWN_CIRCLES
+    assert not circles(imports())
 
 
 def test_what_rooms_must_not_know() -> None:

@@ -22,14 +22,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dpproxy.mechanisms.coins import Coin, Entropy, below, toss
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.privacy.real_bounds import ln_bounds
 from dpproxy.privacy.selection_ranks import extreme_rank
-
-UInt64 = npt.NDArray[np.uint64]
 
 MAX_SIZE = 2**40
 """Points of a grid: lengths of runs, times a factor of the weights, stay within 64 bits."""

@@ -54,6 +54,12 @@ def type_length(node: exp.DataType) -> tuple[int, ...]:
     return tuple(found)
 
 
+def wire_type(type_: str) -> str:
+    """Return the type in which values travel between the facade and the engine: instants do as the session's local timestamps,
+    and the outer query casts them in its time zone."""
+    return "timestamp" if type_ == "timestamptz" else type_
+
+
 def common(types: list[str]) -> str:
     """Return the type of CASE, COALESCE, GREATEST, UNION over these (PostgreSQL, "UNION, CASE and related constructs")."""
     known = [t for t in types if t != "unknown"]

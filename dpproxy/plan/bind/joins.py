@@ -8,7 +8,7 @@ result belongs to one unit, because the equality of the unit ids is part of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
@@ -148,13 +148,6 @@ def _chain(parts: list[Rows], conditions: Sequence[Expr]) -> Relation:
         left = Join(columns, "inner" if on is not None else "cross", left, part.node, on)
     rest = conjunction(tuple(c for i, c in enumerate(conditions) if i not in placed))
     return left if rest is None else Filter(left.columns, left, rest)
-
-
-@dataclass
-class _Group:
-    """Private parts whose units are already known to be equal."""
-
-    members: set[int]
 
 
 def _relate(parts: list[Rows], conditions: list[Expr], context: Context, counter: Counter) -> tuple[list[Rows], list[Expr]]:

@@ -13,9 +13,7 @@ from sqlglot import exp
 
 from dpproxy.errors import INVALID_TEXT_REPRESENTATION, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions import instants, literals, operators, patterns, scalars, times
-from dpproxy.plan.functions import numbers as numbers
-from dpproxy.plan.functions import texts as texts
+from dpproxy.plan.functions import instants, literals, numbers, operators, patterns, scalars, texts, times
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import (
     Call,

@@ -81,7 +81,6 @@ from dpproxy.policy.catalog import CatalogTable, TableName
 ROWS = 30_000
 SIZE = 1_000_000
 PUBLIC = 1_000_000
-PUBLIC_ROW = 100  # bytes made of public rows alone that count as one more of them
 JOINED = 1
 UNKNOWN = 10_000
 

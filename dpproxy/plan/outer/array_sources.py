@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.skeleton import parse_expression
-from dpproxy.sql.types import TIMES
+from dpproxy.sql.types import wire_type
 
 Branch = tuple[exp.Expr, tuple[int, ...], bool, list[str]]
 
@@ -32,38 +32,25 @@ def sets_source(alias: str, branches: list[Branch], keys: list[str], values: lis
         if summed and members:
             text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
         texts.append(text)
-    tree = parse_expression(f"SELECT 1 FROM ({ctes}{' UNION ALL '.join(texts)}) AS {alias}")
-    found = tree.args["from_"].this
-    assert isinstance(found, exp.Expr)
-    return found
+    return _from_item(f"({ctes}{' UNION ALL '.join(texts)}) AS {alias}")
 
 
 def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:
     """Return a source of that alias with further columns, the same in all rows."""
-    tree = parse_expression(f"SELECT 1 FROM (SELECT *, {', '.join(more)} FROM {to_sql(source)}) AS {alias}")
-    found = tree.args["from_"].this
-    assert isinstance(found, exp.Expr)
-    return found
+    return _from_item(f"(SELECT *, {', '.join(more)} FROM {to_sql(source)}) AS {alias}")
 
 
 def array_source(alias: str, first: int, types: list[tuple[str, str]]) -> exp.Expr:
     """`unnest($n::t[], ...) AS alias(names)`; `types` are (column name, element type), parameters from `first` on."""
-    arrays = ", ".join(f"${first + i}::{_element(t)}[]" for i, (_, t) in enumerate(types))
+    arrays = ", ".join(f"${first + i}::{wire_type(t)}[]" for i, (_, t) in enumerate(types))
     names = ", ".join(name for name, _ in types)
-    tree = parse_expression(f"SELECT 1 FROM unnest({arrays}) AS {alias}({names})")
-    source = tree.args["from_"].this
-    assert isinstance(source, exp.Expr)
-    return source
+    return _from_item(f"unnest({arrays}) AS {alias}({names})")
 
 
-def _element(type_: str) -> str:
-    """Local timestamps travel as timestamps; the outer query casts them in the session's time zone."""
-    return "timestamp" if type_ in TIMES and type_ == "timestamptz" else type_
-
-
-def wire_type(type_: str) -> str:
-    """Return the type in which an array of keys travels."""
-    return "timestamp" if type_ == "timestamptz" else type_
+def _from_item(text: str) -> exp.Expr:
+    found = parse_expression(f"SELECT 1 FROM {text}").args["from_"].this
+    assert isinstance(found, exp.Expr)
+    return found
 
 
 def session_local(name: str, type_: str) -> str:

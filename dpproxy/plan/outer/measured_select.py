@@ -92,7 +92,7 @@ class SelectRewriter:
         select = self.select
         distinct = select.args.get("distinct")
         sets = grouping_sets(select)
-        aggregated = bool(select.args.get("group")) or self._aggregates()
+        aggregated = bool(select.args.get("group")) or has_aggregates(select)
         self.grouped = any(sets) or not aggregated
         indexes = [[self._add_group_key(resolve_group_item(i, select, self.scope)) for i in keys] for keys in sets]
         if not aggregated:
@@ -132,9 +132,6 @@ class SelectRewriter:
         plain = [columns.get(e.unalias()) for e in select.expressions]
         if len(self.request.sets) == 1 and len(plain) == len(select.expressions):
             note_measured(select, len(self.request.keys), plain)
-
-    def _aggregates(self) -> bool:
-        return has_aggregates(self.select)
 
     def _bound_aggregates(self) -> list[Agg]:
         """All aggregates of this SELECT, before any is rewritten; what cannot be bound is refused later, in its place."""

@@ -35,10 +35,11 @@ from dpproxy.plan.measure import (
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
-from dpproxy.plan.outer.array_sources import array_source, wire_type
+from dpproxy.plan.outer.array_sources import array_source
 from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.plan.properties import fanout
 from dpproxy.sql.dialect import copied, position
+from dpproxy.sql.types import wire_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query

@@ -26,13 +26,13 @@ from dpproxy.plan.outer.array_sources import (
     array_source,
     session_local,
     sets_source,
-    wire_type,
     with_columns,
 )
 from dpproxy.plan.outer.error_intervals import error_columns
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.sql.dialect import to_sql
+from dpproxy.sql.types import wire_type
 
 NOTES = ("each grouping set is measured by itself", "the other grouping sets are added up from the finest")
 ADJUSTED = "each grouping set is measured by itself, then all are adjusted to add up (least squares)"

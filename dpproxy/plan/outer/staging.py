@@ -30,6 +30,7 @@ from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import copied, to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import mentions
+from dpproxy.sql.types import wire_type
 
 
 @dataclass
@@ -46,9 +47,8 @@ class Stager:
         type_ = TreeTypes(self.registry.context, ctes).scalar(released.tree)
         if not type_:
             raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
-        local = "timestamp" if type_ == "timestamptz" else type_
         bounds = output_bounds(released.tree, ctes)
-        hole = self.registry.input(f"(SELECT ({self._text(released.tree, ctes)})::{local})", type_)
+        hole = self.registry.input(f"(SELECT ({self._text(released.tree, ctes)})::{wire_type(type_)})", type_)
         return replace(hole, bound=bounds[0]) if len(bounds) == 1 else hole
 
     def _text(self, tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from dpproxy.plan.outer.array_sources import array_source, session_local, sets_source, wire_type, with_columns
+from dpproxy.plan.outer.array_sources import array_source, session_local, sets_source, with_columns
 from dpproxy.sql.dialect import to_sql
+from dpproxy.sql.types import wire_type
 
 FINE = [("k0", "text"), ("k1", "int4"), ("b0", "int8")]
 ROWS = [("a", 1, 10), ("a", 2, 20), ("b", 1, 5)]
