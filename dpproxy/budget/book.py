@@ -47,8 +47,8 @@ wrong by no more closes windows for no longer."""
 
 
 class Book:
-    """Not thread-safe; a published book is never changed again. `steady`: the latest time that can be, by a clock that nobody
-    sets; None when there is none to tell."""
+    """A book adds up the entries of one chain. It is not thread-safe; a published book is never changed again. `steady`: the
+    latest time that can be, by a clock that nobody sets; None when there is none to tell."""
 
     def __init__(self, max_jump: dt.timedelta) -> None:
         self.ledger = ""
@@ -71,7 +71,7 @@ class Book:
         return other
 
     def decide(self, request: ChargeRequest) -> Charge:
-        """The charge this request becomes as the next entry. Raises BudgetExhausted, or LedgerError for the clock.
+        """Return the charge that this request becomes as the next entry. Raises BudgetExhausted, or LedgerError for the clock.
 
         The asker's own limits are checked before the dataset's, so that a refusal by the latter says nothing else.
         """
@@ -91,7 +91,7 @@ class Book:
         )
 
     def check_own(self, request: ChargeRequest) -> None:
-        """What the asker's own limits say. Raises BudgetExhausted, or LedgerError for the clock."""
+        """Ask the asker's own limits. Raises BudgetExhausted, or LedgerError for the clock."""
         limits = request.limits
         most = limits.per_query_epsilon
         if most is not None and request.loss.epsilon > most:
@@ -113,7 +113,7 @@ class Book:
                 raise BudgetExhausted(scope, left, windows.end(limit.window, at), asked, request.dataset)
 
     def now(self, at: dt.datetime) -> dt.datetime:
-        """The record's time for something that happens at `at`. Raises LedgerError after a jump."""
+        """Return the record's time for something that happens at `at`. Raises LedgerError after a jump."""
         if self.clock is None or at <= self.clock:
             return self.clock or at
         if self.steady is not None and self.steady >= self.clock:
@@ -187,7 +187,8 @@ class Book:
             self._exhausted = min(self._exhausted, entry.at)
 
     def named(self, dataset: str, data: str) -> tuple[str | None, frozenset[str]]:
-        """Whose accounts a dataset over these data charges, None when it was never said; the others that charge these data."""
+        """Return whose accounts a dataset over these data charges (None when it was never said), and the others that charge
+        these data."""
         own = {account for (name, _), account in self._names.items() if name == dataset}
         known = self._names.get((dataset, data), max(own, default=None))
         return known, frozenset(account for (_, of), account in self._names.items() if of == data) - {known}
@@ -196,11 +197,11 @@ class Book:
         return (dataset, data) in self._names
 
     def spenders(self, dataset: str) -> list[tuple[Scope, str, Loss]]:
-        """Every account of a dataset, with what it has spent in all time."""
+        """Return every account of a dataset, with what it has spent in all time."""
         return [(scope, name, a.total) for (of, scope, name), a in sorted(self._accounts.items()) if of == dataset]
 
     def checkpoint(self) -> Checkpoint:
-        """All of this, but for the sequence."""
+        """Return all that the book knows, but for the sequence, as an entry."""
         known = (self.ledger, self.schema, self.clock, self._exhausted, self._accounts, self.closures, self._names)
         return Checkpoint(encoded(State(*known)))
 
@@ -243,7 +244,7 @@ class Book:
             self._accounts[key] = replace(account, openings=openings)
 
     def standing(self, key: AccountKey, limit: Limit, at: dt.datetime) -> Standing:
-        """Where an account stands at `at`, or at the record's time if that is later."""
+        """Tell where an account stands at `at`, or at the record's time if that is later."""
         at = max(at, self.clock or at)
         spent, bound = self._position(key, limit, at)
         account, exhausted = self._accounts.get(key, Account()), self._is_exhausted(limit.window, at)

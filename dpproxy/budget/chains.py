@@ -58,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is settled when a journal is opened.
+    """These rules are settled when a journal is opened.
 
     `key` seals the heads. `max_jump`: how far a clock may leap. `boot`: seconds of a steady clock, where requests come in real
     time. `witness_of` finds the witness of a chain. `accepting`: whatever a witness says, the chain as it is counts from now on.
@@ -85,7 +85,7 @@ class Chains:
 
     @property
     def witnessed(self) -> bool:
-        """Some chain has a witness, which waits for `sync`."""
+        """Tell whether some chain has a witness, which waits for `sync`."""
         return bool(self._told)
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class Chains:
             self._told[chain] = book.sequence
 
     def steady(self, chain: str) -> dt.datetime | None:
-        """The latest time it can be, for a clock that was right when it last moved the record's."""
+        """Return the latest time it can be, for a clock that was right when it last moved the record's."""
         if self._rules.boot is None or chain not in self._seconds:
             return None
         at, seconds = self._seconds[chain]
@@ -239,7 +239,7 @@ class Chains:
 
 
 def start(future: Future[Any]) -> bool:
-    """False when the caller has given up already; from now on it is too late to."""
+    """Begin a job: False when its caller has given up already; from now on the caller cannot."""
     return future.set_running_or_notify_cancel()
 
 

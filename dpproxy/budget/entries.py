@@ -41,7 +41,7 @@ NO_HASH = bytes(32)
 
 @dataclass(frozen=True)
 class Opened:
-    """The first entry: which record this is and how its losses are to be read."""
+    """The first entry says which record this is and how its losses are to be read."""
 
     ledger: str
     schema: int = SCHEMA
@@ -58,14 +58,14 @@ class Migrated:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """`state`: what all entries before come to (`budget.book`), as JSON has it."""
+    """A checkpoint adds up the record. `state`: what all entries before come to (`budget.book`), as JSON has it."""
 
     state: Any
 
 
 @dataclass(frozen=True)
 class ClockWord:
-    """An operator's word that the clock is right, after a jump."""
+    """An operator said that the clock is right, after a jump."""
 
     at: dt.datetime
     reason: str
@@ -73,7 +73,7 @@ class ClockWord:
 
 @dataclass(frozen=True)
 class ClockWrong:
-    """An operator's word that the times before were wrong, and that it is `at`: the one entry that may be earlier than the
+    """An operator said that the times before were wrong, and that it is `at`: the one entry that may be earlier than the
     one before it. Every charge stays charged (`states.Account.back`)."""
 
     at: dt.datetime
@@ -105,7 +105,7 @@ Entry = Opened | Migrated | Checkpoint | Charge | Grant | ClockWord | ClockWrong
 
 @dataclass(frozen=True)
 class Head:
-    """The last entry's sequence and hash; sequence 0: nothing yet."""
+    """A head is the last entry's sequence and hash; sequence 0 means that there is no entry yet."""
 
     sequence: int = 0
     hash: bytes = NO_HASH
@@ -121,7 +121,7 @@ class Row:
 
 
 def row_of(entry: Entry, sequence: int, previous: bytes) -> Row:
-    """The entry in the record, after the one of that hash."""
+    """Return the row that an entry becomes, after the row of that hash."""
     body = encode(entry, sequence)
     id = entry.id if isinstance(entry, Charge) else checkpoint_id(sequence) if isinstance(entry, Checkpoint) else None
     return Row(sequence, id, body, link(previous, body))
@@ -132,7 +132,7 @@ def checkpoint_id(sequence: int) -> str:
 
 
 def link(previous: bytes, body: str) -> bytes:
-    """The hash of an entry: SHA-256 of the hash before it and the entry's text."""
+    """Return the hash of an entry: SHA-256 of the hash before it and the entry's text."""
     return hashlib.sha256(previous + body.encode()).digest()
 
 
@@ -141,7 +141,7 @@ def seal(key: bytes, chain: str, sequence: int, digest: bytes) -> bytes:
 
 
 def check_seal(key: bytes | None, chain: str, head: Head) -> None:
-    """Raises LedgerError when the head is sealed with another key, or not at all although it should be."""
+    """Check the seal of a head. Raises LedgerError when it is sealed with another key, or not at all although it should be."""
     if not head.sequence:
         return
     if key is None and head.seal is not None:
@@ -151,7 +151,7 @@ def check_seal(key: bytes | None, chain: str, head: Head) -> None:
 
 
 def encode(entry: Entry, sequence: int) -> str:
-    """One line of JSON."""
+    """Write an entry as one line of JSON."""
     return json.dumps({"sequence": sequence} | _fields(entry), sort_keys=True, separators=(",", ":"))
 
 
@@ -196,7 +196,7 @@ def _dataset_loss(charge: Charge) -> Any:
 
 
 def decode(body: str) -> tuple[int, Entry]:
-    """(sequence, entry). Raises LedgerCorrupt for what `encode` does not write, LedgerError for another schema."""
+    """Read (sequence, entry). Raises LedgerCorrupt for what `encode` does not write, LedgerError for another schema."""
     try:
         data = json.loads(body)
         return int(data["sequence"]), _entry(data)

@@ -26,7 +26,7 @@ _BACKUP_PAGES = 1000  # a step of the online backup: 4 MB, between which the wri
 
 @dataclass(frozen=True)
 class SqliteReader:
-    """A `record.Reader` of a ledger file."""
+    """This is the `record.Reader` of a ledger file."""
 
     path: Path
     chain: str = ""

@@ -57,12 +57,12 @@ BEHIND = dt.timedelta(hours=1)
 
 
 def since_boot() -> float:
-    """Seconds by a clock that nobody can set, and that goes on while the machine sleeps."""
+    """Return the seconds of a clock that nobody can set, and that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Journal:
-    """A `Ledger` (see there). `key` seals the head; `shared` says that other processes write to the store too."""
+    """A journal is a `Ledger` (see there). `key` seals the head; `shared` says that other processes write to the store too."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Journal:
         witness_of: Callable[[str], Witness | None] = lambda chain: None,
         accepting: bool = False,
     ) -> None:
-        """Starts the thread and opens the store in it. `boot`: a steady clock, `since_boot`, where requests come in real time.
+        """Start the thread and open the store in it. `boot`: a steady clock, `since_boot`, where requests come in real time.
         `accepting`: whatever a witness says, the record as it is counts from now on (`repair`). Raises LedgerError when the store
         cannot be opened."""
         self._rules = Rules(key, max_jump, boot, witness_of, accepting)
@@ -110,7 +110,7 @@ class Journal:
         return account
 
     def share(self, dataset: str, data: str, account: str, at: dt.datetime, reason: str) -> None:
-        """The operator's word whose accounts a dataset over these data charges: its own, or another's."""
+        """Take the operator's word whose accounts a dataset over these data charges: its own, or another's."""
 
         def work(tx: Transaction) -> None:
             tx.append(Named(max(at, tx.book.clock or at), dataset, account, data, reason))
@@ -165,7 +165,7 @@ class Journal:
         self._enqueue(self._chain_of(dataset), work).result()
 
     def set_clock_back(self, dataset: str, at: dt.datetime, reason: str) -> None:
-        """The operator's word that the record's clock ran ahead, and that it is `at`. Raises LedgerError when it did not."""
+        """Take the operator's word that the record's clock ran ahead, and that it is `at`. Raises LedgerError when it did not."""
 
         def work(tx: Transaction) -> None:
             if tx.book.clock is None or at >= tx.book.clock:

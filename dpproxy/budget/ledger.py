@@ -30,7 +30,7 @@ class LedgerError(Exception):
 
 
 class LedgerCorrupt(LedgerError):
-    """The record is not what was written. Fail closed; `repair` goes on by charging more."""
+    """The record is not what was written. Nothing is charged; `repair` goes on by charging more."""
 
 
 class DiskShort(LedgerError):
@@ -43,7 +43,7 @@ class DiskShort(LedgerError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits that apply to one statement. `per_query_epsilon` is micro-epsilon, in the basic reading."""
+    """These limits apply to one statement. `per_query_epsilon` is micro-epsilon, in the basic reading."""
 
     role: Limit
     dataset: Limit
@@ -53,8 +53,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class ChargeRequest:
-    """`loss` is what the role (and user) is exposed to; `dataset_loss` is less when a stored release is shown to a
-    further role. `id` is a UUID; `statement` a hash of the statement; `at` timezone-aware."""
+    """A request to charge one statement. `loss` is what the role (and user) is exposed to; `dataset_loss` is less when a
+    stored release is shown to a further role. `id` is a UUID; `statement` a hash of the statement; `at` timezone-aware."""
 
     id: str
     dataset: str
@@ -69,7 +69,7 @@ class ChargeRequest:
 
 @dataclass(frozen=True)
 class Charge:
-    """A durable entry. `at` is the time of the ledger's record, never earlier than the entry before."""
+    """A charge is a durable entry. `at` is the time of the ledger's record, never earlier than the entry before."""
 
     id: str
     sequence: int
@@ -94,7 +94,7 @@ class BudgetExhausted(Exception):
     dataset: str
 
     def refusal(self) -> Refusal:
-        """SQLSTATE 53400: which limit binds, what is left, and when it reopens."""
+        """Return the refusal, SQLSTATE 53400: which limit binds, what is left, and when it reopens."""
         asked = f"the statement costs {amounts(*self.asked)}"
         if self.which == "query":
             most = f"one statement may cost at most epsilon {decimal(self.left[0], MICRO)}" if self.left else ""
@@ -124,7 +124,7 @@ class BudgetExhausted(Exception):
 
 @dataclass(frozen=True)
 class Standing:
-    """Where an account stands in its window, for `dpproxy.budget`.
+    """A standing says where an account stands in its window, for `dpproxy.budget`.
 
     `spent_*` is composed by the best certificate, so it grows more slowly than charges add up; `left_epsilon` is the
     largest further statement; `lifetime_*` adds up all windows, by basic composition. Amounts in micro-epsilon and
@@ -148,7 +148,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Grant:
-    """Extra budget for one account in its current window, by an operator, with a reason that stays in the record."""
+    """A grant is extra budget for one account in its current window, by an operator, with a reason that stays in the record."""
 
     dataset: str
     scope: Scope
@@ -160,7 +160,7 @@ class Grant:
 
 
 class Ledger(Protocol):
-    """Thread-safe. Every method raises LedgerError when the record cannot be read or written."""
+    """A ledger is thread-safe. Every method raises LedgerError when the record cannot be read or written."""
 
     def submit(self, request: ChargeRequest) -> Future[Charge]:
         """Queue a charge; charges that wait together share one transaction. The future raises BudgetExhausted or
@@ -168,36 +168,36 @@ class Ledger(Protocol):
         ...
 
     def at_hand(self, dataset: str) -> bool:
-        """Whether `standing` answers at once, without asking a server or reading a record."""
+        """Tell whether `standing` answers at once, without asking a server or reading a record."""
         ...
 
     def standing(self, dataset: str, scope: Scope, name: str, limit: Limit, at: dt.datetime) -> Standing:
-        """Where one account stands, reading nothing from disk where the ledger has one process."""
+        """Tell where one account stands, reading nothing from disk where the ledger has one process."""
         ...
 
     def standings(self, dataset: str, accounts: Sequence[tuple[Scope, str, Limit]], at: dt.datetime) -> list[Standing]:
-        """The same of several accounts, in one look at a record that is shared."""
+        """Tell where several accounts stand, in one look at a record that is shared."""
         ...
 
     def name(self, dataset: str, data: str, at: dt.datetime) -> str:
-        """Whose accounts a dataset of this name over these data charges: its own, or those of the one it was made to share
+        """Tell whose accounts a dataset of this name over these data charges: its own, or those of the one it was made to share
         (`dpproxy ledger name`). From now on the record knows the data by that name. Raises LedgerError when it knows them by
         another one: whoever renames a dataset, or lays a second policy over the same data, would begin with a new budget."""
         ...
 
     def identity(self, dataset: str) -> str:
-        """Which record this is. A stored answer was paid for in one record: another has nothing of it."""
+        """Return the name of this record. A stored answer was paid for in one record: another has nothing of it."""
         ...
 
     def verdict(self, request: ChargeRequest) -> BudgetExhausted | None:
-        """What the asker's own accounts would say of a charge; nothing is charged. Of the dataset's it says nothing: asking
+        """Ask what the asker's own accounts would say of a charge; nothing is charged. Of the dataset's it says nothing: asking
         costs nothing, and would tell what others have spent."""
         ...
 
     def grant(self, grant: Grant) -> None: ...
 
     def accept_clock(self, dataset: str, at: dt.datetime, reason: str) -> None:
-        """The operator's word that it is `at` now, when charges are refused after a jump of the clock. For every
+        """Take the operator's word that it is `at` now, when charges are refused after a jump of the clock. For every
         dataset in the same record (all of a SQLite ledger's)."""
         ...
 
@@ -210,19 +210,19 @@ def charge(ledger: Ledger, request: ChargeRequest) -> Charge:
 
 
 def decimal(amount: int, unit: int) -> str:
-    """An integer amount as a plain decimal number, exact."""
+    """Write an integer amount as a plain decimal number, exactly."""
     whole, part = divmod(amount, unit)
     digits = str(part).rjust(len(str(unit)) - 1, "0").rstrip("0")
     return f"{whole}.{digits}" if digits else str(whole)
 
 
 def amounts(epsilon: int, delta: int) -> str:
-    """Micro-epsilon and atto-delta for people."""
+    """Write micro-epsilon and atto-delta for people."""
     return f"epsilon {decimal(epsilon, MICRO)}" + (f" and delta {delta / ATTO:.3g}" if delta else "")
 
 
 def warnings(standing: Standing, levels: Sequence[int]) -> tuple[int, ...]:
-    """The levels, in percent of the limit's epsilon or delta, that an account has reached."""
+    """Return the levels, in percent of the limit's epsilon or delta, that an account has reached."""
     return tuple(
         level
         for level in levels

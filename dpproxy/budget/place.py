@@ -28,16 +28,17 @@ LEAST_KEY = 16  # bytes
 
 
 class Place(Protocol):
-    """`key`: what the record is sealed with, None when it is not. Every method raises LedgerError."""
+    """A place is where a ledger's records are. `key` seals a record; None: records are not sealed. Every method raises
+    LedgerError."""
 
     def open(self, key: bytes | None) -> Journal: ...
 
     def reader(self, dataset: str | None) -> Reader:
-        """The record that holds this dataset; None where one record holds all."""
+        """Return the record that holds this dataset; None where one record holds all."""
         ...
 
     def witness(self, dataset: str | None, key: bytes | None) -> Witness | None:
-        """What has seen the record, outside of it."""
+        """Return the witness of a record, which is kept outside of it."""
         ...
 
     def accept(self, dataset: str | None, reason: str, key: bytes | None) -> None:
@@ -49,13 +50,13 @@ class Place(Protocol):
     def backup(self, target: Path) -> None: ...
 
     def names(self) -> Book:
-        """The record that says which data each dataset has been charged for."""
+        """Return the record that says which data each dataset has been charged for."""
         ...
 
 
 @dataclass(frozen=True)
 class SqlitePlace:
-    """`anchor`: a file outside, on another volume, that tells when the folder was put back as a whole."""
+    """The record is one file. `anchor`: a file outside, on another volume, that tells when the folder was put back as a whole."""
 
     path: Path
     anchor: Path | None = None
@@ -84,7 +85,7 @@ class SqlitePlace:
 
 @dataclass(frozen=True)
 class PostgresPlace:
-    """`state`: a proxy's own folder, which keeps what it has seen of each record."""
+    """Each dataset has a record on a server. `state`: a proxy's own folder, which keeps what it has seen of each record."""
 
     dsn: str
     state: Path | None = None
@@ -100,7 +101,7 @@ class PostgresPlace:
         return PostgresReader(self.dsn, _named(dataset))
 
     def witness(self, dataset: str | None, key: bytes | None) -> Witness | None:
-        """None on a machine that serves nothing."""
+        """Return the witness in the proxy's own folder; None on a machine that serves nothing."""
         if self.state is None or not self.state.exists():
             return None
         return witness_of(self.state, _named(dataset), key)
@@ -137,7 +138,7 @@ def repair(place: Place, dataset: str | None, reason: str, key: bytes | None) ->
 
 
 def begin_anchor(place: Place, dataset: str | None, key: bytes | None) -> None:
-    """A witness for a record that has none. Raises LedgerError when it has one."""
+    """Begin a witness for a record that has none. Raises LedgerError when it has one."""
     witness, verified = place.witness(dataset, key), verify(place.reader(dataset), key=key)
     if witness is None:
         raise LedgerError("say where: --anchor PATH")
@@ -156,7 +157,8 @@ def _named(dataset: str | None) -> str:
 
 
 def place_of(address: str | None, state: Path, anchor: Path | None = None) -> Place:
-    """`address`: a URI `postgresql://...`, or a path; None: a file in the state folder. Raises LedgerError."""
+    """Return the place at an address. `address`: a URI `postgresql://...`, or a path; None: a file in the state folder. Raises
+    LedgerError."""
     if address is not None and address.startswith(("postgresql://", "postgres://")):
         if anchor is not None:
             raise LedgerError("--anchor is for a SQLite ledger: of one in PostgreSQL each --state keeps its own")
@@ -165,7 +167,7 @@ def place_of(address: str | None, state: Path, anchor: Path | None = None) -> Pl
 
 
 def read_secret(path: Path | None) -> bytes | None:
-    """The secret in a file, without the white space around it. Raises LedgerError when it is too short or unreadable."""
+    """Read the secret in a file, without the white space around it. Raises LedgerError when it is too short or unreadable."""
     if path is None:
         return None
     try:

@@ -104,7 +104,7 @@ T = TypeVar("T")
 
 
 class PostgresStore:
-    """A `budget.store.Store`. Its connection lives in an event loop of the ledger's own thread."""
+    """This is a `budget.store.Store` on a server. Its connection lives in an event loop of the ledger's own thread."""
 
     def __init__(self, dsn: str) -> None:
         """Connect and create what is missing. Raises LedgerError."""
@@ -167,7 +167,7 @@ class PostgresStore:
         return {row["id"]: row["body"] for row in self._do(self._db.fetch(query, chain, list(ids)))}
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
-        """Sent with the commit."""
+        """Keep rows and head, which are sent with the commit."""
         added = ", ".join(
             f"({_quoted(chain)}, {r.sequence}, {_quoted(r.id)}, {_quoted(r.body)}, {_quoted(r.hash)})" for r in rows
         )
@@ -189,7 +189,7 @@ class PostgresStore:
         self._do(self._db.execute("ROLLBACK"))
 
     def recover(self) -> None:
-        """A new connection: whether the old one's commit went through is for the ids to say."""
+        """Open a new connection: whether the old one's commit went through is for the ids to say."""
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
@@ -227,12 +227,12 @@ def _quoted(value: str | bytes | None) -> str:
 
 
 async def connect(dsn: str) -> asyncpg.Connection[Any]:
-    """Raises asyncpg.PostgresError, OSError, TimeoutError."""
+    """Connect to the ledger's server. Raises asyncpg.PostgresError, OSError, TimeoutError."""
     return await asyncpg.connect(dsn, timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS, server_settings=_SETTINGS)
 
 
 class PostgresLedger(Journal):
-    """The ledger for several proxies. See `ledger.Ledger` for the contract."""
+    """Several proxies share this ledger. See `ledger.Ledger` for the contract."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class PostgresLedger(Journal):
         witness_of: Callable[[str], Witness | None] = lambda chain: None,
         accepting: bool = False,
     ) -> None:
-        """Connects; a dataset's record is checked when it is first used. Raises LedgerError."""
+        """Connect; a dataset's record is checked when it is first used. Raises LedgerError."""
         jump = dt.timedelta(days=max_jump_days)
         super().__init__(
             lambda: PostgresStore(dsn),
@@ -260,14 +260,14 @@ class PostgresLedger(Journal):
 
 @dataclass(frozen=True)
 class PostgresReader:
-    """A `record.Reader` of one dataset's record."""
+    """This is the `record.Reader` of one dataset's record."""
 
     dsn: str
     chain: str
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[tuple[Head, Iterator[Stored]]]:
-        """In pages: a long record need not fit into memory."""
+        """Read head and entries in pages: a long record need not fit into memory."""
         with asyncio.Runner() as runner:
             with _ledger_errors():
                 db = runner.run(connect(self.dsn))

@@ -48,7 +48,8 @@ UNSEEN = (Opened, Migrated, Checkpoint)
 
 
 class Reader(Protocol):
-    """One record. `snapshot` gives its head and its entries in order; raises LedgerError when it cannot be read."""
+    """A reader reads one record. `snapshot` gives its head and its entries in order; raises LedgerError when it cannot be
+    read."""
 
     @property
     def chain(self) -> str: ...
@@ -56,13 +57,13 @@ class Reader(Protocol):
     def snapshot(self) -> AbstractContextManager[tuple[Head, Iterator[Stored]]]: ...
 
     def recent(self, most: int) -> list[Stored]:
-        """The last entries, in order. Raises LedgerError."""
+        """Return the last entries, in order. Raises LedgerError."""
         ...
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A record that holds together: how many entries, and the hash that names it all."""
+    """What `verify` found of a record that holds together: how many entries, and the hash that names it all."""
 
     entries: int
     hash: str
@@ -85,7 +86,7 @@ def _checked(chain: str, head: Head, rows: Iterable[Stored], key: bytes | None) 
 
 
 def current(reader: Reader) -> Book:
-    """Where all accounts stand: added up from the last checkpoint, if there is one. Raises LedgerCorrupt, LedgerError."""
+    """Tell where all accounts stand: added up from the last checkpoint, if there is one. Raises LedgerCorrupt, LedgerError."""
     with reader.snapshot() as (head, rows):
         checkpoint, book = head.sequence - head.sequence % CHECKPOINT_EVERY, Book(MAX_JUMP)
         try:
@@ -101,7 +102,7 @@ def current(reader: Reader) -> Book:
 
 
 def witnessed(reader: Reader, witness: Witness | None) -> None:
-    """Whether the record holds what its witness has seen. Raises LedgerCorrupt, LedgerError."""
+    """Tell whether the record holds what its witness has seen. Raises LedgerCorrupt, LedgerError."""
     seen = witness.read() if witness is not None else None
     if witness is None or seen is None:
         return
@@ -114,7 +115,7 @@ def witnessed(reader: Reader, witness: Witness | None) -> None:
 def show(
     reader: Reader, *, role: str | None = None, dataset: str | None = None, since: dt.datetime | None = None
 ) -> Iterator[tuple[int, Entry]]:
-    """(sequence, entry) in order. With `role`, only charges of that role. Raises LedgerError."""
+    """Read (sequence, entry) in order. With `role`, only charges of that role. Raises LedgerError."""
     with reader.snapshot() as (_, rows):
         for body, _ in rows:
             sequence, entry = decode(body)
@@ -128,7 +129,7 @@ def show(
 
 
 def recent(reader: Reader, dataset: str, most: int) -> list[Charge]:
-    """The last charges of a dataset among the record's last `most` entries, in order. Raises LedgerError."""
+    """Return the last charges of a dataset among the record's last `most` entries, in order. Raises LedgerError."""
     entries = (decode(body)[1] for body, _ in reader.recent(most))
     return [entry for entry in entries if isinstance(entry, Charge) and entry.dataset == dataset]
 
@@ -179,7 +180,7 @@ def _signature(key: bytes, head: dict[str, object]) -> bytes:
 
 
 def readable(rows: Iterable[Stored]) -> list[Entry]:
-    """Every entry that can be read, in order, whatever its hash says."""
+    """Return every entry that can be read, in order, whatever its hash says."""
     found: list[Entry] = []
     for body, _ in rows:
         with contextlib.suppress(LedgerCorrupt):
@@ -188,8 +189,8 @@ def readable(rows: Iterable[Stored]) -> list[Entry]:
 
 
 def rechained(entries: Iterable[Entry], at: dt.datetime, reason: str) -> list[Row]:
-    """A record of the same entries, and the one that closes every window. Times never run backwards in it. It has the name of
-    the old one, if that can be read: what was paid for there stays paid for."""
+    """Return a record of the same entries, and the one that closes every window. Times never run backwards in it. It has the
+    name of the old one, if that can be read: what was paid for there stays paid for."""
     entries = list(entries)
     former = next((entry.ledger for entry in entries if isinstance(entry, Opened)), str(uuid.uuid4()))
     kept = [entry for entry in entries if not isinstance(entry, UNSEEN)]
@@ -209,6 +210,6 @@ def rechained(entries: Iterable[Entry], at: dt.datetime, reason: str) -> list[Ro
 
 
 def sealed(rows: list[Row], chain: str, key: bytes | None) -> Head:
-    """The head of a record that ends with these rows."""
+    """Return the head of a record that ends with these rows."""
     last = rows[-1]
     return Head(last.sequence, last.hash, seal(key, chain, last.sequence, last.hash) if key else None)

@@ -21,7 +21,7 @@ _FULL: Final = 1 << 20
 
 
 class Reserve:
-    """Used by several threads."""
+    """A reserve keeps room on the ledger's disk. Several threads use it."""
 
     def __init__(self, path: Path, size: int = SIZE) -> None:
         self._path, self._size = path, size
@@ -29,14 +29,14 @@ class Reserve:
         self._held = False
 
     def hold(self) -> bool:
-        """Whether the room is there, made now if it can be."""
+        """Tell whether the room is there, made now if it can be."""
         with self._lock:
             if not (self._held and self._is_whole()):
                 self._held = self._make()
             return self._held
 
     def give_up(self) -> None:
-        """The ledger could not write. Where the disk is full, the room is for what it writes next."""
+        """Give the room up, since the ledger could not write. Where the disk is full, the room is for what it writes next."""
         with self._lock, contextlib.suppress(OSError):
             facts = os.statvfs(self._path.parent)
             if facts.f_bavail * facts.f_frsize < _FULL:

@@ -15,14 +15,14 @@ NONCE = 12  # bytes, as NIST SP 800-38D recommends; random ones are good for 2**
 
 
 class SealError(Exception):
-    """Sealed under another key, changed, or no sealing is possible; the text is for the operator."""
+    """A text is sealed under another key, or changed, or no sealing is possible; the message is for the operator."""
 
 
 class Sealer:
-    """`key`: any secret of at least 16 bytes; the cipher's key is derived from it."""
+    """A sealer encrypts what is kept. `key`: any secret of at least 16 bytes; the cipher's key is derived from it."""
 
     def __init__(self, key: bytes) -> None:
-        """Raises SealError when the key is too short or `cryptography` is not installed."""
+        """Derive the cipher's key. Raises SealError when the key is too short or `cryptography` is not installed."""
         if len(key) < 16:
             raise SealError("a key has at least 16 bytes")
         try:
@@ -39,7 +39,7 @@ class Sealer:
         return nonce + sealed
 
     def open(self, sealed: bytes, name: str) -> bytes:
-        """Raises SealError."""
+        """Decrypt what `seal` wrote. Raises SealError."""
         try:
             payload: bytes = self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], name.encode())
         except (self._invalid, ValueError) as error:
@@ -48,5 +48,5 @@ class Sealer:
 
 
 def derived(key: bytes, purpose: str) -> bytes:
-    """A key of 32 bytes for one purpose, which tells nothing of those for others (HMAC-SHA-256 as a PRF)."""
+    """Derive a key of 32 bytes for one purpose, which tells nothing of those for others (HMAC-SHA-256 as a PRF)."""
     return hmac.digest(key, f"dpproxy {purpose}".encode(), "sha256")

@@ -49,10 +49,10 @@ CREATE TABLE IF NOT EXISTS head (
 
 
 class FileLock:
-    """An exclusive lock on a file, held until `release` or the end of the process."""
+    """This is an exclusive lock on a file, held until `release` or the end of the process."""
 
     def __init__(self, path: Path) -> None:
-        """Raises LedgerError when another process (or ledger) holds it."""
+        """Take the lock. Raises LedgerError when another process (or ledger) holds it."""
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         except OSError as error:
@@ -79,13 +79,13 @@ def _lock(fd: int) -> None:
 
 
 class Anchor:
-    """The head as last committed, in a file of its own."""
+    """An anchor is the head as last committed, in a file of its own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> Head | None:
-        """None when there is no file. Raises LedgerCorrupt when it cannot be read."""
+        """Read the head; None when there is no file. Raises LedgerCorrupt when it cannot be read."""
         try:
             data = json.loads(self.path.read_bytes())
             return Head(int(data["sequence"]), bytes.fromhex(data["hash"]))
@@ -95,7 +95,7 @@ class Anchor:
             raise LedgerCorrupt(f"the ledger's anchor {self.path.name} cannot be read") from error
 
     def write(self, head: Head, *, durable: bool = False) -> None:
-        """Overwrite in place. Raises OSError."""
+        """Overwrite the head in place. Raises OSError."""
         text = json.dumps({"sequence": head.sequence, "hash": head.hash.hex()}).ljust(ANCHOR_BYTES - 1) + "\n"
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -107,10 +107,10 @@ class Anchor:
 
 
 class SqliteStore:
-    """A `budget.store.Store` in one file."""
+    """This is a `budget.store.Store` in one file."""
 
     def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
-        """Create or open. Raises LedgerError: in use, read-only, not a ledger, damaged."""
+        """Create or open the file. Raises LedgerError: in use, read-only, not a ledger, damaged."""
         self._path = path
         self._reserve = reserve
         self._lock = FileLock(path.with_name(path.name + ".lock"))
@@ -177,7 +177,7 @@ class SqliteStore:
             return int(self._db.execute("SELECT coalesce(max(sequence), 0) FROM entries").fetchone()[0])
 
     def rows(self, chain: str, after: int) -> Iterator[Stored]:
-        """In pages, so that no cursor is left open when a reader stops in the middle."""
+        """Read rows in pages, so that no cursor is left open when a reader stops in the middle."""
         query = "SELECT sequence, body, hash FROM entries WHERE sequence > ? ORDER BY sequence LIMIT ?"
         while True:
             with self._store_errors():
@@ -216,7 +216,7 @@ class SqliteStore:
             self._db.execute("ROLLBACK")
 
     def recover(self) -> None:
-        """Reopen: after a failed fsync, what the log holds must be written anew before anything is built on it."""
+        """Open the file again: after a failed fsync, what the log holds must be written anew before anything is built on it."""
         self._disconnect()
         self._open()
 
@@ -234,7 +234,7 @@ class SqliteStore:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection without implicit transactions. Raises sqlite3.Error."""
+    """Open a connection without implicit transactions. Raises sqlite3.Error."""
     mode = "ro" if read_only else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
@@ -245,7 +245,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 class SqliteLedger(Journal):
-    """The default ledger. See `ledger.Ledger` for the contract."""
+    """This is the default ledger, one file. See `ledger.Ledger` for the contract."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class SqliteLedger(Journal):
         accepting: bool = False,
         reserve: bool = False,
     ) -> None:
-        """Opens and checks the whole record. Raises LedgerError (in use, read-only, another version), LedgerCorrupt.
+        """Open and check the whole record. Raises LedgerError (in use, read-only, another version), LedgerCorrupt.
 
         `reserve`: keep room on the disk, and charge nothing without it.
         """

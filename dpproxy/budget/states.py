@@ -22,7 +22,7 @@ AccountKey = tuple[str, Scope, str]
 
 @dataclass(frozen=True)
 class Opening:
-    """A window of one account: its `start`, the account's total then, and what was granted beyond the limit since.
+    """An opening is a window of one account: its `start`, the account's total then, and what was granted beyond the limit since.
     `first`: what the first statement in it cost; None before it (`privacy.delta_split`)."""
 
     start: dt.datetime
@@ -34,8 +34,8 @@ class Opening:
 
 @dataclass(frozen=True)
 class Account:
-    """`total` is of all time: a charge is one addition, whatever windows there are; a window's spending is the total
-    since its opening. `openings[i]` is for WINDOWS[i], as of `day`."""
+    """An account adds up losses. `total` is of all time: a charge is one addition, whatever windows there are; a window's
+    spending is the total since its opening. `openings[i]` is for WINDOWS[i], as of `day`."""
 
     total: Loss = ZERO
     charges: int = 0
@@ -45,7 +45,7 @@ class Account:
     """Of each kind the window before, for a clock that turns out to have been ahead; empty where nothing is known."""
 
     def on(self, at: dt.datetime) -> Account:
-        """The same account with the windows that hold `at`."""
+        """Return the same account with the windows that hold `at`."""
         day = at.astimezone(dt.UTC).date()
         if day == self.day:
             return self
@@ -56,9 +56,9 @@ class Account:
         return replace(self, day=day, openings=openings, earlier=earlier)
 
     def back(self, at: dt.datetime) -> Account:
-        """The same account when its clock turns out to have been ahead, and it is `at`. Nothing is forgiven: of a window that
-        was left when the clock ran ahead all counts that was spent since it opened; of one that was never seen, what was spent
-        since some other window opened before it."""
+        """Return the same account when its clock turns out to have been ahead, and it is `at`. Nothing is forgiven: of a
+        window that was left when the clock ran ahead all counts that was spent since it opened; of one that was never seen,
+        what was spent since some other window opened before it."""
         day = at.astimezone(dt.UTC).date()
         if self.day is None or self.day <= day:
             return self.on(at)
@@ -73,7 +73,7 @@ class Account:
 
 
 def begun(openings: tuple[Opening, ...], loss: Loss) -> tuple[Opening, ...]:
-    """The openings after a charge."""
+    """Return the openings after a charge."""
     if not loss or all(o.first for o in openings):
         return openings
     return tuple(o if o.first else replace(o, first=loss) for o in openings)
@@ -87,8 +87,8 @@ def _starts(day: dt.date) -> tuple[dt.datetime, ...]:
 
 @dataclass(frozen=True)
 class State:
-    """`ledger`: which record this is. `closures`: how often all windows were closed because entries may be lost. `names`: by
-    dataset and data, the account that is charged."""
+    """A state is all that a book knows. `ledger`: which record this is. `closures`: how often all windows were closed because
+    entries may be lost. `names`: by dataset and data, the account that is charged."""
 
     ledger: str
     schema: int
@@ -131,7 +131,7 @@ def _account(account: Account, losses: _Losses, schema: int) -> list[Any]:
 
 
 def decoded(data: Any) -> State:
-    """Raises LedgerCorrupt for what `encoded` does not make."""
+    """Read what `encoded` made. Raises LedgerCorrupt for anything else."""
     try:
         losses: list[Loss] = [Loss.from_json(loss) for loss in data["losses"]]
         accounts = {(dataset, scope, name): _read(rest, losses) for dataset, scope, name, *rest in data["accounts"]}

@@ -17,8 +17,8 @@ Stored = tuple[str, bytes]
 
 
 class Store(Protocol):
-    """Used by one thread. Every method may raise StoreError, after which the transaction is void or its outcome
-    unknown, and `recover` is called before anything else."""
+    """A store keeps chains of entries. One thread uses it. Every method may raise StoreError, after which the transaction is
+    void or its outcome unknown, and `recover` is called before anything else."""
 
     def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
         """Start a transaction that no other writer of this chain can enter. What comes with the head are entries
@@ -26,27 +26,27 @@ class Store(Protocol):
         ...
 
     def last(self, chain: str) -> int:
-        """The last sequence; 0 when there is none."""
+        """Return the last sequence; 0 when there is none."""
         ...
 
     def rows(self, chain: str, after: int) -> Iterable[Stored]:
-        """The entries after a sequence, in order; also outside a transaction."""
+        """Return the entries after a sequence, in order; also outside a transaction."""
         ...
 
     def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
-        """The bodies of the entries with these ids, by id; also outside a transaction."""
+        """Return the bodies of the entries with these ids, by id; also outside a transaction."""
         ...
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
-        """This or `commit` raises KnownCharge for an id that exists."""
+        """Add rows and their head. This or `commit` raises KnownCharge for an id that exists."""
         ...
 
     def commit(self) -> None:
-        """Durable when it returns."""
+        """Make the transaction durable, which it is when this returns."""
         ...
 
     def settle(self) -> None:
-        """Every row that could be read is durable when it returns; outside a transaction."""
+        """Make every row that could be read durable, which it is when this returns; outside a transaction."""
         ...
 
     def rollback(self) -> None: ...

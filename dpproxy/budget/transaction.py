@@ -17,8 +17,8 @@ from dpproxy.budget.store import Stored
 
 @dataclass
 class Transaction:
-    """One chain, locked and caught up: `book` is a copy that holds every row appended so far; `charges` has those
-    that were asked for and exist."""
+    """A transaction is one chain, locked and caught up: `book` is a copy that holds every row appended so far; `charges` has
+    those that were asked for and exist."""
 
     book: Book
     digest: bytes

@@ -12,11 +12,11 @@ from dpproxy.policy.model import Window
 WINDOWS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "never")
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-"""The start of the window `never`: before any record."""
+"""Return the start of the window `never`: before any record."""
 
 
 def start(window: Window, at: dt.datetime) -> dt.datetime:
-    """The start of the window that holds `at` (timezone-aware). Weeks start on Monday (ISO 8601)."""
+    """Return the start of the window that holds `at` (timezone-aware). Weeks start on Monday (ISO 8601)."""
     midnight = at.astimezone(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     match window:
         case "day":
@@ -34,7 +34,7 @@ def start(window: Window, at: dt.datetime) -> dt.datetime:
 
 
 def end(window: Window, at: dt.datetime) -> dt.datetime | None:
-    """The first moment after the window that holds `at`, when it reopens; None for `never`."""
+    """Return the first moment after the window that holds `at`, when it reopens; None for `never`."""
     longest = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
     if window == "never":
         return None

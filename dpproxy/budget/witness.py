@@ -37,7 +37,7 @@ FOLDER = "anchors"  # in the state folder
 
 @dataclass(frozen=True)
 class Seen:
-    """The record of that name, up to this entry, after so many closures."""
+    """A record of that name was seen up to this entry, after so many closures."""
 
     ledger: str
     sequence: int
@@ -49,10 +49,11 @@ class Seen:
 
 
 class Witness:
-    """Of one record. Processes may share it."""
+    """A witness remembers the head of one record. Processes may share it."""
 
     def __init__(self, path: Path, chain: str, key: bytes | None = None, *, begins: bool = True) -> None:
-        """`begins`: a record whose witness is missing gets one; otherwise only a new record does."""
+        """Open the file later, when it is read. `begins`: a record whose witness is missing gets one; otherwise only a new
+        record does."""
         self.path, self.begins = path, begins
         self._chain, self._key = chain, key
         self._unsynced = False
@@ -61,7 +62,8 @@ class Witness:
         self._written = b""
 
     def read(self) -> Seen | None:
-        """None when there is none yet. Raises LedgerCorrupt when it cannot be read, or was sealed with another key."""
+        """Read what was seen; None when nothing was. Raises LedgerCorrupt when it cannot be read, or was sealed with another
+        key."""
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
@@ -124,7 +126,7 @@ class Witness:
         return (json.dumps(fields | {"seal": stamp}).ljust(BYTES - 1) + "\n").encode()
 
     def sync(self) -> None:
-        """What was noted is on disk when it returns. Raises LedgerError."""
+        """Put on disk what was noted, which is there when this returns. Raises LedgerError."""
         if not self._unsynced:
             return
         try:
@@ -140,7 +142,8 @@ class Witness:
 
 
 def check(seen: Seen | None, ledger: str, closures: int, found: Head | None, where: Witness) -> None:
-    """`found`: the record's entry of the sequence that was seen. Raises LedgerCorrupt for a record that was rolled back."""
+    """Compare a record with what was seen. `found`: the record's entry of the sequence that was seen. Raises LedgerCorrupt for
+    a record that was rolled back."""
     what = "If that is known, `dpproxy ledger repair` accepts it, and closes every current window"
     if seen is None:
         if not where.begins:
@@ -169,6 +172,6 @@ def _locked(file: int) -> Iterator[int]:
 
 
 def witness_of(folder: Path, chain: str, key: bytes | None) -> Witness:
-    """A record's own, in a folder of such."""
+    """Return a record's own witness, in a folder of such."""
     name = hashlib.sha256(chain.encode()).hexdigest()[:32]
     return Witness(folder / FOLDER / f"{name}.json", chain, key)
