@@ -80,7 +80,8 @@ class Round:
     done but keeping it. `entry`: its line in `dpproxy.answers`."""
 
     def __init__(self, asking: Asking, others: Mapping[int, tuple[Found, Loss]], fresh: Mapping[int, Work], parts: int) -> None:
-        """`others`: what other roles have seen, each with the price of measuring it; `parts`: measurements of the statement."""
+        """Prepare a round. `others`: what other roles have seen, each with the price of measuring it; `parts`: measurements of
+        the statement."""
         self.released: dict[int, Released] = {}
         self.through = False
         self.entry: AnswerEntry | None = None

@@ -20,7 +20,7 @@ class Claims:
     """Holds the claims of one process; for one thread. All names of a call are taken, or none."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+        """Open the file of claims. Raises OSError."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         self._mine: set[int] = set()
 

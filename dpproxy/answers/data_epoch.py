@@ -29,7 +29,7 @@ _QUERY = re.compile(r"\s*(select|with)\s", re.IGNORECASE)
 
 class Epoch(Protocol):
     async def current(self, now: dt.datetime) -> str:
-        """Raises BackendError."""
+        """Return the epoch of the data as they are now. Raises BackendError."""
         ...
 
 

@@ -32,7 +32,8 @@ async def unrehearsed() -> None:
 
 @dataclass(frozen=True)
 class Question:
-    """One statement to be answered. `statement` is the hash that names it in logs and ledger; `kind` is `Statement.kind`.
+    """A question is one statement to be answered. `statement` is the hash that names it in logs and ledger; `kind` is
+    `Statement.kind`.
 
     `ending` says when it is to end; `limit`: seconds in which what is charged has to be measured, 0 is no limit.
     """

@@ -20,7 +20,7 @@ Int64 = npt.NDArray[np.int64]
 
 @final
 class Exact:
-    """True results of a measurement's backend queries, one Arrow table a query. Closed on purpose."""
+    """This class holds the true results of a measurement's backend queries, one Arrow table a query. Closed on purpose."""
 
     __slots__ = ("__tables",)
 

@@ -41,7 +41,8 @@ _FAR = 2**12  # runs whose weight is below 2**-4096 of the best are all alike to
 
 @dataclass(frozen=True)
 class Counts:
-    """How many contributions fall on each grid point, for groups 0..groups-1; ordered by (group, point), counts > 0."""
+    """These counts say how many contributions fall on each grid point, for groups 0..groups-1; ordered by (group, point),
+    counts > 0."""
 
     group: Int64
     point: Int64

@@ -23,7 +23,7 @@ ROUNDS = 256
 
 
 class MechanismError(Exception):
-    """A fault between plan and mechanism. Its text is fixed and says nothing about data."""
+    """There is a fault between plan and mechanism. Its text is fixed and says nothing about data."""
 
 
 class Noise(Protocol):

@@ -74,7 +74,7 @@ def system_entropy(size: int) -> bytes:
 
 
 class OpenDPNoise:
-    """The library's exact discrete samplers over a cryptographic generator; one call a column.
+    """Noise comes from the library's exact discrete samplers over a cryptographic generator, in one call a column.
 
     The library draws for itself: it takes no bits from outside. Choices by score take the operating system's.
     """

@@ -52,7 +52,8 @@ _HELD = 2**58  # of each upper step: all together, and the first, stay within 64
 
 @dataclass(frozen=True)
 class Together:
-    """`value` and `raw` of each group, in the unit of the first step; `last`: the step up to which they go."""
+    """Steps are added up to `value` and `raw` of each group, in the unit of the first step; `last`: the step up to which they
+    go."""
 
     value: Int64
     raw: Int64

@@ -71,7 +71,7 @@ class Context:
         return self.role.tables is None or name in self.role.tables
 
     def find(self, schema: str, name: str) -> TablePolicy | None:
-        """The policy of a table as the analyst names it; None when it is not one of the dataset's."""
+        """Return the policy of a table as the analyst names it; None when it is not one of the dataset's."""
         schemas = (schema,) if schema else self.settings.search_path
         for candidate in schemas:
             table = self.policy.tables.get(TableName(candidate, name))

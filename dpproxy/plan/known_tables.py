@@ -19,7 +19,7 @@ from dpproxy.sql.output_names import output_name
 
 @dataclass(frozen=True)
 class Cte:
-    """A WITH query: `query` is analysed where it is referenced when its rows belong to units."""
+    """This is a query of WITH: `query` is analysed where it is referenced when its rows belong to units."""
 
     name: str
     query: exp.Expr
@@ -46,7 +46,7 @@ class KnownTables:
         return KnownTables(self.context, {ident(cte.args["alias"].this): cte.this for cte in tree.find_all(exp.CTE)})
 
     def names_private(self, node: exp.Expr, env: Env) -> bool:
-        """Whether a query names a private table, or a query of WITH whose rows belong to units."""
+        """Tell whether a query names a private table, or a query of WITH whose rows belong to units."""
         return any(self.private_table(t, env) for t in node.find_all(exp.Table))
 
     def reads_private(self, node: exp.Expr) -> bool:

@@ -64,12 +64,12 @@ def _up(x: float, unit: int) -> int:
 
 @dataclass(frozen=True)
 class Loss:
-    """`epsilon` (micro) and `delta` (atto) under basic composition; `rdp` in nano-nats at `ORDERS`; `gdp` in
-    pico-nats^2 at `RESERVES`. All are upper bounds, rounded up.
+    """A loss bounds what was learned. `epsilon` (micro) and `delta` (atto) under basic composition; `rdp` in nano-nats at
+    `ORDERS`; `gdp` in pico-nats^2 at `RESERVES`. All are upper bounds, rounded up.
 
-    `conversion` is the part of `delta` that the basic reading alone needs, because Gaussian noise has no pure epsilon;
-    the rest of `delta` (thresholds) counts in every reading. `rdp` and `gdp` left out mean: nothing better is known
-    than (epsilon, delta), which is then read as randomised response but for delta (Kairouz, Oh, Viswanath 2015).
+    `conversion` is the part of `delta` that the basic reading alone needs, because Gaussian noise has no pure epsilon; the
+    rest of `delta` (thresholds) counts in every reading. `rdp` and `gdp` left out mean: nothing better is known than (epsilon,
+    delta), which is then read as randomised response but for delta (Kairouz, Oh, Viswanath 2015).
     """
 
     epsilon: int
@@ -109,7 +109,7 @@ class Loss:
         )
 
     def __bool__(self) -> bool:
-        """False for no loss at all."""
+        """Return False for no loss at all."""
         return bool(self.epsilon or self.delta or any(self.rdp) or any(self.gdp))
 
     @property

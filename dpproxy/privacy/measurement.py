@@ -16,7 +16,7 @@ from dpproxy.sql.template import Template, Text
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping column of the backend's result: named `k0`, `k1`, ... there."""
+    """A key is a grouping column of the backend's result: named `k0`, `k1`, ... there."""
 
     label: str  # as the analyst wrote it
     type: str  # PostgreSQL type
@@ -24,7 +24,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Basis:
-    """An integer column of the backend's result, named `b0`, `b1`, ...: BIGINT, never NULL, within +-2**62.
+    """A basis is an integer column of the backend's result, named `b0`, `b1`, ...: BIGINT, never NULL, within +-2**62.
 
     `linf`: the most one unit can change it by in one group, in grid units.
     `scale`: of the discrete Laplace noise, or sigma of the discrete Gaussian noise, in grid units.
@@ -91,7 +91,7 @@ class Top:
 
 @dataclass(frozen=True)
 class Selection:
-    """A value chosen per group by a mechanism on scores; `query` is the index in `Measurement.queries`.
+    """A selection is a value chosen per group by a mechanism on scores; `query` is the index in `Measurement.queries`.
 
     quantile: the query returns (k0.., bucket BIGINT, n BIGINT): how many contributions fall in each bucket of
     the grid `0..size-1`; released is a grid index, one column a fraction (0 is MIN, 1 is MAX).
@@ -116,7 +116,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Accept:
-    """A condition of the rows that groups could decide as well: the key named `key` is one of `values` (of `type`)."""
+    """This is a condition of the rows that groups could decide as well: the key named `key` is one of `values` (of `type`)."""
 
     key: Text
     type: str
@@ -164,7 +164,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Measurement:
-    """`keys -> bases` over rows that belong to units (PRIVACY.md section 3).
+    """A measurement releases `keys -> bases` over rows that belong to units (PRIVACY.md section 3).
 
     `queries[0]` returns columns k0..,b0.. with one row a group: when `dense`, exactly the declared groups in a fixed
     order (empty ones as zeros); else the groups of at least `threshold.min_units` units, ordered by key.

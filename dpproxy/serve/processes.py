@@ -106,7 +106,7 @@ async def supervise(options: Options, count: int) -> None:
 
 
 def check(options: Options, count: int) -> None:
-    """Raises ServingError."""
+    """Check that so many processes can serve these options. Raises ServingError."""
     if count > MOST:
         raise ServingError(f"--processes is {MOST} at most")
     if isinstance(place_of(options.ledger, options.state), SqlitePlace):

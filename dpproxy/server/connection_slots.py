@@ -36,7 +36,7 @@ class ConnectionSlots(Protocol):
 
 
 class OwnSlots:
-    """Of one process."""
+    """The slots of one process are counted here."""
 
     def __init__(self, total: int, per_user: int) -> None:
         self._total, self._per_user = total, per_user
@@ -61,7 +61,8 @@ class SharedSlots:
     """Of the processes that have `file` open. `process`: this one's number, from 1; 0 for who only watches."""
 
     def __init__(self, file: int, total: int, per_user: int, process: int = 0) -> None:
-        """`file`: a descriptor, opened for reading and writing; it is made as long as it has to be."""
+        """Use a file that all processes share. `file`: a descriptor, opened for reading and writing; it is made as long as it
+        has to be."""
         self._file, self._per_user, self._process = file, per_user, process
         size = total * _ENTRY
         if os.fstat(file).st_size < size:

@@ -44,7 +44,7 @@ def _shapes(policy: Policy) -> Mapping[Shape, int]:
 
 
 class Login:
-    """One SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set.
+    """A login is one SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set.
 
     `binding`: what the server's certificate binds a login to, under TLS.
     """
@@ -70,7 +70,7 @@ class Login:
         return back.authentication_sasl(self._scram.mechanisms)
 
     def answer(self, frame: Frame) -> bytes:
-        """The server's next message. Raises a fatal ProtocolError."""
+        """Return the server's next message. Raises a fatal ProtocolError."""
         if not self.proving:
             self.proving = True
             initial = decode_sasl_initial(frame)

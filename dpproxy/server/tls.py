@@ -61,7 +61,7 @@ class Tls:
 
 
 def load_tls(files: TlsFiles) -> Tls:
-    """Raises TlsError."""
+    """Load certificate and key. Raises TlsError."""
     _check_private(files.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[files.minimum]

@@ -23,7 +23,7 @@ SCRAM = "SCRAM-SHA-256"
 
 
 async def open_link(endpoint: Endpoint, link: asyncio.Protocol) -> asyncio.BaseTransport:
-    """Raises OSError."""
+    """Open a connection to the facade. Raises OSError."""
     loop = asyncio.get_running_loop()
     if endpoint.path is not None:
         transport, _ = await loop.create_unix_connection(lambda: link, endpoint.path)

@@ -32,7 +32,7 @@ class PrivateTalk:
         self.extended = extended
 
     async def ask(self, data: bytes, completions: int) -> Exchange:
-        """Raises StatementFailed with the facade's error, LinkLost."""
+        """Ask the facade. Raises StatementFailed with the facade's error, LinkLost."""
         if self.extended:
             replies = await self._link.exchange(data, completions)
         else:

@@ -30,7 +30,7 @@ class Steadiness:
         self._aside = SideThreads(1)
 
     async def of(self, query: str, outer: str, race: Race) -> bool:
-        """Whether neither a statement nor its outer query changes anything, or looks at anything that changes.
+        """Tell whether neither a statement nor its outer query changes anything, or looks at anything that changes.
 
         `race` waits for what takes long.
         """

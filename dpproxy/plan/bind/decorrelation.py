@@ -20,7 +20,8 @@ Pairs = list[tuple[exp.Expr, exp.Expr]]
 
 
 def decorrelated(query: exp.Expr) -> exp.Expr | None:
-    """`SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg FROM ... WHERE rest GROUP BY inner HAVING inner = outer`.
+    """Write `SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg FROM ... WHERE rest GROUP BY inner HAVING inner =
+    outer`.
 
     None when it has another form. A group that is not there would be no row, and NULL: a count of nothing is 0.
     """
@@ -34,7 +35,7 @@ def decorrelated(query: exp.Expr) -> exp.Expr | None:
 
 
 def lookup(query: exp.Expr) -> tuple[exp.Select, Pairs] | None:
-    """`SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg, inner FROM ... WHERE rest GROUP BY inner`.
+    """Write `SELECT agg FROM ... WHERE inner = outer AND rest` as `SELECT agg, inner FROM ... WHERE rest GROUP BY inner`.
 
     With it the pairs; None when it has another form, or no pair.
     """

@@ -90,7 +90,7 @@ class QueryBinder:
     # --- WITH
 
     def with_ctes(self, node: exp.Expr, env: Env, outer: Scope | None) -> Env:
-        """The environment inside a query with CTEs; per-unit CTEs leave the tree, released ones are rewritten in it."""
+        """Return the environment inside a query with CTEs; per-unit CTEs leave the tree, released ones are rewritten in it."""
         clause = node.args.get("with_")
         if clause is None:
             return env

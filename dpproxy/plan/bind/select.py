@@ -173,7 +173,7 @@ def _projections(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[t
 
 
 def group_expressions(select: exp.Select) -> list[exp.Expr] | None:
-    """The plain GROUP BY items; None when there are grouping sets."""
+    """Return the plain GROUP BY items; None when there are grouping sets."""
     group = select.args.get("group")
     if group is None:
         return []

@@ -219,7 +219,7 @@ def at_time_zone(binder: Binder, node: exp.AtTimeZone, scope: Scope) -> Expr:
 
 
 def bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expr:
-    """(regexp_match(text, pattern))[1] and (string_to_array(text, mark))[n]; sqlglot counts constants from 0."""
+    """Bind (regexp_match(text, pattern))[1] and (string_to_array(text, mark))[n]; sqlglot counts constants from 0."""
     inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
     name = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else ""
     index = node.expressions[0] if len(node.expressions) == 1 else None

@@ -189,7 +189,7 @@ class Engine(ABC):
 
     @abstractmethod
     def comparable(self, expr: Expr, other: Expr, names: Names) -> str:
-        """`expr` spelled so that it compares with `other` without an implicit cast that could raise."""
+        """Spell `expr` so that it compares with `other` without an implicit cast that could raise."""
 
     @abstractmethod
     def as_type(self, expr: Expr, type_: str, names: Names) -> str:

@@ -105,7 +105,7 @@ class DuckDB(Engine):
         raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables")
 
     def number(self, expr: Expr, names: Names, as_: str) -> str:
-        """`expr` as BIGINT, HUGEINT or DOUBLE; `as_` is never narrower than its representation. Raises Refusal."""
+        """Spell `expr` as BIGINT, HUGEINT or DOUBLE; `as_` is never narrower than its representation. Raises Refusal."""
         check_number(expr)
         text = self.expr(expr, names)
         if isinstance(expr, Lit) and expr.type in INTEGERS and as_ == "BIGINT":

@@ -54,7 +54,7 @@ def _exponent(size: Fraction) -> int:
 
 
 def total(name: str, value: Expr, text: str, distinct: str, tail: str) -> str:
-    """`sum` or `avg` of a DOUBLE `text`, as DOUBLE; `tail` is FILTER or OVER. NaN and infinities act as in PostgreSQL."""
+    """Spell `sum` or `avg` of a DOUBLE `text`, as DOUBLE; `tail` is FILTER or OVER. NaN and infinities act as in PostgreSQL."""
     q = quantum(value)
     inverse, most = (f"CAST('{float(x)!r}' AS DOUBLE)" for x in (q.inverse, 2**q.bits / q.inverse))
     units = f"CASE WHEN abs({text}) < {most} THEN TRY_CAST({text} * {inverse} AS {q.type}) "

@@ -23,7 +23,7 @@ def groups_text(dense: Dense, renderer: Renderer) -> str:
 
 
 def part_text(part: Part, renderer: Renderer) -> str:
-    """`SELECT DISTINCT k0, ...` of the groups that keys of common sources allow."""
+    """Write `SELECT DISTINCT k0, ...` of the groups that keys of common sources allow."""
     names: dict[int, str] = {}
     sources = []
     for scan in part.scans:

@@ -82,7 +82,7 @@ def hull(parts: Sequence[Interval]) -> Interval:
 
 
 def meet(a: Interval, b: Interval) -> Interval:
-    """The values in both; `a` when they are disjoint."""
+    """Return the values in both; `a` when they are disjoint."""
     lows = [x for x in (a.lo, b.lo) if x is not None]
     highs = [x for x in (a.hi, b.hi) if x is not None]
     both = Interval(max(lows) if lows else None, min(highs) if highs else None)

@@ -43,7 +43,7 @@ def named(a: Range) -> Range:
 
 
 def end(a: Range, which: Literal["low", "high", "free"]) -> str:
-    """One end as an expression by itself. OFFSET 0 keeps PostgreSQL from writing the names out again."""
+    """Write one end as an expression by itself. OFFSET 0 keeps PostgreSQL from writing the names out again."""
     found = {"low": a.low, "high": a.high, "free": a.free}[which]
     if not a.steps:
         return found

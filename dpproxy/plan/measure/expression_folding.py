@@ -23,7 +23,8 @@ def flat(expr: Expr, op: str) -> tuple[Expr, ...]:
 
 
 def compared(expr: Call, a: Lit, b: Lit) -> Expr:
-    """`1 = 1`. Different texts are different values of whole numbers and texts alone."""
+    """Fold a comparison of two constants, such as `1 = 1`. Different texts are different values of whole numbers and texts
+    alone."""
     if a.text is None or b.text is None or a.type != b.type or expr.op not in ("=", "<>"):
         return expr
     same = int(a.text) == int(b.text) if a.type in INTEGERS else a.text == b.text

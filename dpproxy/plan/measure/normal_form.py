@@ -57,7 +57,7 @@ Measured = tuple[Rows, list[tuple[str, Expr]], list[BasisSpec], list[SelectionSp
 def normal(
     rows: Rows, keys: Sequence[tuple[str, Expr]], specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]
 ) -> Measured:
-    """The same measurement in its normal form: keys, specs and selections in the order given."""
+    """Return the same measurement in its normal form: keys, specs and selections in the order given."""
     form = _Form()
     node = form.relation(rows.node)
     conditions = form.sorted(rows.conditions)

@@ -46,7 +46,7 @@ class Form(Protocol):
 
 @dataclass(frozen=True)
 class Block(Relation):
-    """An inner join of any number of sources under a set of conditions; it is there between steps alone."""
+    """A block is an inner join of any number of sources under a set of conditions; it is there between steps alone."""
 
     sources: tuple[Relation, ...]
     conditions: tuple[Expr, ...]

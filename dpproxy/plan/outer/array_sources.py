@@ -41,7 +41,7 @@ def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:
 
 
 def array_source(alias: str, first: int, types: list[tuple[str, str]]) -> exp.Expr:
-    """`unnest($n::t[], ...) AS alias(names)`; `types` are (column name, element type), parameters from `first` on."""
+    """Write `unnest($n::t[], ...) AS alias(names)`; `types` are (column name, element type), parameters from `first` on."""
     arrays = ", ".join(f"${first + i}::{wire_type(t)}[]" for i, (_, t) in enumerate(types))
     names = ", ".join(name for name, _ in types)
     return _from_item(f"unnest({arrays}) AS {alias}({names})")

@@ -106,7 +106,8 @@ def with_repetitions(rows: Rows) -> Rows:
 
 
 def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:
-    """Each public relation and how many of its rows a row of all that precedes it meets; those of unknown size are left out.
+    """Return each public relation and how many of its rows a row of all that precedes it meets; those of unknown size are left
+    out.
 
     An equality with what is already fixed bounds it, so the order matters: the least is taken first. Groups by rows whose
     number is not known (`generate_series(..., now(), ...)`) are taken to be at most `MANY`, as EXPLAIN says.

@@ -25,7 +25,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def narrowed_bound(expr: Expr, conditions: Sequence[Expr]) -> Interval:
-    """Where the conditions leave an expression; open when they say nothing."""
+    """Tell where the conditions leave an expression; open when they say nothing."""
     bound = OPEN
     for condition in conditions:
         bound = iv.meet(bound, _said(expr, condition))
