@@ -14,7 +14,8 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   load       memory with 500 idle connections, and what 1,000 connections leave behind
   planning   text to plan of a joined, grouped query: never seen, and seen before; and of the corpus, where it is at hand
   aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
-  accuracy   relative errors of the shared workload through a proxy, beside the best peer's
+  accuracy   relative errors of the shared workload through a proxy, beside the best peer's; and where large users
+             choose unlike small ones, beside the best single bound in hindsight
   postgres   generated SQL beside the raw query for the shared workload, 2 M orders in PostgreSQL, beside the best peer's
 """
 
@@ -27,6 +28,7 @@ import tempfile
 from pathlib import Path
 
 import bench_accuracy
+import bench_favourites
 import bench_neighbours
 import bench_plans
 import bench_postgres
@@ -81,6 +83,7 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         say("aggregate: making 2 tables of 10 M rows")
         bench_plans.aggregate(work, options.rounds)
     if "accuracy" in parts:
+        bench_favourites.favourites(options.answers)
         folder = work / "accuracy"
         folder.mkdir()
         bench_accuracy.accuracy(folder, options.scale, options.answers)

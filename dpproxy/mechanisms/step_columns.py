@@ -7,15 +7,12 @@ How far up: a step is taken while it is visibly more than noise (`SEEN`), one af
 beyond doubt (`CERTAIN`). Taken by mistake it doubles the noise: one time in fifty for the next one, so that the expected
 harm is bounded (4/50 + 16/2500 + ...), one in a million for one far up.
 
-Which groups: a total over groups is known better than each, so that of what nobody can have less than nothing of, a step's
-total is divided over the groups by their profile. A group's share in it is what all steps taken say of that group, each weighed
-by its own total: of groups alike in all steps that is the least inexact guess, whichever steps most rows are in. Where a step's
-groups vary about it by more than noise does, each moves to its own noisy value by as much as that says (random effects); and a
-group that is off by more than `UNLIKE` deviations takes it whole. The first step is every group's own, always.
+Which groups: where noise hides how a step is spread over groups, it is spread like the step below it, but for groups that visibly
+differ (`mechanisms.step_profiles`). The first step is every group's own, always. What nobody can have less than nothing of is
+put together so; of sums of both signs no profile says anything. Beyond the steps taken nothing is added, but for a group whose
+own value there is beyond doubt.
 
-Of steps not taken, a few are added as if they were of the last one that is - what scaling down to its size would leave of them -
-where there are many groups to divide them over, so that their noise is small in each. All this is guesses about the data where
-nothing better is known; `raw` is without, and intervals are about `raw`.
+All this is guesses about the data where nothing better is known; `raw` is without, and intervals are about `raw`.
 """
 
 from __future__ import annotations
@@ -24,25 +21,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dpproxy.mechanisms.exact_answers import Int64
-
-Float64 = npt.NDArray[np.float64]
+from dpproxy.mechanisms.step_profiles import Float64, profiles
 
 SEEN = 2.1
 CERTAIN = 4.8
-UNLIKE = 4.0
 """Standard deviations."""
-
-PROFILE = 5.0
-"""Deviations that the steps taken must be in total, to say how they are divided."""
-
-VARY = 2.0
-"""Deviations by which a step's squares must be beyond those of noise: groups alike are taken to vary one time in fifty."""
-
-LEFT, GROUPS_EACH = 4, 5
-"""At most so many steps beyond the last are added, one for so many groups."""
 
 MOST_CELLS = 200_000
 """Of noise to draw for one basis: of more groups than a twelfth of this the upper steps are put into the last one drawn."""
@@ -76,14 +61,13 @@ def together(noisy: list[Int64], deviation: float, laplace: bool, signed: bool) 
     than nothing."""
     matrix = np.array(noisy, dtype=np.float64)
     last = _last(matrix / deviation, laplace, signed)
-    upper = matrix[1 : last + 1]
-    raw = noisy[0] + _added(upper)
-    shares = None if signed else _shares(matrix[: last + 1], deviation)
-    if shares is None:
+    raw = noisy[0] + _added(matrix[1 : last + 1])
+    if signed:
         return Together(raw.copy(), raw, last)
-    left = matrix[last + 1 : last + 1 + min(LEFT, shares.size // GROUPS_EACH)]
-    more = _whole(shares * (left.sum() * 2.0**last))
-    return Together(noisy[0] + _added(_divided(upper, shares, deviation, laplace)) + more, raw, last)
+    found = profiles(matrix, deviation, laplace)
+    shown = max(last, _reached([p.evidence for p in found]))
+    upper = np.array([p.value if j <= shown else p.own for j, p in enumerate(found)][1:]).reshape(-1, matrix.shape[1])
+    return Together(noisy[0] + _added(upper), raw, last)
 
 
 def _added(upper: Float64) -> Int64:
@@ -98,10 +82,15 @@ def _whole(values: Float64) -> Int64:
 def _last(units: Float64, laplace: bool, signed: bool) -> int:
     """The last step to take; `units` are values in deviations of their noise."""
     evidence = [_energy(row, laplace) for row in units] if signed else _sums(units, laplace).tolist()
+    return _reached(evidence)
+
+
+def _reached(evidence: list[float]) -> int:
+    """The last step to take, by how many deviations each stands out."""
     last = 0
     while last + 1 < len(evidence) and evidence[last + 1] >= SEEN:
         last += 1
-    return max([last, *(j for j, found in enumerate(evidence) if found >= CERTAIN)])
+    return max([last, *(j for j, found in enumerate(evidence) if j and found >= CERTAIN)])
 
 
 def _sums(units: Float64, laplace: bool) -> Float64:
@@ -121,30 +110,3 @@ def _energy(row: Float64, laplace: bool) -> float:
         return 0.0
     root = (math.sqrt(4 * spread + 4 * tail * over) - 2 * math.sqrt(spread)) / (2 * tail)  # of tail t + 2 sqrt(spread t) = over
     return math.sqrt(2) * root
-
-
-def _shares(taken: Float64, deviation: float) -> Float64 | None:
-    """How a total is divided over groups; None where that is not known well enough.
-
-    Least squares: with totals T, group g's share is sum_j T_j Y_gj / sum_j T_j**2, of deviation 1 / sqrt(sum_j T_j**2).
-    """
-    totals = np.maximum(taken.sum(axis=1), 0)
-    size = math.sqrt(float(totals @ totals))
-    groups = taken.shape[1]
-    if groups < 2 or size < PROFILE * deviation * math.sqrt(groups):
-        return None
-    share, noise = (totals / size) @ taken / size, deviation / size
-    known = np.maximum(share - 2 * noise**2 / np.maximum(share, noise), 0)  # what is itself mostly noise has no share
-    return np.asarray(known / max(float(known.sum()), noise))
-
-
-def _divided(upper: Float64, shares: Float64, deviation: float, laplace: bool) -> Float64:
-    """Each step's total over the groups, moved to the groups' own values as far as these vary by more than noise."""
-    fit = np.maximum(upper.sum(axis=1), 0)[:, None] * shares
-    off = upper - fit
-    groups, fourth = shares.size, 5.0 if laplace else 2.0  # the variance of a squared deviation
-    squares, variance = (fit * fit).sum(axis=1), deviation * deviation
-    beyond = (off * off).sum(axis=1) - variance * (groups + VARY * math.sqrt(fourth * groups))
-    effect = np.where(squares > variance, np.maximum(beyond, 0) / np.maximum(squares, variance), 0)[:, None] * fit * fit
-    own = np.where(np.abs(off) > UNLIKE * deviation, 1.0, effect / (effect + variance))
-    return np.asarray(fit + own * off)

@@ -220,7 +220,7 @@ def _norm(context: Context) -> int:
 STEPPED = (
     "counts and sums: {unit}s that weigh more than {rows} rows are measured separately, in classes that double in size. Each "
     "class is scaled down to {rows} rows. A class that stands out from its noise is scaled back up (to {most} rows at most). "
-    "Where noise hides how a class is spread over groups, it is spread like all classes together."
+    "Where noise hides how a class is spread over groups, it is spread like the class below it, but for groups that differ."
 )
 
 UNSCALED = "percentiles and count(DISTINCT ...): at most {rows} rows per {unit} and group"
