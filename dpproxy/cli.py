@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from dpproxy.authoring import commands as authoring
 from dpproxy.backends.base import BackendError
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State, budget_app, ledger_app
 from dpproxy.facade.binaries import find_binaries
@@ -182,6 +183,10 @@ async def _check(path: Path, data: bool) -> None:
                 print(f"warning: {doubt}", file=sys.stderr)
         finally:
             await backend.close()
+
+
+policy_app.command("test")(authoring.run_tests)
+policy_app.command("diff")(authoring.diff)
 
 
 @policy_app.command()

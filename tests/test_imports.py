@@ -50,9 +50,10 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "server": (8,),
     "serve": (9,),
     "demo_data": (0,),
-    "cli": (10,),
-    "demo": (10,),
-    "__main__": (11,),
+    "authoring": (10,),
+    "cli": (11,),
+    "demo": (11,),
+    "__main__": (12,),
 }
 """Rooms from the ground up. `plan` and its siblings have one number; inside `plan` the second number orders its own rooms."""
 

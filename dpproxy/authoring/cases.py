@@ -1,0 +1,166 @@
+"""The format of a test file (`policies/shop.test.yaml`): questions of roles, and what the policy must say of each.
+
+Knows: the keys of the format, places in the file. Must not know: planners, what a verdict is held against. It is read as policies
+are: by the same reader, with the same messages, every problem at once.
+
+    tests:
+      - name: orders by region
+        role: analyst
+        query: SELECT region, count(*) FROM customers GROUP BY region
+        accept: { epsilon: 0.1, columns: [region, count], error: { count(*): 40 } }
+      - role: intern
+        query: SELECT email FROM customers
+        refuse: column "email" does not exist
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from dpproxy.policy.problems import Mark, PolicyError, Problem
+from dpproxy.policy.reader import Reader, kind
+from dpproxy.policy.shapes import Shape
+from dpproxy.policy.tree import Mapping as Entries
+from dpproxy.policy.tree import Node, Scalar, parse
+
+FILE = Shape(
+    "a test file",
+    {
+        "policy": "The policy's file, relative to this one (default: the file of this name without `.test`).",
+        "tests": "Questions, and what the policy must say of them.",
+    },
+    ("tests",),
+)
+CASE = Shape(
+    "a test",
+    {
+        "name": "What the test is about (default: its query).",
+        "role": "The role that asks.",
+        "query": "One statement, as an analyst would send it.",
+        "set": "Settings of the session, as in `{ dpproxy.epsilon: 0.5 }`.",
+        "accept": "The query is answered; `{}`, or what must hold of the answer.",
+        "refuse": "The query is refused: an SQLSTATE, or a part of the message; `{}` for any reason.",
+    },
+    ("role", "query"),
+)
+ACCEPT = Shape(
+    "what a test accepts",
+    {
+        "epsilon": "The answer costs at most this epsilon.",
+        "delta": "The answer costs at most this delta.",
+        "columns": "The answer has these columns, in this order.",
+        "error": "Of each aggregate named as EXPLAIN names it: half the width of its 95 % interval is at most this.",
+    },
+)
+
+
+@dataclass(frozen=True)
+class Accept:
+    """This is what must hold of an answer; None: anything."""
+
+    epsilon: Decimal | None = None
+    delta: Decimal | None = None
+    columns: tuple[str, ...] | None = None
+    errors: Mapping[str, Decimal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case is one test: who asks what, and what must become of it. `refuse`: a part of the refusal; exactly one of `accept` and
+    `refuse` is given."""
+
+    name: str
+    role: str
+    query: str
+    settings: Mapping[str, str]
+    accept: Accept | None
+    refuse: str | None
+    at: Mark
+
+
+@dataclass(frozen=True)
+class TestFile:
+    """A test file that was read. `policy` is the file that it tests."""
+
+    __test__ = False  # no test class of pytest's
+
+    path: Path
+    policy: Path
+    cases: tuple[Case, ...]
+
+
+def policy_beside(path: Path) -> Path:
+    """Return the policy that a test file of this name is for: `policies/shop.yaml` for `policies/shop.test.yaml`."""
+    return path.with_name(path.name.replace(".test.", ".", 1))
+
+
+def cases_beside(policy: Path) -> Path:
+    """Return where the tests of a policy are looked for: `policies/shop.test.yaml` for `policies/shop.yaml`."""
+    return policy.with_name(f"{policy.stem}.test{policy.suffix}")
+
+
+def read_cases(text: str, path: Path) -> TestFile:
+    """Read a test file. Raises PolicyError with every problem in it."""
+    reader = Reader(str(path))
+    keys = reader.mapping(parse(text, str(path)), FILE) or {}
+    named = reader.text(keys["policy"], "policy") if "policy" in keys else None
+    items = reader.items(keys["tests"], "tests") if "tests" in keys else ()
+    cases = [_case(reader, node) for node in items or ()]
+    if reader.problems:
+        raise PolicyError(reader.problems)
+    if not cases:
+        raise PolicyError([Problem(str(path), 1, 1, "there are no tests", "add one below `tests:`")])
+    return TestFile(path, path.parent / named if named else policy_beside(path), tuple(c for c in cases if c is not None))
+
+
+def _case(reader: Reader, node: Node) -> Case | None:
+    keys = reader.mapping(node, CASE)
+    if keys is None or not {"role", "query"} <= set(keys):
+        return None
+    role, query = reader.text(keys["role"], "role"), reader.text(keys["query"], "query")
+    name = reader.text(keys["name"], "name") if "name" in keys else query
+    if ("accept" in keys) == ("refuse" in keys):
+        reader.problem(node.at, "a test says one of `accept` and `refuse`", "write `accept: {}` for a query that is answered")
+    accept = _accept(reader, keys["accept"]) if "accept" in keys else None
+    refuse = _refuse(reader, keys["refuse"]) if "refuse" in keys else None
+    settings = _settings(reader, keys["set"]) if "set" in keys else {}
+    if role is None or query is None or name is None or (accept is None and refuse is None):
+        return None
+    return Case(" ".join(name.split()), role, query, settings, accept, refuse, node.at)
+
+
+def _refuse(reader: Reader, node: Node) -> str | None:
+    if isinstance(node, Entries) and not node.entries:
+        return ""
+    return reader.text(node, "refuse")
+
+
+def _accept(reader: Reader, node: Node) -> Accept | None:
+    keys = reader.mapping(node, ACCEPT)
+    if keys is None:
+        return None
+    epsilon = reader.decimal(keys["epsilon"], "epsilon") if "epsilon" in keys else None
+    delta = reader.decimal(keys["delta"], "delta") if "delta" in keys else None
+    columns = None
+    if "columns" in keys:
+        columns = tuple(reader.text(c, "column") or "" for c in reader.items(keys["columns"], "columns") or ())
+    errors = {}
+    if "error" in keys:
+        named = reader.named(keys["error"], "`error`")
+        for aggregate, most in (named.entries if named else {}).items():
+            errors[aggregate] = reader.decimal(most, "error") or Decimal(0)
+    return Accept(epsilon, delta, columns, errors)
+
+
+def _settings(reader: Reader, node: Node) -> dict[str, str]:
+    named = reader.named(node, "`set`")
+    found = {}
+    for name, value in (named.entries if named else {}).items():
+        if isinstance(value, Scalar):
+            found[name] = value.text
+        else:
+            reader.problem(value.at, f"a setting cannot be {kind(value)}", f"write `{name}: value`")
+    return found

@@ -1,0 +1,119 @@
+"""What a policy says of one question of one role: answered at which price and error, or refused and why. Nothing is measured.
+
+Knows: the planner, what a role's facade shows. Must not know: rows, ledgers, files. A verdict is a pure function of policy,
+catalog, role, text and settings, as the plan is that the proxy would make. What PostgreSQL itself would refuse while it reads
+a statement (a column of a public table that does not exist, a function of the wrong arguments) is not seen here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from sqlglot import exp
+
+from dpproxy.answers.plan_cache import PlanCache, plans_for
+from dpproxy.errors import SYNTAX_ERROR, UNDEFINED_OBJECT, UNDEFINED_TABLE, Refusal
+from dpproxy.facade.ddl import Shown
+from dpproxy.plan.model import Plan
+from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.model import ATTO, MICRO, Policy, Role
+from dpproxy.sql.dialect import ident
+from dpproxy.sql.output_names import output_name
+from dpproxy.sql.statements import Statement, parse
+from dpproxy.sql.template import Dialect
+
+Settings = Mapping[str, str | None]
+
+SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "dpproxy")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question would be answered: for this charge, with these columns. `errors`: of each aggregate whose error is known before
+    any data is read, by the name that EXPLAIN gives it, half the width of its 95 % interval, in units of the column."""
+
+    epsilon: Decimal
+    delta: Decimal
+    columns: tuple[str, ...]
+    errors: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A question would be refused, uncharged, in these words."""
+
+    sqlstate: str
+    message: str
+    hint: str = ""
+
+
+Verdict = Answered | Refused
+
+
+class Bench:
+    """The bench holds a policy over a catalog, to try questions on."""
+
+    def __init__(self, policy: Policy, catalog: Catalog, dialect: Dialect) -> None:
+        self.policy, self.catalog = policy, catalog
+        self._plans: PlanCache = plans_for(policy, catalog, dialect)
+
+    def verdict(self, role: str, query: str, settings: Settings | None = None) -> Verdict:
+        """Say what would become of a query. `settings` are those of the session, as in {"dpproxy.epsilon": "0.5"}."""
+        try:
+            return self._verdict(role, query, settings or {})
+        except Refusal as refusal:
+            return Refused(refusal.sqlstate, refusal.message, refusal.hint or "")
+
+    def _verdict(self, role: str, query: str, settings: Settings) -> Verdict:
+        known = self.policy.roles.get(role)
+        if known is None:
+            raise Refusal(UNDEFINED_OBJECT, f'role "{role}" is not in the policy')
+        statements = self._plans.split(query, known)
+        if len(statements) != 1:
+            raise Refusal(SYNTAX_ERROR, f"a test asks one statement, not {len(statements)}")
+        (statement,) = statements
+        if not statement.private:
+            self._check_names(statement, known)
+            return Answered(Decimal(0), Decimal(0), _columns(parse(statement.query)) if statement.query else ())
+        plan = self._plans.plan(_explained(statement), known, settings, ())
+        price = (Decimal(plan.loss.epsilon) / MICRO, Decimal(plan.loss.delta) / ATTO)
+        return Answered(*price, _columns(parse(plan.outer)), _errors(plan))
+
+    def _check_names(self, statement: Statement, role: Role) -> None:
+        """Refuse what the role's facade does not have."""
+        try:
+            tree = parse(statement.query or statement.text)
+        except Exception as error:
+            raise Refusal(SYNTAX_ERROR, "this is no statement that dpproxy can read") from error
+        there = {table.name for table, _ in Shown(self.policy, self.catalog, role).tables}
+        local = {ident(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
+        for table in tree.find_all(exp.Table):
+            name, schema = ident(table.this), ident(table.args.get("db"))
+            if isinstance(table.this, exp.Func) or (not schema and name in local) or schema in SYSTEM_SCHEMAS:
+                continue
+            if TableName(schema or "public", name) not in there and not (not schema and name.startswith("pg_")):
+                raise Refusal(UNDEFINED_TABLE, f'relation "{name}" does not exist')
+
+
+def _explained(statement: Statement) -> Statement:
+    """The statement, to be planned as its EXPLAIN would be: the account of what it does comes with the plan."""
+    return replace(statement, kind="explain", options=("FORMAT", "JSON"))
+
+
+def _columns(tree: exp.Expr) -> tuple[str, ...]:
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    return tuple(output_name(item) for item in tree.expressions) if isinstance(tree, exp.Select) else ()
+
+
+def _errors(plan: Plan) -> dict[str, float]:
+    (account,) = json.loads("".join(plan.explain))
+    found: dict[str, float] = {}
+    for measurement in account["Privacy Plan"]["Measurements"]:
+        for output in measurement["Outputs"]:
+            if "Within" in output:
+                found[output["Aggregate"]] = max(output["Within"], found.get(output["Aggregate"], 0.0))
+    return found

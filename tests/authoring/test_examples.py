@@ -1,0 +1,44 @@
+"""The policies of the repository say what their test files expect, asked on the shape of their data."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpproxy.authoring.case_results import as_text, results
+from dpproxy.authoring.cases import read_cases
+from dpproxy.authoring.workbench import open_workbench
+from dpproxy.demo_data import STEPS
+
+POLICIES = Path(__file__).resolve().parents[2] / "policies"
+
+
+def shop_shape(path: Path) -> None:
+    """The shop's tables: public ones whole, private ones without rows."""
+    with duckdb.connect(str(path)) as database:
+        for name, sql in STEPS:
+            if name == "products":
+                database.execute(sql)
+            for made in re.findall(r"CREATE TABLE \w+ \(\n.*?\);", sql, re.S) if name != "products" else ():
+                database.execute(made)
+
+
+SHAPES = {"shop": shop_shape}
+
+
+@pytest.mark.parametrize("path", sorted(POLICIES.glob("*.test.yaml")), ids=lambda path: path.name)
+def test_an_example_holds(path: Path, tmp_path: Path) -> None:
+    shape = tmp_path / "shape.duckdb"
+    SHAPES[path.name.split(".")[0]](shape)
+    file = read_cases(path.read_text(), path)
+    found = results(file, asyncio.run(open_workbench(file.policy, shape)).bench)
+    assert not any(result.failures for result in found), as_text(file, found)
+
+
+def test_every_example_has_its_tests() -> None:
+    policies = {path.name.split(".")[0] for path in POLICIES.glob("*.yaml")}
+    assert policies == {path.name.split(".")[0] for path in POLICIES.glob("*.test.yaml")} == set(SHAPES)
