@@ -187,6 +187,7 @@ async def _check(path: Path, data: bool) -> None:
 
 policy_app.command("test")(authoring.run_tests)
 policy_app.command("diff")(authoring.diff)
+policy_app.command("sample")(authoring.sample)
 
 
 @policy_app.command()

@@ -1,4 +1,4 @@
-"""The commands `policy test` and `policy diff`.
+"""The commands `policy test`, `policy diff` and `policy sample`.
 
 Knows: the terminal, files. Must not know: how a verdict is found. Exit codes: 0 when all is well, 1 when a test fails or
 something cannot be read, 3 when a policy exposes more than another.
@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, Progress, TextColumn
 
-from dpproxy.authoring import case_results, reports
+from dpproxy.authoring import case_results, reports, sample_file
 from dpproxy.authoring.cases import TestFile, cases_beside, read_cases
 from dpproxy.authoring.exposure import changes, grows
-from dpproxy.authoring.workbench import on_shape, open_workbench
+from dpproxy.authoring.sample import Size
+from dpproxy.authoring.workbench import fitting_catalog, on_shape, open_workbench
+from dpproxy.policy.catalog import TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError, Problem
+from dpproxy.serve.datasets import open_backend
 
 GROWS = 3  # the exit code of `policy diff` when exposure grows
 
@@ -89,3 +93,39 @@ def diff(
 def _questions(new: Path, tests: Path | None) -> TestFile | None:
     path = tests if tests is not None else cases_beside(new)
     return read_cases(_text_of(path), path) if tests is not None or path.exists() else None
+
+
+def sample(
+    policy: Annotated[Path, typer.Argument(help="the policy's file; its backend tells the shape, and the rows of public tables")],
+    out: Annotated[Path, typer.Argument(help="the DuckDB file to write; it must not exist")],
+    units: Annotated[int, typer.Option(min=1, help="privacy units")] = Size.units,
+    rows: Annotated[float, typer.Option(min=0, help="rows of a unit, in the mean, in tables that hold several")] = Size.rows,
+    skew: Annotated[float, typer.Option(min=0, max=4, help="how unlike units are in activity; 0: all alike")] = Size.skew,
+    seed: Annotated[int, typer.Option(help="other rows of the same kind")] = Size.seed,
+) -> None:
+    """Write a small database of the policy's shape, of declared values and ranges and public tables; no private row is read."""
+    if out.exists():
+        raise PolicyError([Problem(str(out), 1, 1, "exists already", "name a file that does not")])
+    with Progress(TextColumn("{task.description}"), BarColumn(), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        made = asyncio.run(
+            _sample(
+                policy,
+                out,
+                Size(units, rows, skew, seed),
+                lambda what, done, of: bar.update(task, description=what, completed=done, total=of),
+            )
+        )
+    for name, count in made.items():
+        print(f"{name}: {count} rows")
+
+
+async def _sample(path: Path, out: Path, size: Size, progress: sample_file.Progress) -> dict[TableName, int]:
+    loaded = load_file(path)
+    backend = open_backend(loaded)
+    try:
+        catalog = await fitting_catalog(loaded, backend)
+        publics = await sample_file.public_rows(loaded.policy, catalog, backend)
+    finally:
+        await backend.close()
+    return sample_file.write_sample(out, loaded.policy, catalog, publics, size, progress)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from dpproxy.answers import public_tables
 from dpproxy.authoring.verdicts import Bench
+from dpproxy.backends.base import Backend
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend
@@ -34,15 +36,21 @@ def on_shape(loaded: Loaded, shape: Path | None) -> Loaded:
     return replace(loaded, policy=replace(loaded.policy, backend=DuckDBBackend(str(shape.absolute()))))
 
 
+async def fitting_catalog(loaded: Loaded, backend: Backend) -> Catalog:
+    """Read the shape of a backend's data. Raises PolicyError where the policy does not fit it, BackendError."""
+    catalog = await backend.introspect()
+    problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
+    if problems:
+        raise PolicyError(problems)
+    return catalog
+
+
 async def open_workbench(path: Path, shape: Path | None = None) -> Workbench:
     """Read a policy and the shape of its data. Raises PolicyError, BackendError."""
     loaded = on_shape(load_file(path), shape)
     backend = open_backend(loaded)
     try:
-        catalog = await backend.introspect()
-        problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
-        if problems:
-            raise PolicyError(problems)
+        catalog = await fitting_catalog(loaded, backend)
         known, _ = await public_tables.read(loaded.policy, catalog, backend)
     finally:
         await backend.close()

@@ -1,0 +1,94 @@
+"""Invented rows (`authoring.sample`) as a DuckDB file, to develop dashboards on and to test policies with.
+
+Knows: files, DuckDB's names of types. Must not know: how rows are invented. A half-written file is never seen under its name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from dpproxy.authoring.sample import Size, sample
+from dpproxy.backends.base import Backend
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.model import Policy
+
+Progress = Callable[[str, int, int], None]
+"""What is being made, how many tables are done, of how many."""
+
+MOST_PUBLIC = 1_000_000  # rows of a public table that are taken over
+
+_TYPES = {
+    "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "numeric": "DECIMAL(38, 6)", "float4": "REAL", "float8": "DOUBLE",
+    "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMPTZ", "time": "TIME", "uuid": "UUID",
+    "interval": "INTERVAL", "bytea": "BLOB", "json": "JSON", "jsonb": "JSON",
+}  # fmt: skip
+
+
+async def public_rows(policy: Policy, catalog: Catalog, backend: Backend) -> dict[TableName, pa.Table]:
+    """Read the public tables, at most MOST_PUBLIC rows each. Raises BackendError."""
+    found = {}
+    for table in policy.tables.values():
+        if table.public:
+            shape = catalog.tables[table.name]
+            names = [column.name for column in shape.columns]
+            found[table.name] = await backend.public_rows(shape, names, MOST_PUBLIC)
+    return found
+
+
+def write_sample(
+    path: Path,
+    policy: Policy,
+    catalog: Catalog,
+    publics: Mapping[TableName, pa.Table],
+    size: Size,
+    progress: Progress = lambda _what, _done, _all: None,
+) -> dict[TableName, int]:
+    """Write a file of invented rows, and return how many rows each table has. Raises OSError, duckdb.Error."""
+    fresh, rows = path.with_name(f".{path.name}.{os.getpid()}"), {}
+    try:
+        with duckdb.connect(str(fresh)) as database:
+            for done, (shape, table) in enumerate(sample(policy, catalog, publics, size)):
+                progress(str(shape.name), done, len(policy.tables))
+                _write(database, shape, table)
+                rows[shape.name] = table.num_rows
+        fresh.replace(path)
+    finally:
+        for left in path.parent.glob(f"{fresh.name}*"):
+            left.unlink()
+    return rows
+
+
+def _write(database: duckdb.DuckDBPyConnection, shape: CatalogTable, table: pa.Table) -> None:
+    """One table, with the primary key that the data's has where the invented rows keep it."""
+    schema = "main" if shape.name.schema == "public" else shape.name.schema
+    where = f"{_quoted(schema)}.{_quoted(shape.name.name)}"
+    columns = [c for c in shape.columns if c.name in table.column_names]
+    names = ", ".join(_quoted(c.name) for c in columns)
+    types = ", ".join(f"{_quoted(c.name)} {_TYPES.get(c.type, 'VARCHAR')}" for c in columns)
+    values = ", ".join(f"CAST({_quoted(c.name)} AS {_TYPES.get(c.type, 'VARCHAR')})" for c in columns)
+    database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
+    database.execute(f"CREATE TABLE {where} ({types})")
+    database.register("invented", table)
+    database.execute(f"INSERT INTO {where} ({names}) SELECT {values} FROM invented")
+    database.unregister("invented")
+    for column in columns:
+        if not column.nullable:
+            database.execute(f"ALTER TABLE {where} ALTER COLUMN {_quoted(column.name)} SET NOT NULL")
+    if shape.primary_key and _unique(table, shape.primary_key):
+        database.execute(f"ALTER TABLE {where} ADD PRIMARY KEY ({', '.join(map(_quoted, shape.primary_key))})")
+
+
+def _unique(table: pa.Table, columns: tuple[str, ...]) -> bool:
+    keys = table.select(columns)
+    return bool(keys.group_by(list(columns)).aggregate([]).num_rows == keys.num_rows) and not any(
+        c.null_count for c in keys.columns
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
