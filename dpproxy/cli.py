@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from dpproxy.authoring import commands as authoring
+from dpproxy.authoring.simulate_command import simulate
 from dpproxy.backends.base import BackendError
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State, budget_app, ledger_app
 from dpproxy.facade.binaries import find_binaries
@@ -188,6 +189,7 @@ async def _check(path: Path, data: bool) -> None:
 policy_app.command("test")(authoring.run_tests)
 policy_app.command("diff")(authoring.diff)
 policy_app.command("sample")(authoring.sample)
+policy_app.command("simulate")(simulate)
 
 
 @policy_app.command()

@@ -20,6 +20,7 @@ from dpproxy.facade.ddl import Shown
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import ATTO, MICRO, Policy, Role
+from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.statements import Statement, parse
@@ -33,12 +34,15 @@ SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "dpproxy")
 @dataclass(frozen=True)
 class Answered:
     """A question would be answered: for this charge, with these columns. `errors`: of each aggregate whose error is known before
-    any data is read, by the name that EXPLAIN gives it, half the width of its 95 % interval, in units of the column."""
+    any data is read, by the name that EXPLAIN gives it, half the width of its 95 % interval, in units of the column. `loss`: what
+    the ledger is charged. `cuts`: the bounds that may cut data, in words."""
 
     epsilon: Decimal
     delta: Decimal
     columns: tuple[str, ...]
     errors: Mapping[str, float] = field(default_factory=dict)
+    loss: Loss = field(default=ZERO, compare=False)
+    cuts: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Bench:
     """The bench holds a policy over a catalog, to try questions on."""
 
     def __init__(self, policy: Policy, catalog: Catalog, dialect: Dialect) -> None:
-        self.policy, self.catalog = policy, catalog
+        self.policy, self.catalog, self.dialect = policy, catalog, dialect
         self._plans: PlanCache = plans_for(policy, catalog, dialect)
 
     def verdict(self, role: str, query: str, settings: Settings | None = None) -> Verdict:
@@ -80,7 +84,7 @@ class Bench:
             return Answered(Decimal(0), Decimal(0), _columns(parse(statement.query)) if statement.query else ())
         plan = self._plans.plan(_explained(statement), known, settings, ())
         price = (Decimal(plan.loss.epsilon) / MICRO, Decimal(plan.loss.delta) / ATTO)
-        return Answered(*price, _columns(parse(plan.outer)), _errors(plan))
+        return Answered(*price, _columns(parse(plan.outer)), _errors(plan), plan.loss, plan.cuts)
 
     def _check_names(self, statement: Statement, role: Role) -> None:
         """Refuse what the role's facade does not have."""

@@ -1,0 +1,171 @@
+"""The command `policy simulate`: a year of questions over invented rows.
+
+Knows: the terminal, files, the order of steps. Must not know: how anything is found. Questions come from the policy's tests or
+from a log, a JSON object a line: `{"role": "analyst", "query": "SELECT ...", "per_day": 20, "set": {"dpproxy.epsilon": "0.5"}}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn
+
+from dpproxy.authoring import sample_file
+from dpproxy.authoring.cases import cases_beside, read_cases
+from dpproxy.authoring.sample import Size
+from dpproxy.authoring.simulation import Line, Simulation, picture, table
+from dpproxy.authoring.spending import Habit, spending
+from dpproxy.authoring.trials import Question, Trial, tried
+from dpproxy.authoring.verdicts import Answered, Bench, Verdict
+from dpproxy.authoring.workbench import fitting_catalog, open_workbench
+from dpproxy.policy.load import Loaded, load_file
+from dpproxy.policy.model import Policy
+from dpproxy.policy.problems import PolicyError, Problem
+from dpproxy.serve.datasets import open_backend
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked, how often a day. `name`: what it is called in the report."""
+
+    question: Question
+    name: str
+    per_day: float
+
+
+def simulate(
+    policy: Annotated[Path, typer.Argument(help="the policy's file; its backend tells the shape, and the rows of public tables")],
+    log: Annotated[Path | None, typer.Option(help="questions, a JSON object a line; default: the policy's tests")] = None,
+    per_day: Annotated[float, typer.Option(min=0.001, help="how often each question of the tests is asked")] = 10.0,
+    reloads: Annotated[float, typer.Option(min=0, help="how often a day the data change")] = 1.0,
+    units: Annotated[int, typer.Option(min=1, help="invented privacy units")] = Size.units,
+    rows: Annotated[float, typer.Option(min=0, help="rows of a unit, in the mean")] = Size.rows,
+    skew: Annotated[float, typer.Option(min=0, max=4, help="how unlike units are in activity; 0: all alike")] = Size.skew,
+    seed: Annotated[int, typer.Option(help="other rows of the same kind")] = Size.seed,
+    report: Annotated[Path | None, typer.Option(help="write the tables here, as Markdown")] = None,
+    svg: Annotated[Path | None, typer.Option(help="write the picture here")] = None,
+) -> None:
+    """Ask a year of questions of the policy over invented rows: how many are answered, how long budgets last, how far off answers
+    are, and which bound or epsilon would serve better. No private row is read and nothing is charged."""
+    loaded = load_file(policy)
+    asked = _from_log(log) if log is not None else _from_tests(cases_beside(policy), per_day)
+    bench = asyncio.run(open_workbench(policy)).bench
+    verdicts = [bench.verdict(a.question.role, a.question.query, dict(a.question.settings)) for a in asked]
+    with Progress(TextColumn("{task.description}"), BarColumn(), transient=True) as bar:
+        task = bar.add_task("inventing rows", total=None)
+        trials = _trials(
+            loaded,
+            [a.question for a, v in zip(asked, verdicts, strict=True) if isinstance(v, Answered)],
+            Size(units, rows, skew, seed),
+            lambda what, done, of: bar.update(task, description=what, completed=done, total=of),
+        )
+    left = iter(trials)
+    lines = [
+        Line(a.question.role, a.name, v, next(left) if isinstance(v, Answered) else None)
+        for a, v in zip(asked, verdicts, strict=True)
+    ]
+    found = Simulation(
+        tuple(lines),
+        spending(loaded.policy, _habits(asked, verdicts), reloads),
+        {factor: _lasting(bench, asked, factor, reloads) for factor in EPSILONS},
+    )
+    print(table(found), end="")
+    for path, text in ((report, table(found)), (svg, picture(found))):
+        if path is not None:
+            path.write_text(text, encoding="utf-8")
+
+
+def _trials(
+    loaded: Loaded, questions: Sequence[Question], size: Size, progress: Callable[[str, int, int], None]
+) -> tuple[Trial, ...]:
+    with tempfile.TemporaryDirectory(prefix="dpproxy-simulation-") as name:
+        folder = Path(name)
+        asyncio.run(_invent(loaded, folder / "rows.duckdb", size, progress))
+        text = Path(loaded.file).read_text(encoding="utf-8-sig")
+        return tried(text, folder / "rows.duckdb", questions, folder, progress)
+
+
+async def _invent(loaded: Loaded, out: Path, size: Size, progress: Callable[[str, int, int], None]) -> None:
+    backend = open_backend(loaded)
+    try:
+        catalog = await fitting_catalog(loaded, backend)
+        publics = await sample_file.public_rows(loaded.policy, catalog, backend)
+    finally:
+        await backend.close()
+    sample_file.write_sample(out, loaded.policy, catalog, publics, size, progress)
+
+
+def _habits(asked: Sequence[Asked], verdicts: Sequence[Verdict]) -> list[Habit]:
+    return [
+        Habit(a.question.role, v.loss, a.per_day, a.name)
+        for a, v in zip(asked, verdicts, strict=True)
+        if isinstance(v, Answered) and v.loss
+    ]
+
+
+def _lasting(bench: Bench, asked: Sequence[Asked], factor: float, reloads: float) -> int | None:
+    """The first day on which a budget refuses a question, where each costs a factor of what it does."""
+    policy = _scaled(bench.policy, factor)
+    scaled = Bench(policy, bench.catalog, bench.dialect)
+    verdicts = [scaled.verdict(a.question.role, a.question.query, _scaled_settings(a.question, factor)) for a in asked]
+    ends = [s.ends for s in spending(policy, _habits(asked, verdicts), reloads).values() if s.ends is not None]
+    return min(ends, default=None)
+
+
+def _scaled_settings(question: Question, factor: float) -> dict[str, str]:
+    settings = dict(question.settings)
+    if "dpproxy.epsilon" in settings:
+        settings["dpproxy.epsilon"] = str(Decimal(settings["dpproxy.epsilon"]) * Decimal(factor))
+    return settings
+
+
+def _scaled(policy: Policy, factor: float) -> Policy:
+    def scaled(amount: int) -> int:
+        return max(1, int(amount * factor))
+
+    roles = {
+        name: replace(r, query=replace(r.query, epsilon=scaled(r.query.epsilon), max_epsilon=scaled(r.query.max_epsilon)))
+        for name, r in policy.roles.items()
+    }
+    return replace(policy, roles=roles)
+
+
+def _from_tests(path: Path, per_day: float) -> list[Asked]:
+    if not path.exists():
+        raise PolicyError([Problem(str(path), 1, 1, "there are no tests to take questions from", "write some, or name a --log")])
+    cases = read_cases(path.read_text(encoding="utf-8"), path).cases
+    return [Asked(Question(c.role, c.query, tuple(c.settings.items())), c.name, per_day) for c in cases]
+
+
+def _from_log(path: Path) -> list[Asked]:
+    """Raises PolicyError with every line that is no question."""
+    found, problems = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            try:
+                found.append(_asked(json.loads(line)))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                fix = 'write {"role": "...", "query": "...", "per_day": 1}'
+                problems.append(Problem(str(path), number, 1, "this line is no question", fix))
+    if problems or not found:
+        raise PolicyError(problems or [Problem(str(path), 1, 1, "there are no questions", "write one a line")])
+    return found
+
+
+def _asked(entry: Mapping[str, object]) -> Asked:
+    query, settings = entry["query"], entry.get("set", {})
+    if not isinstance(query, str) or not isinstance(entry["role"], str) or not isinstance(settings, dict):
+        raise TypeError("a question has a role and a query")
+    per_day = float(str(entry.get("per_day", 1)))
+    chosen = tuple((str(name), str(value)) for name, value in settings.items())
+    return Asked(Question(entry["role"], query, chosen), str(entry.get("name", query)), per_day)

@@ -1,0 +1,71 @@
+"""The command from questions to report; trials are replaced, which have tests of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dpproxy.authoring import simulate_command
+from dpproxy.authoring.trials import Trial
+from dpproxy.cli import commands
+from dpproxy.policy.problems import PolicyError
+
+LOG = """{"role": "analyst", "query": "SELECT count(*) FROM visits", "per_day": 20, "set": {"dpproxy.epsilon": 1}}
+
+{"role": "intern", "query": "SELECT count(*) FROM visits", "name": "not theirs"}
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    found: list[object] = []
+
+    def tried(text: str, database: Path, questions: list[object], *rest: object) -> tuple[Trial, ...]:
+        assert database.exists()
+        found.extend(questions)
+        return tuple(Trial(0.1, 0.2, 0.3) for _ in questions)
+
+    monkeypatch.setattr(simulate_command, "tried", tried)
+    return found
+
+
+def simulated(*arguments: object) -> str:
+    done = CliRunner().invoke(commands, ["policy", "simulate", *map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_from_a_log_to_a_report(town: Path, tmp_path: Path, asked: list[object]) -> None:
+    log, report, svg = tmp_path / "log.jsonl", tmp_path / "r.md", tmp_path / "p.svg"
+    log.write_text(LOG)
+    said = simulated(town, "--log", log, "--units", 20, "--report", report, "--svg", svg)
+    assert len(asked) == 1
+    assert report.read_text() in said
+    assert "1 of 2 questions are answered." in said
+    assert "| analyst | SELECT count(*) FROM visits | 1 | 30 % | 10 % | 20 % | 0 |" in said
+    assert "| intern | not theirs | refused: relation" in said
+    assert "| role analyst | 0.714 | 5 | month | until day 6;" in said, "one epsilon a day: five of the first seven days"
+    assert "| times 2 | until day 3 |" in said, "at two epsilon a day the third does not fit into five"
+    assert svg.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("{", 1), ('{"role": "a"}', 1), ('\n{"role": "a", "query": 3}', 2), ('{"role": "a", "query": "b", "per_day": "x"}', 1)],
+)
+def test_lines_that_are_no_questions(text: str, line: int, town: Path, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(PolicyError, match="this line is no question") as caught:
+        simulated(town, "--log", tmp_path / "log")
+    assert caught.value.problems[0].line == line
+
+
+def test_no_questions(town: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="there are no tests to take questions from"):
+        simulated(town)
+    (tmp_path / "log").write_text("\n")
+    with pytest.raises(PolicyError, match="there are no questions"):
+        simulated(town, "--log", tmp_path / "log")
