@@ -16,6 +16,7 @@ from dpproxy.answers.standings import AppliedBudget, left, standings
 from dpproxy.backends.base import in_measuring_thread
 from dpproxy.budget.ledger import Standing, amounts
 from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.plan.report import cuts
 from dpproxy.plan.report.typical_error import hidden_groups_told, typical_errors_told
@@ -54,7 +55,8 @@ async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]
     if texts is None:
         unseen = hidden_groups_told(plan.measurements, dataset.policy.unit_name)
         cut = cuts.cuts_told(plan.measured_cuts, values, plan.cuts)
-        texts = (await of_values(plan, values, typical_errors_told), cut, unseen)
+        again = MOVING if plan.moving else ""
+        texts = (await of_values(plan, values, typical_errors_told), cut, unseen, again)
         remembered.keep(plan, values, texts)
     return texts
 

@@ -1,8 +1,9 @@
 """The planner as the session sees it: texts to statements, statements to plans, remembered.
 
 Knows: the functions of `sql` and `plan`. Must not know: connections, budgets, data. A plan is a pure function of the
-policy, the statement, the settings and the parameter types, so it is kept by exactly these. This is the only file of
-the room that calls the planner.
+policy, the statement, the settings, the parameter types and what the clock shows of the time that the statement looks at
+(`sql.clock`), so it is kept by exactly these. A plan for one time of day is not kept: it is not asked for again. This is the only
+file of the room that calls the planner.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
 from dpproxy.sql.aliases import spelled_out
+from dpproxy.sql.clock import CLOCK, CLOSENESS, Reading, reading, shown
 from dpproxy.sql.effort import Stop, stoppable
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect
@@ -122,34 +124,49 @@ class PlanCache:
         columns: frozenset[str] = frozenset(),
         tables: frozenset[str] = frozenset(),
         roles: Mapping[str, Known] = MappingProxyType({}),
+        views: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`roles` says what a role knows, where that is not everything."""
+        """`roles` says what a role knows, where that is not everything; `views` are the texts of the policy's views by name."""
         self.names = names
+        self._views, self._views_read = frozenset(views), reading(" ".join(views.values()))
         self._all, self._roles = Known(names, columns, tables), roles
         self._plan = plan
         self._split = MemoizedCall(_caught(self._statements), TEXTS)
-        self._plans = MemoizedCall(_caught(self._fresh), PLANS)
+        self._made = _caught(self._fresh)
+        self._plans = MemoizedCall(self._made, PLANS)
         self._aside = SideThreads(ASIDE)
 
     def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
         return _unpacked(self._split(text, self._known(role)))
 
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
-        return _unpacked(self._plans(statement, _RoleKey(role), tuple(settings.items()), types))
+        return _unpacked(self._plan_call(statement)(*self._key(statement, role, settings, types)))
 
     async def split_aside(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
         return _unpacked(await self._beside(race, self._split, len(text), text, self._known(role)))
 
     async def plan_aside(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
-        key = (statement, _RoleKey(role), tuple(settings.items()), types)
-        return _unpacked(await self._beside(race, self._plans, len(statement.text), *key))
+        key = self._key(statement, role, settings, types)
+        return _unpacked(await self._beside(race, self._plan_call(statement), len(statement.text), *key))
 
-    async def _beside(self, race: Race, remembered: MemoizedCall[T], length: int, *key: Hashable) -> T:
+    def _reading(self, statement: Statement) -> Reading:
+        """How closely a statement looks at the clock; one that reads a view of the policy may do so by any of them."""
+        own, text = reading(statement.text), statement.text.lower()
+        return max(own, self._views_read, key=CLOSENESS.index) if any(view in text for view in self._views) else own
+
+    def _key(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> tuple[Hashable, ...]:
+        looked_at = {**settings, CLOCK: shown(settings.get(CLOCK), self._reading(statement))}
+        return statement, _RoleKey(role), tuple(looked_at.items()), types
+
+    def _plan_call(self, statement: Statement) -> Callable[..., Plan | Refusal]:
+        return self._made if self._reading(statement) == "moment" else self._plans
+
+    async def _beside(self, race: Race, call: Callable[..., T], length: int, *key: Hashable) -> T:
         """A plan that nobody waits for any more ends at its next step (`sql.effort`), and is not remembered."""
-        if length <= SHORT or remembered.has(*key):
-            return remembered(*key)
+        if length <= SHORT or (isinstance(call, MemoizedCall) and call.has(*key)):
+            return call(*key)
         stop = Stop()
-        return await race(self._aside.run(lambda: stoppable(stop, lambda: remembered(*key)), stop.ask))
+        return await race(self._aside.run(lambda: stoppable(stop, lambda: call(*key)), stop.ask))
 
     def _known(self, role: Role | None) -> Known:
         return self._all if role is None else self._roles.get(role.name, self._all)
@@ -209,7 +226,8 @@ def plans_for(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int 
     roles = {role.name: known_to(Shown(policy, catalog, role)) for role in policy.roles.values()}
     columns = frozenset[str]().union(*(known.columns for known in roles.values()))
     tables = frozenset[str]().union(*(known.tables for known in roles.values()))
-    return PlanCache(private_names(policy), planning(policy, catalog, dialect, pick_key), columns, tables, roles)
+    made, views = planning(policy, catalog, dialect, pick_key), {v.name.lower(): text for v, text in policy.views.items()}
+    return PlanCache(private_names(policy), made, columns, tables, roles, views)
 
 
 def known_to(shown: Shown) -> Known:

@@ -5,6 +5,7 @@ Knows: policies and catalogs. Must not know: the statement. Limits of a whole st
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,6 +36,15 @@ class TableColumns:
 
 
 @dataclass(frozen=True)
+class Clock:
+    """A clock shows when the statement's transaction began, in the session's time zone. `day_alone`: the time of day is not told,
+    since the statement is taken not to look at it."""
+
+    start: dt.datetime
+    day_alone: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """These are the session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`:
     groups that are not released are returned together, as one. `rows` and `groups` of a unit: where tighter than the policy's."""
@@ -46,6 +56,7 @@ class Settings:
     zone: str | None = None  # of the session; None is UTC
     rows: int | None = None
     groups: int | None = None
+    clock: Clock | None = None  # None: the facade is asked when the statement runs
 
 
 @dataclass(frozen=True)

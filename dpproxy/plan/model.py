@@ -85,4 +85,5 @@ class Plan:
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people
     measured_cuts: tuple[Cut, ...] = ()  # and those of which it is measured how many units they cut
     aimable: bool = False  # `typical` says the error of every aggregate
+    moving: bool = False  # some measurement is another one at each time of day
     rewritten: tuple[str, ...] = ()  # the rules (`plan.rewrite.rules`) that wrote the statement another way, in their order

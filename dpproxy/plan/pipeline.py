@@ -119,6 +119,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         cuts=bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
         measured_cuts=cuts,
         aimable=aimable(registry.compiled),
+        moving=any(c.moving for c in registry.compiled),
         rewritten=rules,
     )
 

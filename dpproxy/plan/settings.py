@@ -6,13 +6,15 @@ never a default: an analyst who mistypes an epsilon must not spend another.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
-from dpproxy.plan.context import Settings
+from dpproxy.plan.context import Clock, Settings
 from dpproxy.policy.model import MICRO
+from dpproxy.sql.clock import CLOCK
 
 
 def session_settings(values: Mapping[str, str | None]) -> Settings:
@@ -25,7 +27,13 @@ def session_settings(values: Mapping[str, str | None]) -> Settings:
         zone=_zone(values.get("TimeZone")),
         rows=_bound("dpproxy.rows", values.get("dpproxy.rows")),
         groups=_bound("dpproxy.groups", values.get("dpproxy.groups")),
+        clock=_clock(values.get(CLOCK)),
     )
+
+
+def _clock(text: str | None) -> Clock | None:
+    """A day, or a day and its time, in ISO's form."""
+    return None if text is None else Clock(dt.datetime.fromisoformat(text), day_alone=len(text) == len("2000-01-01"))
 
 
 _UTC = {"utc", "gmt", "uct", "zulu", "universal", "greenwich", "etc/utc", "etc/gmt", "etc/uct", "etc/zulu", "etc/universal"}

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from dpproxy.answers.plan_cache import Settings
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
+from dpproxy.sql.clock import CLOCK
 from dpproxy.sql.statements import Statement
 
 NAMES = (
@@ -38,18 +39,23 @@ WHERE t.typname = own.name AND n.nspname !~ '^pg_(toast_)?temp_')"""
 """A type or relation of the session's own that hides one of PostgreSQL's or of the policy: temporary ones come first. Each
 relation but a sequence has a type of its name; base types are the arrays of these."""
 
-SELECT_LIST = ", ".join([*(f"pg_catalog.current_setting('{name}', true)" for name in NAMES), "pg_catalog.pg_my_temp_schema()"])
-WIDTH = len(NAMES) + 1
+_CLOCK_SQL = "pg_catalog.to_char(LOCALTIMESTAMP, 'YYYY-MM-DD HH24:MI:SS.US')"
+SELECT_LIST = ", ".join(
+    (*(f"pg_catalog.current_setting('{name}', true)" for name in NAMES), _CLOCK_SQL, "pg_catalog.pg_my_temp_schema()")
+)
+WIDTH = len(NAMES) + 2
 """Columns of it."""
 
 
 def read_settings(values: Sequence[bytes | None]) -> Settings:
-    """Return them by name; an empty text, which is what a placeholder is left with after ROLLBACK, is None too.
+    """Return them by name, with when the transaction began (`sql.clock.CLOCK`).
+
+    An empty text, which is what a placeholder is left with after ROLLBACK, is None too.
 
     Raises Refusal when the client's encoding would garble what the proxy adds.
     """
     encoding = (values[NAMES.index("client_encoding")] or b"").decode()
-    return MappingProxyType(dict(zip(NAMES, (text or None for text in decoded(values[:-1], encoding)), strict=True)))
+    return MappingProxyType(dict(zip((*NAMES, CLOCK), (text or None for text in decoded(values[:-1], encoding)), strict=True)))
 
 
 _SET = re.compile(r"""(?i)set\s+(?:(?:session|local)\s+)?("?dpproxy"?\s*\.\s*"?(?P<name>\w+)"?)""")

@@ -23,7 +23,7 @@ COLUMN = Field("n", 20)
 
 def settings(temporary: bytes = b"0") -> list[bytes | None]:
     """A row of them, with what is temporary in the session."""
-    return [b"UTF8" if name == "client_encoding" else None for name in NAMES] + [temporary]
+    return [b"UTF8" if name == "client_encoding" else None for name in NAMES] + [b"2024-01-02 03:04:05.000006", temporary]
 
 
 def row(values: list[bytes | None]) -> Message:

@@ -16,17 +16,21 @@ from dpproxy.session.session_settings import (
     read_settings,
     seconds,
 )
+from dpproxy.sql.clock import CLOCK
 from dpproxy.sql.statements import split
 
 
 def values(temporary: bytes = b"0", **given: bytes) -> list[bytes | None]:
-    return [given.get(name.removeprefix("dpproxy.")) for name in NAMES] + [temporary]
+    return [given.get(name.removeprefix("dpproxy.")) for name in NAMES] + [given.get("clock"), temporary]
 
 
 def test_each_by_its_name() -> None:
-    found = read_settings(values(epsilon=b"0.5", reuse=b"", TimeZone=b"UTC", client_encoding=b"UTF8"))
-    assert set(found) == set(NAMES)
-    assert len(NAMES) + 1 == WIDTH
+    found = read_settings(
+        values(epsilon=b"0.5", reuse=b"", TimeZone=b"UTC", client_encoding=b"UTF8", clock=b"2024-01-02 03:04:05.000006")
+    )
+    assert set(found) == {*NAMES, CLOCK}
+    assert len(NAMES) + 2 == WIDTH
+    assert found[CLOCK] == "2024-01-02 03:04:05.000006"
     assert (found["dpproxy.epsilon"], found["TimeZone"]) == ("0.5", "UTC")
     assert found["dpproxy.reuse"] is None, "what a placeholder is left with after ROLLBACK"
     assert found["dpproxy.rows"] is None

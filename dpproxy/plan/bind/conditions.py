@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.context import Clock
 from dpproxy.plan.functions import operators, patterns
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import Call, Expr, Hole, InList, Lit
@@ -32,6 +33,10 @@ class EnclosingQuery(Protocol):
     def zone(self) -> str | None:
         """Return the session's time zone, asked for where instants are looked at; None is UTC. Raises Refusal where it is not
         known."""
+        ...
+
+    def clock(self) -> Clock | None:
+        """Return the time at which the statement runs, where it is known while planning."""
         ...
 
     def facade_constant(self, sql: str, type_: str) -> Expr:

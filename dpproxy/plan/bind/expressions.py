@@ -18,6 +18,7 @@ from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.conditions import EnclosingQuery, unknown
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import instants, literals, operators, patterns, times
+from dpproxy.plan.functions.constant_times import folded, literal, read_time
 from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.logical.expr import (
@@ -43,6 +44,8 @@ _CONSTANT_FUNCTIONS = {
 }  # fmt: skip
 _READING = {"to_date": ("date", "date"), "to_timestamp": ("timestamptz", "timestamp")}
 """Of two strings: constants that BI tools spell so. The type, and the one the facade is asked for."""
+_DAYS_FROM_NOW = {"yesterday": -1, "today": 0, "tomorrow": 1}
+"""Texts that are days when they are cast to a type of time."""
 
 
 class ExprBinder:
@@ -64,7 +67,7 @@ class ExprBinder:
         if handler is None:
             raise unknown(node)
         try:
-            return handler(self, node, scope)
+            return folded(handler(self, node, scope))
         except NotPlain as constant:
             return self._asked(node, constant, scope)
         except Refusal as refusal:
@@ -74,6 +77,9 @@ class ExprBinder:
 
     def _asked(self, node: exp.Expr, constant: NotPlain, scope: Scope) -> Expr:
         """A constant that only PostgreSQL can read. It is `node` itself, or an operand that `node` gave its type."""
+        if isinstance(node, exp.Cast) and constant.text.strip().lower() in _DAYS_FROM_NOW and constant.type in TIMES:
+            days = Lit("int4", str(_DAYS_FROM_NOW[constant.text.strip().lower()]))
+            return folded(Cast(constant.type, operators.plus(self._clock("date"), days)))
         if isinstance(node, exp.Cast | exp.Interval):
             quoted = constant.text.replace("'", "''")
             return self.query.facade_constant(f"('{quoted}'::{constant.type})::{wire_type(constant.type)}", constant.type)
@@ -236,25 +242,30 @@ class ExprBinder:
         return self.query.aggregate(node, scope)
 
     def _now(self, node: exp.Expr, scope: Scope) -> Expr:
-        if isinstance(node, exp.CurrentDate):
-            return self.query.facade_constant("CURRENT_DATE", "date")
-        if isinstance(node, exp.Localtimestamp):
-            return self.query.facade_constant("LOCALTIMESTAMP", "timestamp")
-        return self.query.facade_constant("LOCALTIMESTAMP", "timestamptz")
+        local = "timestamp" if isinstance(node, exp.Localtimestamp) else "timestamptz"
+        return self._clock("date" if isinstance(node, exp.CurrentDate) else local)
+
+    def _clock(self, type_: str) -> Expr:
+        """The transaction's start: a constant where it is known while planning, else what the facade will say."""
+        clock = self.query.clock()
+        if clock is None or (clock.day_alone and type_ != "date"):
+            return self.query.facade_constant("CURRENT_DATE" if type_ == "date" else "LOCALTIMESTAMP", type_)
+        return literal(type_, clock.start, moving=type_ != "date")
 
     def _function(self, node: exp.Anonymous, scope: Scope) -> Expr:
         name = str(node.this).lower()
         if name in AGGREGATES:
             return self.query.aggregate(node, scope)
         if name in _CONSTANT_FUNCTIONS and not node.expressions:
-            return self.query.facade_constant("LOCALTIMESTAMP", _CONSTANT_FUNCTIONS[name])
+            return self._clock(_CONSTANT_FUNCTIONS[name])
         if name in _READING and [a.is_string for a in node.expressions] == [True, True]:
             type_, local = _READING[name]
-            return self.query.facade_constant(f"({to_sql(node)})::{local}", type_)
+            read = read_time(type_, *(a.this for a in node.expressions))
+            return read or self.query.facade_constant(f"({to_sql(node)})::{local}", type_)
         if name in forms.CALLS:
             return forms.CALLS[name](self, node.expressions, scope, name)
         if name == "age" and len(node.expressions) == 1:
-            return times.age(self.query.facade_constant("CURRENT_DATE", "date"), self._bind(node.expressions[0], scope))
+            return times.age(self._clock("date"), self._bind(node.expressions[0], scope))
         builder = FUNCTIONS.get(name)
         if builder is None:
             raise Refusal(

@@ -20,7 +20,7 @@ from dpproxy.plan.bind.results import Item, ReleasedResult, RowsResult
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.bind.windows import bind_window
-from dpproxy.plan.context import Counter
+from dpproxy.plan.context import Clock, Counter
 from dpproxy.plan.functions import operators, time_zones
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import (
@@ -65,6 +65,9 @@ class Subqueries:
 
     def zone(self) -> str | None:
         return time_zones.checked_zone(self.queries.context.settings.zone)
+
+    def clock(self) -> Clock | None:
+        return self.queries.context.settings.clock
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
         return self.queries.measurer.constant(sql, type_)

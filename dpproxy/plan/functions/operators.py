@@ -10,6 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpproxy.errors import AMBIGUOUS_FUNCTION, DATATYPE_MISMATCH, UNDEFINED_FUNCTION, Refusal
+from dpproxy.plan.functions.constant_times import beside_column, folded
 from dpproxy.plan.functions.folding import folded_constants
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import (
@@ -29,6 +30,7 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
         a, b = coerce(a, "text"), coerce(b, "text")
     if _kind(a.type) != _kind(b.type):
         raise unsupported(f"comparing {a.type} with {b.type}", "Cast one of them.")
+    op, a, b = beside_column(op, folded(a), folded(b))
     return Call("bool", op, (a, b))
 
 

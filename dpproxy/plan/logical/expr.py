@@ -97,9 +97,11 @@ class Ref(Expr):
 
 @dataclass(frozen=True)
 class Lit(Expr):
-    """A literal is a constant; `text` is in PostgreSQL's (checked, ISO) input syntax, None for NULL."""
+    """A literal is a constant; `text` is in PostgreSQL's (checked, ISO) input syntax, None for NULL. `moving`: it is made of the
+    time of day at which the statement runs."""
 
     text: str | None
+    moving: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

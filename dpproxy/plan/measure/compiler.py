@@ -55,6 +55,7 @@ class Compiled:
     names: Names | None = None
     cut: str = ""  # the query that says how many units the bounds cut, where that is to be measured
     cutting: bool = False  # this is such a query
+    moving: bool = False  # with the time of day (`plan.measure.moving_constants`)
     holds_all: bool = False  # every row is in one of the declared groups (`plan.measure.coverage`)
 
 

@@ -33,6 +33,7 @@ from dpproxy.plan.measure import (
     normal_form,
 )
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
+from dpproxy.plan.measure.moving_constants import moves
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
 from dpproxy.plan.outer.array_sources import array_source
@@ -118,7 +119,9 @@ class Registry:
         whole = False
         if len(request.sets) > 1 and dense is not None:  # else nothing is added up
             whole = coverage.holds_all(dense, rows.conditions)
-        return replace(compiled, bounding=told, outputs=tuple(request.outputs), names=names, cut=cut, holds_all=whole)
+        moving = moves((rows.node, keys, specs, selections))
+        outputs = tuple(request.outputs)
+        return replace(compiled, bounding=told, outputs=outputs, names=names, cut=cut, moving=moving, holds_all=whole)
 
     def engine_for(
         self,

@@ -8,7 +8,7 @@ all of them are returned, so that existence of a group says nothing (PRIVACY.md 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from dpproxy.plan.logical.expr import (
@@ -29,9 +29,11 @@ from dpproxy.plan.logical.expr import (
     references,
     walk,
 )
+from dpproxy.plan.logical.interval import OPEN
 from dpproxy.plan.logical.relation import Public, Rows, Scan
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.sql.types import INTEGERS, NUMBERS
 
 MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
@@ -275,8 +277,22 @@ def _part(
             steps = [_series(key, column) for _, key in keys if column in references(key)]
             domain = next((s for s in steps if s is not None and s.kind == "hour"), steps[0])
             assert domain is not None
+            domain = _clipped(domain, column, conditions)
         domains.append((column, domain))
     return Part(tuple(keys), tuple(domains), members, conditions)
+
+
+_UNIT_SECONDS = {"day": 86400, "hour": 3600}
+
+
+def _clipped(domain: SeriesDomain, column: Column, conditions: Sequence[Expr]) -> SeriesDomain:
+    """The part of a series that comparisons with constants leave: no engine enumerates years for a week of them, and no unit is
+    taken to reach them. NULL satisfies no comparison."""
+    said = narrowed_bound(Ref(column.type, column), conditions)
+    size = 1 if domain.kind == "int" or column.type == "date" else _UNIT_SECONDS[domain.kind]
+    lo = domain.lo if said.lo is None else min(max(domain.lo, (said.lo / size).__floor__()), domain.hi)
+    hi = domain.hi if said.hi is None else max(min(domain.hi, (said.hi / size).__floor__()), lo)
+    return replace(domain, lo=lo, hi=hi, nulls=domain.nulls and said == OPEN)
 
 
 def _condition_fits(condition: Expr, column: Column) -> bool:
@@ -293,11 +309,19 @@ def _comparison_with_constant(condition: Expr) -> tuple[str, Expr, Expr] | None:
     if not (isinstance(condition, Call) and condition.op in _FLIPPED and len(condition.args) == 2):
         return None
     a, b = condition.args
-    if isinstance(a, Ref) and isinstance(b, Lit | Hole):
+    if isinstance(a, Ref) and _constant(b):
         return condition.op, a, b
-    if isinstance(b, Ref) and isinstance(a, Lit | Hole):
+    if isinstance(b, Ref) and _constant(a):
         return _FLIPPED[condition.op], b, a
     return None
+
+
+def _constant(expr: Expr) -> bool:
+    """Whether it is one value for all rows: made of constants, parameters and what the facade evaluates."""
+    return not references(expr) and not has_subquery(expr) and all(isinstance(e, _CONSTANT) for e in walk(expr))
+
+
+_CONSTANT = (Lit, Hole, Call, Cast, Case)
 
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -44,9 +44,14 @@ def _said(expr: Expr, condition: Expr) -> Interval:
             return OPEN
 
 
+_KIND = {"date": "days", "timestamp": "seconds", "timestamptz": "seconds", "interval": "interval"}
+"""What a value's number counts (`interval.number`); an instant is what the session's clocks show, as a timestamp is."""
+
+
 def _side(op: str, constant: Expr, type_: str) -> Interval:
     """The values that stand in a comparison with a constant. Of other kinds than the expression's own nothing is said."""
-    same = constant.type == type_ or not {constant.type, type_} & {"date", "timestamp", "timestamptz", "interval"}
+    kinds = {_KIND.get(constant.type, "other"), _KIND.get(type_, "other")}
+    same = len(kinds) == 1
     if not isinstance(constant, Lit) or constant.text is None or not same:
         return OPEN
     value = literal_number(constant.type, constant.text)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy import selection_ranks
@@ -41,6 +42,7 @@ class _Told:
     groups: int | None  # how many are declared
     confidence: Fraction
     unit: str
+    moving: bool = False
 
 
 def plan_account(
@@ -55,7 +57,7 @@ def plan_account(
     that wrote the statement another way."""
     confidence = Fraction(context.settings.confidence)
     told = [
-        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, confidence, context.policy.unit_name)
+        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, confidence, context.policy.unit_name, c.moving)
         for m, c in zip(measurements, compiled, strict=True)
     ]
     return {
@@ -87,6 +89,7 @@ def _measurement(told: _Told) -> PlanAccount:
     found: PlanAccount = {"Keys": [k.label for k in m.keys], "Charge": _charge(m.loss), "Bounds": list(m.notes)}
     if m.keys:
         found["Groups"] = _groups(told)
+    found |= {"Asked Again": MOVING} if told.moving else {}
     found["Outputs"] = [_output(o, told) for o in told.outputs]
     found["Noise"] = [_basis(b, told) for b in m.bases]
     found["Selections"] = [_selection(s, told) for s in m.selections]
@@ -260,6 +263,8 @@ def _measurement_lines(number: int, told: PlanAccount, unit: str) -> Iterator[st
     yield from (f"     Bound: {note}" for note in told["Bounds"])
     if "Groups" in told:
         yield f"     Groups: {_groups_text(told['Groups'], unit)}"
+    if "Asked Again" in told:
+        yield f"     Asked again: {told['Asked Again']}"
     for output in told["Outputs"]:
         yield f"     -> {output['Aggregate']}  {_error_text(output)}"
     for i, basis in enumerate(told["Noise"], 1):
