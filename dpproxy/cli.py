@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from dpproxy.authoring import commands as authoring
+from dpproxy.authoring.dbt_command import from_dbt
 from dpproxy.authoring.simulate_command import simulate
 from dpproxy.backends.base import BackendError
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State, budget_app, ledger_app
@@ -190,6 +191,7 @@ policy_app.command("test")(authoring.run_tests)
 policy_app.command("diff")(authoring.diff)
 policy_app.command("sample")(authoring.sample)
 policy_app.command("simulate")(simulate)
+policy_app.command("from-dbt")(from_dbt)
 
 
 @policy_app.command()

@@ -1,0 +1,148 @@
+"""A dbt project as tables of a policy: what its schema files say under `meta: dpproxy`, from the project's manifest.
+
+Knows: dbt's manifest (schema versions 9 to 12), the keys of policies. Must not know: data, files. Models, seeds, snapshots and
+sources that say something of dpproxy become tables; no others are shown. Values that an `accepted_values` test holds a column to
+are its declared values, where `meta` names none. Who may ask, and how much, is no dbt project's business: it comes from a policy
+without `tables`. There a role may name `group:finance` among its tables, for all that belong to dbt's group of that name.
+
+    models:
+      - name: orders
+        group: finance
+        meta: { dpproxy: { unit: customer_id, bounds: { rows: 50 } } }
+        columns:
+          - { name: customer_id, meta: { dpproxy: unit } }
+          - { name: amount, meta: { dpproxy: { range: [0, 1000], resolution: 0.01 } } }
+          - { name: status, meta: { dpproxy: {} }, tests: [{ accepted_values: { values: [open, paid] } }] }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KINDS = ("model", "seed", "snapshot", "source")
+DEFAULT_SCHEMAS = ("public", "main")
+GROUP = "group:"
+
+Entry = dict[str, Any]
+
+
+class DbtError(Exception):
+    """Says that a manifest, or the policy beside it, cannot be made one policy."""
+
+
+@dataclass
+class Project:
+    """A project is what a manifest says of tables. `tables`: by name, as a policy has them; `groups`: the tables of each of dbt's
+    groups; `origins`: for comments, where a table comes from."""
+
+    tables: dict[str, Entry] = field(default_factory=dict)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+
+def read_project(manifest: Mapping[str, Any]) -> Project:
+    """Return the tables that a manifest speaks of. Raises DbtError when it is no manifest, or says what no policy can."""
+    version = str(manifest.get("metadata", {}).get("dbt_schema_version", ""))
+    if "/manifest/" not in version:
+        raise DbtError("this is no manifest of dbt: run `dbt parse` or `dbt compile`, and name its target folder")
+    accepted = _accepted_values(manifest)
+    project = Project()
+    for id, node in sorted(_nodes(manifest)):
+        told = _meta(node)
+        if told is None:
+            continue
+        name = _table_name(node)
+        if not isinstance(told, dict):
+            raise DbtError(f"{id}: `meta: dpproxy` of a table is a mapping, as in {{ unit: customer_id }} or {{ public: true }}")
+        if name in project.tables:
+            raise DbtError(f"{id}: there are two tables `{name}`: {project.origins[name]} is the other")
+        project.tables[name] = told | _columns(id, node, accepted.get(id, {}))
+        group = node.get("group") or node.get("config", {}).get("group")
+        project.origins[name] = id + (f", group {group}" if group else "")
+        if group:
+            project.groups.setdefault(str(group), []).append(name)
+    if not project.tables:
+        raise DbtError("no model, seed, snapshot or source says anything under `meta: dpproxy`")
+    return project
+
+
+def _nodes(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Entry]]:
+    for part in ("nodes", "sources"):
+        for id, node in manifest.get(part, {}).items():
+            if node.get("resource_type") in KINDS:
+                yield id, node
+
+
+def _meta(node: Mapping[str, Any]) -> Any:
+    """What is said of dpproxy: dbt 1.10 moved `meta` into `config`, and keeps the old place."""
+    for meta in (node.get("config", {}).get("meta"), node.get("meta")):
+        if isinstance(meta, dict) and "dpproxy" in meta:
+            return meta["dpproxy"]
+    return None
+
+
+def _table_name(node: Mapping[str, Any]) -> str:
+    """A table as analysts write it: `orders`, or `finance.orders` beside the default schemas."""
+    name = str(node.get("identifier") or node.get("alias") or node["name"])
+    schema = str(node.get("schema") or "public")
+    return name if schema in DEFAULT_SCHEMAS else f"{schema}.{name}"
+
+
+def _columns(id: str, node: Mapping[str, Any], accepted: Mapping[str, list[Any]]) -> Entry:
+    columns: Entry = {}
+    for name, column in node.get("columns", {}).items():
+        told = _meta(column)
+        if told is None:
+            continue
+        if not isinstance(told, dict | str):
+            raise DbtError(f"{id}: `meta: dpproxy` of column `{name}` is `unit`, `key`, `hidden` or a mapping")
+        if isinstance(told, dict) and "values" not in told and "range" not in told and name in accepted:
+            told = {**told, "values": accepted[name]}
+        columns[str(name)] = told
+    return {"columns": columns} if columns else {}
+
+
+def _accepted_values(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
+    """By table and column, the values that a test allows without a condition."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for node in manifest.get("nodes", {}).values():
+        test = node.get("test_metadata") or {}
+        if node.get("resource_type") != "test" or test.get("name") != "accepted_values" or node.get("config", {}).get("where"):
+            continue
+        arguments = test.get("kwargs", {})
+        arguments = {**arguments, **arguments.get("arguments", {})}
+        column, values = node.get("column_name") or arguments.get("column_name"), arguments.get("values")
+        table = node.get("attached_node") or next(iter(node.get("depends_on", {}).get("nodes", [])), "")
+        if column and isinstance(values, list):
+            found.setdefault(table, {})[str(column)] = values
+    return found
+
+
+def compiled(base: Entry, project: Project) -> Entry:
+    """Return a policy: what `base` says, with the project's tables. Raises DbtError for a group that nobody is in, and for tables
+    in `base`."""
+    if base.get("tables"):
+        raise DbtError("the policy beside a dbt project has no `tables`: they come from the project")
+    policy = dict(base)
+    policy["tables"] = dict(project.tables)
+    roles = {}
+    for name, role in (base.get("roles") or {}).items():
+        listed = role.get("tables") if isinstance(role, dict) else None
+        roles[name] = {**role, "tables": _expanded(listed, project)} if isinstance(listed, list) else role
+    return policy | ({"roles": roles} if roles else {})
+
+
+def _expanded(listed: list[Any], project: Project) -> list[Any]:
+    found: list[Any] = []
+    for entry in listed:
+        if not str(entry).startswith(GROUP):
+            found.append(entry)
+            continue
+        group = str(entry)[len(GROUP) :]
+        if group not in project.groups:
+            known = ", ".join(f"`{name}`" for name in sorted(project.groups)) or "none"
+            raise DbtError(f"no table of the project is in dbt's group `{group}`; groups with tables: {known}")
+        found += project.groups[group]
+    return list(dict.fromkeys(found))
