@@ -84,7 +84,7 @@ def _meta(node: Mapping[str, Any]) -> Any:
 
 
 def _table_name(node: Mapping[str, Any]) -> str:
-    """A table as analysts write it: `orders`, or `finance.orders` beside the default schemas."""
+    """A table as analysts write it: its schema stands before its name, unless it is a default one."""
     name = str(node.get("identifier") or node.get("alias") or node["name"])
     schema = str(node.get("schema") or "public")
     return name if schema in DEFAULT_SCHEMAS else f"{schema}.{name}"
