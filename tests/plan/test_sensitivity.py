@@ -211,6 +211,7 @@ def _smaller(**numbers: int) -> Callable[[Plan], Plan]:
 
 BY_CATEGORY = "SELECT category, count(*), sum(amount) FROM orders GROUP BY category"
 WHOLE = "SELECT category, count(*), sum(amount), avg(qty) FROM orders GROUP BY category"
+WHOLE_DISTINCT = "SELECT status, count(DISTINCT order_id) FROM orders GROUP BY status"
 PLANTED = {
     "no bound of rows on counts": (BY_CATEGORY, _without(r"CASE WHEN n0 > \d+ THEN \d+ ELSE n0 END", "n0")),
     "no bound of rows on sums": (
@@ -257,6 +258,7 @@ PLANTED = {
     "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS p4", r"\1 AS p4")),
     "upper steps are not divided": (WHOLE, _without(r" / m0\) AS BIGINT", ") AS BIGINT")),
     "a unit in several steps": (WHOLE, _without(r"CASE WHEN m0 = (\d+) THEN p0", r"CASE WHEN m0 >= \1 THEN p0")),
+    "distinct values of each group by itself": (WHOLE_DISTINCT, _without(r"WHERE filled <= 4\b", "WHERE rank <= 2")),
     "the length of another group": (WHOLE, _without(r"sum\((CASE WHEN n0 .*?) \* CASE", r"max(\1 * CASE")),
     "a group too few": (BY_CATEGORY, _smaller(l0=1)),
     "a sensitivity too small": ("SELECT count(*) FROM customers", _smaller(linf=1)),
@@ -266,7 +268,9 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str, shop: AnyShop, shop_catalog: Catalog) -> None:
     sql, plant = PLANTED[name]
-    given = replace(plan_harness.policy("whole"), mechanism="gaussian") if sql is WHOLE else plan_harness.policy()
+    given = (
+        replace(plan_harness.policy("whole"), mechanism="gaussian") if sql in (WHOLE, WHOLE_DISTINCT) else plan_harness.policy()
+    )
     role = "careful" if name == "small groups are returned" else "analyst"
     made = plan_harness.plan(sql, shop_catalog, given, role)
     assert Sensitivity(shop).problems(made) == []
