@@ -89,9 +89,9 @@ class Round:
         paid: Collection[int] = (),
         ahead: Sequence[Measurement] = (),
     ) -> None:
-        """Prepare a round. `others`: what other roles have seen, each with what would be measured; `parts`: measurements of
-        the statement. `paid`: numbers of those that an earlier round was charged for; `ahead`: of later rounds, charged with this one since all are one
-        vector (`privacy.vector_loss`)."""
+        """Prepare a round. `others`: what other roles have seen, each with what would be measured; `parts`: measurements of the
+        statement. `paid`: numbers of those that an earlier round was charged for; `ahead`: of later rounds, charged with this one
+        since all are one vector (`privacy.vector_loss`)."""
         self.released: dict[int, Released] = {}
         self.through = False
         self.entry: AnswerEntry | None = None
