@@ -36,7 +36,9 @@ SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filt
 
 @pytest.fixture
 def shop(engine: Engine) -> AnyShop:
-    return engine.shop(1)
+    """DuckDB, which takes its time for plans, with the whales, the outliers, two others and the newcomers for neighbours;
+    PostgreSQL with everybody."""
+    return engine.shop(1, 6) if engine.dialect == "duckdb" else engine.shop(1)
 
 
 @pytest.fixture
@@ -49,6 +51,13 @@ def small_shops(engine: Engine) -> tuple[AnyShop, ...]:
 def test_fixtures(case: Case, shop: AnyShop, shop_catalog: Catalog) -> None:
     made = case.plan(shop_catalog)
     assert Sensitivity(shop).problems(made, case.values) == []
+
+
+@pytest.mark.long
+def test_fixtures_beside_everybody(engine: Engine, shop_catalog: Catalog) -> None:
+    everybody = Sensitivity(engine.shop(1))
+    wrong = {str(case): everybody.problems(case.plan(shop_catalog), case.values) for case in ACCEPTED}
+    assert {case: problems for case, problems in wrong.items() if problems} == {}
 
 
 @pytest.mark.parametrize("case", [c for c in ACCEPTED if any(m["groups"] == "threshold" for m in c.accept or ())], ids=str)
