@@ -77,8 +77,9 @@ def test_whole_contributions_in_the_norm_of_gaussian_noise(case: Case, shop: Any
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_whole_contributions_are_used_whole(mechanism: Mechanism, shop: AnyShop, shop_catalog: Catalog) -> None:
+def test_whole_contributions_are_used_whole(mechanism: Mechanism, engine: Engine, shop_catalog: Catalog) -> None:
     """Some unit's vector is nearly as long as it may be: nothing is scaled down more than it must be."""
+    shop = engine.shop(1)
     given = replace(plan_harness.policy("whole"), mechanism=mechanism)
     made = plan_harness.plan("SELECT status, count(*), sum(amount), avg(qty) FROM orders GROUP BY 1", shop_catalog, given)
     (measurement,) = made.measurements
