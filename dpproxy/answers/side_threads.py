@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
+
+from dpproxy.answers.processor_time import put_down
 
 T = TypeVar("T")
 
@@ -32,10 +35,11 @@ class SideThreads:
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        context = contextvars.copy_context()
+        context, put = contextvars.copy_context(), put_down()
 
-        def settle(result: T | None, error: BaseException | None) -> None:
+        def settle(result: T | None, error: BaseException | None, seconds: float) -> None:
             self._free.release()
+            put(seconds)
             if done.cancelled():
                 return
             if error is not None:
@@ -50,7 +54,7 @@ class SideThreads:
             except BaseException as caught:
                 error = caught
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, result, error)
+                loop.call_soon_threadsafe(settle, result, error, time.thread_time())
 
         try:
             threading.Thread(target=whole, name="dpproxy-aside", daemon=True).start()

@@ -38,10 +38,12 @@ def level(standing: Standing, held: AppliedBudget) -> int:
 
 @dataclass(frozen=True)
 class Metrics(Collector):
-    """Collects the numbers anew at each scrape, in the scraper's thread. `datasets` and `sessions` are asked then."""
+    """Collects the numbers anew at each scrape, in the scraper's thread. `datasets` and `sessions` are asked then.
+    `delayed`: turns that had to wait since the start, and the seconds they waited, by dataset and role."""
 
     datasets: Callable[[], Mapping[str, Dataset]]
     sessions: Callable[[], int]
+    delayed: Callable[[], Mapping[tuple[str, str], tuple[int, float]]] = dict
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Return nothing: which numbers there are depends on the policies, and registering must not read the ledger."""
@@ -73,7 +75,20 @@ class Metrics(Collector):
             for labels, count in sorted(dataset.paid.untold.copy().items()):
                 untold.add_metric((name, *labels), count)
         yield from (spent, limit, delta, warned, answers, untold)
+        yield from self._turns()
         yield GaugeMetricFamily("dpproxy_sessions", "Sessions logged in to this process.", value=self.sessions())
+
+    def _turns(self) -> Iterator[CounterMetricFamily]:
+        """Who was held back, so that others had their share."""
+        labels = ("dataset", "role")
+        turns = CounterMetricFamily(
+            "dpproxy_delayed_turns", "Turns that waited since the start: the role was in debt.", labels=labels
+        )
+        seconds = CounterMetricFamily("dpproxy_delayed_seconds", "Seconds that turns waited since the start.", labels=labels)
+        for role, (count, waited) in sorted(self.delayed().items()):
+            turns.add_metric(role, count)
+            seconds.add_metric(role, waited)
+        yield from (turns, seconds)
 
 
 def serve_metrics(host: str, port: int, metrics: Metrics) -> WSGIServer:

@@ -117,11 +117,21 @@ def _schedule(pid: int, *, last: bool) -> bool:
         if sys.platform == "linux" and (os.geteuid() == 0):
             os.sched_setscheduler(pid, os.SCHED_IDLE if last else os.SCHED_BATCH, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, pid, LAST if last else 0)
+        if sys.platform == "linux":
+            _schedule_session(pid, LAST if last else 0)
     except ProcessLookupError:
         return True
     except OSError:
         return False
     return True
+
+
+def _schedule_session(pid: int, nice: int) -> None:
+    """Where Linux groups processes by session (autogroup), a process yields to its own group alone, and each server process of
+    PostgreSQL is a session: then the group has to yield."""
+    if os.getsid(pid) == pid:  # else others are in its group
+        with contextlib.suppress(FileNotFoundError, PermissionError), open(f"/proc/{pid}/autogroup", "w") as file:
+            file.write(str(nice))
 
 
 def terminate(pid: int, data: Path) -> None:

@@ -234,7 +234,8 @@ class Running:
 
         host, port = options.metrics
         with listening(f"{host}:{port}"):
-            self._scraped = serve_metrics(host, port, Metrics(lambda: dict(self._datasets), self._server.occupancy))
+            metrics = Metrics(lambda: dict(self._datasets), self._server.occupancy, self._server.turns.delayed)
+            self._scraped = serve_metrics(host, port, metrics)
         print(f"metrics on {host}:{self._scraped.server_port}", file=sys.stderr, flush=True)
 
     async def stop(self) -> None:

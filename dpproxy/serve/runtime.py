@@ -15,9 +15,13 @@ from typing import Any, Final, TextIO, cast
 
 import structlog
 
+SWITCH: Final = 0.0005
+"""Seconds after which a thread that plans gives way to the loop, which is woken a dozen times for one answer."""
+
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     """Run work to its end, on uvloop where it exists: the relay is twice as fast on it."""
+    sys.setswitchinterval(SWITCH)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(work)
 

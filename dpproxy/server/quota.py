@@ -22,7 +22,8 @@ from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OUT_OF_MEMOR
 GRACE: Final = 2.0
 """Seconds a cancelled statement has to give back what it took before its session is ended."""
 LONG: Final = 0.25
-"""Seconds of processor after which a statement waits for others: a thousand times what an answer costs the facade."""
+"""Seconds of processor after which a statement waits for others: a thousand times what an answer costs the facade. Statements
+that run for a role at the same time have them together."""
 MEMORY_OF_WINDOW: Final = 2.0
 """Seconds in which a role's use of processors is forgotten to a third."""
 LONGEST_MEMORY: Final = 10.0
@@ -54,7 +55,8 @@ class Quota:
 
 @dataclass(frozen=True)
 class Taken:
-    """Says what one session takes. `doing` changes with every statement; `busy`: one is running, and can be cancelled."""
+    """Says what one session takes. `doing` changes with every statement; `busy`: one is running, and can be cancelled.
+    `behind`: it waits for the others of the proxy as well (`session.turns`)."""
 
     role: Hashable
     doing: Hashable
@@ -62,6 +64,7 @@ class Taken:
     memory: int = 0
     seconds: float = 0.0
     disk: int = 0
+    behind: bool = False
 
 
 class Resource(Enum):
@@ -133,15 +136,17 @@ class Ration(Generic[S]):
     # processors
 
     def last(self, sessions: Mapping[S, Taken], now: float) -> set[S]:
-        """Return whose processes wait for those of others: long statements, and every busy session of a role over its share."""
+        """Return whose processes wait for those of others: long statements, every busy session of a role over its share, and
+        who is behind."""
         elapsed = now - self._then if self._then is not None else 0.0
         self._then = now
         for role in list(self._used):
             self._used[role] *= 0.37 ** (elapsed / MEMORY_OF_WINDOW)
         self._until = {s: until for s, until in self._until.items() if s in sessions and until > now}
+        running = Counter(taken.role for taken in sessions.values() if taken.busy)
         for session, taken in sessions.items():
             statement = self._statement(session, taken)
-            if taken.busy and statement > LONG:
+            if taken.busy and statement > LONG / running[taken.role]:
                 self._until[session] = now + min(statement, LONGEST_MEMORY)
         long = {s for s in self._until if sessions[s].busy}
         for session, taken in sessions.items():
@@ -150,7 +155,7 @@ class Ration(Generic[S]):
         self._began = {s: began for s, began in self._began.items() if s in sessions}
         allowed = self._quota.share * self._processors * MEMORY_OF_WINDOW
         greedy = {role for role, used in self._used.items() if used > allowed}
-        return long | {s for s, taken in sessions.items() if taken.busy and taken.role in greedy}
+        return long | {s for s, taken in sessions.items() if taken.busy and (taken.behind or taken.role in greedy)}
 
     def _statement(self, session: S, taken: Taken) -> float:
         """Seconds of processor that what it does has taken so far."""

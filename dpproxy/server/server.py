@@ -25,6 +25,7 @@ from dpproxy.server.tls import Tls
 from dpproxy.session.client import ClientSession
 from dpproxy.session.limits import SessionLimits, State, Watch
 from dpproxy.session.memo import Memo
+from dpproxy.session.turns import Turns
 
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
 LEAVE = "terminating connection due to administrator command"
@@ -57,6 +58,7 @@ class Server:
         self._secret = secret or secrets.token_bytes(32)
         self.limits = limits or SessionLimits()
         self.throttle = Throttle()
+        self.turns = Turns()
         self._datasets = datasets
         self._memos: dict[str, tuple[Dataset, Memo]] = {}
         self._facade = facade

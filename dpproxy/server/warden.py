@@ -66,7 +66,8 @@ class Warden:
     ) -> None:
         self._sessions = sessions
         self._clusters = clusters
-        self._ration = Ration[ClientSession](quota, os.cpu_count() or 1)
+        self._processors = os.cpu_count() or 1
+        self._ration = Ration[ClientSession](quota, self._processors)
         self._queue = usage.Queue()
         self._seen: dict[ClientSession, tuple[Progress, usage.Usage]] = {}  # of those that do nothing since
         self._tables: Counter[int] = Counter()  # bytes of temporary tables, by process
@@ -118,10 +119,11 @@ class Warden:
             found = seen[1]
         else:
             found = usage.taken(pid) or usage.Usage()
+            session.worked_beside((found.seconds - (seen[1].seconds if seen is not None else 0.0)) / self._processors)
             self._seen[session] = (progress, found)
         role = (session.dataset.policy.dataset, session.asker.role.name)
         disk = spilled[pid] + self._tables[pid]
-        return Taken(role, progress, progress[0] is State.STATEMENT, found.memory, found.seconds, disk)
+        return Taken(role, progress, progress[0] is State.STATEMENT, found.memory, found.seconds, disk, session.behind)
 
     def _carry_out(self, stop: Stop[ClientSession], clusters: Collection[Cluster]) -> None:
         session, resource = stop.session, stop.resource

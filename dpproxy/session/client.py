@@ -18,6 +18,7 @@ import structlog
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import internal
+from dpproxy.answers.processor_time import metered
 from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
@@ -33,6 +34,7 @@ from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
 from dpproxy.session.tracker import SMALL, Counts
+from dpproxy.session.turns import RELAYED, Turns
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import FrontendFramer, Span
@@ -58,6 +60,9 @@ class Site(Protocol):
 
     @property
     def limits(self) -> SessionLimits: ...
+
+    @property
+    def turns(self) -> Turns: ...
 
     def memo(self, dataset: Dataset) -> Memo: ...
 
@@ -91,6 +96,7 @@ class ClientSession(asyncio.Protocol):
         self.leaving: str | None = None  # why it begins nothing any more
         self.write: Callable[[bytes], None] = transport.write
         self._site = site
+        self._account = site.turns.opened((dataset.policy.dataset, asker.role.name))
         self._transport = transport
         self._framer = framer
         self._greeting = greeting
@@ -122,11 +128,13 @@ class ClientSession(asyncio.Protocol):
         self.renew_key()
         self._site.opened(self)
         self._enqueue(b"")
-        self._worker = asyncio.ensure_future(self._open())
+        self._worker = asyncio.ensure_future(metered(self._open(), self._account))
 
     async def _open(self) -> None:
         """Connect to the facade, pass its greeting on, and work off what the client sent early."""
         try:
+            if self.late:
+                await self.turn()
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 await self._connect()
             await self.link.release()
@@ -137,6 +145,7 @@ class ClientSession(asyncio.Protocol):
             self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
             self.flush()
+            self._site.turns.rests(self._account)
             self._ready()
 
     def _endpoint(self) -> Endpoint:
@@ -182,6 +191,12 @@ class ClientSession(asyncio.Protocol):
     # the client's bytes
 
     def data_received(self, data: bytes) -> None:
+        self._account.fresh += RELAYED
+        if not self._busy and self.late:
+            self._busy, self._plain = True, False
+            self._enqueue(data)
+            self._work_off()
+            return
         if self._plain:
             counts = self._known.get(data) or self._glance(data)
             if counts is not None:
@@ -261,7 +276,11 @@ class ClientSession(asyncio.Protocol):
     def _take_over(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
         self._busy, self._plain = True, False
         self._queue(buffer, spans, error)
-        self._worker = asyncio.ensure_future(self._work())
+        self._work_off()
+
+    def _work_off(self) -> None:
+        self._site.turns.works(self._account)
+        self._worker = asyncio.ensure_future(metered(self._work(), self._account))
 
     async def _work(self) -> None:
         try:
@@ -272,6 +291,7 @@ class ClientSession(asyncio.Protocol):
             self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
             self.flush()
+            self._site.turns.rests(self._account)
             self._ready()
 
     def _enqueue(self, data: bytes) -> None:
@@ -312,6 +332,28 @@ class ClientSession(asyncio.Protocol):
     def statement_limit(self) -> float:
         """Return the operator's, in seconds; 0 is none."""
         return self._site.limits.statement
+
+    # its share of the processors
+
+    @property
+    def late(self) -> bool:
+        """Return whether it has to wait for its turn: it has taken more than its share."""
+        pieces, self.link.pieces = self.link.pieces, 0
+        self._account.fresh += RELAYED * pieces
+        return self._site.turns.late(self._account)
+
+    async def turn(self) -> None:
+        """Wait for its turn."""
+        await self._site.turns.wait(self._account, (self.dataset.policy.dataset, self.asker.role.name))
+
+    def worked_beside(self, seconds: float) -> None:
+        """Note processor time that the facade took for this session."""
+        self._site.turns.beside(self._account, seconds)
+
+    @property
+    def behind(self) -> bool:
+        """Return whether the facade had better work for others first."""
+        return self._site.turns.behind(self._account)
 
     # to the client
 
@@ -379,6 +421,7 @@ class ClientSession(asyncio.Protocol):
     def leave(self, reason: str) -> None:
         """Begin nothing any more, and go once nothing runs: a transaction that waits for its client is nothing."""
         self.leaving, self._plain = reason, False
+        self._site.turns.hurry(self._account)
         if self.progress[0] is not State.STATEMENT:
             self.fatal(ADMIN_SHUTDOWN, reason)
 
@@ -404,4 +447,5 @@ class ClientSession(asyncio.Protocol):
             self._worker.cancel()
         self._writable.set()
         self.link.close()
+        self._site.turns.closed(self._account)
         self._site.closed(self)

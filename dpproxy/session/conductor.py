@@ -37,8 +37,11 @@ class Conductor:
         """Work until the queue is empty. Raises LinkLost."""
         while self._client.queue:
             tag, raw = self._client.next()
-            if begins(tag) and await self._replies.left():
-                return
+            if begins(tag):
+                if not await self._turn(tag):
+                    continue
+                if await self._replies.left():
+                    return
             try:
                 await self._handle(tag, raw)
             except ProtocolError as error:
@@ -46,6 +49,20 @@ class Conductor:
                     self._client.fatal(error.sqlstate, error.message)
                     return
                 await self._replies.refuse(Refusal(error.sqlstate, error.message), simple=tag in (b"Q", b"F"))
+
+    async def _turn(self, tag: bytes) -> bool:
+        """Wait for the session's turn to be worked for. Return False when the statement was ended meanwhile, and refused."""
+        client = self._client
+        if step(client.link.tracker.state, tag) is not Step.EXAMINE or not client.late:
+            return True
+        client.flush()
+        try:
+            with self._answers.endable() as ending:
+                await ending.race(client.turn())
+        except Refusal as refusal:
+            await self._replies.refuse(refusal, simple=tag == b"Q")
+            return False
+        return True
 
     async def _handle(self, tag: bytes, raw: bytes) -> None:
         """What the table says. Raises ProtocolError, LinkLost."""

@@ -83,6 +83,7 @@ class FacadeLink(asyncio.Protocol):
         self._heard = False
         self.excuse: bytes | None = None  # why the proxy had the running statement cancelled: told in place of PostgreSQL's words
         self.sent = 0  # what of the client's has been passed on that may have changed something
+        self.pieces = 0  # that came, and are not put down to the session yet
         self.too_early = False  # the facade was still starting, or ending: try again on another link
 
     # asyncio.Protocol
@@ -106,6 +107,7 @@ class FacadeLink(asyncio.Protocol):
         self._peer.resume_client()
 
     def data_received(self, data: bytes) -> None:
+        self.pieces += 1
         if self._captured:
             self._collect(data)
             return

@@ -45,6 +45,15 @@ class Client(Protocol):
         ...
 
     @property
+    def late(self) -> bool:
+        """Return whether it has to wait for its turn: it has taken more than its share."""
+        ...
+
+    async def turn(self) -> None:
+        """Wait for its turn."""
+        ...
+
+    @property
     def queue(self) -> Sequence[object]:
         """Return messages that wait."""
         ...

@@ -13,6 +13,7 @@ import duckdb
 import psycopg
 import pytest
 
+from dpproxy.console.metrics import Metrics
 from dpproxy.policy.password import make_verifier
 
 POLICY = """
@@ -81,3 +82,11 @@ def test_budgets_answers_and_sessions(proxy: tuple[int, int]) -> None:
     assert after['dpproxy_budget_epsilon_spent{dataset="town",name="town",scope="dataset"}'] == pytest.approx(1, abs=1e-5)
     assert after['dpproxy_answers_total{cost="charged",dataset="town"}'] == 1
     assert after['dpproxy_answers_total{cost="reused",dataset="town"}'] == 2
+
+
+def test_delayed_turns_by_role() -> None:
+    metrics = Metrics(dict, lambda: 0, lambda: {("town", "analyst"): (2, 0.5)})
+    found = {sample.name: sample for family in metrics.collect() for sample in family.samples}
+    assert found["dpproxy_delayed_turns_total"].value == 2
+    assert found["dpproxy_delayed_seconds_total"].value == 0.5
+    assert found["dpproxy_delayed_turns_total"].labels == {"dataset": "town", "role": "analyst"}

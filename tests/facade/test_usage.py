@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ sys.stdin.read()
 
 @pytest.fixture
 def greedy() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, "-c", TAKES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", TAKES], **pipes, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
@@ -52,10 +54,14 @@ def test_the_last_in_the_queue(greedy: subprocess.Popen[str]) -> None:
     queue.put([pid])
     assert os.getpriority(os.PRIO_PROCESS, pid) == usage.LAST
     queue.put([pid])
+    group = Path(f"/proc/{pid}/autogroup")
+    grouped = group.exists() and os.access(group, os.W_OK)
+    assert not grouped or group.read_text().split()[-1] == str(usage.LAST), "its session yields to other sessions as well"
     queue.put([])
     if os.geteuid() == 0:
         assert os.getpriority(os.PRIO_PROCESS, pid) == 0
         assert os.sched_getscheduler(pid) == os.SCHED_BATCH
+        assert not grouped or group.read_text().split()[-1] == "0"
     greedy.kill()
     greedy.wait()
     queue.put([pid])

@@ -116,6 +116,19 @@ def test_a_long_statement_waits_and_what_follows_as_long() -> None:
     assert limited.last({"a": following}, 1.1) == set(), "half a second later than what took half a second"
 
 
+def test_statements_of_a_role_that_run_together_wait_sooner() -> None:
+    limited = ration()
+    limited.last({str(i): took("r") for i in range(16)}, 0.0)
+    begun = {str(i): took("r", seconds=0.03) for i in range(16)}
+    assert limited.last({**begun, "other": took("s", seconds=0.03)}, 0.1) == begun.keys()
+
+
+def test_who_is_behind_waits_while_it_is_busy() -> None:
+    limited = ration()
+    behind = replace(took("r"), behind=True)
+    assert limited.last({"a": behind, "b": replace(behind, busy=False), "c": took("s")}, 0.0) == {"a"}
+
+
 def test_many_short_statements_of_a_role_wait_too() -> None:
     """Sixteen sessions keep both processors busy with statements of a tenth of a second; another role's do not suffer."""
     limited = ration()

@@ -1,0 +1,65 @@
+"""Processor time, put down to whoever the work is for.
+
+Knows: coroutines, threads' clocks. Must not know: sessions, what the work is. What a task does between two waits is measured as
+it is done; a thread that works for it is measured by itself. Who is worked for is a part of the context, which tasks and threads
+take over from those who start them.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import ContextVar
+from functools import partial
+from time import thread_time
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Payer(Protocol):
+    """Is who the work is for. `fresh`: seconds that were taken; only the loop's thread adds to it."""
+
+    fresh: float
+
+
+_payer: ContextVar[Payer | None] = ContextVar("dpproxy_payer", default=None)
+
+
+async def metered(work: Coroutine[Any, Any, T], payer: Payer) -> T:
+    """Return what `work` gives; the processor time it takes in this thread is put down to `payer`."""
+    before = _payer.set(payer)
+    try:
+        return await _driven(work, payer)
+    finally:
+        _payer.reset(before)
+
+
+@types.coroutine
+def _driven(work: Coroutine[Any, Any, T], payer: Payer) -> Generator[Any, Any, T]:
+    """From each wait to the next; what it waits for, and how that ends, is passed through."""
+    step: Callable[[], Any] = partial(work.send, None)
+    while True:
+        began = thread_time()
+        try:
+            awaited = step()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            payer.fresh += thread_time() - began
+        try:
+            step = partial(work.send, (yield awaited))
+        except BaseException as error:  # a cancellation, too, is the work's
+            step = partial(work.throw, error)
+
+
+def put_down() -> Callable[[float], None]:
+    """Return what takes down seconds that another thread took for whoever this is done for; it is called in the loop's thread."""
+    payer = _payer.get()
+
+    def add(seconds: float) -> None:
+        if payer is not None:
+            payer.fresh += seconds
+
+    return add

@@ -1,0 +1,80 @@
+"""The turns of a server's sessions: who is in debt waits here, before its next message is worked on.
+
+Knows: the clock, waiting. Must not know: messages. What `fair_share` decides is carried out, and counted for the operator.
+Waiting is done in short pieces, since the others may stop working meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from dpproxy.session.fair_share import QUANTUM, Account, FairShare
+
+PIECE: Final = 0.1
+"""Seconds after which somebody who waits looks whether there is still a reason."""
+RELAYED: Final = 10e-6
+"""Seconds of processor for a piece that is relayed: to measure each would take a part of that again."""
+
+Role = tuple[str, str]
+"""Names of a dataset and a role of it."""
+
+
+class Turns:
+    """Lets sessions take turns."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._delayed: dict[Role, tuple[int, float]] = {}
+        self._clock = clock
+        self._shares = FairShare()
+
+    def delayed(self) -> dict[Role, tuple[int, float]]:
+        """Return turns that had to wait since the start, and the seconds they waited, by role."""
+        return self._delayed.copy()
+
+    def opened(self, role: Role) -> Account:
+        return self._shares.opened(role, self._clock())
+
+    def closed(self, account: Account) -> None:
+        self._shares.closed(account, self._clock())
+
+    def late(self, account: Account) -> bool:
+        """Return whether a session has to wait before anything else is done for it."""
+        asks = account.turn is not None or account.fresh + account.taken > QUANTUM
+        return asks and self._shares.wait(account, self._clock()) > 0
+
+    async def wait(self, account: Account, role: Role) -> None:
+        """Wait for a session's turn."""
+        began = self._clock()
+        try:
+            while (left := self._shares.wait(account, self._clock())) > 0:
+                await asyncio.sleep(min(left, PIECE))
+        finally:
+            now = self._clock()
+            self._shares.left(account, now)
+            count, seconds = self._delayed.get(role, (0, 0.0))
+            self._delayed[role] = count + 1, seconds + now - began
+
+    def hurry(self, account: Account) -> None:
+        """Let a session that waits have its turn at once: it is to leave."""
+        if account.turn is not None:
+            account.turn = -math.inf
+
+    def works(self, account: Account) -> None:
+        """Note that a session asks for something again."""
+        self._shares.works(account, self._clock())
+
+    def rests(self, account: Account) -> None:
+        """Note that a session has all its answers."""
+        self._shares.rests(account, self._clock())
+
+    def beside(self, account: Account, seconds: float) -> None:
+        """Put processor time down to a session that another process took for it: it is no pause."""
+        self._shares.beside(account, seconds, self._clock())
+
+    def behind(self, account: Account) -> bool:
+        """Return whether what is done for a session had better wait for what is done for others."""
+        return self._shares.behind(account, self._clock())

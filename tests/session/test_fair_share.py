@@ -1,0 +1,196 @@
+"""Shares of the proxy's work over simulated time: who waits, how long, and what is left for whom. No clock, no thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from dpproxy.session.fair_share import BURST, LATELY, LEAST, LONGEST, MOST_OWED, PAID, QUANTUM, Account, FairShare
+
+TICK = 0.001
+
+
+@dataclass
+class Session:
+    """Asks for work of `cost` seconds, again `pause` seconds after each answer. `worked`: seconds; `waits`: of each turn."""
+
+    account: Account
+    cost: float
+    pause: float
+    next: float = 0.0
+    asked: float | None = None
+    worked: float = 0.0
+    waits: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Machine:
+    """Works for one session at a time. Who has its turn first is worked for first."""
+
+    shares: FairShare = field(default_factory=FairShare)
+    now: float = 0.0
+    sessions: list[Session] = field(default_factory=list)
+
+    def add(self, role: str, count: int, cost: float, pause: float) -> list[Session]:
+        apart = (pause + cost) / count
+        added = [Session(self.shares.opened(role, self.now), cost, pause, self.now + i * apart) for i in range(count)]
+        self.sessions += added
+        return added
+
+    def run(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            for session in self.sessions:
+                self._work(session)
+            self.now += TICK
+
+    def _work(self, session: Session) -> None:
+        if session.next > self.now:
+            return
+        if session.asked is None:
+            session.asked = self.now
+            self.shares.works(session.account, self.now)
+        account = session.account
+        asks = account.turn is not None or account.fresh + account.taken > QUANTUM
+        if asks and self.shares.wait(account, self.now) > 0:
+            return
+        session.waits.append(self.now - session.asked)
+        session.asked = None
+        account.fresh += session.cost
+        session.worked += session.cost
+        self.now += session.cost
+        self.shares.rests(account, self.now)
+        session.next = self.now + session.pause
+
+
+def worked(sessions: list[Session]) -> float:
+    return sum(session.worked for session in sessions)
+
+
+def busy(sessions: list[Session], machine: Machine, seconds: float) -> float:
+    """Processors that these sessions use from now on."""
+    before = worked(sessions)
+    machine.run(seconds)
+    return (worked(sessions) - before) / seconds
+
+
+PATIENT = {"count": 10, "cost": 0.005, "pause": 0.1}
+
+
+@pytest.mark.parametrize(("count", "cost"), [(1, 0.002), (1, 0.02), (16, 0.0001), (16, 0.002), (16, 0.02)])
+def test_whoever_asks_without_a_pause_gets_what_is_left(count: int, cost: float) -> None:
+    """Sixteen sessions of a role get what one gets; those who pause hardly wait for a turn."""
+    machine = Machine()
+    good = machine.add("good", **PATIENT)
+    machine.run(2)
+    bad = machine.add("bad", count, cost, 0.0002)
+    machine.run(5)
+    assert LEAST * 0.8 <= busy(bad, machine, 10) <= LEAST * 1.6
+    waits = [wait for session in good for wait in session.waits]
+    assert sum(wait > TICK for wait in waits) < len(waits) / 20
+    assert worked(good) / machine.now > 0.35, "what ten sessions want of a processor"
+
+
+def test_alone_nobody_waits() -> None:
+    """Sixteen sessions of one role, and one that has long stopped asking."""
+    machine = Machine()
+    other = machine.add("other", 1, 0.005, 0.1)
+    machine.run(1)
+    other[0].next = float("inf")
+    hungry = machine.add("hungry", 16, 0.01, 0.0)
+    machine.run(LATELY)
+    assert busy(hungry, machine, 3) > 0.9
+
+
+def test_two_that_ask_without_a_pause_get_half_each() -> None:
+    machine = Machine()
+    one, sixteen = machine.add("one", 1, 0.01, 0.0), machine.add("sixteen", 16, 0.01, 0.0)
+    machine.run(5)
+    before = worked(one), worked(sixteen)
+    machine.run(10)
+    shares = [(worked(s) - b) / 10 for s, b in zip((one, sixteen), before, strict=True)]
+    assert sum(shares) > 0.8
+    assert all(0.35 < share < 0.6 for share in shares)
+
+
+def test_many_that_pause_just_enough_are_one_role_all_the_same() -> None:
+    """None of the thirty is in debt; their role takes more than its part while the other's ten want it."""
+    machine = Machine()
+    machine.add("many", 30, 0.01, 0.06)
+    machine.run(3)
+    good = machine.add("good", **PATIENT)
+    machine.run(3)
+    assert busy(good, machine, 10) > 0.3
+
+
+def test_less_work_of_others_leaves_more() -> None:
+    machine = Machine()
+    machine.add("good", 1, 0.005, 0.1)
+    bad = machine.add("bad", 1, 0.005, 0.0)
+    machine.run(5)
+    assert 0.3 < busy(bad, machine, 10) < 0.55
+
+
+def test_every_session_gets_a_turn_within_the_bound() -> None:
+    """Turns as long as can be: each waits for those before it, `LONGEST` for each at most."""
+    machine = Machine()
+    machine.add("good", **PATIENT)
+    bad = machine.add("bad", 8, 1.0, 0.0)
+    machine.run(400)
+    assert all(len(session.waits) > 4 for session in bad)
+    assert max(wait for session in bad for wait in session.waits) <= len(bad) * (LONGEST + 1) + 1
+
+
+def test_a_burst_is_not_slowed_and_a_pause_pays() -> None:
+    shares = FairShare()
+    other, one = shares.opened("other", 0.0), shares.opened("one", 0.0)
+
+    def take(now: float, seconds: float) -> float:
+        other.fresh += 0.001
+        one.fresh += seconds
+        shares.rests(one, now)
+        return shares.wait(one, now)
+
+    assert take(0.0, BURST * 0.9) == 0
+    assert take(0.1, BURST / 2) == 0, "its first turn in debt: nobody is before it in the line"
+    assert take(0.1, BURST / 2) > 0
+    shares.left(one, 0.2)
+    for now in (0.3, 0.4):
+        other.fresh += 0.001
+        shares.behind(one, now)
+    assert shares.behind(one, 0.5)
+    later = 0.5 + MOST_OWED / PAID + 0.1
+    other.fresh += 0.001
+    assert shares.wait(one, later) == 0
+    assert one.owed == 0
+
+
+def test_waiting_in_the_line_is_no_pause() -> None:
+    machine = Machine()
+    machine.add("good", **PATIENT)
+    bad = machine.add("bad", 16, 0.02, 0.0)
+    machine.run(10)
+    assert all(session.account.owed > BURST for session in bad)
+
+
+def test_a_new_session_takes_over_what_others_of_its_role_left() -> None:
+    """Or whoever connects anew for each statement would never be in debt."""
+    shares = FairShare()
+    gone = shares.opened("role", 0.0)
+    gone.fresh += 1.0
+    shares.closed(gone, 1.0)
+    assert shares.opened("role", 1.0).owed == MOST_OWED
+    assert shares.opened("role", 1.0).owed == 0, "one of them does"
+    assert shares.opened("other", 1.0).owed == 0
+
+
+def test_who_waits_is_let_go_when_the_others_stop() -> None:
+    machine = Machine()
+    good = machine.add("good", **PATIENT)
+    bad = machine.add("bad", 1, 0.5, 0.0)
+    machine.run(5)
+    for session in good:
+        session.next = float("inf")
+    machine.run(LATELY + 1)
+    assert busy(bad, machine, 5) > 0.9
