@@ -6,7 +6,6 @@ is for what was asked, standard error for everything else.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -14,20 +13,15 @@ from typing import Annotated
 
 import typer
 
-from dpproxy.authoring import commands as authoring
-from dpproxy.authoring.dbt_command import from_dbt
-from dpproxy.authoring.simulate_command import simulate
-from dpproxy.backends.base import BackendError
+from dpproxy.authoring.app import policy_app
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State, budget_app, ledger_app
 from dpproxy.facade.binaries import find_binaries
 from dpproxy.policy.grants import grants as grants_text
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.password import make_verifier
-from dpproxy.policy.problems import PolicyError
 from dpproxy.policy.schema import text as schema_text
 from dpproxy.serve import proxy
-from dpproxy.serve.datasets import checked_catalog, doubts, open_backend
 from dpproxy.serve.processes import supervise
 from dpproxy.serve.proxy import Options
 from dpproxy.serve.runtime import log_json, run
@@ -41,7 +35,6 @@ ABOUT = "A PostgreSQL that answers questions about people with differential priv
 commands = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, pretty_exceptions_show_locals=False, help=ABOUT
 )
-policy_app = typer.Typer(no_args_is_help=True, help="Check policies, make passwords, print the schema.")
 commands.add_typer(policy_app, name="policy")
 commands.add_typer(budget_app, name="budget")
 commands.add_typer(ledger_app, name="ledger")
@@ -156,42 +149,6 @@ def psql(
         raise Stop(f"there is no psql beside {program}")
     environment = {"PGHOST": "127.0.0.1", "PGPORT": "6432", **os.environ}
     os.execve(program, [program, *(arguments or [])], environment)
-
-
-@policy_app.command()
-def check(
-    files: Policies,
-    data: Annotated[bool, typer.Option(help="hold the policy against its data as well")] = True,
-) -> None:
-    """Print every problem of each file with its place; exit code 1 when there is one that is not only a warning."""
-    failed = False
-    for path in files:
-        try:
-            asyncio.run(_check(path, data))
-            print(f"{path}: ok")
-        except (PolicyError, BackendError) as error:
-            print(error, file=sys.stderr)
-            failed = True
-    raise typer.Exit(1 if failed else 0)
-
-
-async def _check(path: Path, data: bool) -> None:
-    loaded = load_file(path)
-    if data:
-        backend = open_backend(loaded)
-        try:
-            catalog = await checked_catalog(loaded, backend)
-            for doubt in await doubts(loaded, catalog, backend):
-                print(f"warning: {doubt}", file=sys.stderr)
-        finally:
-            await backend.close()
-
-
-policy_app.command("test")(authoring.run_tests)
-policy_app.command("diff")(authoring.diff)
-policy_app.command("sample")(authoring.sample)
-policy_app.command("simulate")(simulate)
-policy_app.command("from-dbt")(from_dbt)
 
 
 @policy_app.command()

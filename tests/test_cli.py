@@ -133,7 +133,7 @@ def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
     ("backend", "column", "says"),
     [
         ("duckdb: nowhere.duckdb", 20, "nowhere.duckdb: No such file or directory"),
-        ("duckdb: town.csv", 20, "CREATE TABLE visits AS FROM 'visits.parquet'"),
+        ("duckdb: town.csv", 20, "CREATE TABLE town AS FROM 'town.csv'"),
         ('postgres: "postgresql://reader@127.0.0.1:1/town"', 22, "the data cannot be read: ConnectionRefusedError: "),
     ],
 )

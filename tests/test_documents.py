@@ -252,7 +252,12 @@ def options_of_commands() -> Mapping[str, Set[str]]:
     found: dict[str, Set[str]] = {}
 
     def look(command: Any, words: tuple[str, ...]) -> None:
-        found[" ".join(words)] = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        found[" ".join(words)] = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+            if option.startswith("--")
+        }
         for name, inner in getattr(command, "commands", {}).items():
             look(inner, (*words, name))
 

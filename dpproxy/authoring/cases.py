@@ -112,7 +112,7 @@ def read_cases(text: str, path: Path) -> TestFile:
     if reader.problems:
         raise PolicyError(reader.problems)
     if not cases:
-        raise PolicyError([Problem(str(path), 1, 1, "there are no tests", "add one below `tests:`")])
+        raise PolicyError([Problem(str(path), 1, 1, "there are no tests", "add one below `tests:`", "empty")])
     return TestFile(path, path.parent / named if named else policy_beside(path), tuple(c for c in cases if c is not None))
 
 
@@ -123,7 +123,9 @@ def _case(reader: Reader, node: Node) -> Case | None:
     role, query = reader.text(keys["role"], "role"), reader.text(keys["query"], "query")
     name = reader.text(keys["name"], "name") if "name" in keys else query
     if ("accept" in keys) == ("refuse" in keys):
-        reader.problem(node.at, "a test says one of `accept` and `refuse`", "write `accept: {}` for a query that is answered")
+        reader.problem(
+            node.at, "a test says one of `accept` and `refuse`", "write `accept: {}` for a query that is answered", "missing-key"
+        )
     accept = _accept(reader, keys["accept"]) if "accept" in keys else None
     refuse = _refuse(reader, keys["refuse"]) if "refuse" in keys else None
     settings = _settings(reader, keys["set"]) if "set" in keys else {}
@@ -162,5 +164,5 @@ def _settings(reader: Reader, node: Node) -> dict[str, str]:
         if isinstance(value, Scalar):
             found[name] = value.text
         else:
-            reader.problem(value.at, f"a setting cannot be {kind(value)}", f"write `{name}: value`")
+            reader.problem(value.at, f"a setting cannot be {kind(value)}", f"write `{name}: value`", "wrong-type")
     return found

@@ -65,7 +65,9 @@ def _text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {reason}", "write tests beside the policy")]) from None
+        raise PolicyError(
+            [Problem(str(path), 1, 1, f"cannot be read: {reason}", "write tests beside the policy", "unreadable-file")]
+        ) from None
 
 
 def diff(
@@ -105,7 +107,7 @@ def sample(
 ) -> None:
     """Write a small database of the policy's shape, of declared values and ranges and public tables; no private row is read."""
     if out.exists():
-        raise PolicyError([Problem(str(out), 1, 1, "exists already", "name a file that does not")])
+        raise PolicyError([Problem(str(out), 1, 1, "exists already", "name a file that does not", "unreadable-file")])
     with Progress(TextColumn("{task.description}"), BarColumn(), transient=True) as bar:
         task = bar.add_task("reading", total=None)
         made = asyncio.run(

@@ -47,7 +47,13 @@ def policy_text(base: CommentedMap, project: Project, name: str) -> str:
     try:
         policy = CommentedMap(compiled(base, project))
     except DbtError as error:
-        raise PolicyError([Problem(name, 1, 1, str(error), "see what `dpproxy policy from-dbt --help` says, and the project's schema files")]) from None
+        raise PolicyError(
+            [
+                Problem(
+                    name, 1, 1, str(error), "see `dpproxy policy from-dbt --help`, and the project's schema files", "missing-key"
+                )
+            ]
+        ) from None
     tables = CommentedMap(policy["tables"])
     for table, origin in project.origins.items():
         tables.yaml_set_comment_before_after_key(table, before=origin, indent=2)
@@ -64,14 +70,16 @@ def _project(path: Path) -> Project:
     except (OSError, ValueError, DbtError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         fix = "run `dbt parse` in the project, and name its target folder"
-        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {reason}", fix)]) from None
+        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {reason}", fix, "unreadable-file")]) from None
 
 
 def _base(path: Path) -> CommentedMap:
     try:
         found = YAML().load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
-        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {error}", "name a policy without `tables`")]) from None
+        raise PolicyError(
+            [Problem(str(path), 1, 1, f"cannot be read: {error}", "name a policy without `tables`", "unreadable-file")]
+        ) from None
     if not isinstance(found, CommentedMap):
-        raise PolicyError([Problem(str(path), 1, 1, "is no policy", "start with `version: 1`")])
+        raise PolicyError([Problem(str(path), 1, 1, "is no policy", "start with `version: 1`", "version")])
     return found

@@ -142,7 +142,9 @@ def _scaled(policy: Policy, factor: float) -> Policy:
 
 def _from_tests(path: Path, per_day: float) -> list[Asked]:
     if not path.exists():
-        raise PolicyError([Problem(str(path), 1, 1, "there are no tests to take questions from", "write some, or name a --log")])
+        raise PolicyError(
+            [Problem(str(path), 1, 1, "there are no tests to take questions from", "write some, or name a --log", "empty")]
+        )
     cases = read_cases(path.read_text(encoding="utf-8"), path).cases
     return [Asked(Question(c.role, c.query, tuple(c.settings.items())), c.name, per_day) for c in cases]
 
@@ -156,9 +158,9 @@ def _from_log(path: Path) -> list[Asked]:
                 found.append(_asked(json.loads(line)))
             except (ValueError, KeyError, TypeError, AttributeError):
                 fix = 'write {"role": "...", "query": "...", "per_day": 1}'
-                problems.append(Problem(str(path), number, 1, "this line is no question", fix))
+                problems.append(Problem(str(path), number, 1, "this line is no question", fix, "wrong-type"))
     if problems or not found:
-        raise PolicyError(problems or [Problem(str(path), 1, 1, "there are no questions", "write one a line")])
+        raise PolicyError(problems or [Problem(str(path), 1, 1, "there are no questions", "write one a line", "empty")])
     return found
 
 

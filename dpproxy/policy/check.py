@@ -9,6 +9,7 @@ row per unit do, is returned as SQL that counts violations; no answer of it ever
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from decimal import Decimal
 
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName, same_kind
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
-from dpproxy.policy.problems import START, Mark, Problem, suggestion
+from dpproxy.policy.problems import START, Code, Mark, Problem, suggestion
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
 
 __all__ = ["check", "family", "unique_tables", "uniqueness_checks"]
@@ -62,11 +63,11 @@ class _Check:
         for table in self.policy.tables.values():
             found = self.catalog.tables.get(table.name)
             if found is None and table.name in self.catalog.withheld:
-                yield self._problem(table, None, f"the backend's role may not read table `{table.name}`", _GRANT)
+                yield self._problem(table, None, f"the backend's role may not read table `{table.name}`", _GRANT, "not-granted")
                 continue
             if found is None:
-                fix = suggestion(str(table.name), map(str, self.catalog.tables))
-                yield self._problem(table, None, f"the backend has no table `{table.name}`", fix)
+                what = f"the backend has no table `{table.name}`"
+                yield self._problem(table, None, what, _table_meant(table.name, self.catalog), "unknown-table")
                 continue
             for column in table.columns.values():
                 yield from self._column(table, found, column)
@@ -76,12 +77,16 @@ class _Check:
             if name in self.catalog.tables:
                 at = self.positions.get(("views", str(name)), START)
                 what = f"the backend has a table `{name}` already"
-                yield Problem(self.file, at.line, at.column, what, "rename the view")
+                yield Problem(self.file, at.line, at.column, what, "rename the view", "duplicate")
 
-    def _problem(self, table: TablePolicy, column: str | None, what: str, fix: str) -> Problem:
+    def _problem(self, table: TablePolicy, column: str | None, what: str, fix: str, code: Code) -> Problem:
         path = ("tables", str(table.name))
         at = self.positions.get((*path, column) if column else path) or self.positions.get(path, START)
-        return Problem(self.file, at.line, at.column, what, fix)
+        return Problem(self.file, at.line, at.column, what, fix, code)
+
+    def _unit_problem(self, table: TablePolicy, what: str, fix: str, code: Code) -> Problem:
+        at = self.positions.get(("units", str(table.name)), START)
+        return Problem(self.file, at.line, at.column, what, fix, code)
 
     def _column(self, table: TablePolicy, found: CatalogTable, column: ColumnPolicy) -> Iterator[Problem]:
         source = found.column(column.name)
@@ -90,51 +95,73 @@ class _Check:
                 return  # as good as hidden: the backend's role may not even read it
             if column.name in self.catalog.withheld.get(table.name, ()):
                 what = f"the backend's role may not read column `{column.name}` of `{table.name}`"
-                yield self._problem(table, column.name, what, _GRANT)
+                yield self._problem(table, column.name, what, _GRANT, "not-granted")
                 return
             fix = suggestion(column.name, (c.name for c in found.columns))
-            yield self._problem(table, column.name, f"table `{table.name}` has no column `{column.name}`", fix)
+            yield self._problem(table, column.name, f"table `{table.name}` has no column `{column.name}`", fix, "unknown-column")
             return
         subject = f"column `{column.name}` is of type {source.type}"
         wrong = [v for v in column.values or () if not _fits(v, source)]
         if wrong:
             what = f"{subject}, and {wrong[0]!s} in `values` is not"
-            yield self._problem(table, column.name, what, f"list values of type {source.type} (quoted ones are text)")
+            yield self._problem(table, column.name, what, _values_meant(wrong[0], source), "type-mismatch")
         elif column.range is not None and not _ranged(column, source):
-            yield self._problem(table, column.name, f"{subject}, which has no such range", "remove `range`")
+            yield self._problem(table, column.name, f"{subject}, which has no such range", _range_meant(source), "type-mismatch")
         elif column.resolution is not None and family(source.type) != "number":
-            yield self._problem(table, column.name, f"{subject}, which has no resolution", "remove `resolution`")
+            yield self._problem(table, column.name, f"{subject}, which has no resolution", "remove `resolution`", "type-mismatch")
         elif column.length is not None and family(source.type) != "text":
-            yield self._problem(table, column.name, f"{subject}, which has no length", "remove `length`")
+            yield self._problem(table, column.name, f"{subject}, which has no length", "remove `length`", "type-mismatch")
         target = self._find(column.references) if column.references is not None else None
         if column.references is not None and target is not None:
             own = (table.name, column.name), source
             yield from self._compared(table, column.name, f"`{column.name}`", own, (column.references, target))
 
     def _unit(self, table: TablePolicy, path: UnitPath) -> Iterator[Problem]:
-        """Both sides of each join, and the unit's key, must be of one family of types."""
-        here = table.name
-        for step in path.steps:
-            yield from self._pair(table, (here, step.column), (step.target, step.target_column))
-            here = step.target
+        """Both sides of the first join, or the unit column and the unit's key, must be of one family of types. What comes after
+        on the path is another table's, and is told there."""
         key = (self.policy.unit_table, self.policy.unit_column)
-        yield from self._pair(table, (here, path.column), key)
+        if path.steps:
+            step = path.steps[0]
+            yield from self._pair(table, (table.name, step.column), (step.target, step.target_column))
+        else:
+            yield from self._pair(table, (table.name, path.column), key)
 
     def _pair(self, table: TablePolicy, one: tuple[TableName, str], other: tuple[TableName, str]) -> Iterator[Problem]:
         sides = self._find(one), self._find(other)
         for side, (name, column) in zip(sides, (one, other), strict=True):
+            if side is None and sides == (None, None) and (name, column) == one and one[1] == other[1]:
+                continue  # `via` names a column that is not there: that is the fault, and this column only has its name
             if side is None and column in self.catalog.withheld.get(name, ()):
                 what = f"the unit of `{table.name}` needs `{name}.{column}`, which the backend's role may not read"
-                yield self._problem(table, None, what, _GRANT)
+                yield self._unit_problem(table, what, _GRANT, "not-granted")
             elif side is None and name in self.catalog.tables:
-                fix = suggestion(column, (c.name for c in self.catalog.tables[name].columns))
+                fix = self._column_meant(name, column, other) if side is sides[0] and name == one[0] else ""
+                fix = fix or suggestion(column, (c.name for c in self.catalog.tables[name].columns))
                 what = f"the unit of `{table.name}` needs `{name}.{column}`, which does not exist"
-                yield self._problem(table, None, what, fix)
+                yield self._unit_problem(table, what, fix, "unit-path")
             elif side is not None and side.reason == SPELLINGS:
                 what = f"the unit of `{table.name}` needs `{name}.{column}`: {SPELLINGS}"
-                yield self._problem(table, None, what, "name a column with one spelling for each, such as a number")
+                yield self._unit_problem(table, what, "name a column with one spelling for each, such as a number", "unit-path")
         if sides[0] and sides[1]:
             yield from self._compared(table, None, f"the unit of `{table.name}`", (one, sides[0]), (other, sides[1]))
+
+    def _column_meant(self, name: TableName, column: str, other: tuple[TableName, str]) -> str:
+        """What to write when `via` names a column that this table calls differently; empty where the path is not at fault."""
+        if column != other[1] or self._find(other) is None:
+            return ""
+        here = self.catalog.tables[name]
+        keys = [key.columns[0] for key in here.foreign_keys if key.target == other[0] and key.target_columns == (other[1],)]
+        led_to = {(s.target, s.target_column) for t in self.policy.tables.values() if t.unit for s in t.unit.steps}
+        listed = [
+            c.name
+            for c in self.policy.tables[name].columns.values()
+            if c.role in (ColumnRole.KEY, ColumnRole.UNIT) and (c.name,) != here.primary_key and (name, c.name) not in led_to
+        ]
+        near = keys or difflib.get_close_matches(f"{other[0].name}_{column}", [c.name for c in here.columns], n=1)
+        near = near or (listed if len(listed) == 1 else [])
+        named = near[0] if near else "COLUMN"
+        mean = "" if near else f", COLUMN being the column of `{name}` that holds `{other[0]}.{column}`"
+        return f"write `unit: {{ via: {other[0]}.{column}, column: {named} }}`{mean}"
 
     def _compared(self, table: TablePolicy, column: str | None, who: str, one: _Side, other: _Side) -> Iterator[Problem]:
         """Rows are one person's where these are equal: what is only nearly equal must not be taken for it."""
@@ -142,11 +169,51 @@ class _Check:
         if family(here.type) != family(there.type) or not same_kind(here, there):
             types = [c.type if c.exact in ("", c.type) else f"{c.type}, {c.exact}" for c in (here, there)]
             what = f"{who} compares `{a[0]}.{a[1]}` ({types[0]}) with `{b[0]}.{b[1]}` ({types[1]})"
-            yield self._problem(table, column, what, "name columns of the same type")
+            fix = "name columns of the same type"
+            if column is None:
+                yield self._unit_problem(table, what, fix, "type-mismatch")
+            else:
+                yield self._problem(table, column, what, fix, "type-mismatch")
 
     def _find(self, column: tuple[TableName, str]) -> CatalogColumn | None:
         table = self.catalog.tables.get(column[0])
         return table.column(column[1]) if table else None
+
+
+def _table_meant(name: TableName, catalog: Catalog) -> str:
+    """What to write for a table that does not exist: its schema, its capitals, or a name that is near."""
+    elsewhere = sorted(str(known) for known in catalog.tables if known.name == name.name)
+    if elsewhere:
+        return f"did you mean `{elsewhere[0]}`? A name without a schema is in `public`"
+    return suggestion(str(name), map(str, catalog.tables))
+
+
+def _values_meant(value: Value, source: CatalogColumn) -> str:
+    """What to write for declared values that are not of the column's type."""
+    kind = family(source.type)
+    if not source.bounded:
+        return f"remove `values`: the column is {source.reason or 'of a type without declared values'}"
+    if (isinstance(value, str) and kind in ("number", "date")) or (isinstance(value, str) and source.type == "bool"):
+        fits = {"number": "numbers, as in [1, 2]", "date": "dates, as in [2024-01-31]"}.get(kind, "[true, false]")
+        return f"write {fits}, without quotes"
+    if source.type in _INTEGERS and isinstance(value, int | Decimal) and not isinstance(value, bool):
+        limit = _INTEGERS[source.type]
+        return f"write whole numbers from {-limit} to {limit - 1}: {source.type} holds no others"
+    if kind == "text":
+        return f'put the values in quotes, as in "{value}": the column is text'
+    return f"list values of type {source.type} (quoted ones are text)"
+
+
+def _range_meant(source: CatalogColumn) -> str:
+    """What to write for a range that is not one of the column's type."""
+    match family(source.type) if source.bounded else "":
+        case "date":
+            return "write two dates, as in `range: [2020-01-01, 2029-12-31]`"
+        case "number":
+            return "write two numbers, as in `range: [0, 100]`"
+        case "text":
+            return "remove `range`; of a text, `values` are its groups and `length` bounds its length()"
+    return "remove `range`"
 
 
 def _ranged(column: ColumnPolicy, source: CatalogColumn) -> bool:

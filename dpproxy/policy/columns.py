@@ -13,7 +13,7 @@ from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Value
 from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Path, Reader, kind
-from dpproxy.policy.tree import Mapping, Node, Scalar
+from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 
 Range = tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime]
 _ROLES = {"unit": ColumnRole.UNIT, "key": ColumnRole.KEY, "hidden": ColumnRole.HIDDEN}
@@ -29,16 +29,16 @@ def read_columns(reader: Reader, node: Node | None, path: Path, public: bool) ->
         at = listed.keys[written] if listed else declared.at
         name = names.column(written)
         if name is None:
-            reader.problem(at, f"`{written[:80]}` is not a column name", "write the bare name of a column")
+            reader.problem(at, f"`{written[:80]}` is not a column name", "write the bare name of a column", "bad-name")
             continue
         if name in columns:
-            reader.problem(at, f"column `{name}` is given twice (names are folded to lower case)", "keep one")
+            reader.problem(at, f"column `{name}` is given twice (names are folded to lower case)", "keep one", "duplicate")
             continue
         reader.positions[(*path, name)] = at
         column = _column(reader, name, declared)
         if public and column.role in (ColumnRole.UNIT, ColumnRole.KEY):
             what = f"column `{name}` of a public table cannot be `{column.role}`"
-            reader.problem(declared.at, what, "write {} or hidden, or give the table a `unit`")
+            reader.problem(declared.at, what, "write {} or hidden, or give the table a `unit`", "column-role")
         columns[name] = column
     return columns
 
@@ -49,10 +49,12 @@ def _column(reader: Reader, name: str, node: Node) -> ColumnPolicy:
     role = _ROLES.get(node.text) if isinstance(node, Scalar) else None
     if role is None:
         fix = "write unit, key, hidden, {}, { values: [...] } or { range: [lowest, highest] }"
+        if isinstance(node, Sequence):
+            fix = "write { values: [...] } for a list of values, or { range: [lowest, highest] }"
         if isinstance(node, Scalar) and node.text and not scalars.is_null(node):
             near = suggestion(node.text, _ROLES)
             fix = near if near.startswith("did") else fix
-        reader.problem(node.at, f"column `{name}` cannot be {kind(node)}", fix)
+        reader.problem(node.at, f"column `{name}` cannot be {kind(node)}", fix, "wrong-type")
     return ColumnPolicy(name, role or ColumnRole.HIDDEN)
 
 
@@ -64,10 +66,10 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     bounds = _range(reader, keys["range"]) if "range" in keys else None
     resolution = reader.decimal(keys["resolution"], "resolution") if "resolution" in keys else None
     if resolution is not None and resolution <= 0:
-        reader.problem(keys["resolution"].at, "`resolution` must be above 0", "write the grid, as in 0.01")
+        reader.problem(keys["resolution"].at, "`resolution` must be above 0", "write the grid, as in 0.01", "out-of-range")
         resolution = None
     if resolution is not None and bounds and isinstance(bounds[0], dt.datetime):
-        reader.problem(keys["resolution"].at, "dates have no `resolution`", "remove it")
+        reader.problem(keys["resolution"].at, "dates have no `resolution`", "remove it", "resolution")
     length = reader.integer(keys["length"], "length", 1, MAX_LENGTH) if "length" in keys else None
     nulls = reader.flag(keys["nulls"], "nulls") if "nulls" in keys else False
     if values and bounds:
@@ -79,10 +81,10 @@ def _reference(reader: Reader, name: str, node: Node, target: Node, more: bool) 
     """A key of another private table: joins along it stay within one unit."""
     found = names.table_column(target.text) if isinstance(target, Scalar) and target.text else None
     if found is None:
-        reader.problem(target.at, "`references` must be a column of a table", "write `references: table.column`")
+        reader.problem(target.at, "`references` must be a column of a table", "write `references: table.column`", "wrong-type")
     if more:
         what = f"column `{name}` refers to a key, and can be nothing else"
-        reader.problem(node.at, what, "write `{ references: table.column }`")
+        reader.problem(node.at, what, "write `{ references: table.column }`", "column-role")
     return ColumnPolicy(name, ColumnRole.KEY, references=found)
 
 
@@ -91,20 +93,20 @@ def _values(reader: Reader, node: Node) -> tuple[Value, ...] | None:
     if items is None:
         return None
     if not items:
-        reader.problem(node.at, "`values` is empty", "list the values, or write {} when they are not public")
+        reader.problem(node.at, "`values` is empty", "list the values, or write {} when they are not public", "empty")
     values: list[Value] = []
     for item in items:
         if not isinstance(item, Scalar) or scalars.is_ambiguous(item):
             fix = "quote it if it is text, else write a plain number, date or text"
-            reader.problem(item.at, f"a value cannot be {kind(item)}", fix)
+            reader.problem(item.at, f"a value cannot be {kind(item)}", fix, "wrong-type")
         elif scalars.is_null(item):
-            reader.problem(item.at, "NULL cannot be listed in `values`", 'write `nulls: true`, or "" for empty text')
+            reader.problem(item.at, "NULL cannot be listed in `values`", 'write `nulls: true`, or "" for empty text', "values")
         elif (found := scalars.value(item)) in values:
-            reader.problem(item.at, f"the value {kind(item)} is given twice", "keep one")
+            reader.problem(item.at, f"the value {kind(item)} is given twice", "keep one", "duplicate")
         else:
             values.append(found)
     if len({_family(v) for v in values}) > 1:
-        reader.problem(node.at, "`values` are of different types", "quote all of them to make them text")
+        reader.problem(node.at, "`values` are of different types", "quote all of them to make them text", "values")
         return None
     return tuple(values) or None
 
@@ -125,16 +127,21 @@ def _range(reader: Reader, node: Node) -> Range | None:
     if items is None:
         return None
     if len(items) != 2 or not all(isinstance(i, Scalar) for i in items):
-        reader.problem(node.at, "`range` must have two ends", "write `range: [lowest, highest]`")
+        reader.problem(node.at, "`range` must have two ends", "write `range: [lowest, highest]`", "range")
         return None
     low, high = (i for i in items if isinstance(i, Scalar))
     found = _numbers(low, high) or _days(low, high)
     if found is None:
         what = f"`range` cannot go from {kind(low)} to {kind(high)}"
-        reader.problem(node.at, what, "write two numbers, or two dates as in 2024-01-31")
+        fix = "write two numbers, or two dates as in 2024-01-31"
+        if any(not end.plain for end in (low, high)):
+            fix += ", without quotes"
+        if any(scalars.is_ambiguous(end) for end in (low, high)):
+            fix += ", finite, without underscores or leading zeros"
+        reader.problem(node.at, what, fix, "range")
     elif not _ordered(found):
         what = f"`range` from {low.text} to {high.text} is empty"
-        reader.problem(node.at, what, "write the lower end first, and a higher one after it")
+        reader.problem(node.at, what, "write the lower end first, and a higher one after it", "range")
         return None
     return found
 
@@ -176,8 +183,10 @@ def _hull(values: tuple[Value, ...] | None) -> Range | None:
 
 
 def _inside(reader: Reader, node: Node, values: tuple[Value, ...], bounds: Range) -> None:
-    if not all(_within(v, bounds) for v in values):
-        reader.problem(node.at, "some `values` are outside `range`", "widen the range, or remove it")
+    outside = [v for v in values if not _within(v, bounds)]
+    if outside:
+        what = f"`{outside[0]}` in `values` is outside `range`"
+        reader.problem(node.at, what, "widen the range, or remove it", "values")
 
 
 def _within(value: Value, bounds: Range) -> bool:

@@ -8,6 +8,7 @@ file and its references is the only IO here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,16 +29,20 @@ from dpproxy.policy.tree import Mapping as Entries
 __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
 
 ADDRESS = ("postgresql://", "postgres://")
+_PASSWORD = re.compile(r"[a-z]+://[^/@:]*:(?!\$\{)[^/@]+@")
+_WORDS = re.compile(r"([1-9][0-9]*) ?(?:(s)ec(?:ond)?s?|(m)in(?:ute)?s?|(h)ours?|(d)ays?|(w)eeks?)\Z")
 RESERVED = frozenset({"postgres", "template0", "template1"})  # the facade server's own databases
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Holds a policy and where its parts stand: ("tables", "orders", "amount") -> line and column."""
+    """Holds a policy and where its parts stand: ("tables", "orders", "amount") -> line and column. `warnings`: what can be seen
+    in the file alone and is no error."""
 
     policy: Policy
     file: str
     positions: Mapping[Place, Mark]
+    warnings: tuple[Problem, ...] = ()
 
 
 def load_policy(path: Path, env: Mapping[str, str] | None = None) -> Policy:
@@ -53,9 +58,9 @@ def load_file(path: Path, env: Mapping[str, str] | None = None) -> Loaded:
         text = data.decode("utf-8-sig")
     except OSError as error:
         fix = "name a policy file that can be read"
-        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {error.strerror}", fix)]) from None
+        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {error.strerror}", fix, "unreadable-file")]) from None
     except UnicodeDecodeError:
-        raise PolicyError([Problem(str(path), 1, 1, "is not UTF-8 text", "save the file as UTF-8")]) from None
+        raise PolicyError([Problem(str(path), 1, 1, "is not UTF-8 text", "save the file as UTF-8", "unreadable-file")]) from None
     return read_text(text, str(path), path.parent, env)
 
 
@@ -70,9 +75,9 @@ def read_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = 
     root = parse(text, name)
     secrets = Secrets(os.environ if env is None else env, base)
     policy = _policy(reader, root, secrets)
-    if reader.problems or policy is None:
+    if policy is None or any(problem.severity == "error" for problem in reader.problems):
         raise PolicyError(reader.problems)
-    return Loaded(policy, name, reader.positions)
+    return Loaded(policy, name, reader.positions, tuple(reader.problems))
 
 
 def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
@@ -88,8 +93,12 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
         _unit_table(reader, keys["privacy_unit"], unit[1:], tables)
     views = _views(reader, keys.get("views"), tables)
     budget = read_budget(reader, keys["budget"], "dataset") if "budget" in keys else None
+    for key in ("budget", "users"):
+        if key in keys:
+            reader.positions[key,] = keys[key].at
     roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views))
-    users = read_users(reader, keys.get("users"), _keys_of(keys.get("roles")), {r.name: r.budget for r in roles.values()})
+    known = _keys_of(keys.get("roles"))
+    users = read_users(reader, keys.get("users"), known, {r.name: r.budget for r in roles.values()})
     mechanism = reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"
     reuse = _reuse(reader, keys.get("reuse_answers"))
     quantum = _quantum(reader, keys.get("timing"))
@@ -98,39 +107,48 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     return Policy(dataset, backend, *unit, budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, quantum)
 
 
-def _keys_of(node: Node | None) -> frozenset[str]:
-    return frozenset(node.entries) if isinstance(node, Entries) else frozenset()
+def _keys_of(node: Node | None) -> frozenset[str] | None:
+    """Names of a mapping's entries; None where there is none, which is said already."""
+    return frozenset(node.entries) if isinstance(node, Entries) else None
 
 
 def _version(reader: Reader, node: Node | None) -> None:
     if node is not None and not (isinstance(node, Scalar) and scalars.integer(node) == 1):
-        reader.problem(node.at, f"this release does not know version {kind(node)}", "write `version: 1`")
+        reader.problem(node.at, f"this release does not know version {kind(node)}", "write `version: 1`", "version")
 
 
 def _dataset(reader: Reader, node: Node | None) -> str | None:
     name = reader.text(node, "dataset") if node is not None else None
     if name is not None and node is not None and (not names.valid(name) or name in RESERVED):
         fix = "use another name of at most 63 printable characters"
-        reader.problem(node.at, f"a dataset cannot be called {kind(node)}", fix)
+        reader.problem(node.at, f"a dataset cannot be called {kind(node)}", fix, "bad-name")
     return name
 
 
 def _backend(reader: Reader, node: Node, secrets: Secrets) -> DuckDBBackend | PostgresBackend | None:
+    if isinstance(node, Scalar) and node.text:
+        engine = "postgres" if node.text.startswith(ADDRESS) else "duckdb"
+        what = f"a backend must be a mapping, not {kind(node)}"
+        reader.problem(node.at, what, f"write `backend: {{ {engine}: {node.text[:80]} }}`", "wrong-type")
+        return None
     keys = reader.mapping(node, shapes.BACKEND)
     if keys is None:
         return None
     if ("duckdb" in keys) == ("postgres" in keys):
-        reader.problem(node.at, "a backend is one of `duckdb`, `postgres`", "write `backend: { duckdb: shop.duckdb }`")
+        reader.problem(node.at, "a backend is one of `duckdb`, `postgres`", "write `backend: { duckdb: shop.duckdb }`", "backend")
         return None
     engine, extras = ("duckdb", ("memory_limit", "threads")) if "duckdb" in keys else ("postgres", ("password",))
     for key in set(keys) - {engine, *extras}:
-        reader.problem(keys[key].at, f"`{key}` means nothing to {engine}", "remove it")
+        reader.problem(keys[key].at, f"`{key}` means nothing to {engine}", "remove it", "backend")
     address = secrets.read(reader, keys[engine], engine)
     reader.positions["backend",] = keys[engine].at
     if engine == "postgres":
         password = secrets.read(reader, keys["password"], "password") if "password" in keys else None
+        _clear(reader, keys)
         if address is not None and not address.startswith(ADDRESS):
-            reader.problem(keys[engine].at, "this is no address of a PostgreSQL", "write `postgresql://role@host/database`")
+            reader.problem(
+                keys[engine].at, "this is no address of a PostgreSQL", "write `postgresql://role@host/database`", "backend"
+            )
             return None
         return PostgresBackend(address, password) if address is not None else None
     memory = reader.text(keys["memory_limit"], "memory_limit") if "memory_limit" in keys else None
@@ -140,6 +158,17 @@ def _backend(reader: Reader, node: Node, secrets: Secrets) -> DuckDBBackend | Po
     return DuckDBBackend(os.path.abspath(secrets.base / address), memory, threads)
 
 
+def _clear(reader: Reader, keys: Mapping[str, Node]) -> None:
+    """A password that stands in the policy is in every copy of it."""
+    address, password = keys["postgres"], keys.get("password")
+    if isinstance(password, Scalar) and "${" not in password.text:
+        fix = "write `password: ${env:PGPASSWORD}`, or ${file:path}"
+        reader.problem(password.at, "the backend's password stands in the policy", fix, "secret-in-clear")
+    if isinstance(address, Scalar) and _PASSWORD.match(address.text):
+        fix = "leave it out of the address, and write `password: ${env:PGPASSWORD}` beside"
+        reader.problem(address.at, "the backend's password stands in its address", fix, "secret-in-clear")
+
+
 def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str] | None:
     keys = reader.mapping(node, shapes.PRIVACY_UNIT)
     if not keys or set(keys) != set(shapes.PRIVACY_UNIT.keys):
@@ -147,7 +176,7 @@ def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str] | None:
     name = reader.text(keys["name"], "name")
     key = names.table_column(keys["key"].text) if isinstance(keys["key"], Scalar) else None
     if key is None:
-        reader.problem(keys["key"].at, f"the unit's key cannot be {kind(keys['key'])}", "write `key: table.column`")
+        reader.problem(keys["key"].at, f"the unit's key cannot be {kind(keys['key'])}", "write `key: table.column`", "unit-key")
     return (name, *key) if name is not None and key is not None else None
 
 
@@ -156,10 +185,10 @@ def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str], tables:
     table = tables.get(unit[0])
     if table is None:
         fix = suggestion(str(unit[0]), (str(t.name) for t in tables.values() if not t.public))
-        reader.problem(node.at, f"the privacy unit's table `{unit[0]}` is not listed", fix)
+        reader.problem(node.at, f"the privacy unit's table `{unit[0]}` is not listed", fix, "unit-key")
     elif table.unit is None or table.unit.steps or table.unit.column != unit[1]:
         what = f"`{unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
-        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {unit[1]}` there")
+        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {unit[1]}` there", "unit-key")
 
 
 def _views(reader: Reader, node: Node | None, tables: Mapping[TableName, TablePolicy]) -> dict[TableName, str]:
@@ -170,9 +199,9 @@ def _views(reader: Reader, node: Node | None, tables: Mapping[TableName, TablePo
         name = names.table(written)
         sql = reader.text(declared, "view")
         if name is None:
-            reader.problem(at, f"`{written[:80]}` is not a view's name", "write `name` or `schema.name`")
+            reader.problem(at, f"`{written[:80]}` is not a view's name", "write `name` or `schema.name`", "bad-name")
         elif name in tables or name in views:
-            reader.problem(at, f"there is a table or view `{name}` already", "rename the view")
+            reader.problem(at, f"there is a table or view `{name}` already", "rename the view", "duplicate")
         elif sql is not None:
             reader.positions["views", str(name)] = at
             views[name] = sql
@@ -193,7 +222,7 @@ def _reuse(reader: Reader, node: Node | None) -> tuple[int | None, str | None]:
     try:
         scalars.reload_time(epoch or "")
     except ValueError as error:
-        reader.problem(keys["epoch"].at, "this is no time of day", str(error))
+        reader.problem(keys["epoch"].at, "this is no time of day", str(error), "epoch")
     return (time // 1000 if time is not None else None), epoch
 
 
@@ -211,6 +240,9 @@ def _duration(reader: Reader, node: Node, what: str, least: int) -> int | None:
     """Milliseconds."""
     time = scalars.milliseconds(node.text) if isinstance(node, Scalar) else None
     if time is None or time < least:
-        reader.problem(node.at, f"`{what}` cannot be {kind(node)}", "write a duration, as in 50ms, 10s, 30m, 12h, 1d, 1w")
+        fix = "write a duration with its unit, as in 50ms, 10s, 30m, 12h, 1d, 1w"
+        words = _WORDS.match(node.text) if isinstance(node, Scalar) else None
+        fix = f"write `{words[1]}{words[words.lastindex or 0]}`" if words else fix
+        reader.problem(node.at, f"`{what}` cannot be {kind(node)}", fix, "wrong-type")
         return None
     return time

@@ -46,11 +46,11 @@ def epsilon_of(reader: Reader, node: Node, what: str) -> int | None:
     if amount is None:
         return None
     if amount > MAX_EPSILON:
-        reader.problem(node.at, f"`{what}` is too large", f"write at most {MAX_EPSILON}")
+        reader.problem(node.at, f"`{what}` is too large", f"write at most {MAX_EPSILON}", "out-of-range")
         return None
     micro = scalars.micro(amount)
     if micro < 1:
-        reader.problem(node.at, f"`{what}` must be at least a millionth", "write a number above 0, as in 0.1")
+        reader.problem(node.at, f"`{what}` must be at least a millionth", "write a number above 0, as in 0.1", "out-of-range")
         return None
     return micro
 
@@ -60,11 +60,11 @@ def delta_of(reader: Reader, node: Node, what: str) -> int | None:
     if amount is None:
         return None
     if not 0 <= amount < 1:
-        reader.problem(node.at, f"`{what}` must be from 0 to below 1", "write a small number, as in 1e-6")
+        reader.problem(node.at, f"`{what}` must be from 0 to below 1", "write a small number, as in 1e-6", "out-of-range")
         return None
     atto = scalars.atto(amount)
     if atto == 0 and amount > 0:
-        reader.problem(node.at, f"`{what}` is below 1e-18", "write 0, or at least 1e-18")
+        reader.problem(node.at, f"`{what}` is below 1e-18", "write 0, or at least 1e-18", "out-of-range")
         return None
     return atto
 
@@ -79,24 +79,27 @@ def read_roles(reader: Reader, node: Node | None, total: Budget | None, tables: 
         if role is not None:
             roles[name] = role
     if listed is not None and not listed.entries:
-        reader.problem(listed.at, "there are no roles", "add a role with a `budget` and `query`")
+        reader.problem(listed.at, "there are no roles", "add a role with a `budget` and `query`", "empty")
     return roles
 
 
 def _name(reader: Reader, name: str, what: str, node: Node) -> None:
     if not names.valid(name):
         at = reader.positions[f"{what}s", name]
-        reader.problem(at, f"this is not a {what}'s name", "use at most 63 printable characters")
+        reader.problem(at, f"this is not a {what}'s name", "use at most 63 printable characters", "bad-name")
 
 
 def _role(reader: Reader, name: str, node: Node, total: Budget | None, tables: frozenset[TableName]) -> Role | None:
     keys = reader.mapping(node, shapes.ROLE)
     if keys is None:
         return None
+    for key in ("budget", "query", "tables"):
+        if key in keys:
+            reader.positions["roles", name, key] = keys[key].at
     budget = read_budget(reader, keys["budget"], f"role {name}") if "budget" in keys else None
     if budget and total and (budget.epsilon > total.epsilon or budget.delta > total.delta):
         what = f"role `{name}` may spend more than the whole dataset"
-        reader.problem(keys["budget"].at, what, "lower the role's epsilon and delta, or raise the dataset's `budget`")
+        reader.problem(keys["budget"].at, what, "lower the role's epsilon and delta, or raise the dataset's `budget`", "budget")
     query = _query(reader, keys["query"], budget) if "query" in keys else None
     seen = _tables(reader, keys["tables"], tables) if "tables" in keys else None
     least = reader.integer(keys["min_units"], "min_units", 1, 10**9) if "min_units" in keys else 1
@@ -118,17 +121,22 @@ def _query(reader: Reader, node: Node, budget: Budget | None) -> QueryLimits | N
     if epsilon is None or most is None or delta is None or measured is None:
         return None
     if epsilon > most:
-        reader.problem(keys["epsilon"].at, "`epsilon` of a query is above its `max_epsilon`", "raise `max_epsilon`")
+        reader.problem(keys["epsilon"].at, "`epsilon` of a query is above its `max_epsilon`", "raise `max_epsilon`", "budget")
     if budget and (most > budget.epsilon or delta > budget.delta):
         what = "one query may spend more than the whole budget of its role"
-        reader.problem(node.at, what, "lower `max_epsilon` and `delta` of the query, or raise the role's budget")
+        reader.problem(node.at, what, "lower `max_epsilon` and `delta` of the query, or raise the role's budget", "budget")
     return QueryLimits(epsilon, most, delta, measured)
 
 
 def _part(reader: Reader, node: Node) -> int | None:
     amount = reader.decimal(node, "measure_bounds")
     if amount is not None and not 0 <= amount <= MOST_MEASURED:
-        reader.problem(node.at, f"`measure_bounds` is not from 0 to {MOST_MEASURED}", "write a part of the epsilon, as in 0.05")
+        reader.problem(
+            node.at,
+            f"`measure_bounds` is not from 0 to {MOST_MEASURED}",
+            "write a part of the epsilon, as in 0.05",
+            "out-of-range",
+        )
         return None
     return scalars.micro(amount) if amount is not None else None
 
@@ -139,13 +147,13 @@ def _tables(reader: Reader, node: Node, tables: frozenset[TableName]) -> frozens
         name = names.table(item.text) if isinstance(item, Scalar) else None
         if name is None or name not in tables:
             fix = suggestion(str(name), map(str, tables))
-            reader.problem(item.at, f"there is no table or view {kind(item)} in this policy", fix)
+            reader.problem(item.at, f"there is no table or view {kind(item)} in this policy", fix, "unknown-table")
         else:
             found.add(name)
     return frozenset(found)
 
 
-def read_users(reader: Reader, node: Node | None, roles: frozenset[str], budgets: Mapping[str, Budget]) -> dict[str, User]:
+def read_users(reader: Reader, node: Node | None, roles: frozenset[str] | None, budgets: Mapping[str, Budget]) -> dict[str, User]:
     """Read the users. `budgets` are those of the roles that could be read."""
     listed = reader.named(node, "`users`")
     users: dict[str, User] = {}
@@ -158,23 +166,25 @@ def read_users(reader: Reader, node: Node | None, roles: frozenset[str], budgets
     return users
 
 
-def _user(reader: Reader, name: str, node: Node, roles: frozenset[str], budgets: Mapping[str, Budget]) -> User | None:
+def _user(reader: Reader, name: str, node: Node, roles: frozenset[str] | None, budgets: Mapping[str, Budget]) -> User | None:
     keys = reader.mapping(node, shapes.USER)
     if keys is None or not set(shapes.USER.required) <= set(keys):
         return None
     role = reader.text(keys["role"], "role")
-    if role is not None and role not in roles:
-        reader.problem(keys["role"].at, f"there is no role `{role}`", suggestion(role, roles))
+    if role is not None and roles is not None and role not in roles:
+        reader.problem(keys["role"].at, f"there is no role `{role}`", suggestion(role, roles), "unknown-role")
     password = keys["password"].text if isinstance(keys["password"], Scalar) else ""
     try:
         parse_verifier(password)
     except ValueError as error:
         fix = "write the line printed by `dpproxy policy password`"
-        reader.problem(keys["password"].at, f"the password of `{name}` is not a SCRAM-SHA-256 verifier ({error})", fix)
+        reader.problem(
+            keys["password"].at, f"the password of `{name}` is not a SCRAM-SHA-256 verifier ({error})", fix, "password"
+        )
         return None
     budget = read_budget(reader, keys["budget"], f"user {name}") if "budget" in keys else None
     whole = budgets.get(role or "")
     if budget and whole and (budget.epsilon > whole.epsilon or budget.delta > whole.delta):
         what = f"user `{name}` may spend more than the whole role `{role}`"
-        reader.problem(keys["budget"].at, what, "lower the user's epsilon and delta, or raise the role's")
+        reader.problem(keys["budget"].at, what, "lower the user's epsilon and delta, or raise the role's", "budget")
     return User(name, role, password, budget) if role is not None else None

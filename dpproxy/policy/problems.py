@@ -11,6 +11,10 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dpproxy.policy.codes import CODES, Code, Severity
+
+__all__ = ["START", "Code", "Mark", "PolicyError", "Problem", "suggestion"]
+
 
 @dataclass(frozen=True, order=True)
 class Mark:
@@ -25,13 +29,18 @@ START = Mark(1, 1)
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """Says one thing that is wrong; problems are ordered by place. `fix` says what to write."""
+    """Says one thing that is wrong; problems are ordered by place. `fix` says what to write, `code` of what kind it is."""
 
     file: str
     line: int
     column: int
     what: str
     fix: str
+    code: Code
+
+    @property
+    def severity(self) -> Severity:
+        return CODES[self.code].severity
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: {self.what}; fix: {self.fix}"
@@ -48,6 +57,9 @@ class PolicyError(Exception):
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return `did you mean x?`, or the list of what is known when nothing is near."""
     names = sorted(known)
+    for name in names:
+        if name != word and name.lower() == word.lower() and word == word.lower():
+            return f"write `'\"{name}\"'`, in quotes within quotes: without them names are folded to lower case"
     near = difflib.get_close_matches(word, names, n=1)
     if near:
         return f"did you mean `{near[0]}`?"

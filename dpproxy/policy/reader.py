@@ -7,17 +7,21 @@ sees None skips what depends on it and says nothing more.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dpproxy.policy import scalars
-from dpproxy.policy.problems import Mark, Problem, suggestion
+from dpproxy.policy import scalars, shapes
+from dpproxy.policy.problems import Code, Mark, Problem, suggestion
 from dpproxy.policy.shapes import Shape
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 
 Path = tuple[str, ...]
 Positions = dict[Path, Mark]
+_WORDS = {"yes": "true", "on": "true", "y": "true", "1": "true", "no": "false", "off": "false", "n": "false", "0": "false"}
+"""What other readers of YAML, and people, write for true and false."""
 REFERENCE = ("${env:", "${file:")
 
 
@@ -40,40 +44,42 @@ class Reader:
     problems: list[Problem] = field(default_factory=list)
     positions: Positions = field(default_factory=dict)
 
-    def problem(self, at: Mark, what: str, fix: str) -> None:
-        self.problems.append(Problem(self.file, at.line, at.column, what, fix))
+    def problem(self, at: Mark, what: str, fix: str, code: Code) -> None:
+        self.problems.append(Problem(self.file, at.line, at.column, what, fix, code))
 
     def mapping(self, node: Node, shape: Shape) -> dict[str, Node] | None:
         """Return the entries of a mapping of known keys; unknown and missing keys are problems."""
         if not isinstance(node, Mapping):
-            self.problem(node.at, f"{shape.title} must be a mapping, not {kind(node)}", _example(shape))
+            self.problem(node.at, f"{shape.title} must be a mapping, not {kind(node)}", _example(shape), "wrong-type")
             return None
+        meant: set[str] = set()
         for key in node.entries:
             if key not in shape.keys:
-                fix = suggestion(key, shape.keys)
-                self.problem(node.keys[key], f"unknown key `{key}` in {shape.title}", fix)
-        missing = [k for k in shape.required if k not in node.entries]
+                fix = _misplaced(key, shape) or suggestion(key, shape.keys)
+                self.problem(node.keys[key], f"unknown key `{key}` in {shape.title}", fix, "unknown-key")
+                meant.update(k for k in shape.required if fix == f"did you mean `{k}`?")
+        missing = [k for k in shape.required if k not in node.entries and k not in meant]
         for key in missing:
             purpose = shape.keys[key][0].lower() + shape.keys[key][1:].rstrip(".")
-            self.problem(node.at, f"{shape.title} has no `{key}`", f"add `{key}:` ({purpose})")
+            self.problem(node.at, f"{shape.title} has no `{key}`", f"add `{key}:` ({purpose})", "missing-key")
         return {k: v for k, v in node.entries.items() if k in shape.keys}
 
     def named(self, node: Node | None, title: str) -> Mapping | None:
         """Return a mapping of names that the owner chooses (tables, roles, users)."""
         if node is None or isinstance(node, Mapping):
             return node
-        self.problem(node.at, f"{title} must be a mapping, not {kind(node)}", "write `name: ...` entries")
+        self.problem(node.at, f"{title} must be a mapping, not {kind(node)}", "write `name: ...` entries", "wrong-type")
         return None
 
     def text(self, node: Node, what: str) -> str | None:
         """Return a text that is not empty and holds no reference to a secret."""
         if not isinstance(node, Scalar) or not node.text or scalars.is_null(node):
             found = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
-            self.problem(node.at, f"{what} must be text, not {found}", f"write the {what} as text")
+            self.problem(node.at, f"{what} must be text, not {found}", f"write the {what} as text", "wrong-type")
             return None
         if any(r in node.text for r in REFERENCE):
             what = f"a reference is not allowed in {what}"
-            self.problem(node.at, what, "write the value; references work in `backend` only")
+            self.problem(node.at, what, "write the value; references work in `backend` only", "secret-reference")
             return None
         return node.text
 
@@ -82,37 +88,64 @@ class Reader:
         text = node.text if isinstance(node, Scalar) else ""
         if text in options:
             return text
-        self.problem(node.at, f"{what} cannot be {kind(node)}", f"write one of {', '.join(options)}")
+        near = difflib.get_close_matches(text.lower(), options, n=1) if text.isalpha() else []
+        fix = f"did you mean `{near[0]}`?" if near else f"write one of {', '.join(options)}"
+        self.problem(node.at, f"{what} cannot be {kind(node)}", fix, "wrong-type")
         return None
 
     def flag(self, node: Node, what: str) -> bool | None:
         found = scalars.flag(node) if isinstance(node, Scalar) else None
         if found is None:
-            self.problem(node.at, f"`{what}` must be true or false, not {kind(node)}", "write true or false")
+            meant = _WORDS.get(node.text.lower(), "true or false") if isinstance(node, Scalar) else "true or false"
+            self.problem(node.at, f"`{what}` must be true or false, not {kind(node)}", f"write {meant}", "wrong-type")
         return found
 
     def integer(self, node: Node, what: str, lowest: int, highest: int) -> int | None:
         found = scalars.integer(node) if isinstance(node, Scalar) else None
         if found is None:
-            self.problem(node.at, f"`{what}` must be a whole number, not {kind(node)}", f"write a number from {lowest}")
+            fix = _unquoted(node) or f"write a number from {lowest}"
+            self.problem(node.at, f"`{what}` must be a whole number, not {kind(node)}", fix, "wrong-type")
         elif not lowest <= found <= highest:
             where = f"write a number from {lowest} to {highest}"
-            self.problem(node.at, f"`{what}` is out of range: {found}", where)
+            self.problem(node.at, f"`{what}` is out of range: {found}", where, "out-of-range")
             return None
         return found
 
     def decimal(self, node: Node, what: str) -> Decimal | None:
         found = scalars.decimal(node) if isinstance(node, Scalar) else None
         if found is None:
-            fix = "write a plain decimal number, as in 0.5 or 1e-6"
-            self.problem(node.at, f"`{what}` must be a number, not {kind(node)}", fix)
+            fix = _unquoted(node) or "write a plain decimal number, as in 0.5 or 1e-6"
+            self.problem(node.at, f"`{what}` must be a number, not {kind(node)}", fix, "wrong-type")
         return found
 
     def items(self, node: Node, what: str) -> tuple[Node, ...] | None:
         if isinstance(node, Sequence):
             return node.items
-        self.problem(node.at, f"`{what}` must be a list, not {kind(node)}", f"write `{what}: [...]`")
+        self.problem(node.at, f"`{what}` must be a list, not {kind(node)}", f"write `{what}: [...]`", "wrong-type")
         return None
+
+
+def _misplaced(key: str, shape: Shape) -> str | None:
+    """A key that exists elsewhere in the format is most often a line with the wrong indentation; a number, half of a decimal."""
+    if key.isdigit():
+        return "write a decimal point, as in 0.5: a comma begins another key"
+    homes = [other.title for other in shapes.ALL if key in other.keys and other is not shape]
+    return f"`{key}` belongs to {' or '.join(homes)}: indent it there" if homes else None
+
+
+def _unquoted(node: Node) -> str | None:
+    """What to write for a number that has been put in quotes, or is spelled as in another language."""
+    if not isinstance(node, Scalar):
+        return None
+    if re.fullmatch(r"[0-9]+,[0-9]+", node.text):
+        return f"write a decimal point: {node.text.replace(',', '.')}"
+    if re.fullmatch(r"[0-9.]+ ?%", node.text):
+        return "write a part of 1, as in 0.05 for 5 %"
+    if scalars.is_ambiguous(node) and not node.text.startswith("."):
+        return "write the number without leading zeros, underscores or letters: readers of YAML differ on those"
+    if node.plain:
+        return None
+    return f"remove the quotes: {node.text}" if scalars.decimal(Scalar(node.text, True, node.at)) is not None else None
 
 
 def _example(shape: Shape) -> str:

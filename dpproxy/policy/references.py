@@ -30,7 +30,7 @@ class Secrets:
         """Return the text of a field with its references replaced. Problems are recorded in `reader`."""
         if not isinstance(node, Scalar) or not node.text or is_null(node):
             seen = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
-            reader.problem(node.at, f"`{what}` must be text, not {seen}", "write text, ${env:NAME} or ${file:path}")
+            reader.problem(node.at, f"`{what}` must be text, not {seen}", "write text, ${env:NAME} or ${file:path}", "wrong-type")
             return None
         parts: list[str] = []
         end = 0
@@ -47,11 +47,11 @@ class Secrets:
         if source == "env" and name:
             value = self.env.get(name)
             if value is None:
-                reader.problem(node.at, f"the environment has no `{name}`", f"set it: export {name}=...")
+                reader.problem(node.at, f"the environment has no `{name}`", f"set it: export {name}=...", "secret-reference")
             return value
         if source == "file" and name:
             return self._file(reader, node, name)
-        reader.problem(node.at, "not a reference that is known", "write ${env:NAME} or ${file:path}")
+        reader.problem(node.at, "not a reference that is known", "write ${env:NAME} or ${file:path}", "secret-reference")
         return None
 
     def _file(self, reader: Reader, node: Scalar, name: str) -> str | None:
@@ -63,5 +63,5 @@ class Secrets:
             return data.decode().rstrip("\r\n")
         except (OSError, ValueError) as error:
             fix = "make it a small text file that the proxy can read"
-            reader.problem(node.at, f"the file `{name[:80]}` cannot be used ({type(error).__name__})", fix)
+            reader.problem(node.at, f"the file `{name[:80]}` cannot be used ({type(error).__name__})", fix, "secret-reference")
             return None

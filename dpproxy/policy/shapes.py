@@ -147,3 +147,5 @@ REUSE = Shape(
     },
 )
 TIMING = Shape("a timing mapping", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",))
+ALL = (POLICY, BACKEND, PRIVACY_UNIT, BUDGET, TABLE, VIA, BOUNDS, WHOLE_BOUNDS, COLUMN, ROLE, QUERY, USER, REUSE, TIMING)
+"""Every shape of the format."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Entries
 from dataclasses import dataclass
 
-from dpproxy.policy import names, shapes
+from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.columns import read_columns
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Step, TablePolicy, UnitPath
@@ -47,9 +47,9 @@ def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] |
         at = listed.keys[written] if listed else declared.at
         name = names.table(written)
         if name is None:
-            reader.problem(at, f"`{written[:80]}` is not a table name", "write `table` or `schema.table`")
+            reader.problem(at, f"`{written[:80]}` is not a table name", "write `table` or `schema.table`", "bad-name")
         elif name in drafts:
-            reader.problem(at, f"table `{name}` is given twice (names are folded to lower case)", "keep one")
+            reader.problem(at, f"table `{name}` is given twice (names are folded to lower case)", "keep one", "duplicate")
         else:
             reader.positions["tables", str(name)] = at
             draft = _draft(reader, name, at, declared)
@@ -68,16 +68,18 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
         for key in ("unit", "unique", "bounds"):
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
-                reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`")
+                reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
         return _Draft(name, at, True, None, None, at, None, None, None, columns)
     if "unit" not in keys and public is False:  # None: `public` was no flag, and that is said already
         fix = "add `unit: column`, `unit: { via: table.column }`, or `public: true` if it holds nothing about people"
-        reader.problem(at, f"table `{name}` does not say whose rows it holds", fix)
+        reader.problem(at, f"table `{name}` does not say whose rows it holds", fix, "no-unit")
     column, via = _unit(reader, keys["unit"]) if "unit" in keys else (None, None)
     unique = reader.flag(keys["unique"], "unique") if "unique" in keys else None
     bounds = _bounds(reader, keys["bounds"]) if "bounds" in keys else None
     unit_at = keys["unit"].at if "unit" in keys else at
     bounds_at = keys["bounds"].at if "bounds" in keys else None
+    reader.positions["units", str(name)] = unit_at
+    reader.positions["bounds", str(name)] = bounds_at or at
     return _Draft(name, at, False, column, via, unit_at, unique, bounds, bounds_at, columns)
 
 
@@ -87,7 +89,7 @@ def _unit(reader: Reader, node: Node) -> tuple[str | None, tuple[TableName, str]
         target = names.table_column(keys["via"].text) if isinstance(keys.get("via"), Scalar) else None  # type: ignore[union-attr]
         if target is None:
             if "via" in keys:
-                reader.problem(keys["via"].at, f"`via` cannot be {kind(keys['via'])}", "write `via: table.column`")
+                reader.problem(keys["via"].at, f"`via` cannot be {kind(keys['via'])}", "write `via: table.column`", "wrong-type")
             return None, None
         column = _column_name(reader, keys["column"]) if "column" in keys else target[1]
         return column, target
@@ -98,14 +100,20 @@ def _column_name(reader: Reader, node: Node) -> str | None:
     column = names.column(node.text) if isinstance(node, Scalar) else None
     if column is None:
         fix = "write the name of this table's unit column, or { via: table.column }"
-        reader.problem(node.at, f"a unit column cannot be {kind(node)}", fix)
+        if isinstance(node, Scalar) and names.table_column(node.text):
+            fix = f"write `unit: {{ via: {node.text} }}` for a path over another table, or this table's own column alone"
+        reader.problem(node.at, f"a unit column cannot be {kind(node)}", fix, "wrong-type")
     return column
 
 
 def _bounds(reader: Reader, node: Node) -> Bounds | None:
     if isinstance(node, Mapping) and not {"rows", "rows_per_group"} & set(node.entries):
         fix = "write `{ rows: 10 }` or `{ rows_per_group: 10, groups: 5 }`"
-        reader.problem(node.at, "bounds do not say how many rows of a unit count", fix)
+        reader.problem(node.at, "bounds do not say how many rows of a unit count", fix, "bounds")
+        return None
+    if isinstance(node, Scalar) and scalars.integer(node):
+        fix = f"write `{{ rows: {node.text} }}`, or `{{ rows_per_group: {node.text}, groups: 5 }}`"
+        reader.problem(node.at, f"bounds must be a mapping, not {kind(node)}", fix, "wrong-type")
         return None
     whole = isinstance(node, Mapping) and "rows" in node.entries
     shape, name = (shapes.WHOLE_BOUNDS, "rows") if whole else (shapes.BOUNDS, "rows_per_group")
@@ -128,9 +136,14 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
         return TablePolicy(draft.name, UnitPath(""), True, ONE, draft.columns)
     own = not path.steps and unit == (draft.name, path.column)
     one = draft.unique if draft.unique is not None else own
-    doubtful = unit is None or unit[0] not in drafts or (unit[0] == draft.name and not own)
+    keyed = drafts.get(unit[0]) if unit is not None else None
+    doubtful = unit is None or keyed is None or (unit[0] == draft.name and not own) or keyed.via is not None
+    if keyed is draft and draft.via is not None:
+        target = f"{draft.via[0]}.{draft.via[1]}"
+        what = f"table `{draft.name}` has the privacy unit's key, and a path on to `{target}`"
+        reader.problem(draft.unit_at, what, f"write `key: {target}` in `privacy_unit`, or a unit column here", "unit-key")
     bounds = _bound(reader, draft, one, doubtful)
-    _roles(reader, draft, path)
+    _roles(reader, draft, path, doubtful or (keyed is not None and unit is not None and keyed.column != unit[1]))
     _references(reader, draft, drafts)
     return TablePolicy(draft.name, path, one, bounds, draft.columns)
 
@@ -146,17 +159,17 @@ def _path(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft]) -> 
         trail = " -> ".join(map(str, [*seen, target]))
         if target in seen:
             what = f"the path of `{draft.name}` runs in a circle: {trail}"
-            reader.problem(draft.unit_at, what, "one table on it must have a unit column of its own")
+            reader.problem(draft.unit_at, what, "one table on it must have a unit column of its own", "unit-path")
             return None
         after = drafts.get(target)
         if after is None:
             private = (str(d.name) for d in drafts.values() if not d.public and d is not draft)
             fix = suggestion(str(target), private)
-            reader.problem(draft.unit_at, f"the path {trail} ends at a table that is not listed", fix)
+            reader.problem(draft.unit_at, f"the path {trail} ends at a table that is not listed", fix, "unit-path")
             return None
         if after.public:
             what = f"the path {trail} ends at a public table, not at a unit"
-            reader.problem(draft.unit_at, what, f"give `{target}` a unit, or use another path")
+            reader.problem(draft.unit_at, what, f"give `{target}` a unit, or use another path", "unit-path")
             return None
         seen.append(target)
         here = after
@@ -176,13 +189,20 @@ def _shortest(path: UnitPath) -> UnitPath:
 def _bound(reader: Reader, draft: _Draft, one: bool, doubtful: bool) -> Bounds:
     """`doubtful`: the privacy unit's key is wrong, so that this table may be its own one after all."""
     if one:
-        if draft.bounds_at is not None:
-            what = f"table `{draft.name}` has at most one row per unit, and has `bounds`"
-            reader.problem(draft.bounds_at, what, "remove `bounds`, or add `unique: false`")
+        if draft.bounds_at is not None and not doubtful:
+            what, fix = (
+                f"table `{draft.name}` has at most one row per unit, and has `bounds`",
+                "remove `unique: true`, or `bounds`",
+            )
+            if draft.unique is None:
+                what = f"table `{draft.name}` has the privacy unit's own key, thus one row per unit, and has `bounds`"
+                fix = "add `unique: false` beside `bounds` if a unit has many rows here; else remove `bounds`"
+            reader.problem(draft.bounds_at, what, fix, "bounds")
         return ONE
     if draft.bounds_at is None and not doubtful:
-        fix = "add `bounds: { rows_per_group: 10, groups: 5 }`, or `unique: true` if a unit has at most one row"
-        reader.problem(draft.at, f"table `{draft.name}` can have many rows of one unit and has no `bounds`", fix)
+        other = "" if draft.unique is False else ", or `unique: true` if a unit has at most one row"
+        fix = f"add `bounds: {{ rows_per_group: 10, groups: 5 }}`{other}"
+        reader.problem(draft.at, f"table `{draft.name}` can have many rows of one unit and has no `bounds`", fix, "bounds")
     return draft.bounds or ONE
 
 
@@ -197,17 +217,19 @@ def _references(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft
         if known is None or known.role not in (ColumnRole.KEY, ColumnRole.UNIT):
             at = reader.positions["tables", str(draft.name), name]
             what = f"column `{name}` refers to `{table}.{target}`, which is not a key of a private table"
-            reader.problem(at, what, f"list `{target}: key` under `{table}`, or write `{name}: key`")
+            reader.problem(at, what, f"list `{target}: key` under `{table}`, or write `{name}: key`", "column-role")
 
 
-def _roles(reader: Reader, draft: _Draft, path: UnitPath) -> None:
+def _roles(reader: Reader, draft: _Draft, path: UnitPath, doubtful: bool) -> None:
     """A unit column must not be shown as plain, and nothing else may be called the unit."""
     own = None if path.steps else path.column
     for name, column in draft.columns.items():
         at = reader.positions["tables", str(draft.name), name]
         if name == own and column.role not in (ColumnRole.UNIT, ColumnRole.HIDDEN):
             what = f"column `{name}` names the unit and cannot be shown"
-            reader.problem(at, what, f"write `{name}: unit` or `{name}: hidden`")
-        if name != own and column.role is ColumnRole.UNIT:
-            what = f"column `{name}` is not the unit column of `{draft.name}`"
-            reader.problem(at, what, f"write `{name}: key` or `{name}: hidden`")
+            reader.problem(at, what, f"write `{name}: unit` or `{name}: hidden`", "column-role")
+        if name != own and column.role is ColumnRole.UNIT and not doubtful:
+            what, fix = f"column `{name}` is not the unit column of `{draft.name}`", f"write `{name}: key` or `{name}: hidden`"
+            if draft.via is not None and draft.column == draft.via[1] and draft.column not in draft.columns:
+                fix = f"write `unit: {{ via: {draft.via[0]}.{draft.via[1]}, column: {name} }}` if it holds that key"
+            reader.problem(at, what, fix, "column-role")

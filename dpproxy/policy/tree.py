@@ -8,7 +8,9 @@ reader of a field says what it expects (no `no` -> false, no `1:30` -> 90). Size
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
 
 from ruamel.yaml import YAML
@@ -26,7 +28,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from dpproxy.policy.problems import START, Mark, PolicyError, Problem
+from dpproxy.policy.problems import START, Code, Mark, PolicyError, Problem
 
 MAX_BYTES = 1 << 20  # a policy of 1,000 wide tables is some 300 KB; more is a mistake or an attack
 MAX_DEPTH = 16  # the format needs 6
@@ -62,7 +64,9 @@ Node = Scalar | Sequence | Mapping
 def parse(text: str, file: str) -> Node:
     """Return the tree of the one document in `text`. Raises PolicyError with every problem found."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise PolicyError([Problem(file, 1, 1, f"larger than {MAX_BYTES} bytes", "split the data set or the policy")])
+        raise PolicyError(
+            [Problem(file, 1, 1, f"larger than {MAX_BYTES} bytes", "split the data set or the policy", "too-large")]
+        )
     builder = _Builder(file)
     try:
         for event in _events(text):
@@ -71,15 +75,47 @@ def parse(text: str, file: str) -> Node:
     except MarkedYAMLError as error:
         builder.syntax(error, text)
     except YAMLError as error:
-        builder.problem(START, f"not YAML text: {str(error).splitlines()[0]}", "save the file as plain UTF-8 text")
+        builder.problem(START, f"not YAML text: {str(error).splitlines()[0]}", "save the file as plain UTF-8 text", "yaml")
     except Exception as error:  # the parser's own slips on rubbish (IndexError and the like) are rubbish, too
-        builder.problem(START, f"not YAML ({type(error).__name__})", "check the indentation and quotes")
+        builder.problem(START, f"not YAML ({type(error).__name__})", "check the indentation and quotes", "yaml")
     return builder.result()
 
 
 def _events(text: str) -> Iterator[Event]:
     events: Iterator[Event] = YAML(typ="safe", pure=True).parse(text)
     return events
+
+
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"|(?<!\S)#.*")
+
+
+def _unclosed(lines: Series[str]) -> Mark | None:
+    """The first double quote that its line leaves open, of lines that are no YAML."""
+    for number, line in enumerate(lines, 1):
+        rest = _QUOTED.sub(lambda found: " " * len(found[0]), line)
+        if '"' in rest and "'" not in rest:
+            return Mark(number, rest.index('"') + 1)
+    return None
+
+
+_MENDED = (
+    ("mapping values are not allowed", "put a text that holds `: ` in quotes; indent the line like its neighbours"),
+    ("block end", "indent this line, and the one before it, like the other entries of their mapping or list"),
+    ("expected ':'", "write `name: value`, with a space behind the colon"),
+    ("expected ',' or", "close the bracket or brace, and part its entries by commas"),
+    ("quoted scalar", "close the quotes"),
+    ("cannot start any token", "put a text that begins with this sign in quotes"),
+)
+"""What the parser says, and what will have to be written instead."""
+
+
+def _mended(what: str, context: str, line: str) -> str:
+    if "${" in line:
+        return 'put references in quotes inside braces: "${env:NAME}"'
+    if "\t" in line.lstrip(" ")[:1] or "'\\t'" in what:
+        return "indent with spaces: YAML allows no tabs there"
+    found = (fix for said, fix in _MENDED if said in what or said in context)
+    return next(found, "check the indentation, brackets and quotes here")
 
 
 def _mark(mark: object) -> Mark:
@@ -109,24 +145,26 @@ class _Builder:
         self._root: Node | None = None
         self._documents = 0
 
-    def problem(self, at: Mark, what: str, fix: str) -> None:
-        self._problems.append(Problem(self._file, at.line, at.column, what, fix))
+    def problem(self, at: Mark, what: str, fix: str, code: Code) -> None:
+        self._problems.append(Problem(self._file, at.line, at.column, what, fix, code))
 
     def syntax(self, error: MarkedYAMLError, text: str) -> None:
-        at = _mark(error.problem_mark or error.context_mark)
-        lines = text.splitlines()
+        at, lines, what = _mark(error.problem_mark or error.context_mark), text.splitlines(), f"{error.problem or error.context}"
+        begun = _mark(error.context_mark) if error.context_mark is not None else at
+        if begun.line < at.line and any(word in f"{error.context}" for word in ("flow", "simple key")):
+            at = begun  # the bracket that is not closed, the name without its value
         line = lines[at.line - 1] if at.line <= len(lines) else ""
-        if "${" in line:
-            fix = 'put references in quotes inside braces: "${env:NAME}"'
-        else:
-            fix = "check the indentation, brackets and quotes here"
-        self.problem(at, f"not YAML: {error.problem or error.context}", fix)
+        quote = _unclosed(lines[: at.line])
+        if quote is not None:
+            self.problem(quote, "not YAML: a quote is not closed on this line", "close the quotes", "yaml")
+            return
+        self.problem(at, f"not YAML: {what}", _mended(what, f"{error.context or ''}", line), "yaml")
 
     def result(self) -> Node:
         if self._problems:
             raise PolicyError(self._problems)
         if self._root is None:
-            raise PolicyError([Problem(self._file, 1, 1, "the file is empty", "start with `version: 1`")])
+            raise PolicyError([Problem(self._file, 1, 1, "the file is empty", "start with `version: 1`", "empty")])
         return self._root
 
     def take(self, event: Event) -> bool:
@@ -135,7 +173,7 @@ class _Builder:
             case DocumentStartEvent():
                 return self._document(event)
             case AliasEvent():
-                self.problem(_mark(event.start_mark), "aliases are not allowed", "write the value out again")
+                self.problem(_mark(event.start_mark), "aliases are not allowed", "write the value out again", "yaml-feature")
                 self._add(Scalar("", False, _mark(event.start_mark)))
             case ScalarEvent():
                 self._check(event)
@@ -151,24 +189,26 @@ class _Builder:
     def _document(self, event: DocumentStartEvent) -> bool:
         self._documents += 1
         if self._documents > 1:
-            self.problem(_mark(event.start_mark), "a second document", "keep one policy a file, without `---` inside")
+            self.problem(
+                _mark(event.start_mark), "a second document", "keep one policy a file, without `---` inside", "yaml-feature"
+            )
         return self._documents == 1
 
     def _begin(self, event: NodeEvent) -> bool:
         self._check(event)
         at = _mark(event.start_mark)
         if len(self._stack) >= MAX_DEPTH:
-            self.problem(at, f"nested deeper than {MAX_DEPTH} levels", "the policy format needs far fewer levels")
+            self.problem(at, f"nested deeper than {MAX_DEPTH} levels", "the policy format needs far fewer levels", "too-large")
             return False
         self._stack.append(_Open(at, isinstance(event, MappingStartEvent)))
         return True
 
     def _check(self, event: NodeEvent) -> None:
         if event.anchor is not None:
-            self.problem(_mark(event.start_mark), "anchors are not allowed", f"remove `&{event.anchor}`")
+            self.problem(_mark(event.start_mark), "anchors are not allowed", f"remove `&{event.anchor}`", "yaml-feature")
         tag = getattr(event, "tag", None)
         if tag is not None:
-            self.problem(_mark(event.start_mark), "tags are not allowed", f"remove the tag `{tag}`")
+            self.problem(_mark(event.start_mark), "tags are not allowed", f"remove the tag `{tag}`", "yaml-feature")
 
     def _add(self, node: Node) -> None:
         if not self._stack:
@@ -184,7 +224,7 @@ class _Builder:
             if key.text in top.entries:
                 first = top.keys[key.text]
                 fix = f"keep one; the first is on line {first.line}"
-                self.problem(key.at, f"`{key.text}` is given twice", fix)
+                self.problem(key.at, f"`{key.text}` is given twice", fix, "duplicate")
             else:
                 empty = isinstance(node, Scalar) and node.plain and not node.text  # the parser places it after the gap
                 top.entries[key.text] = Scalar("", True, key.at) if empty else node
@@ -193,5 +233,5 @@ class _Builder:
     def _key(self, node: Node) -> Scalar:
         if isinstance(node, Scalar):
             return node
-        self.problem(node.at, "a key must be a name", "write `name: value`")
+        self.problem(node.at, "a key must be a name", "write `name: value`", "yaml")
         return Scalar(f"\0{node.at}", False, node.at)  # unique, and cannot be written in YAML

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import difflib
 from collections.abc import Mapping
+from pathlib import Path
+from typing import get_args
 
 import structlog
 
@@ -41,13 +44,15 @@ from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import DuckDBBackend
+from dpproxy.policy.model import DuckDBBackend, Window
 from dpproxy.policy.probes import probes
-from dpproxy.policy.problems import START, PolicyError, Problem
+from dpproxy.policy.problems import START, Code, PolicyError, Problem
 from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables, uniqueness_checks
 
 LOG = structlog.get_logger()
 
+TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
+TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
 OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
 OWN_SERVER = "see that the server runs, and that address, database, role and password are right"
 OTHERS = "the data are others than those the other processes serve: SIGHUP has all of them read what is there now"
@@ -65,12 +70,23 @@ def open_backend(loaded: Loaded) -> Backend:
     try:
         return DuckDB(config, share(duckdb.PLACES, roles) * max(roles, 1))
     except BackendError as error:
-        raise PolicyError([_beside(loaded, ("backend",), f"the data cannot be opened: {error}", OWN_FILE)]) from None
+        what, fix = f"the data cannot be opened: {error}", _file_meant(Path(config.path))
+        raise PolicyError([_beside(loaded, ("backend",), what, fix, "backend-data")]) from None
 
 
-def _beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str) -> Problem:
+def _file_meant(path: Path) -> str:
+    """What to write for a database file that cannot be opened."""
+    if not path.exists():
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.duckdb")], n=1)
+        return f"did you mean `{near[0]}`?" if near else "write a path that exists, relative to the policy's own folder"
+    if path.suffix in TABLE_FILES:
+        return f"make a database of it with DuckDB: CREATE TABLE {path.stem} AS FROM '{path.name}'"
+    return OWN_FILE
+
+
+def _beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str, code: Code) -> Problem:
     at = loaded.positions.get(place, START)
-    return Problem(loaded.file, at.line, at.column, what, fix)
+    return Problem(loaded.file, at.line, at.column, what, fix, code)
 
 
 async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
@@ -83,7 +99,9 @@ async def _known(loaded: Loaded, backend: Backend) -> tuple[Catalog, Mapping[Tab
     try:
         catalog = await backend.introspect()
     except BackendError as error:
-        raise PolicyError([_beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER)]) from None
+        raise PolicyError(
+            [_beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER, "backend-data")]
+        ) from None
     problems = check(policy, catalog, loaded.file, loaded.positions)
     if problems:
         raise PolicyError(problems)
@@ -100,7 +118,7 @@ async def _check_readable(loaded: Loaded, catalog: Catalog, backend: Backend) ->
             await backend.violations([probe])
         except BackendError as error:
             what = f"table `{name}` cannot be read: {error}"
-            problems.append(_beside(loaded, ("tables", str(name)), what, STANDS_ON[backend.dialect]))
+            problems.append(_beside(loaded, ("tables", str(name)), what, STANDS_ON[backend.dialect], "backend-data"))
     if problems:
         raise PolicyError(problems)
 
@@ -111,8 +129,16 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
     counts = await backend.violations(checks)
     wrong = [name for name, count in zip(unique_tables(loaded.policy), counts, strict=True) if count]
     if wrong:
-        what, fix = "a unit has more than one row here", "declare `bounds` with the rows a unit may have"
-        raise PolicyError(_beside(loaded, ("tables", str(name)), f"`{name}`: {what}", fix) for name in wrong)
+        raise PolicyError(_repeated(loaded, name) for name in wrong)
+
+
+def _repeated(loaded: Loaded, name: TableName) -> Problem:
+    """A table of one row per unit that has more. Where it has the unit's own key, one row is what that key alone says."""
+    what = f"`{name}`: a unit has more than one row here"
+    fix = "write `unique: false` and `bounds: { rows_per_group: 10, groups: 5 }` with the rows a unit may have"
+    if name == loaded.policy.unit_table:
+        fix += f"; or name in `privacy_unit` the key of a table with one row per {loaded.policy.unit_name}"
+    return _beside(loaded, ("tables", str(name)), what, fix, "not-unique")
 
 
 async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
@@ -125,21 +151,22 @@ async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Pr
         key = f"`{step.target}.{step.target_column}`"
         what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
         fix = "lead the path over a unique key, or make this one unique"
-        found += [_beside(loaded, ("tables", str(table)), what, fix)] if count else []
+        found += [_beside(loaded, ("tables", str(table)), what, fix, "repeating-path")] if count else []
     return tuple(sorted([*found, *_greedy(loaded)]))
 
 
 def _greedy(loaded: Loaded) -> list[Problem]:
-    """Roles that can leave nothing of the dataset's budget to the others."""
-    policy = loaded.policy
-    if len(policy.roles) < 2:
-        return []
+    """Roles that can leave nothing of the dataset's budget to the others, or to the rest of its window."""
+    policy, windows = loaded.policy, get_args(Window)
     fix = "give roles less than all of them may spend together, or raise the dataset's `budget`"
-    whole = [name for name, role in policy.roles.items() if role.budget.epsilon >= policy.budget.epsilon]
-    return [
-        _beside(loaded, ("roles", name), f"role `{name}` alone may spend the whole budget of all roles together", fix)
-        for name in whole
-    ]
+    found = []
+    for name, role in policy.roles.items():
+        sooner = windows.index(role.budget.every) < windows.index(policy.budget.every)
+        if role.budget.epsilon >= policy.budget.epsilon and (len(policy.roles) > 1 or sooner):
+            what = f"role `{name}` alone may spend the whole budget of all roles together"
+            what += f" in one {role.budget.every}" if sooner else ""
+            found.append(_beside(loaded, ("roles", name), what, fix, "whole-budget"))
+    return found
 
 
 async def open_dataset(
@@ -221,4 +248,4 @@ def _check_epoch(loaded: Loaded, plans: Plans, query: str) -> None:
         private = any(name in query.lower() for name in plans.names)  # an engine's own words: by name alone
     if private:
         what, fix = "the epoch's query reads a private table", "ask a public table for the number of the last load"
-        raise PolicyError([_beside(loaded, ("reuse_answers", "epoch"), what, fix)])
+        raise PolicyError([_beside(loaded, ("reuse_answers", "epoch"), what, fix, "epoch")])

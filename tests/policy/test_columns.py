@@ -50,7 +50,7 @@ def test_declared_values_are_their_range(values: str, hull: object) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{ values: [1, 2], range: [2, 3] }", "some `values` are outside `range`"),
+        ("{ values: [1, 2], range: [2, 3] }", "`1` in `values` is outside `range`"),
         ("{ values: [1, a] }", "`values` are of different types"),
         ("{ values: [] }", "`values` is empty"),
         ("{ values: [1, null] }", "NULL cannot be listed in `values`"),

@@ -9,7 +9,8 @@ import pytest
 from dpproxy.policy.problems import Mark, PolicyError, Problem, suggestion
 
 PROBLEMS = [
-    Problem("p.yaml", line, column, what, "x") for line, column, what in ((2, 1, "b"), (2, 1, "a"), (10, 1, "c"), (2, 10, "d"))
+    Problem("p.yaml", line, column, what, "x", "yaml")
+    for line, column, what in ((2, 1, "b"), (2, 1, "a"), (10, 1, "c"), (2, 10, "d"))
 ]
 
 

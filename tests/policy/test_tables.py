@@ -67,7 +67,7 @@ def test_a_key_that_is_the_units_own_needs_no_step() -> None:
         (
             "    unit: customer_id\n    columns",
             "    unit: customer_id\n    bounds: { rows: 3 }\n    columns",
-            "table `customers` has at most one row per unit, and has `bounds`",
+            "table `customers` has the privacy unit's own key, thus one row per unit, and has `bounds`",
         ),
         ("customer_id: unit", "customer_id: {}", "column `customer_id` names the unit and cannot be shown"),
         ("order_id: key\n", "order_id: unit\n", "column `order_id` is not the unit column of `orders`"),

@@ -102,9 +102,7 @@ def with_repetitions(rows: Rows) -> Rows:
     known = rows.contribution
     counted = tuple(replace(entry, beside=()) for entry in known.per_value if entry.beside == known.beside)
     numbers = tuple(replace(number, beside=()) for number in known.numbers if number.beside == known.beside)
-    unique = known.unique if not known.beside else frozenset[int]()
-    made = replace(known, limits=overall_limits(rows), beside=(), per_value=counted, numbers=numbers, unique=unique)
-    return rows.contributing(made)
+    return rows.contributing(replace(known, limits=overall_limits(rows), beside=(), per_value=counted, numbers=numbers))
 
 
 def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:

@@ -1,0 +1,81 @@
+"""Everything that can be said of a policy file, in order: the file, its doubts, the backend's shapes, the data.
+
+Knows: how the other files of this room are put together, the backend. Must not know: terminals, formats. What follows from a
+problem that is told already is not told again: a file that cannot be read has no doubts, one that does not fit the backend is not
+held against its data.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpproxy.authoring import doubts
+from dpproxy.authoring.exact_counts import questions
+from dpproxy.backends.base import Backend, BackendError
+from dpproxy.policy.load import Loaded, load_file
+from dpproxy.policy.problems import START, PolicyError, Problem
+from dpproxy.serve import datasets
+from dpproxy.serve.datasets import checked_catalog, open_backend
+
+
+class Depth(enum.Enum):
+    """Says how far a check goes."""
+
+    FILE = "the file alone"
+    SHAPES = "names, types, keys, and the promise of one row per unit"
+    DATA = "exact counts as well"
+
+
+async def findings(paths: Sequence[Path], depth: Depth) -> tuple[Problem, ...]:
+    """Return the problems of all files, in the order of the files and within each of its lines."""
+    files: list[Loaded] = []
+    found: list[tuple[Problem, ...]] = []
+    for path in paths:
+        try:
+            loaded = load_file(path)
+        except PolicyError as error:
+            found.append(error.problems)
+            continue
+        files.append(loaded)
+        found.append(await _of(loaded, depth))
+    together = doubts.shared_data(files)
+    order = {str(path): i for i, path in enumerate(paths)}
+    everything = {p for problems in (*found, together) for p in problems}
+    return tuple(sorted(everything, key=lambda p: (order.get(p.file, len(order)), p)))
+
+
+async def _of(loaded: Loaded, depth: Depth) -> tuple[Problem, ...]:
+    if depth is Depth.FILE:
+        return doubts.doubts(loaded, None)
+    try:
+        backend = open_backend(loaded)
+    except PolicyError as error:
+        return (*error.problems, *_grave(loaded))
+    try:
+        return await _with_backend(loaded, backend, depth)
+    except BackendError as error:
+        at = loaded.positions.get(("backend",), START)
+        what, fix = f"the data cannot be read: {error}", datasets.OWN_SERVER
+        return (Problem(loaded.file, at.line, at.column, what, fix, "backend-data"), *_grave(loaded))
+    finally:
+        await backend.close()
+
+
+async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple[Problem, ...]:
+    try:
+        catalog = await checked_catalog(loaded, backend)
+    except PolicyError as error:
+        return (*error.problems, *_grave(loaded))
+    found = [*doubts.doubts(loaded, catalog), *await datasets.doubts(loaded, catalog, backend)]
+    if depth is Depth.DATA:
+        for question in questions(loaded, catalog, backend.dialect):
+            told = question.told(await backend.violations(question.queries))
+            found += [told] if told is not None else []
+    return tuple(found)
+
+
+def _grave(loaded: Loaded) -> list[Problem]:
+    """Doubts beside errors of the backend: no notes, which may follow from those."""
+    return [doubt for doubt in doubts.doubts(loaded, None) if doubt.severity == "warning"]

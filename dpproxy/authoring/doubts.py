@@ -1,0 +1,197 @@
+"""What is no error in a policy and yet hardly meant: budgets that protect nobody, columns without use, people in public tables.
+
+Knows: a policy and, where the backend was asked, the shapes of its data. Must not know: rows. Each doubt is a function of its own
+that yields problems with the code of a warning or a note; `doubts` runs them all. The numbers from which on something is absurd
+are here, each with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dpproxy.answers.data_identity import data_of
+from dpproxy.authoring import hints
+from dpproxy.authoring.odds import delta, epsilon, odds
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.check import family
+from dpproxy.policy.load import Loaded
+from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, Role, TablePolicy, Window
+from dpproxy.policy.problems import START, Code, Problem
+
+QUERY_EPSILON = 10 * MICRO  # odds of 22,000 to 1 from a single answer
+MONTH_EPSILON = 20 * MICRO  # odds of 480 million to 1
+DELTA = ATTO // 10_000  # one in ten thousand: any dataset of 10,000 people may expose one outright
+BOUND_PRODUCT = 100_000  # rows times groups: counts of fewer people than that drown
+WINDOWS_A_MONTH: Mapping[Window, int] = {"day": 31, "week": 5, "month": 1, "quarter": 1, "year": 1, "never": 1}
+"""How often a budget may be spent within 31 days; one of a longer window may be spent in its first month."""
+
+
+def doubts(loaded: Loaded, catalog: Catalog | None) -> tuple[Problem, ...]:
+    """Return what will not have been meant, in the order of the file. `catalog`: None when the backend was not asked."""
+    here = _Doubts(loaded, catalog)
+    return tuple(sorted({*loaded.warnings, *here.roles(), *here.people(), *here.tables()}))
+
+
+def shared_data(files: Sequence[Loaded]) -> tuple[Problem, ...]:
+    """Return a warning for each policy over data and unit that another of these policies is over as well."""
+    found = []
+    for i, loaded in enumerate(files):
+        others = [f.file for j, f in enumerate(files) if i != j and data_of(f.policy) == data_of(loaded.policy)]
+        if others:
+            at = loaded.positions.get(("budget",), START)
+            what = f"`{others[0]}` is over the same database and unit: who may use both learns the sum of both budgets"
+            fix = "make them roles of one policy, whose `budget` holds for all of them together"
+            found.append(Problem(loaded.file, at.line, at.column, what, fix, "shared-data"))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Doubts:
+    loaded: Loaded
+    catalog: Catalog | None
+
+    def _at(self, places: Sequence[tuple[str, ...]], what: str, fix: str, code: Code) -> Problem:
+        known = (self.loaded.positions[place] for place in places if place in self.loaded.positions)
+        at = next(known, START)
+        return Problem(self.loaded.file, at.line, at.column, what, fix, code)
+
+    def roles(self) -> Iterator[Problem]:
+        for role in self.loaded.policy.roles.values():
+            yield from self._query(role)
+            yield from self._month(role)
+            yield from self._deltas(role)
+        budget = self.loaded.policy.budget
+        if budget.delta >= DELTA:
+            yield self._delta((("budget",),), "the dataset's delta", budget.delta)
+
+    def _query(self, role: Role) -> Iterator[Problem]:
+        if role.query.max_epsilon > QUERY_EPSILON:
+            what = f"one query of role `{role.name}` may cost epsilon {epsilon(role.query.max_epsilon)}: whoever gives"
+            what += f" even odds that a person is in the data may give {odds(role.query.max_epsilon)} after it"
+            fix = "write a `max_epsilon` of at most 10; 0.1 to 1 is usual"
+            yield self._at([("roles", role.name, "query")], what, fix, "greedy-query")
+
+    def _month(self, role: Role) -> Iterator[Problem]:
+        times = WINDOWS_A_MONTH[role.budget.every]
+        spent = role.budget.epsilon * times
+        if spent > MONTH_EPSILON:
+            how = f" ({times} times {epsilon(role.budget.epsilon)})" if times > 1 else ""
+            what = f"role `{role.name}` may spend epsilon {epsilon(spent)} in a month{how}: whoever gives even odds"
+            what += f" that a person is in the data may give {odds(spent)} after it"
+            fix = "write a budget that is at most 20 a month; 1 to 10 is usual"
+            yield self._at([("roles", role.name, "budget")], what, fix, "greedy-role")
+
+    def _deltas(self, role: Role) -> Iterator[Problem]:
+        if role.budget.delta >= DELTA:
+            yield self._delta([("roles", role.name, "budget")], f"the delta of role `{role.name}`", role.budget.delta)
+        if role.budget.delta and role.query.delta:
+            return
+        undeclared = [f"`{t.name}.{c.name}`" for t in self._seen(role) for c in t.columns.values() if self._undeclared(t, c)]
+        if undeclared:
+            more = f" and {len(undeclared) - 3} more" if len(undeclared) > 3 else ""
+            what = f"role `{role.name}` has no delta, so groups by {', '.join(undeclared[:3])}{more} are refused"
+            fix = "declare `values`, or give role and dataset a `delta` far below 1 / people, as in 1e-6"
+            yield self._at([("roles", role.name, "budget")], what, fix, "no-delta")
+
+    def _delta(self, places: Sequence[tuple[str, ...]], whose: str, amount: int) -> Problem:
+        people = f"{ATTO // amount:,}" if amount else ""
+        what = f"{whose} is {delta(amount)}: of {people} people it allows that one is exposed outright"
+        return self._at(places, what, "write a delta far below 1 / people, as in 1e-6", "high-delta")
+
+    def _seen(self, role: Role) -> list[TablePolicy]:
+        tables = self.loaded.policy.tables.values()
+        return [t for t in tables if not t.public and (role.tables is None or t.name in role.tables)]
+
+    def _undeclared(self, table: TablePolicy, column: ColumnPolicy) -> bool:
+        """Whether the column is one of text, or an identifier, that can be grouped by over a threshold alone."""
+        if column.role is not ColumnRole.PLAIN or column.values is not None or column.range is not None:
+            return False
+        shape = self._shape(table.name)
+        known = shape.column(column.name) if shape else None
+        return known is None or family(known.type) == "text" or hints.key_like(column.name)
+
+    def people(self) -> Iterator[Problem]:
+        policy = self.loaded.policy
+        if not policy.users:
+            yield self._at([("users",)], "there are no users: nobody can log in", "add a user with a role", "no-users")
+        used = {user.role for user in policy.users.values()}
+        for name in policy.roles:
+            if name not in used and policy.users:
+                yield self._at([("roles", name)], f"no user has role `{name}`", "add a user, or remove the role", "unused-role")
+
+    def tables(self) -> Iterator[Problem]:
+        for table in self.loaded.policy.tables.values():
+            yield from self._hidden_from_all(table)
+            if table.public:
+                yield from self._public(table)
+                continue
+            yield from self._bounds(table)
+            yield from self._nullable(table)
+            yield from self._own(table)
+            for column in table.columns.values():
+                yield from self._column(table, column)
+
+    def _hidden_from_all(self, table: TablePolicy) -> Iterator[Problem]:
+        policy = self.loaded.policy
+        on_paths = {step.target for t in policy.tables.values() if t.unit for step in t.unit.steps} | {policy.unit_table}
+        if table.name in on_paths or any(r.tables is None or table.name in r.tables for r in policy.roles.values()):
+            return
+        what, fix = f"no role can see table `{table.name}`", "add it to the `tables` of a role, or remove it"
+        yield self._at([("tables", str(table.name))], what, fix, "unreachable")
+
+    def _public(self, table: TablePolicy) -> Iterator[Problem]:
+        place = ("tables", str(table.name))
+        shape = self._shape(table.name)
+        hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
+        shown = [c.name for c in shape.columns] if shape else list(table.columns)
+        unit = self.loaded.policy.unit_column
+        if unit in shown and unit not in hidden and (unit != "id" or hints.of_people(table.name.name)):
+            what = f"public table `{table.name}` has the column `{unit}`, which names a {self.loaded.policy.unit_name} elsewhere"
+            yield self._at([place], what, f"give it `unit: {unit}` if its rows are about people", "personal-table")
+        for name in shown:
+            if name not in hidden and hints.personal(name):
+                what = f"public table `{table.name}` shows `{name}` to everybody, a name that columns about people have"
+                yield self._at([(*place, name), place], what, f"write `{name}: hidden`, unless it is nobody's", "personal-column")
+
+    def _bounds(self, table: TablePolicy) -> Iterator[Problem]:
+        rows, groups = table.bounds.rows, table.bounds.groups
+        product = rows if table.bounds.whole else rows * (groups or 1)
+        if not table.one and product >= BOUND_PRODUCT:
+            what = f"one {self.loaded.policy.unit_name} may add {product:,} rows to an answer over `{table.name}`: "
+            what += f"at epsilon 1 a count is wrong by about {product:,}"
+            fix = "write bounds that nearly all people keep within; the few beyond are cut"
+            yield self._at([("bounds", str(table.name))], what, fix, "constant-bounds")
+
+    def _nullable(self, table: TablePolicy) -> Iterator[Problem]:
+        shape = self._shape(table.name)
+        if shape is None or table.unit is None or all(c.nullable for c in shape.columns):
+            return  # a schema that says nothing of NULLs
+        first = table.unit.steps[0].column if table.unit.steps else table.unit.column
+        column = shape.column(first)
+        if column is not None and column.nullable and first not in shape.primary_key:
+            what = f"`{table.name}.{first}` leads to the unit and may be NULL: such rows are in no answer"
+            yield self._at([("units", str(table.name))], what, "know it, or make the column NOT NULL", "nullable-unit")
+
+    def _own(self, table: TablePolicy) -> Iterator[Problem]:
+        if table.unit is None or table.unit.steps or table.unit.column in table.columns:
+            return
+        column = table.unit.column
+        what = f"`{column}` names the unit of `{table.name}` and is not listed: it can be neither counted nor joined on"
+        yield self._at([("units", str(table.name))], what, f"write `{column}: unit` under `columns`", "unit-not-listed")
+
+    def _column(self, table: TablePolicy, column: ColumnPolicy) -> Iterator[Problem]:
+        shape = self._shape(table.name)
+        known = shape.column(column.name) if shape else None
+        if known is None or column.role is not ColumnRole.PLAIN:
+            return
+        place = [("tables", str(table.name), column.name)]
+        if not known.bounded:
+            what = f"`{column.name}` cannot be used in any query: it is {known.reason or 'of a type without a counterpart'}"
+            yield self._at(place, what, "remove it, or make a column of another type of it", "unreachable")
+        elif family(known.type) == "number" and column.range is None and not column.values and not hints.key_like(column.name):
+            what = f"number `{column.name}` has no range: it can be counted and grouped by, not added up or averaged"
+            yield self._at(place, what, "write `{ range: [lowest, highest] }` from what is publicly known", "no-range")
+
+    def _shape(self, name: TableName) -> CatalogTable | None:
+        return self.catalog.tables.get(name) if self.catalog is not None else None

@@ -1,0 +1,202 @@
+"""What a policy does to the data at hand, in exact per cent: for its author alone.
+
+Knows: policies, catalogs, generated SQL that counts. Must not know: how SQL is run. Each question is a few SELECTs of one whole
+number and a sentence about them. These numbers are exact: they may tell of a single person, so they are asked only when the
+author says `--data`, marked in every form they are printed in, and never reach the server, its log or an analyst. Tuning a
+range until nothing lies beyond it is a look at the data that the budget does not see; the marks say so.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from dpproxy.authoring.odds import delta
+from dpproxy.plan.engines import literal
+from dpproxy.policy.catalog import Catalog, CatalogColumn
+from dpproxy.policy.load import Loaded
+from dpproxy.policy.model import ATTO, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
+from dpproxy.policy.problems import START, Code, Problem
+from dpproxy.policy.uniqueness import QUOTE, column_source, doubtful_steps, table_source
+from dpproxy.sql.template import Dialect
+
+FAR = 10
+"""Delta times the number of people must be below a tenth: far below one."""
+MANY_VALUES = 10_000  # of a column: more would make a statement that engines take long to read
+
+Numbers = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Asks for whole numbers, and says what they mean: None when there is nothing to say."""
+
+    queries: tuple[str, ...]
+    told: Callable[[Numbers], Problem | None]
+
+
+def questions(loaded: Loaded, catalog: Catalog, dialect: Dialect) -> tuple[Question, ...]:
+    """Return what is to be counted. The policy must fit the catalog (run `check.check` first)."""
+    here = _Counts(loaded, catalog, dialect)
+    private = [t for t in loaded.policy.tables.values() if not t.public]
+    return (*here.units(), *here.paths(), *(q for table in private for q in here.table(table)))
+
+
+def percent(part: int, whole: int) -> str:
+    """Return a share to two digits, never 0 % for something."""
+    return f"{min(100 * part / whole, 100):.2g} %" if whole else "0 %"
+
+
+@dataclass(frozen=True)
+class _Counts:
+    loaded: Loaded
+    catalog: Catalog
+    dialect: Dialect
+
+    def _problem(self, place: Sequence[str], what: str, fix: str, code: Code) -> Problem:
+        at = self.loaded.positions.get(tuple(place), START)
+        return Problem(self.loaded.file, at.line, at.column, what, fix, code)
+
+    def units(self) -> Iterator[Question]:
+        """Delta against the number of units: dataset and roles."""
+        policy = self.loaded.policy
+        quote = QUOTE[self.dialect]
+        key = column_source(self.catalog, policy.unit_table, policy.unit_column, quote)
+        count = f"SELECT COUNT(DISTINCT {key}) AS n FROM {table_source(self.catalog, policy.unit_table, quote)}"
+        deltas = [(("budget",), "the dataset's delta", policy.budget.delta)]
+        deltas += [(("roles", r.name, "budget"), f"the delta of role `{r.name}`", r.budget.delta) for r in policy.roles.values()]  # type: ignore[misc]
+        for place, whose, amount in deltas:
+
+            def told(found: Numbers, place: Sequence[str] = place, whose: str = whose, amount: int = amount) -> Problem | None:
+                if amount * found[0] * FAR < ATTO:
+                    return None
+                what = f"{whose} is {delta(amount)}, which is not far below 1 / {found[0]:,}, the number of {policy.unit_name}s"
+                return self._problem(place, what, f"write at most {1 / (FAR * FAR * max(found[0], 1)):.0e}", "data-small")
+
+            yield Question((count,), told)
+
+    def paths(self) -> Iterator[Question]:
+        """Keys on paths that are in more than one row."""
+        quote = QUOTE[self.dialect]
+        for table, step in doubtful_steps(self.loaded.policy, self.catalog):
+            source = table_source(self.catalog, step.target, quote)
+            column = column_source(self.catalog, step.target, step.target_column, quote)
+            keys = f"SELECT {column} AS k, COUNT(*) AS n FROM {source} WHERE {column} IS NOT NULL GROUP BY {column}"
+            queries = (f"SELECT COUNT(*) FROM ({keys}) AS k WHERE n > 1", f"SELECT COUNT(*) FROM ({keys}) AS k")
+
+            def told(found: Numbers, table: str = str(table), key: str = f"{step.target}.{step.target_column}") -> Problem | None:
+                if not found[0]:
+                    return None
+                what = f"{percent(*found)} of the keys `{key}`, on the path from `{table}`, are in more than one row"
+                return self._problem(("tables", table), what, "lead the path over a unique key", "data-repeats")
+
+            yield Question(queries, told)
+
+    def table(self, table: TablePolicy) -> Iterator[Question]:
+        assert table.unit is not None
+        yield self._null_units(table, table.unit)
+        if not table.one:
+            yield self._cut(table, table.unit)
+        for column in table.columns.values():
+            shape = self.catalog.tables[table.name].column(column.name)
+            if column.role is not ColumnRole.PLAIN or shape is None:
+                continue
+            if column.values is not None and len(column.values) <= MANY_VALUES:
+                yield self._undeclared(table, column, shape)
+            elif column.range is not None:
+                yield self._beyond(table, column, shape)
+
+    def _source(self, table: TablePolicy, path: UnitPath) -> tuple[str, str]:
+        """(FROM with the path to the unit, the unit's column)."""
+        quote, here = QUOTE[self.dialect], table.name
+        joins = [f"{table_source(self.catalog, here, quote)} AS t0"]
+        for i, step in enumerate(path.steps):
+            left = f"t{i}.{column_source(self.catalog, here, step.column, quote)}"
+            right = f"t{i + 1}.{column_source(self.catalog, step.target, step.target_column, quote)}"
+            joins.append(f"LEFT JOIN {table_source(self.catalog, step.target, quote)} AS t{i + 1} ON {left} = {right}")
+            here = step.target
+        return " ".join(joins), f"t{len(path.steps)}.{column_source(self.catalog, here, path.column, quote)}"
+
+    def _rows(self, table: TablePolicy, condition: str = "") -> str:
+        return f"SELECT COUNT(*) FROM {table_source(self.catalog, table.name, QUOTE[self.dialect])}{condition}"
+
+    def _null_units(self, table: TablePolicy, path: UnitPath) -> Question:
+        source, unit = self._source(table, path)
+
+        def told(found: Numbers) -> Problem | None:
+            if not found[0]:
+                return None
+            name = self.loaded.policy.unit_name
+            what = f"{percent(*found)} of the rows of `{table.name}` belong to no {name}: they are in no answer"
+            fix = "know it, or fill the key in the data"
+            return self._problem(("units", str(table.name)), what, fix, "data-null-unit")
+
+        return Question((f"SELECT COUNT(*) FROM {source} WHERE {unit} IS NULL", f"SELECT COUNT(*) FROM {source}"), told)
+
+    def _cut(self, table: TablePolicy, path: UnitPath) -> Question:
+        """What a count of the whole table leaves out: each unit counts with at most `rows` rows."""
+        source, unit = self._source(table, path)
+        rows, name = table.bounds.rows, self.loaded.policy.unit_name
+        each = f"SELECT COUNT(*) AS n FROM {source} WHERE {unit} IS NOT NULL GROUP BY {unit}"
+        over = f"SELECT COUNT(*) FROM ({each}) AS e WHERE n > {rows}"
+        lost = f"SELECT CAST(COALESCE(SUM(n - {rows}), 0) AS BIGINT) FROM ({each}) AS e WHERE n > {rows}"
+        whole = f"SELECT CAST(COALESCE(SUM(n), 0) AS BIGINT) FROM ({each}) AS e"
+
+        def told(found: Numbers) -> Problem | None:
+            if not found[0]:
+                return None
+            what = f"{percent(found[0], found[1])} of {name}s have more than {rows} rows in `{table.name}`: "
+            what += f"a count of all rows misses {percent(found[2], found[3])}"
+            return self._problem(("bounds", str(table.name)), what, "raise the bound for less of this and more noise", "data-cut")
+
+        return Question((over, f"SELECT COUNT(*) FROM ({each}) AS e", lost, whole), told)
+
+    def _undeclared(self, table: TablePolicy, column: ColumnPolicy, shape: CatalogColumn) -> Question:
+        source = _comparable(column_source(self.catalog, table.name, column.name, QUOTE[self.dialect]), shape)
+        listed = ", ".join(literal(self.dialect, shape.type, _text(v)) for v in column.values or ())
+        null = "" if column.nulls else f" OR {source} IS NULL"
+
+        def told(found: Numbers) -> Problem | None:
+            if not found[0]:
+                return None
+            what = f"{percent(*found)} of the rows of `{table.name}` have a `{column.name}` that is not declared: "
+            what += "they are in no group by it"
+            fix = "add what the code book has to `values`, and `nulls: true` if NULL is a group"
+            return self._problem(("tables", str(table.name), column.name), what, fix, "data-undeclared")
+
+        return Question((self._rows(table, f" WHERE {source} NOT IN ({listed}){null}"), self._rows(table)), told)
+
+    def _beyond(self, table: TablePolicy, column: ColumnPolicy, shape: CatalogColumn) -> Question:
+        assert column.range is not None
+        source = column_source(self.catalog, table.name, column.name, QUOTE[self.dialect])
+        kind = "timestamp" if isinstance(column.range[0], dt.datetime) else "numeric"
+        least, most = (literal(self.dialect, kind, _text(end)) for end in column.range)
+
+        def told(found: Numbers) -> Problem | None:
+            if not found[0] + found[1]:
+                return None
+            low, high = percent(found[0], found[2]), percent(found[1], found[2])
+            what = f"{low} of the values of `{column.name}` are below its range, {high} above"
+            fix = "they count as its ends; widen the range only for reasons that are public"
+            return self._problem(("tables", str(table.name), column.name), what, fix, "data-beyond-range")
+
+        conditions = (f" WHERE {source} < {least}", f" WHERE {source} > {most}", f" WHERE {source} IS NOT NULL")
+        return Question(tuple(self._rows(table, c) for c in conditions), told)
+
+
+def _comparable(source: str, shape: CatalogColumn) -> str:
+    """A column of an enumerated type compared with texts that may not be among its own."""
+    return f"CAST({source} AS TEXT)" if shape.type == "text" else source
+
+
+def _text(value: Value | Decimal | dt.datetime) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dt.datetime():
+            return value.isoformat(sep=" ")
+        case Decimal():
+            return format(value, "f")
+    return str(value)

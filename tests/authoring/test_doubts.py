@@ -1,0 +1,43 @@
+"""Doubts that need several roles or windows; most are cases of broken.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpproxy.authoring.doubts import doubts
+from dpproxy.policy.load import read_text
+
+from .worlds import BASE, VERIFIER
+
+
+def codes(text: str) -> list[tuple[str, int]]:
+    loaded = read_text(text.replace("VERIFIER", VERIFIER), "p.yaml", Path("/data"), {})
+    return [(p.code, p.line) for p in doubts(loaded, None)]
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("epsilon: 20, delta: 1e-7, every: month", []),
+        ("epsilon: 20.1, delta: 1e-7, every: month", [("greedy-role", 37)]),
+        ("epsilon: 4, delta: 1e-7, every: week", []),
+        ("epsilon: 4.1, delta: 1e-7, every: week", [("greedy-role", 37)]),
+        ("epsilon: 0.6, delta: 1e-7, every: day", []),
+        ("epsilon: 0.7, delta: 1e-7, every: day", [("greedy-role", 37)]),
+        ("epsilon: 21, delta: 1e-7, every: year", [("greedy-role", 37)]),
+    ],
+)
+def test_what_may_be_spent_in_a_month(budget: str, expected: list[tuple[str, int]]) -> None:
+    text = BASE.replace("epsilon: 10, delta: 1e-7, every: month", budget).replace("max_epsilon: 1 }", "max_epsilon: 0.5 }")
+    assert codes(text) == expected
+
+
+def test_a_good_policy_has_none_with_or_without_shapes() -> None:
+    assert codes(BASE) == []
+
+
+def test_no_shape_no_word_of_types() -> None:
+    """Whether a column is a number is not known from the file."""
+    assert codes(BASE.replace("born: { range: [1920, 2010] }", "born: {}")) == []

@@ -1,0 +1,73 @@
+"""What a policy does to the data, counted by the engine and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpproxy.authoring.checking import Depth, findings
+from dpproxy.authoring.exact_counts import percent
+
+from .worlds import BASE, TABLES, VERIFIER
+
+FACTS = """
+INSERT INTO customers VALUES (100, 'west', 1900, true, '2021-01-01', 'x'), (101, NULL, 2020, true, '2035-01-01', 'x');
+INSERT INTO orders SELECT 1000 + i, 3, TIMESTAMP '2030-01-01', 2000, 7, 'toys' FROM range(40) AS t(i);
+INSERT INTO order_items VALUES (1000, 999999, 1, 2, 'x', NULL, NULL);
+"""
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> dict[str, str]:
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(TABLES + FACTS)
+    path = tmp_path / "p.yaml"
+    text = BASE.replace("VERIFIER", VERIFIER).replace("delta: 1e-6", "delta: 0.00005").replace("delta: 1e-7", "delta: 2e-5")
+    path.write_text(text.replace("rows_per_group: 10", "rows_per_group: 20"))
+    found = asyncio.run(findings([path], Depth.DATA))
+    return {f"{p.code}:{p.line}": p.what for p in found}
+
+
+def test_everything_is_counted(said: dict[str, str]) -> None:
+    """22 customers; 100 orders, 43 of them one customer's; 91 items."""
+    assert said == {
+        "data-beyond-range:12": "4.5 % of the values of `born` are below its range, 4.5 % above",
+        "data-undeclared:11": "9.1 % of the rows of `customers` have a `region` that is not declared: they are in no group by it",
+        "data-beyond-range:14": "0 % of the values of `signup` are below its range, 4.5 % above",
+        "data-cut:18": "5 % of customers have more than 20 rows in `orders`: a count of all rows misses 23 %",
+        "data-beyond-range:22": "0 % of the values of `ts` are below its range, 40 % above",
+        "data-beyond-range:23": "0 % of the values of `amount` are below its range, 40 % above",
+        "data-undeclared:24": "40 % of the rows of `orders` have a `items` that is not declared: they are in no group by it",
+        "data-null-unit:27": "1.1 % of the rows of `order_items` belong to no customer: they are in no answer",
+    }
+
+
+def test_delta_against_people(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(TABLES + "INSERT INTO customers (customer_id) SELECT 100 + i FROM range(9980) AS t(i)")
+    path = tmp_path / "p.yaml"
+    path.write_text(BASE.replace("VERIFIER", VERIFIER).replace("delta: 1e-6", "delta: 0.00002"))
+    told = [p for p in asyncio.run(findings([path], Depth.DATA)) if p.code == "data-small"]
+    assert [(p.line, p.what) for p in told] == [
+        (5, "the dataset's delta is 2e-05, which is not far below 1 / 10,000, the number of customers")
+    ]
+
+
+def test_keys_that_repeat(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(TABLES.replace("order_id INTEGER PRIMARY KEY", "order_id INTEGER"))
+        connection.execute("INSERT INTO orders SELECT * FROM orders WHERE order_id < 15")
+    path = tmp_path / "p.yaml"
+    path.write_text(BASE.replace("VERIFIER", VERIFIER))
+    told = {p.code: p.what for p in asyncio.run(findings([path], Depth.DATA))}
+    assert told["data-repeats"] == "25 % of the keys `orders.order_id`, on the path from `order_items`, are in more than one row"
+    assert "repeating-path" in told
+
+
+def test_percent() -> None:
+    assert [percent(a, b) for a, b in ((0, 5), (1, 100_000), (1, 3), (5, 5), (9, 5), (0, 0))] == [
+        "0 %", "0.001 %", "33 %", "1e+02 %", "1e+02 %", "0 %",
+    ]  # fmt: skip
