@@ -7,10 +7,12 @@ private folder only (`dsn`), unless `settings` says otherwise; it vanishes with 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -64,6 +66,25 @@ def installations() -> dict[int, Path]:
     return {find_binaries(folder).major: folder for folder in folders}
 
 
+class KeptFiles:
+    """Empty files of servers, by version, for the next server of this process: `initdb` takes longer than a start."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], Path] = {}
+
+    def get(self, name: tuple[str, int]) -> Path | None:
+        return self._kept.get(name)
+
+    def keep(self, name: tuple[str, int], data: Path) -> None:
+        """Copy the files of a server that has not been started."""
+        folder = Path(tempfile.mkdtemp(prefix="dpproxy-files-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        self._kept[name] = shutil.copytree(data, folder / "data", symlinks=True)
+
+
+kept_files = KeptFiles()
+
+
 @contextlib.contextmanager
 def scratch_server(
     state: Path,
@@ -85,7 +106,10 @@ def scratch_server(
     thread.start()
     scratch = Scratch(server, loop)
     try:
-        scratch.wait(server.create())
+        name = ("scratch", scratch.major)
+        scratch.wait(server.create(kept_files.get(name)))
+        if kept_files.get(name) is None:
+            kept_files.keep(name, place.data)
         lines = [f"{name} = '{value}'\n" for name, value in (settings or {}).items()]
         with open(place.data / "postgresql.conf", "a") as configuration:
             configuration.writelines(lines)

@@ -13,6 +13,7 @@ repository. A clone elsewhere has none of it, and the tests that need it say so 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -22,6 +23,9 @@ from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None, max_examples=50)  # a busy machine is no failure; the suite has its time
 settings.load_profile("untimed")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a run in the background: what tests start would not hear it either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -13,7 +13,9 @@ While 2 and 3 are under way nobody else asks for the same: they wait, and then f
 Before the charge whatever can be foreseen to fail has failed: the statement was tried on the facade (`Question.rehearse`), and
 there is a place on the engine (`Seats`). With the charge begins a `Round`, which belongs to the dataset and not to who asked: it
 is measured to its end and kept, and the client may stop waiting (`Ending`). A measurement that needs another's answer is of a
-later round, and is charged when that answer is there: so whatever is charged can be measured without the client.
+later round, and is charged when that answer is there: so whatever is charged can be measured without the client. But Gaussian
+columns of several rounds are one vector, and its price is only true when it is charged before the first of them
+(`privacy.vector_loss`): a client who leaves between two rounds of those has paid for both.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from dpproxy.answers import public_tables
 from dpproxy.answers.answer_parts import AnswerParts, Source
-from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, total, verdict
+from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, verdict
 from dpproxy.answers.failures import incident, internal
 from dpproxy.answers.notices import of_values, told_of
 from dpproxy.answers.paid_measurements import LOST
@@ -37,6 +40,7 @@ from dpproxy.backends.base import BackendError, Runner
 from dpproxy.errors import CANNOT_CONNECT_NOW, FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.report.typical_error import worst_error
 from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.privacy.vector_loss import loss_together
 
 NO_ENGINE = Refusal(
     CANNOT_CONNECT_NOW,
@@ -70,6 +74,7 @@ class Answering:
         self._engine = AsyncExitStack()  # the place on it, and the snapshot
         self._runner: Runner | None = None
         self._rounds: list[Round] = []
+        self._prepaid: frozenset[int] = frozenset()  # charged for by a round before theirs
 
     async def run(self, parameters: Sequence[str | None]) -> Answer:
         """Return the answer. `parameters`: text forms of the client's.
@@ -131,7 +136,7 @@ class Answering:
         await self._rehearse()
         self._rehearse = None
         if self._parts.waiting():
-            refused = await asyncio.to_thread(verdict, self._asking, total(m.loss for m in still_open))
+            refused = await asyncio.to_thread(verdict, self._asking, loss_together(still_open))
             if refused is not None:
                 raise refused.refusal()
 
@@ -145,8 +150,10 @@ class Answering:
             raise internal(RuntimeError("nothing can be measured next"), statement=self._question.statement)
         if fresh and self._runner is None:
             await self._ending.race(self._take_place())
-        priced = {i: (found, self._plan.measurements[i].loss) for i, found in others.items()}
-        made = Round(self._asking, priced, fresh, len(self._plan.measurements))
+        measurements, ahead = self._plan.measurements, self._ahead({*fresh, *others})
+        priced = {i: (found, measurements[i]) for i, found in others.items()}
+        made = Round(self._asking, priced, fresh, len(measurements), self._prepaid, [measurements[i] for i in ahead])
+        self._prepaid = self._prepaid | ahead
         self._rounds.append(made)
         paying = self._paid.start(made.run(self._runner, held.pop_all()))
         cost = await self._ending.outlasted(paying, lambda: made.through)
@@ -154,6 +161,11 @@ class Answering:
             await parts.show(i, released)
         await parts.evaluate_ready()
         return cost
+
+    def _ahead(self, now: AbstractSet[int]) -> frozenset[int]:
+        """Measurements of later rounds that are one vector with some that this round is charged for."""
+        vectors = {i for i, m in enumerate(self._plan.measurements) if m.vector is not None and i not in self._prepaid}
+        return frozenset(vectors.intersection(self._parts.open()) - now) if vectors & now else frozenset()
 
     def _work(self, index: int) -> Work:
         """Raises Refusal when a value, a parameter's say, cannot be spelled for the engine."""

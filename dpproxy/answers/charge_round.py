@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.vector_loss import loss_together
 
 FAILED, STOPPED = "failed", "stopped"
 """Why what was charged is lost: the engine failed; the proxy, or its operator's limit, ended it."""
@@ -79,13 +80,23 @@ class Round:
     """Charges and measures what can be charged at once. `released`: by the statement's numbers of measurements. `through`: all is
     done but keeping it. `entry`: its line in `dpproxy.answers`."""
 
-    def __init__(self, asking: Asking, others: Mapping[int, tuple[Found, Loss]], fresh: Mapping[int, Work], parts: int) -> None:
-        """Prepare a round. `others`: what other roles have seen, each with the price of measuring it; `parts`: measurements of
-        the statement."""
+    def __init__(
+        self,
+        asking: Asking,
+        others: Mapping[int, tuple[Found, Measurement]],
+        fresh: Mapping[int, Work],
+        parts: int,
+        paid: Collection[int] = (),
+        ahead: Sequence[Measurement] = (),
+    ) -> None:
+        """Prepare a round. `others`: what other roles have seen, each with what would be measured; `parts`: measurements of the
+        statement. `paid`: numbers of those that an earlier round was charged for; `ahead`: of later rounds, charged with this one
+        since all are one vector (`privacy.vector_loss`)."""
         self.released: dict[int, Released] = {}
         self.through = False
         self.entry: AnswerEntry | None = None
         self._asking, self._others, self._fresh, self._parts = asking, others, fresh, parts
+        self._paid, self._ahead = paid, ahead
         self._left: str | None = None  # why nobody waits
         self._kept = self._ended = False
         self._engine = AsyncExitStack()
@@ -95,7 +106,7 @@ class Round:
         """Run the round; return what it cost. `held`: names that others wait for. Raises Refusal."""
         try:
             async with held:
-                charge = await self._charge()
+                cost = await self._charge()
                 await self._show_others()
                 try:
                     await self._measure_all(runner)
@@ -104,7 +115,7 @@ class Round:
                     await self._to_point()
                     raise
                 await self._to_point()
-            return charge.loss
+            return cost
         except asyncio.CancelledError:
             self._left = STOPPED
             raise
@@ -151,24 +162,36 @@ class Round:
 
     # the charge
 
-    async def _charge(self) -> Charge:
+    async def _charge(self) -> Loss:
         """Durable when this returns. Raises Refusal when a limit is reached or the ledger cannot be written."""
         asking = self._asking
         asking.ending.check()
         if self._left is not None:
             raise Refusal(QUERY_CANCELED, f"canceling statement due to {self._left}")
-        exposed = total(exposure(f.stored, price) for f, price in self._others.values() if f.stored is not None)
-        measured = total(work.measurement.loss for work in self._fresh.values())
-        try:
-            self._charging = asking.dataset.ledger.submit(asking.request(exposed + measured, measured))
-            charge = await asyncio.wrap_future(self._charging)
-        except (BudgetExhausted, DiskShort) as refused:
-            raise refused.refusal() from None
-        except Exception as error:
-            raise internal(error, statement=asking.statement) from error
-        self.entry = remembered(asking, self._parts, charge.at, charge.loss)
+        whole, measured = self._losses()
+        at, loss = dt.datetime.now(dt.UTC), ZERO
+        if whole:
+            try:
+                self._charging = asking.dataset.ledger.submit(asking.request(whole, measured))
+                charge = await asyncio.wrap_future(self._charging)
+            except (BudgetExhausted, DiskShort) as refused:
+                raise refused.refusal() from None
+            except Exception as error:
+                raise internal(error, statement=asking.statement) from error
+            at, loss = charge.at, charge.loss
+        self.entry = remembered(asking, self._parts, at, loss)
         asking.ending.charged(asking.grid)
-        return charge
+        return loss
+
+    def _losses(self) -> tuple[Loss, Loss]:
+        """What the role is charged, and what the dataset is."""
+        fresh = [work.measurement for i, work in self._fresh.items() if i not in self._paid] + list(self._ahead)
+        shown = {i: other for i, other in self._others.items() if i not in self._paid}
+        measured = loss_together(fresh)
+        exposed = [exposure(f.stored, m.loss) for f, m in shown.values() if f.stored is not None]
+        if all(loss == m.loss for loss, (_, m) in zip(exposed, shown.values(), strict=True)):
+            return loss_together([*(m for _, m in shown.values()), *fresh]), measured
+        return total(exposed) + measured, measured
 
     async def _show_others(self) -> None:
         for i, (found, _) in self._others.items():

@@ -125,8 +125,14 @@ def _place(made: Asked, column: str, noise: Fraction) -> int | None:
     return next((i for i, known in enumerate(made.columns) if known == column and made.noise[i] <= noise * SLACK), None)
 
 
-def at_the_price(stored: StoredRelease, price: Loss) -> bool:
-    """Whether a role that is shown this for the first time is exposed to no more than it was told it would be charged."""
+def at_the_price(stored: StoredRelease, asked: Asked, price: Loss) -> bool:
+    """Whether a role that is shown this for the first time is exposed to no more than it was told it would be charged.
+
+    Gaussian noise is charged together with that of other measurements of the statement (`privacy.vector_loss`): then it must be
+    the very noise that was asked for, as what it costs beside others follows from its sigmas.
+    """
+    if (stored.loss.conversion or price.conversion) and stored.made.identity != asked.identity:
+        return False
     return stored.loss.epsilon <= price.epsilon and stored.loss.delta <= price.delta
 
 

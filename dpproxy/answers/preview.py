@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpproxy.answers.answer_parts import AnswerParts, Source
-from dpproxy.answers.charge_round import Asking, total, verdict
+from dpproxy.answers.charge_round import Asking, verdict
 from dpproxy.answers.failures import internal
 from dpproxy.answers.question import Question
 from dpproxy.answers.reuse import Mode
@@ -24,6 +24,7 @@ from dpproxy.budget.ledger import BudgetExhausted, Standing, amounts
 from dpproxy.plan.report.typical_error import errors_by_label, percent
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.vector_loss import loss_together
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ async def preview(question: Question, parameters: Sequence[str | None]) -> Previ
     measurements = q.plan.measurements
     if measurements:
         await parts.show_seen()
-    charge = total(measurements[i].loss for i in parts.open())
+    charge = loss_together(measurements[i] for i in parts.open())
     grid = Grid(q.dataset.policy.timing_quantum_ms)
     asking = Asking(q.dataset, q.asker, q.statement, parts.lookup, grid, q.ending, q.limit)
     try:

@@ -279,7 +279,7 @@ class AnswerStore:
         for stored, _ in self._read(query, (asked.exact,)):
             if stored is None:
                 return None
-            released = serve(stored, asked) if at_the_price(stored, price) else None
+            released = serve(stored, asked) if at_the_price(stored, asked, price) else None
             if released is not None:
                 aged = stored.created > now + AHEAD or (oldest is not None and stored.created < oldest)
                 return None if aged else Found(released, stored, (now,))

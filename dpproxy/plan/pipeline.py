@@ -43,8 +43,8 @@ from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
-from dpproxy.privacy.loss import ZERO
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.sql.dialect import locate, to_sql_once
 from dpproxy.sql.effort import counted
 from dpproxy.sql.empty_result import returns_nothing
@@ -105,7 +105,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
     measurements = calibrate(registry.compiled, context)
     outer = _spell(statement, registry, result, measurements, context)
     inputs = _spell_inputs(registry, measurements, context)
-    loss = sum((m.loss for m in measurements), ZERO)
+    loss = loss_together(measurements)
     account = plan_account(measurements, registry.compiled, loss, context, outer, rules)
     return Plan(
         measurements=tuple(measurements),

@@ -57,6 +57,15 @@ class Basis:
 
 
 @dataclass(frozen=True)
+class Vector:
+    """The Gaussian columns of all measurements of a statement are one vector release, which is (`epsilon` micro, `delta`
+    atto)-DP. What some of them cost is in `privacy.vector_loss`."""
+
+    epsilon: int
+    delta: int
+
+
+@dataclass(frozen=True)
 class Threshold:
     """Groups are kept when the *noisy* `bases[basis]` (distinct units) is at least `tau`.
 
@@ -168,7 +177,8 @@ class Measurement:
 
     `queries[0]` returns columns k0..,b0.. with one row a group: when `dense`, exactly the declared groups in a fixed
     order (empty ones as zeros); else the groups of at least `threshold.min_units` units, ordered by key.
-    `loss` is the whole charge: the sum over bases and selections and the threshold's delta.
+    `loss` is what the measurement costs alone: the sum over bases and selections and the threshold's delta. `vector`: that of its
+    Gaussian columns; charged at once with others of its statement it costs less (`privacy.vector_loss`).
     `canonical` names the measurement for answer reuse; None for one that is never reused.
     """
 
@@ -183,6 +193,7 @@ class Measurement:
     selections: tuple[Selection, ...] = ()
     notes: tuple[str, ...] = ()  # for EXPLAIN: bounds applied, skip rules used
     top: Top | None = None  # instead of a threshold
+    vector: Vector | None = None
 
     @property
     def reach(self) -> int:

@@ -12,9 +12,13 @@ from dpproxy.answers.preview import preview
 from dpproxy.answers.statement_end import ASK_AGAIN, USER, Ending
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
+from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.plan.model import Array, Plan
 from dpproxy.policy.model import Budget
-from dpproxy.privacy.loss import ZERO
+from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.privacy.measurement import Vector
+from dpproxy.privacy.noise_scale import gaussian_sigmas
+from dpproxy.privacy.vector_loss import loss_together, part_epsilon
 from dpproxy.sql.statements import split
 from tests.worlds.scripted import COST, policy, scripted_plan
 
@@ -38,6 +42,44 @@ async def test_a_staged_measurement_is_charged_when_the_value_in_it_is_known(wor
     assert world.engine.asked[1].endswith("above 321::int8")
     assert answer.literals == (REGIONS, COUNTS, COUNTS)
     assert answer.charged == COST + COST
+
+
+VECTOR = Vector(COST.epsilon, 10**10)
+SIGMAS = gaussian_sigmas([(1, 1), (1, 1)], [1, 1], VECTOR.epsilon, VECTOR.delta)
+
+
+def of_one_vector(plan: Plan) -> Plan:
+    """The scripted plan of two measurements, their noise Gaussian and of one charge."""
+    found = []
+    for made, sigma in zip(plan.measurements, SIGMAS, strict=True):
+        price = part_epsilon([((1, 1), sigma)], VECTOR)
+        assert price is not None
+        loss = Loss.gaussian(1, 1, sigma, price, VECTOR.delta)
+        basis = replace(made.bases[0], mechanism="gaussian", scale=sigma, loss=loss)
+        found.append(replace(made, bases=(basis,), loss=loss, vector=VECTOR))
+    return replace(plan, measurements=tuple(found), loss=loss_together(found))
+
+
+async def test_one_vector_is_charged_before_the_first_of_it_is_measured(world: ShopOfAnswers) -> None:
+    """Staged: what the second measurement is depends on what the first released, what both cost does not."""
+    world.dataset = replace(world.dataset, noise=OpenDPNoise())
+    plan = of_one_vector(world.plan(STAGED))
+    told = await preview(world.question(plan), ())
+    answer = await world.answering(plan).run(())
+    assert world.engine.charged == [COST.epsilon, COST.epsilon]
+    assert (answer.charged.epsilon, answer.charged.conversion) == (COST.epsilon, VECTOR.delta)
+    assert answer.charged == plan.loss == told.charge
+    assert sum(m.loss.epsilon for m in plan.measurements) > 1.2 * COST.epsilon
+    assert len(answer.literals) == 3
+
+
+async def test_some_of_a_vector_costs_what_it_costs_alone(world: ShopOfAnswers) -> None:
+    world.dataset = replace(world.dataset, noise=OpenDPNoise())
+    plan = of_one_vector(world.plan(STAGED))
+    alone = replace(plan, measurements=plan.measurements[:1], arrays=plan.arrays[:2], inputs=())
+    answer = await world.answering(alone).run(())
+    assert answer.charged == plan.measurements[0].loss
+    assert COST.epsilon / 2 < answer.charged.epsilon < COST.epsilon
 
 
 async def test_nothing_to_measure_costs_nothing_and_is_not_noted(world: ShopOfAnswers) -> None:

@@ -114,13 +114,22 @@ async def test_what_is_through_is_kept_and_its_names_are_free_then(world: World)
 async def test_what_others_have_seen_is_charged_to_the_role_alone(world: World) -> None:
     loss = Loss(3)
     stored = StoredRelease("shop", ASKED, RELEASED, loss, NOON, frozenset({"other"}), 7)
-    made = Round(world.asking(), {0: (Found(RELEASED, stored, (NOON,)), COST)}, {1: work()}, 2)
+    made = Round(world.asking(), {0: (Found(RELEASED, stored, (NOON,)), measurement())}, {1: work()}, 2)
     await world.run(made)
     (request,) = world.ledger.asked
     assert (request.loss.epsilon, request.dataset_loss) == (2 * COST.epsilon, COST), "at the price it was told"
     assert (request.role, request.user, request.statement) == ("analyst", "ada", "hash")
     assert world.lookup.told == [stored]
     assert made.released[0] is RELEASED
+
+
+async def test_what_an_earlier_round_was_charged_for_is_not_charged_again(world: World) -> None:
+    made = Round(world.asking(), {}, {0: work()}, 2, ahead=[measurement()])
+    assert await world.run(made) == COST + COST, "and what belongs to a later round is charged with this one"
+    later = Round(world.asking(), {}, {1: work()}, 2, paid={1})
+    assert await world.run(later) == ZERO
+    assert len(world.ledger.asked) == 1
+    assert later.released[1].values[0].tolist() == [1, 20, 300]
 
 
 @pytest.mark.parametrize("failure", [BackendError("row 4711 is bad"), MemoryError()])

@@ -29,6 +29,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Cells = list[tuple[Any, ...]]
 
+SEED, PAIRS = 12, 60
+"""Of the pairs that are always tried: each looser rule below is noticed within the first ten of them."""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
@@ -119,10 +122,9 @@ async def trial(world: Town, seed: int, pairs: int, patient: bool = True) -> Tri
 
 
 async def test_derived_answers_are_those_measured(world: Town) -> None:
-    made = await trial(world, 1, 120)
+    made = await trial(world, SEED, PAIRS)
     assert not made.wrong, "\n\n".join(made.wrong)
-    print(made.seen)
-    assert made.seen["derived"] >= 25, made.seen
+    assert made.seen["derived"] >= 15, made.seen
 
 
 def all_rows_have_groups(made: Asked) -> Asked:
@@ -144,7 +146,7 @@ async def test_a_looser_rule_is_noticed(world: Town, planted: Any, monkeypatch: 
     known = AnswerLookup._asked
     monkeypatch.setattr(AnswerLookup, "_asked", lambda *arguments: planted(known(*arguments)))
     world.datasets["town"].reuse.named.clear()  # type: ignore[union-attr]
-    made = await trial(world, 1, 400, patient=False)
+    made = await trial(world, SEED, PAIRS, patient=False)
     world.datasets["town"].reuse.named.clear()  # type: ignore[union-attr]
     assert made.wrong
 

@@ -113,9 +113,19 @@ def test_any_noise_serves_whatever_was_made() -> None:
 
 
 def test_a_role_is_exposed_to_no_more_than_it_was_told() -> None:
-    assert at_the_price(stored(), LOSS)
-    assert not at_the_price(stored(), Loss(99_999, 7))
-    assert not at_the_price(stored(), Loss(100_000, 6))
+    assert at_the_price(stored(), MADE, LOSS)
+    assert not at_the_price(stored(), MADE, Loss(99_999, 7))
+    assert not at_the_price(stored(), MADE, Loss(100_000, 6))
+
+
+def test_gaussian_noise_of_others_is_the_very_noise_that_was_asked_for() -> None:
+    """What it costs together with the statement's other measurements is computed from the sigmas that were asked for."""
+    gaussian = Loss.gaussian(1, 1, Fraction(10), 100_000, 7)
+    nearly = replace(MADE, noise=tuple(n * Fraction(1001, 1000) for n in MADE.noise))
+    assert at_the_price(stored(loss=gaussian), MADE, gaussian)
+    assert not at_the_price(stored(loss=gaussian), nearly, gaussian)
+    assert not at_the_price(stored(loss=Loss(1)), nearly, gaussian)
+    assert at_the_price(stored(), nearly, LOSS), "prices of other noise add up whatever it is beside"
 
 
 def test_exposure_is_at_least_the_loss_and_the_price() -> None:

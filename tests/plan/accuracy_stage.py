@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,9 @@ class Stage:
         rows = [[math.nan if v is None else float(v) for v in row] for row in cursor.fetchall()]
         return np.array(rows)
 
-    def selected(self, made: Plan) -> np.ndarray[Any, Any]:
-        """The same of percentiles, through the mechanism's door."""
-        drawn = [one.values for one in self.through_the_door(made)]
+    def selected(self, made: Plan, times: int) -> np.ndarray[Any, Any]:
+        """The same of percentiles, in so many answers, through the mechanism's door."""
+        drawn = [one.values for one in islice(self.through_the_door(made), times)]
         columns = [np.concatenate(column) for column in zip(*drawn, strict=True)]
         literals = {i + 1: array_constant(array_literal(column), "int8") for i, column in enumerate(columns)}
         cursor = self._postgres.execute(with_literals(made.outer, literals).encode(), prepare=False)

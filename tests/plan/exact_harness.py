@@ -85,11 +85,9 @@ class Outcome:
 class Pair:
     """A facade and a database with rows, on one server. Measurements run on a DuckDB file or on that database.
 
-    `changes` is SQL that changes the shop first, `zone` the time zone of the sessions."""
+    `changes` is SQL that changes the shop first."""
 
-    def __init__(
-        self, state: Path, policy: Policy, dialect: Dialect = "duckdb", seed: int = 3, changes: str = "", zone: str = "UTC"
-    ) -> None:
+    def __init__(self, state: Path, policy: Policy, dialect: Dialect = "duckdb", seed: int = 3, changes: str = "") -> None:
         self.dialect = dialect
         path = state / "shop.duckdb"
         self._data = duckdb.connect(str(path))
@@ -109,9 +107,15 @@ class Pair:
         self._plain = psycopg.connect(**place, dbname="plain")
         self._load()
         for connection in (self._front, self._plain):
-            connection.execute(f"SET TimeZone = '{zone}'; SET search_path = public")
+            connection.execute("SET search_path = public")
+        self.set_zone("UTC")
         if dialect == "postgres":
             self._loop.run_until_complete(self._to_postgres(f"postgresql://{self._user}@/plain?host={place['host']}", policy))
+
+    def set_zone(self, zone: str) -> None:
+        """The time zone of the sessions from now on."""
+        for connection in (self._front, self._plain):
+            connection.execute(f"SET TimeZone = '{zone}'")
 
     async def _to_postgres(self, dsn: str, policy: Policy) -> None:
         await self._backend.close()

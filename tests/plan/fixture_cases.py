@@ -34,6 +34,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.sql.template import Dialect
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,18 @@ class Case:
         chosen = given or plan_harness.policy(self.policy)
         return plan_harness.plan(self.sql, catalog, chosen, self.role, self.types, **settings)
 
+    def known_plan(self, catalog: Catalog) -> Plan:
+        """The plan by the case's own policy, made once for each engine: not for tests that change the planner."""
+        key = (id(self), id(catalog), plan_harness.engine)
+        if key not in _KNOWN:
+            _KNOWN[key] = self.plan(catalog)
+        return _KNOWN[key]
+
     def __str__(self) -> str:
         return f"{self.file}: {' '.join(self.sql.split())[:90]}"
+
+
+_KNOWN: dict[tuple[int, int, Dialect], Plan] = {}
 
 
 def load() -> tuple[Case, ...]:

@@ -22,7 +22,7 @@ DIALECTS: tuple[Dialect, ...] = ("duckdb", "postgres")
     ],
 )  # fmt: skip
 def test_values(type_: str, text: str | None, as_text: str | None) -> None:
-    assert duckdb.execute(f"SELECT CAST({literal('duckdb', type_, text)} AS VARCHAR)").fetchone() == (as_text,)
+    assert duckdb.connect().execute(f"SELECT CAST({literal('duckdb', type_, text)} AS VARCHAR)").fetchone() == (as_text,)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -44,16 +44,16 @@ def test_what_is_no_value_is_refused(type_: str, text: str, dialect: Dialect) ->
 
 
 def test_arrays_are_lists_of_items() -> None:
-    assert duckdb.execute(f"SELECT 2 IN ({literal('duckdb', 'int4[]', '{1,2}')})").fetchone() == (True,)
-    assert duckdb.execute(f"SELECT 2 IN ({literal('duckdb', 'int4[]', '{}')})").fetchone() == (None,)
-    assert duckdb.execute(f"SELECT 2 IN ({literal('duckdb', 'int4[]', None)})").fetchone() == (None,)
+    assert duckdb.connect().execute(f"SELECT 2 IN ({literal('duckdb', 'int4[]', '{1,2}')})").fetchone() == (True,)
+    assert duckdb.connect().execute(f"SELECT 2 IN ({literal('duckdb', 'int4[]', '{}')})").fetchone() == (None,)
+    assert duckdb.connect().execute(f"SELECT 2 IN ({literal('duckdb', 'int4[]', None)})").fetchone() == (None,)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, MANY_ROWS])
 def test_rows(count: int) -> None:
     rows = [[str(i), f"it's {i}", None if i % 2 else "t"] for i in range(count)]
     text = literal("duckdb", "rows(int8,text,bool)", json.dumps(rows))
-    found = duckdb.execute(f"SELECT * FROM {text} AS r(a, b, c)").fetchall()
+    found = duckdb.connect().execute(f"SELECT * FROM {text} AS r(a, b, c)").fetchall()
     assert found == [(i, f"it's {i}", None if i % 2 else True) for i in range(count)]
 
 

@@ -37,7 +37,7 @@ def shop() -> Shop:
 def test_groups_of_a_unit(case: Case, shop: Shop, shop_catalog: Catalog) -> None:
     """`rank <= n` of the groups of a unit where groups are picked; else all declared groups, or one where keys are
     the same in all rows of a unit (which deletion shows)."""
-    made = case.plan(shop_catalog)
+    made = case.known_plan(shop_catalog)
     for m in made.measurements:
         texts = plan_harness.queries(m, plan_harness.values_of(made, case.values))
         picked = re.search(r"q AS \(.*?rank <= (\d+)\)", " ".join(texts))
@@ -96,7 +96,7 @@ def test_bounds_of_the_policy(rows: int, groups: int | None, shop_catalog: Catal
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=str)
 def test_losses_cover_the_noise(case: Case, shop_catalog: Catalog) -> None:
-    made = case.plan(shop_catalog)
+    made = case.known_plan(shop_catalog)
     assert made.loss.epsilon == sum(m.loss.epsilon for m in made.measurements)
     assert made.loss.epsilon <= EPSILON
     assert made.loss.delta <= DELTA

@@ -138,7 +138,7 @@ def test_sums_and_percentiles_have_a_second_reading(exact: ModuleType) -> None:
     (text,) = exact.readings("SELECT sum(x), avg(sum(x)) OVER (), sum(x) FILTER (WHERE y) FROM t", "duckdb")
     assert text == "SELECT COALESCE(SUM(x), 0), AVG(COALESCE(SUM(x), 0)) OVER (), COALESCE(SUM(x) FILTER(WHERE y), 0) FROM t"
     (text,) = exact.readings("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM t", "duckdb")
-    assert duckdb.sql(f"WITH t AS (SELECT unnest([1, 2]) AS x) {text}").fetchall() == [(1,)]
+    assert duckdb.connect().execute(f"WITH t AS (SELECT unnest([1, 2]) AS x) {text}").fetchall() == [(1,)]
     assert exact.readings("SELECT sum(x) OVER (), count(*) FROM t", "duckdb") == []
 
 
@@ -160,7 +160,7 @@ ROWS = "FROM (VALUES ('a', 3), ('b', 2), ('c', 2), ('d', 1)) AS t(x, n)"
 @pytest.mark.parametrize("by", ["n DESC", "2 DESC", "-n"])
 def test_a_limit_may_choose_among_equals_alone(exact: ModuleType, ours: list[Any], good: bool, by: str) -> None:
     text, limit, width = exact.unlimited(f"SELECT x, n {ROWS} ORDER BY {by} LIMIT 2", "duckdb")
-    everything = [tuple(map(exact.plain, row)) for row in duckdb.sql(text).fetchall()]
+    everything = [tuple(map(exact.plain, row)) for row in duckdb.connect().execute(text).fetchall()]
     assert exact.as_good(ours, everything, limit, width) is good
 
 

@@ -43,10 +43,13 @@ def make(path: Path, people: int, loads: int = 2, region: str = "'east'", rows: 
     os.replace(new, path)
 
 
-@pytest.fixture(params=["", "reuse_answers: { epoch: reload at 03:00 }"])
+@pytest.fixture
 def data(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Its parameter says how long answers are kept."""
     make(tmp_path / "data.duckdb", 100)
-    (tmp_path / "town.yaml").write_text(POLICY.replace("VERIFIER", make_verifier("x")).replace("REUSE", request.param))
+    (tmp_path / "town.yaml").write_text(
+        POLICY.replace("VERIFIER", make_verifier("x")).replace("REUSE", getattr(request, "param", ""))
+    )
     return tmp_path / "data.duckdb"
 
 
@@ -71,6 +74,10 @@ def spent(proxy: Proxy) -> int:
     return ask(proxy, "SELECT epsilon_spent FROM dpproxy.budget")
 
 
+KEPT = pytest.mark.parametrize("data", ["", "reuse_answers: { epoch: reload at 03:00 }"], indirect=True)
+
+
+@KEPT
 def test_a_reload_reads_the_data_again(proxy: Proxy, data: Path) -> None:
     """The policy is what it was: the file, and the public table's copy and size, are not."""
     assert [ask(proxy, sql) for sql in (PEOPLE, CROSS, "SELECT count(*) FROM loads")] == [100, 200, 2]
@@ -130,6 +137,7 @@ def test_a_file_written_over_is_refused_uncharged(proxy: Proxy, data: Path) -> N
     assert spent(proxy) == before + 1000
 
 
+@KEPT
 def test_after_a_restart(data: Path) -> None:
     """The same file: what was paid for is there. Another: it is not."""
     paid: list[Decimal | int] = []

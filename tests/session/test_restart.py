@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.facade.cluster import Endpoint
+from dpproxy.facade.cluster import Cluster, Endpoint
 from dpproxy.server.server import Server
 from dpproxy.wire import frontend_build as front
 from tests.worlds.scripted import Stage
+from tests.worlds.waiting import until
 from tests.worlds.wire_client import Wire, report, rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -67,12 +68,21 @@ async def test_a_facade_that_is_ending_is_asked_again(stage: Stage, tmp_path: Pa
     dying.close()
 
 
-async def test_nobody_is_sent_to_a_facade_that_is_being_made_anew(stage: Stage) -> None:
+async def test_nobody_is_sent_to_a_facade_that_is_being_made_anew(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its databases may not be there yet."""
-    facade = stage.facade
+    facade, asked, endpoint = stage.facade, 0, Cluster.endpoint.fget
+
+    def counted(self: Cluster) -> Endpoint:
+        nonlocal asked
+        asked += 1
+        assert endpoint is not None
+        found: Endpoint = endpoint(self)
+        return found
+
+    monkeypatch.setattr(Cluster, "endpoint", property(counted))
     before, facade._restarting = facade._restarting, asyncio.get_running_loop().create_future()  # type: ignore[assignment]
     connecting = asyncio.ensure_future(stage.connect())
-    await asyncio.sleep(0.3)
+    await until(lambda: asked == 3)
     assert not connecting.done()
     facade._restarting = before
     again = await connecting

@@ -127,12 +127,16 @@ class Theatre:
         return Wire(*await asyncio.open_unix_connection(str(self.original.server.place.socket)))
 
     async def cancel(self, running: Wire) -> None:
-        await asyncio.sleep(0.1)  # the statement should have begun
+        """Asked for until the statement has failed: nobody is told when it begins, and what has not begun is not cancelled."""
         key = read_backend_key_data(next(p for t, p in running.startup if t == b"K"))
-        wire = await self._open()
-        wire.send(front.cancel_request(*key))
-        await wire.reader.read()
-        await wire.close()
+        failed = asyncio.ensure_future(running.until(b"E"))
+        while not failed.done():
+            wire = await self._open()
+            wire.send(front.cancel_request(*key))
+            await wire.reader.read()
+            await wire.close()
+            await asyncio.wait([failed], timeout=0.1)
+        running.unread(failed.result())
 
     async def play(self, path: Path) -> list[Exchange]:
         player = Player(self.connect, self.cancel, await self._numbers())

@@ -53,6 +53,7 @@ from dpproxy.sql.statements import Statement
 from dpproxy.sql.template import Dialect, Param, Template
 from dpproxy.wire.scram import make_verifier
 
+from . import patterns
 from .wire_client import PASSWORD, Wire
 
 VERIFIER = make_verifier(PASSWORD)
@@ -210,7 +211,7 @@ class Stage:
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     state = tmp_path_factory.mktemp("state")
     facade = Facade(connections=100)
-    await facade.start(state)
+    await patterns.start(facade, state)
     engine, rules = ScriptedEngine(), policy()
     rooms = await facade.open(rules, catalog(), engine.public_rows)
     cluster = rooms.server("analyst")

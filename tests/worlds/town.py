@@ -29,6 +29,8 @@ from dpproxy.serve.datasets import open_dataset
 from dpproxy.server.server import Server
 from dpproxy.sql.template import Dialect
 
+from . import patterns
+
 DATA = """
 CREATE TABLE people AS SELECT i AS id, ['east', 'north', 'south', 'west'][1 + i % 4] AS region,
     ['F', 'M'][1 + (i // 4) % 2] AS sex, 100 * (i % 50) AS income FROM range(1000) AS t(i);
@@ -214,7 +216,7 @@ async def town(folder: Path, data: str = DATA, policy: str = POLICY) -> AsyncIte
         connection.execute(data)
     (folder / "town.yaml").write_text(re.sub("VERIFIER", lambda _: VERIFIER, policy))
     facade = Facade(connections=300)
-    await facade.start(folder)
+    await patterns.start(facade, folder)
     ledger, answers = SqliteLedger(folder / "ledger.sqlite"), AnswerStore(folder / "answers.sqlite")
     datasets: dict[str, Dataset] = {}
     backend = await _open(folder, facade, ledger, answers, datasets)

@@ -35,7 +35,7 @@ from dpproxy.plan.logical.relation import (
     Rows,
     RowsPerValue,
 )
-from dpproxy.plan.properties import rows_per_value
+from dpproxy.plan.properties import row_keys, rows_per_value
 from dpproxy.plan.properties.columns import nulled_column
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.fanout import MOST, overall_limits
@@ -67,6 +67,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
             per_value=_rows_per_value(given, parts, used),
             numbers=private[0].contribution.numbers if len(private) == 1 else (),
             sides=_sides(given, parts),
+            unique=row_keys.of_joined(parts, used),
         ),
         identity=_identities(parts),
         padding=Padding(
@@ -291,6 +292,7 @@ def _left_private(left: Rows, right: Rows, on: Sequence[Expr], context: Context,
             _limits([left, right]),
             (*left.beside, *(replace(b, on=(*b.on, *right.conditions, *on)) for b in right.beside)),
             per_value=rows_per_value.of_joined([(left, rows_per_value.known(left)), (right, rows_per_value.known(right, on))]),
+            unique=left.unique & row_keys.of_joined([left, right], [*on, *extra]),
         ),
         identity=_identities([left, right]),
         padding=left.padding,

@@ -64,7 +64,8 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
     if table.unit is None:
         beside = _beside(scan, context.catalog.tables[table.name])
         return Rows(node=scan, contribution=Contribution(beside=(beside,)), padding=Padding(publics=(scan,))), visible
-    return _private(table, scan, frozenset(columns[i].id for i in common.keys), context.settings), visible
+    made = _private(table, scan, frozenset(columns[i].id for i in common.keys), context.settings)
+    return _keyed(made, table, scan, context.catalog.tables[table.name]), visible
 
 
 def _table_columns(table: TablePolicy, context: Context) -> TableColumns:
@@ -121,6 +122,14 @@ def _private(table: TablePolicy, scan: Scan, keys: frozenset[int], settings: Set
         return Rows(node=scan, pending=pending, one=table.one, contribution=Contribution(limits), identity=identity)
     unit = by_name[table.unit.column]
     return Rows(node=scan, unit=unit, one=table.one, contribution=Contribution(limits), identity=identity)
+
+
+def _keyed(rows: Rows, table: TablePolicy, scan: Scan, catalog: CatalogTable) -> Rows:
+    """The rows, and which of their columns are keys of the table by themselves."""
+    assert table.unit is not None
+    names = {key[0] for key in (catalog.primary_key, *catalog.unique) if len(key) == 1}
+    names |= {table.unit.column} if table.one and not table.unit.steps else set()
+    return rows.contributing(replace(rows.contribution, unique=frozenset(c.id for c in scan.columns if c.name in names)))
 
 
 def _tightened(limits: ContributionLimits, settings: Settings) -> ContributionLimits:
@@ -304,7 +313,9 @@ def reach_unit(rows: Rows, context: Context, counter: Counter) -> Rows:
             pending=parent.pending,
             one=rows.one and parent.one,
             conditions=(*rows.conditions, on),
-            contribution=Contribution(rows.limits, rows.beside),
+            contribution=Contribution(
+                rows.limits, rows.beside, unique=rows.unique if target.id in parent.unique else frozenset()
+            ),
             identity=Identity(rows.determinants, (*rows.identity.tables, *parent.identity.tables)),
             padding=rows.padding,
         )

@@ -189,7 +189,8 @@ class Contribution:
     `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`), none: nothing
     repeats them. `per_value` and `numbers` say of which columns' values they have fewer. `sides`: of private relations joined
     on the unit alone, the ids of each one's columns and the groups a unit reaches in it. `keyed`: ids of columns of which no
-    two rows share all values.
+    two rows share all values. `unique`: ids of columns of each of which no two rows share a value, but for NULL and for rows that
+    `beside` repeats (`properties.row_keys`).
     """
 
     limits: ContributionLimits = ContributionLimits(1, 1)
@@ -198,6 +199,7 @@ class Contribution:
     numbers: tuple[Numbered, ...] = ()
     sides: tuple[tuple[frozenset[int], int], ...] = ()
     keyed: frozenset[int] = frozenset()
+    unique: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,10 @@ class Rows:
     @property
     def keyed(self) -> frozenset[int]:
         return self.contribution.keyed
+
+    @property
+    def unique(self) -> frozenset[int]:
+        return self.contribution.unique
 
     @property
     def determinants(self) -> frozenset[int]:

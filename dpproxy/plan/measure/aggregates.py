@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.context import GRID_STEPS
-from dpproxy.plan.logical.expr import Agg, Expr, Ref
+from dpproxy.plan.logical.expr import Agg, Expr, Lit, Ref
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.measure import (
     durations,
@@ -25,7 +25,7 @@ from dpproxy.plan.measure import (
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.output_weights import Kind, Output
 from dpproxy.plan.measure.specs import BasisSpec, Measured, SelectionSpec
-from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.plan.properties.grid import grid_of
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
@@ -33,6 +33,7 @@ from dpproxy.sql.decimals import decimal
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
 
 LIMIT = 2**62  # basis columns stay within it
+LARGEST_FACTOR = 10**9  # of a count: what is beyond is summed like any other number
 
 
 def _measured(bases: tuple[BasisSpec, ...], found: Range, type_: str, kind: Kind, weights: tuple[float, ...]) -> Measured:
@@ -71,16 +72,20 @@ def measured_aggregate(
     is_unit: Callable[[Expr], bool],
     shared: frozenset[Counted] = frozenset(),
     steps: int = GRID_STEPS[0],
+    is_key: Callable[[Expr], bool] = lambda _: False,
 ) -> Measured:
-    """Return the bases and formula of one aggregate. `shared`: see `companions`; `steps`: of grids. Raises Refusal."""
+    """Return the bases and formula of one aggregate. `shared`: see `companions`; `steps`: of grids; `is_key`: whether no two
+    rows share a value other than NULL. Raises Refusal."""
     if agg.name == "count":
-        return _count(agg, label, is_unit)
+        return _count(agg, label, is_unit, is_key)
     if agg.name in ("sum", "avg"):
         if agg.distinct:
             released = f"Take it of the values that are there: SELECT {agg.name}(x) FROM (SELECT DISTINCT x FROM ...) t."
             raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", released)
         if durations.is_duration(agg.args[0]):
             return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps))
+        if agg.name == "sum" and (times := _constant(agg.args[0])) is not None:
+            return _count_times(agg, label, times)
         if agg.name == "sum":
             return _sum_of_mean(agg, label, steps) if (agg.args[0], agg.where) in shared else _sum(agg, label, steps)
         return _avg(agg, label, steps)
@@ -149,8 +154,8 @@ COUNTED = Range("GREATEST({0}, 0)", "GREATEST({0} - {h0}, 0)", "GREATEST({0} + {
 """Counts are not negative."""
 
 
-def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
-    """COUNT of rows, of values, of units, of distinct values.
+def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool], is_key: Callable[[Expr], bool]) -> Measured:
+    """COUNT of rows, of values, of units, of distinct values. Distinct values of a key are as many as rows have one.
 
     COUNT(DISTINCT x) of a group is the size of a union of sets S_u, one a unit. S_u holds at most k of the unit's values
     there, chosen by a hash of unit and value: it is a function of that unit's rows alone. So one unit less takes away at
@@ -160,18 +165,33 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool]) -> Measured:
     same many values do not all keep the same k of them, which would lose more of the union.
     """
     value = agg.args[0] if agg.args else None
-    if agg.distinct:
-        if value is None:
-            raise unsupported("count(DISTINCT *)")
-        if is_unit(value):
-            optional = isinstance(value, Ref) and value.column.optional
-            spec = BasisSpec("units", value if optional else None, agg.where, label)
-        else:
-            spec = BasisSpec("distinct", value, agg.where, label)
+    if agg.distinct and value is None:
+        raise unsupported("count(DISTINCT *)")
+    unit = value is not None and is_unit(value)
+    if unit and not (isinstance(value, Ref) and value.column.optional):
+        value = None  # rows of nobody are not there
+    if agg.distinct and not is_key(agg.args[0]):
+        spec = BasisSpec("units" if unit else "distinct", value, agg.where, label)
         return _measured((spec,), COUNTED, "int8", "linear", (1.0,))
     if value is not None and not facts(value).nullable:
         value = None
     return _measured((BasisSpec("count", value, agg.where, label),), COUNTED, "int8", "linear", (1.0,))
+
+
+def _constant(value: Expr) -> Fraction | None:
+    """A constant above 0, each row's share of a sum."""
+    if not isinstance(value, Lit) or value.text is None or value.type not in NUMBERS:
+        return None
+    number = literal_number(value.type, value.text)
+    return number if number is not None and 0 < number <= LARGEST_FACTOR else None
+
+
+def _count_times(agg: Agg, label: str, times: Fraction) -> Measured:
+    """SUM of a constant: so many times the rows there are. It shares their count."""
+    type_ = sum_type(agg.args[0].type)
+    found = enclosures.rising(COUNTED, lambda x: _scaled(x, times, type_) if times != 1 else f"CAST({x} AS {type_})")
+    spec = BasisSpec("count", None, agg.where, label)
+    return _measured((spec,), found, type_, "linear" if times == 1 else "derived", (1.0,))
 
 
 def sum_type(type_: str) -> str:

@@ -195,7 +195,7 @@ class Writer:
             f"r AS ({inner.select([f'{unit} AS u', *key_items], items)})",
             f"g AS (SELECT {', '.join([group, *totals])} FROM r GROUP BY {group})",
         ]
-        if any(spec.norm(self.bounding) for spec in self.specs):
+        if any(spec.norm(self.bounding) and spec.scaled for spec in self.specs):
             return self._scaled(ctes, partials, key_names)
         ctes.append(f"p AS (SELECT {', '.join([group, *partials])} FROM g)")
         source = "p"
@@ -287,15 +287,27 @@ class Writer:
         return [f"{self.engine.wide_sum(part)} AS b{i}s{j}" for j, part in enumerate(parts)]
 
     def _distinct(self, i: int, source: str, key_names: list[str]) -> str:
-        """COUNT(DISTINCT x): at most `rows` distinct values of each unit and group, then distinct across units."""
+        """COUNT(DISTINCT x): as many distinct values of each unit as its bound allows, then distinct across units."""
         group = ["u", *key_names]
         join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON {self._same('r', 's', group)}"
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.x{i} FROM r{join} WHERE r.x{i} IS NOT NULL"
         order = f"{self._pick_hash(['u', f'x{i}'])}, x{i}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
+        within = f"SELECT * FROM ({ranked}) AS w WHERE rank <= {self.bounding.rows}"
+        if self.specs[i].norm(self.bounding) and self.bounding.spread:
+            within = self._distinct_overall(within)
         keys = "".join(f"{k}, " for k in key_names)
         by = f" GROUP BY {', '.join(key_names)}" if key_names else ""
-        return f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({ranked}) AS w WHERE rank <= {self.bounding.rows}{by})"
+        return f"d{i} AS (SELECT {keys}count(DISTINCT x{i}) AS n FROM ({within}) AS kept{by})"
+
+    def _distinct_overall(self, within: str) -> str:
+        """Values of all groups of a unit in turn, each group's first ones before any second ones, for as long as their numbers a
+        group have a norm of at most `rows`: the r-th value of a group adds 1 to the l1 norm, r**2 - (r - 1)**2 to the square
+        of the l2 norm."""
+        added, most = ("1", self.bounding.rows) if self.bounding.norm == 1 else ("2 * rank - 1", self.bounding.rows**2)
+        order = f"rank, {self._pick_hash(['u', *self.order])}, {', '.join(self.order)}"
+        running = f"sum({added}) OVER (PARTITION BY u ORDER BY {order} ROWS UNBOUNDED PRECEDING)"
+        return f"SELECT * FROM (SELECT *, {running} AS filled FROM ({within}) AS turns) AS whole WHERE filled <= {most}"
 
     def _join_distinct(self, source: str, distinct: list[int], key_names: list[str]) -> str:
         if not distinct:

@@ -87,8 +87,7 @@ class Compiler:
     ) -> Compiled:
         """Return the backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
         plain = tuple(k for _, k in keys)
-        unscaled = bool(selections) or any(s.kind == "distinct" for s in specs)
-        bounding, threshold = self._bounding(plain, unscaled), None
+        bounding, threshold = self._bounding(plain, bool(selections)), None
         if top is not None and self._heeded(top, bounding, specs, selections):
             bounding = replace(bounding, kept=top.k)
         else:
@@ -224,7 +223,8 @@ STEPPED = (
     "Where noise hides how a class is spread over groups, it is spread like the class below it, but for groups that differ."
 )
 
-UNSCALED = "percentiles and count(DISTINCT ...): at most {rows} rows per {unit} and group"
+UNSCALED = "percentiles: at most {rows} rows per {unit} and group"
+PICKED = "count(DISTINCT ...): of the values of a {unit} as many are counted as weigh {rows} rows"
 
 
 def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
@@ -232,7 +232,9 @@ def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
     bounding, found = compiled.bounding, []
     if any(spec.steps(bounding) > 1 for spec in compiled.specs):
         found.append(STEPPED.format(unit=unit, rows=bounding.rows, most=bounding.rows << CONTRIBUTION_STEPS - 1))
-    if bounding.norm and (compiled.selections or any(spec.kind == "distinct" for spec in compiled.specs)):
+    if bounding.norm and any(spec.kind == "distinct" for spec in compiled.specs):
+        found.append(PICKED.format(unit=unit, rows=bounding.rows))
+    if bounding.norm and compiled.selections:
         found.append(UNSCALED.format(unit=unit, rows=bounding.rows))
     return tuple(found)
 

@@ -34,7 +34,7 @@ and what is divided by a step is lowered, by far more than doubles can be wrong.
 def norm(spec: BasisSpec, i: int, bounding: Bounding) -> str:
     """Write the sum over a unit's groups of sizes (l1) or of their squares (l2); empty for columns that are not scaled."""
     which = spec.norm(bounding)
-    if not which:
+    if not which or not spec.scaled:
         return ""
     if spec.kind == "weight" or _present(spec, i) == "1":
         return "count(*)"

@@ -27,6 +27,8 @@ is scaled down to that. More steps cost the backend a column each, and no noise.
 class BasisSpec:
     """This is a basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
     A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Bounding.spread` is set.
+    Of distinct values a unit has at most as many as the row bound allows, in a group or, where `Bounding.norm` is set, in all its
+    groups together: the numbers of them, a group each, have that norm.
 
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
     or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
@@ -63,7 +65,13 @@ class BasisSpec:
     def norm(self, bounding: Bounding) -> int:
         """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
         units = bounding.spread and bounding.dense is None  # elsewhere a unit's 1 costs no more by itself
-        return bounding.norm if self.kind in ("count", "sum", "weight") or (self.kind == "units" and units) else 0
+        whole = self.kind in ("count", "sum", "weight", "distinct") or (self.kind == "units" and units)
+        return bounding.norm if whole else 0
+
+    @property
+    def scaled(self) -> bool:
+        """Tell whether that norm is kept by scaling down. Of distinct values as many are picked as it allows."""
+        return self.kind != "distinct"
 
     def steps(self, bounding: Bounding) -> int:
         """Say how many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
@@ -75,6 +83,8 @@ class BasisSpec:
 
     def fine(self, bounding: Bounding) -> int:
         """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth."""
+        if not self.scaled:
+            return 1
         linf = max(self.linf(bounding.rows), 1)
         return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(bounding) else 1
 

@@ -44,6 +44,7 @@ from dpproxy.plan.outer.query_shapes import divided_sums, top_request
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
+from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
 from dpproxy.plan.refusals import FormRefusal, unsupported
@@ -359,7 +360,8 @@ class SelectRewriter:
         label = to_sql(node)
         try:
             context = self.queries.context
-            result = measured_aggregate(agg, label, context.policy.unit_name, self._is_unit, self.shared, context.steps)
+            name, steps = context.policy.unit_name, context.steps
+            result = measured_aggregate(agg, label, name, self._is_unit, self.shared, steps, self._is_key)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
@@ -378,6 +380,10 @@ class SelectRewriter:
         if not isinstance(expr, Ref) or unit is None or expr.column.id not in unit_ids(self.rows):
             return False
         return expr.column.id == unit.id or expr.column.taint == Taint.UNIT
+
+    def _is_key(self, expr: Expr) -> bool:
+        """Distinct values of what tells rows apart are rows."""
+        return row_keys.tells_rows_apart(self.rows, expr) or (self.rows.one and self._is_unit(expr))
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(a, b): a bit for each argument, the last the lowest, set when the row's set leaves it out."""

@@ -102,7 +102,9 @@ def with_repetitions(rows: Rows) -> Rows:
     known = rows.contribution
     counted = tuple(replace(entry, beside=()) for entry in known.per_value if entry.beside == known.beside)
     numbers = tuple(replace(number, beside=()) for number in known.numbers if number.beside == known.beside)
-    return rows.contributing(replace(known, limits=overall_limits(rows), beside=(), per_value=counted, numbers=numbers))
+    unique = known.unique if not known.beside else frozenset[int]()
+    made = replace(known, limits=overall_limits(rows), beside=(), per_value=counted, numbers=numbers, unique=unique)
+    return rows.contributing(made)
 
 
 def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int]]:

@@ -66,9 +66,18 @@ def plan_account(
         "Role": context.role.name,
         "Confidence": float(confidence),
         **({"Rewritten": [name.replace("_", " ") for name in rewritten]} if rewritten else {}),
+        **_vector(measurements),
         "Measurements": [_measurement(t) for t in told],
         "Post-Processing": outer,
     }
+
+
+def _vector(measurements: Sequence[Measurement]) -> PlanAccount:
+    """Of several measurements: the charge that their Gaussian columns share."""
+    shared = [m.vector for m in measurements if m.vector is not None]
+    if len(shared) < 2:
+        return {}
+    return {"Shared Gaussian Charge": {"Epsilon": _micro(shared[0].epsilon), "Delta": float(Fraction(shared[0].delta, ATTO))}}
 
 
 def epsilon_text(micro: int) -> str:
@@ -241,6 +250,11 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
     lines.append(f"  Privacy unit: {told['Privacy Unit']}; role: {told['Role']}; intervals hold with {percent} % (noise alone)")
     if "Rewritten" in told:
         lines.append(f"  Rewritten before planning: {', '.join(told['Rewritten'])}")
+    if "Shared Gaussian Charge" in told:
+        lines.append(
+            f"  Gaussian noise of all measurements shares {_price(told['Shared Gaussian Charge'])}; "
+            "what stands beside a measurement is its price alone"
+        )
     if not told["Measurements"]:
         lines.append("  No measurement: nothing private is read")
     for number, measurement in enumerate(told["Measurements"], 1):

@@ -36,7 +36,7 @@ def test_texts_are_split_at_their_holes(parts: list[str | tuple[int, str]]) -> N
 
 @given(plain)
 def test_quoted_texts_are_themselves(text: str) -> None:
-    found = duckdb.execute(f"SELECT {quote(text)} AS {quote_name(text)}")
+    found = duckdb.connect().execute(f"SELECT {quote(text)} AS {quote_name(text)}")
     assert found.fetchone() == (text,)
 
 
@@ -87,4 +87,4 @@ def test_functions_of_numbers_are_given_numbers() -> None:
 def test_lists(items: tuple[str | None, ...], negated: bool, found: bool | None, dialect: Dialect) -> None:
     parts: tuple[Expr, ...] = tuple(lit(i) for i in items)
     text = engine(dialect).expr(InList("bool", ref(column(1)), parts, negated), {1: "CAST(1 AS BIGINT)"})
-    assert duckdb.execute(f"SELECT {text}").fetchone() == (found,)
+    assert duckdb.connect().execute(f"SELECT {text}").fetchone() == (found,)

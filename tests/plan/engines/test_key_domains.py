@@ -38,7 +38,7 @@ def dense(*keys: Expr, conditions: tuple[Expr, ...] = ()) -> Dense:
 
 
 def groups(found: Dense) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = duckdb.execute(groups_text(found, Renderer(engine("duckdb")))).fetchall()
+    rows: list[tuple[object, ...]] = duckdb.connect().execute(groups_text(found, Renderer(engine("duckdb")))).fetchall()
     return rows
 
 
@@ -76,7 +76,7 @@ def test_conditions_leave_fewer() -> None:
 
 def test_parts_are_by_themselves() -> None:
     found = dense(ref(WORD), THIRD)
-    sizes = sorted(len(duckdb.execute(part_text(part, Renderer(engine("duckdb")))).fetchall()) for part in found.parts)
+    sizes = sorted(len(duckdb.connect().execute(part_text(part, Renderer(engine("duckdb")))).fetchall()) for part in found.parts)
     assert sizes == [3, 4]
 
 

@@ -80,6 +80,7 @@ def test_no_value_raises(expression: str, small: PostgresShop, shop_catalog: Cat
     assert accepted >= 2
 
 
+@pytest.mark.usefixtures("on_postgres")
 @pytest.mark.parametrize("major", sorted(installations()))
 def test_every_version_takes_the_generated_sql(
     major: int, tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog
@@ -89,6 +90,7 @@ def test_every_version_takes_the_generated_sql(
         _takes_all(running, shop_catalog)
 
 
+@pytest.mark.usefixtures("on_postgres")
 @pytest.mark.parametrize("image", [*(f"postgres:{major}" for major in range(14, 19)), "citusdata/citus:13.0"])
 def test_every_image_takes_the_generated_sql(image: str, shop_catalog: Catalog) -> None:
     if not docker_answers():
@@ -100,8 +102,7 @@ def test_every_image_takes_the_generated_sql(image: str, shop_catalog: Catalog) 
 def _takes_all(server: Scratch | Container, shop_catalog: Catalog) -> None:
     shop = PostgresShop(server, "shop", 2, most=0)
     for case in ACCEPTED:
-        made = planning(plan_harness.policy(case.policy), shop_catalog, "postgres")
-        plan = _planned(made, case)
+        plan = case.known_plan(shop_catalog)
         for measurement in plan.measurements:
             for text in queries(measurement, values_of(plan, case.values)):
                 shop.run(text)
@@ -116,7 +117,7 @@ def test_plans_may_be_parallel(server: Scratch, shop_catalog: Catalog) -> None:
     shop.connection.execute("SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0; ANALYZE")
     serial = []
     for case in ACCEPTED:
-        made = case.plan(shop_catalog)
+        made = case.known_plan(shop_catalog)
         for text in (text for m in made.measurements for text in queries(m, values_of(made, case.values))):
             found = "\n".join(row[0] for row in shop.connection.execute(f"EXPLAIN {text}".encode()))
             if "Seq Scan" in found and "Gather" not in found and "SubPlan" not in found:  # PostgreSQL's own limit

@@ -15,7 +15,7 @@ STAMP = Lit("timestamp", "2024-03-05 16:07:09")
 
 def value(expr: Expr) -> object:
     """What the expression is, computed by DuckDB."""
-    (row,) = duckdb.sql(f"SELECT {DuckDB().expr(expr, {})}").fetchall()
+    (row,) = duckdb.connect().execute(f"SELECT {DuckDB().expr(expr, {})}").fetchall()
     return row[0]
 
 

@@ -158,8 +158,15 @@ COUNTED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def shop() -> plan_harness.Shop:
+    return plan_harness.Shop(3)
+
+
 @pytest.mark.parametrize("sql", COUNTED)
-def test_no_person_makes_more_rows_than_estimated(sql: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_person_makes_more_rows_than_estimated(
+    sql: str, shop: plan_harness.Shop, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows of the relation with and without each person, against the estimate times the rows of that person."""
     seen: list[tuple[Registry, Rows]] = []
     spelled = Registry.engine_for
@@ -169,7 +176,6 @@ def test_no_person_makes_more_rows_than_estimated(sql: str, shop_catalog: Catalo
         return spelled(self, rows, *rest)
 
     monkeypatch.setattr(Registry, "engine_for", noted)
-    shop = plan_harness.Shop(3)
     plan_harness.plan(sql, told(shop, shop_catalog))
     registry, rows = seen[0]
     flow = amplification.Estimate(registry.context, registry.beside, text_growth.CUTS[-1]).flow(rows.node)

@@ -30,6 +30,12 @@ def shop() -> Shop:
     return Shop(1)
 
 
+@pytest.fixture(scope="module")
+def small() -> Shop:
+    """With fewer neighbours: the whales, whom bounds cut, and newcomers among them."""
+    return Shop(1, 4)
+
+
 def counted(made: Plan, shop: Shop) -> list[tuple[int, int]]:
     """Units, and those cut, without noise, of each measurement that says it."""
     found = []
@@ -80,12 +86,12 @@ def test_units_beyond_bounds_are_counted(policy: str, sql: str, rows: str, test:
     assert 0 < expected[1] < expected[0]
 
 
-@pytest.mark.parametrize("case", [c for c in ACCEPTED if not c.generates][::4], ids=str)
-def test_one_unit_is_one_of_them(case: Case, shop: Shop, shop_catalog: Catalog) -> None:
-    """By deletion of each unit; and the parts of the charge add up to what they did without."""
+@pytest.mark.parametrize("case", [c for c in ACCEPTED if not c.generates][::7], ids=str)
+def test_one_unit_is_one_of_them(case: Case, small: Shop, shop_catalog: Catalog) -> None:
+    """By deletion of units; and the parts of the charge add up to what they did without."""
     plain = case.plan(shop_catalog, plan_harness.policy(case.policy))
     made = case.plan(shop_catalog, measuring(case.policy))
-    assert Sensitivity(shop).problems(made, case.values) == []
+    assert Sensitivity(small).problems(made, case.values) == []
     assert made.loss.epsilon <= plain.loss.epsilon + len(made.measurements)
     assert made.loss.epsilon >= plain.loss.epsilon * Fraction(98, 100)
     spent = sum(made.measurements[cut.measurement].loss.epsilon for cut in made.measured_cuts)

@@ -217,14 +217,18 @@ def test_bounds_of_whole_contributions_are_told_of_the_columns_they_apply_to(sho
 
     steps, unscaled = (
         "in classes that double in size",
-        "percentiles and count(DISTINCT ...): at most 2 rows per customer and group",
+        "percentiles: at most 2 rows per customer and group",
     )
     counted = bounds("SELECT category, count(*) FROM orders GROUP BY 1")
     assert "at most 1000 groups per customer, since keys are not declared" in counted
     assert steps in counted
     assert unscaled not in counted
+    median = bounds("SELECT category, percentile_cont(0.5) WITHIN GROUP (ORDER BY qty) FROM orders GROUP BY 1")
+    assert "at most 5 groups per customer, since keys are not declared" in median
+    assert unscaled in median
     distinct = bounds("SELECT category, count(DISTINCT qty) FROM orders GROUP BY 1")
-    assert "at most 5 groups per customer, since keys are not declared" in distinct
-    assert unscaled in distinct
+    assert "at most 1000 groups per customer, since keys are not declared" in distinct
+    assert "of the values of a customer as many are counted as weigh 2 rows" in distinct
+    assert unscaled not in distinct
     assert steps not in distinct
     assert steps not in bounds("SELECT status, avg(qty) FROM orders GROUP BY 1")

@@ -20,7 +20,7 @@ def contributions(spec: BasisSpec, bounding: Bounding, sums: list[int]) -> tuple
     text = f"WITH g(t0, n0) AS (VALUES {values}), m AS (SELECT {norm_scaling.norm(spec, 0, bounding)}::HUGEINT AS s0 FROM g), "
     text += f"w AS (SELECT *, {norm_scaling.step(spec, 0, bounding) or 1} AS m0 FROM m) "
     text += f"SELECT {norm_scaling.partial(spec, 0, 0, bounding)}, m0 FROM g, w"
-    found = duckdb.sql(text).fetchall()
+    found = duckdb.connect().execute(text).fetchall()
     return [x for x, _ in found], found[0][1]
 
 

@@ -25,6 +25,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog) -> It
     made.close()
 
 
+SELECTED = 300
+"""Answers with percentiles of each kind: with 1.3 % of deviation at the widest, as intervals hold by more than is said."""
+
 PERCENTILES = [
     ("income", 0.5, "TRUE"), ("income", 0.95, "TRUE"), ("score", 0.02, "TRUE"), ("income", 0.5, "score > 58"),
     ("wealth", 0.3, "score > 62"), ("income", 0.999, "vip"),
@@ -46,7 +49,7 @@ def test_intervals_of_percentiles(stage: Stage, column: str, fraction: float, wh
             f"SELECT {aggregate}, dpproxy.low({aggregate}), dpproxy.high({aggregate}) {source}",
             dpproxy__epsilon="1", dpproxy__confidence=confidence,
         )  # fmt: skip
-        answers = stage.selected(made)
+        answers = stage.selected(made, SELECTED)
         assert coverage(answers, truth) >= float(confidence) - 0.02
         assert np.all(answers[:, 1] <= answers[:, 0])
         assert np.all(answers[:, 0] <= answers[:, 2])

@@ -44,7 +44,11 @@ KEYS: list[tuple[Expr, list[tuple[Column, Domain]], str]] = [
 @pytest.mark.parametrize(("key", "domains", "sql"), KEYS, ids=[sql for _, _, sql in KEYS])
 def test_no_fewer_than_there_are(key: Expr, domains: list[tuple[Column, Domain]], sql: str) -> None:
     values = "(SELECT i AS n, DATE '2024-01-01' + i::int AS d FROM range(366) t(i) WHERE i < 100 UNION ALL SELECT NULL, DATE '2024-01-01' + i::int FROM range(366) t(i))"
-    found = duckdb.execute(f"SELECT count(*) FROM (SELECT DISTINCT {sql} FROM {values} q WHERE n < 100 OR n IS NULL)").fetchone()
+    found = (
+        duckdb.connect()
+        .execute(f"SELECT count(*) FROM (SELECT DISTINCT {sql} FROM {values} q WHERE n < 100 OR n IS NULL)")
+        .fetchone()
+    )
     most = most_values(key, domains, ())
     assert found is not None
     assert most is not None

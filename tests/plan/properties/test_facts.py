@@ -251,7 +251,7 @@ def batches(every: dict[str, Bound]) -> Iterator[list[tuple[str, Bound]]]:
         yield from (mine[i : i + BATCH] for i in range(0, len(mine), BATCH))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_values_lie_within_their_bounds_and_on_their_grids(seed: int, every: dict[str, Bound]) -> None:
     connection, wrong = shop(seed, trouble=False), {}
     for batch in batches(every):

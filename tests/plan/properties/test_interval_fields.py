@@ -30,7 +30,7 @@ def test_they_are_read_as_an_engine_reads_them(text: str) -> None:
         assert (months, days, micros) == (0, 0, 0)
         return
     sql = f"SELECT i = to_months({months}) + to_days({days}) + to_microseconds({micros}) FROM (SELECT INTERVAL '{text.removeprefix('+')}' AS i)"
-    assert duckdb.execute(sql).fetchone() == (True,)
+    assert duckdb.connect().execute(sql).fetchone() == (True,)
 
 
 @pytest.mark.parametrize("text", ["10001 years", "4000001 days", "96000024 hours 1 century 9999 years"])

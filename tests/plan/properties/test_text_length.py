@@ -51,6 +51,6 @@ CASES: list[tuple[Expr, int | None, str]] = [
 def test_no_value_is_longer(expr: Expr, longest: int | None, sql: str) -> None:
     assert longest_text(expr) == longest
     values = "(VALUES ('aaaaa', 'bbb'), ('', ''), ('äöüßé', '日本語'), (' x ', NULL), (NULL, 'b')) AS t(a, b)"
-    found = duckdb.execute(f"SELECT max(length({sql})) FROM {values}").fetchone()
+    found = duckdb.connect().execute(f"SELECT max(length({sql})) FROM {values}").fetchone()
     assert found is not None
     assert longest is None or found[0] <= longest
