@@ -109,6 +109,7 @@ def serve(
     anchor: Anchor = None,
     key_file: KeyFile = None,
     metrics: Annotated[str | None, typer.Option(help="HOST:PORT for Prometheus; the operator's, not for analysts")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="read policies again when their files change, as SIGHUP has it")] = False,
 ) -> None:
     """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
 
@@ -124,7 +125,7 @@ def serve(
     files = tuple(policies)
     scraped = _address(metrics) if metrics is not None else None
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
-    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor)
+    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch)
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
     run(proxy.serve(options) if processes == 1 else supervise(options, processes))
 

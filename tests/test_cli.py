@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import duckdb
 import psycopg
 import pytest
 
+from dpproxy.policy.load import digest_of
 from dpproxy.policy.password import parse_verifier
 from dpproxy.serve.launch import launched
 
@@ -67,11 +70,21 @@ def test_a_life(policy: Path) -> None:
     _, role, dataset = (line.split("\t") for line in done.stdout.splitlines())
     assert role[:6] == ["role", "analyst", "year", "0.5", "5", "4.5"]
     assert dataset[:6] == ["dataset", "town", "never", "0.5", "10", "9.5"]
-    with launched([policy], state) as again:
+    with launched([policy], state, options=["--watch"]) as again:
         dsn = f"host={again.host} port={again.port} user=ada password=sesame dbname=town"
         with psycopg.connect(dsn, autocommit=True) as connection:
             answers = connection.execute("SELECT epsilon, measurements FROM dpproxy.answers").fetchall()
+        old = digest_of(policy.read_text())
+        policy.write_text(policy.read_text().replace("epsilon: 0.5, max", "epsilon: 0.25, max"))
+        while not any("policy reloaded" in line for line in again.said):
+            assert again.process.poll() is None
+            time.sleep(0.02)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("SELECT count(*) + 1 FROM people WHERE region = 'west'")
     assert answers == [(Decimal("0.5"), None)], "remembered from the ledger"
+    charges = [json.loads(line) for line in dpproxy("ledger", "show", "--state", str(state)).stdout.splitlines()]
+    charged = [(c["loss"]["epsilon"], c["policy"]) for c in charges if c["kind"] == "charge"]
+    assert charged == [(500_000, old), (250_000, digest_of(policy.read_text()))]
 
 
 def test_sigterm_is_heard_while_statements_are_planned(policy: Path) -> None:

@@ -64,6 +64,7 @@ class Asking:
             limits=self.dataset.limits(self.asker),
             statement=self.statement,
             at=dt.datetime.now(dt.UTC),
+            policy=self.dataset.policy.digest,
         )
 
 

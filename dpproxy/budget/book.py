@@ -88,6 +88,7 @@ class Book:
             request.dataset_loss,
             request.statement,
             at,
+            request.policy,
         )
 
     def check_own(self, request: ChargeRequest) -> None:

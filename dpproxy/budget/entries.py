@@ -172,6 +172,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
         case Charge():
             fields: dict[str, Any] = {"kind": "charge", "id": entry.id, "at": _time(entry.at)}
             fields |= {"dataset": entry.dataset, "role": entry.role, "user": entry.user, "statement": entry.statement}
+            fields |= {"policy": entry.policy} if entry.policy else {}
             return fields | {"loss": entry.loss.to_json(), "dataset_loss": _dataset_loss(entry)}
         case Grant():
             fields = {"kind": "grant", "at": _time(entry.at), "dataset": entry.dataset, "scope": entry.scope}
@@ -211,7 +212,8 @@ def _entry(data: dict[str, Any]) -> Entry:
             whole = data["dataset_loss"]
             dataset_loss = (loss if whole else ZERO) if isinstance(whole, bool) else Loss.from_json(whole)
             names = (data["dataset"], data["role"], data["user"])
-            return Charge(data["id"], int(data["sequence"]), *names, loss, dataset_loss, data["statement"], _at(data["at"]))
+            said, at, policy = data["statement"], _at(data["at"]), str(data.get("policy", ""))
+            return Charge(data["id"], int(data["sequence"]), *names, loss, dataset_loss, said, at, policy)
         case "grant":
             amounts = (int(data["epsilon"]), int(data["delta"]))
             return Grant(data["dataset"], data["scope"], data["name"], *amounts, data["reason"], _at(data["at"]))

@@ -54,7 +54,8 @@ class Limits:
 @dataclass(frozen=True)
 class ChargeRequest:
     """A request to charge one statement. `loss` is what the role (and user) is exposed to; `dataset_loss` is less when a
-    stored release is shown to a further role. `id` is a UUID; `statement` a hash of the statement; `at` timezone-aware."""
+    stored release is shown to a further role. `id` is a UUID; `statement` a hash of the statement; `at` timezone-aware;
+    `policy` the digest of the policy's text."""
 
     id: str
     dataset: str
@@ -65,11 +66,13 @@ class ChargeRequest:
     limits: Limits
     statement: str
     at: dt.datetime
+    policy: str = ""
 
 
 @dataclass(frozen=True)
 class Charge:
-    """A charge is a durable entry. `at` is the time of the ledger's record, never earlier than the entry before."""
+    """A charge is a durable entry. `at` is the time of the ledger's record, never earlier than the entry before. `policy`: the
+    digest of the policy's text; empty in entries of versions that kept none."""
 
     id: str
     sequence: int
@@ -80,6 +83,7 @@ class Charge:
     dataset_loss: Loss
     statement: str
     at: dt.datetime
+    policy: str = ""
 
 
 @dataclass(eq=False)  # not frozen: context managers assign a passing exception's __traceback__

@@ -7,10 +7,11 @@ file and its references is the only IO here.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
@@ -77,7 +78,12 @@ def read_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = 
     policy = _policy(reader, root, secrets)
     if policy is None or any(problem.severity == "error" for problem in reader.problems):
         raise PolicyError(reader.problems)
-    return Loaded(policy, name, reader.positions, tuple(reader.problems))
+    return Loaded(replace(policy, digest=digest_of(text)), name, reader.positions, tuple(reader.problems))
+
+
+def digest_of(text: str) -> str:
+    """Name the text of a policy: the first 16 hexadecimal digits of its SHA-256, as sha256sum prints them of the file."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:

@@ -169,3 +169,4 @@ class Policy:
     reuse_seconds: int | None = None
     epoch: str | None = None
     timing_quantum_ms: int | None = None
+    digest: str = field(default="", compare=False)  # of the text it was read from: what a charge in the ledger was made under

@@ -43,6 +43,7 @@ from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.datasets import open_dataset, outdated
 from dpproxy.serve.memory import give_back
+from dpproxy.serve.policy_watch import watched
 from dpproxy.serve.secret import lasting_secret
 from dpproxy.server.connection_slots import ConnectionSlots
 from dpproxy.server.quota import Quota
@@ -74,7 +75,8 @@ class Options:
     """Says what is served, and how. `postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for
     it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored
     answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
-    `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back."""
+    `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:
+    policies are read again when their files change."""
 
     policies: tuple[Path, ...]
     host: str
@@ -92,6 +94,7 @@ class Options:
     local: Path | None = None
     rations: Rations = field(default_factory=Rations)
     anchor: Path | None = None
+    watch: bool = False
 
 
 class Neighbours(Protocol):
@@ -192,6 +195,7 @@ class Running:
         self._reloading = asyncio.Event()
         self._reloader: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._policies: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.told_to_stop)
@@ -203,6 +207,8 @@ class Running:
         for path in options.policies:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
+        if options.watch and (neighbours is None or neighbours.number == 1):
+            self._policies = asyncio.ensure_future(watched(options.policies, self._outdated))
         if isinstance(self._facade, Facade) and visible():
             warden = Warden(self._quota, self._server.sessions, self._facade.clusters)
             self._watching = asyncio.ensure_future(warden.watch())
@@ -243,7 +249,7 @@ class Running:
         if self._scraped is not None:
             await asyncio.to_thread(self._scraped.shutdown)
             self._scraped.server_close()
-        for task in (self._reloader, self._watching):
+        for task in (self._reloader, self._watching, self._policies):
             if task is not None:
                 task.cancel()
         self._local.close()
@@ -348,7 +354,7 @@ class Running:
             current = self._datasets.get(self._names.get(path, ""))
             if current is None or not same_but_users(current.policy, loaded.policy) or await outdated(current):
                 await self._open(path, loaded)
-            elif current.policy == loaded.policy:
+            elif current.policy == loaded.policy and current.policy.digest == loaded.policy.digest:
                 LOG.info("policy unchanged", file=str(path))
                 return
             else:

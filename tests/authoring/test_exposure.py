@@ -101,7 +101,7 @@ def test_what_exposes_more_comes_first() -> None:
 
 COMPARED = {
     model.Policy: "dataset backend unit_name unit_table unit_column budget tables roles users mechanism views reuse_seconds epoch "
-    "timing_quantum_ms",
+    "timing_quantum_ms digest",
     model.TablePolicy: "name unit one bounds columns",
     model.ColumnPolicy: "name role values range resolution nulls length references",
     model.Bounds: "rows groups whole",

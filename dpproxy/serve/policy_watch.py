@@ -1,0 +1,47 @@
+"""Policy files that are watched: when one has become another and stays so, policies are read again.
+
+Knows: files' times and sizes. Must not know: what a policy says, who reads it. A file is looked at once a second; what is
+being written is not read before it has been the same for a second, and a file that is gone for a moment (an editor writes
+another in its place) is waited for. What cannot be read as a policy then leaves the one that is served, as with SIGHUP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+SECONDS: Final = 1.0
+
+Look = tuple[tuple[int, int, int] | None, ...]
+"""Of each file inode, size and time of change; None for one that is not there."""
+
+
+def look(files: Sequence[Path]) -> Look:
+    """Look at files: two looks are equal as long as nobody has written them."""
+    return tuple(map(_one, files))
+
+
+def _one(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+async def watched(
+    files: Sequence[Path],
+    changed: Callable[[], None],
+    pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(SECONDS),
+) -> None:
+    """Call `changed` each time that the files have become others, all are there, and they have stayed so over one pause."""
+    served = before = look(files)
+    while True:
+        await pause()
+        now = look(files)
+        if now == before and now != served and None not in now:
+            served = now
+            changed()
+        before = now
