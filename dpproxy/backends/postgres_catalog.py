@@ -76,7 +76,7 @@ ORDER BY i.indrelid, NOT i.indisprimary, i.indexrelid
 """
 
 _FOREIGN = """
-SELECT conrelid::int8, conkey::int4[], confrelid::int8, confkey::int4[]
+SELECT conrelid::int8, conkey::int4[], confrelid::int8, confkey::int4[], convalidated
 FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 ORDER BY conrelid, conname
 """
 
@@ -128,10 +128,10 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
         if columns:
             table_ = tables[oid]
             tables[oid] = replace(table_, primary_key=columns) if primary else replace(table_, unique=(*table_.unique, columns))
-    for oid, numbers, target, target_numbers in await connection.fetch(_FOREIGN):
+    for oid, numbers, target, target_numbers, checked in await connection.fetch(_FOREIGN):
         columns, others = _named(names, oid, numbers), _named(names, target, target_numbers)
         if columns and others:
-            key = ForeignKey(columns, tables[target].name, others)
+            key = ForeignKey(columns, tables[target].name, others, enforced=checked)
             tables[oid] = replace(tables[oid], foreign_keys=(*tables[oid].foreign_keys, key))
     withheld = {TableName(s, t): frozenset(columns) for s, t, columns in await connection.fetch(_WITHHELD)}
     return Catalog({t.name: t for t in tables.values()}, withheld)

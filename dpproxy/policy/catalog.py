@@ -53,9 +53,12 @@ class CatalogColumn:
 
 @dataclass(frozen=True)
 class ForeignKey:
+    """Describes a foreign key. `enforced`: every row that there is has been checked."""
+
     columns: tuple[str, ...]
     target: TableName
     target_columns: tuple[str, ...]
+    enforced: bool = True
 
 
 @dataclass(frozen=True)

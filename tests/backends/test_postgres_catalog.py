@@ -106,7 +106,7 @@ async def test_keys_whose_columns_may_all_be_seen() -> None:
             column(VISITS, 2, 1, "visit", "int4"), column(VISITS, 2, 2, "person", "int4"),
         ],
         KEYS=[(1, True, [1]), (1, False, [3]), (1, False, [1, 2]), (2, False, [1, 2])],
-        FOREIGN=[(2, [2], 1, [1]), (2, [1], 9, [1])],
+        FOREIGN=[(2, [2], 1, [1], True), (2, [1], 9, [1], True)],
         WITHHELD=[("public", "people", ["income"]), ("public", "secret", ["a", "b"])],
     )  # fmt: skip
     catalog = await introspect(connection)

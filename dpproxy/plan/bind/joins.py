@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.bind.mandatory_matches import always_matched
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.logical.expr import (
     Call,
     Column,
     Expr,
+    InQuery,
     Ref,
     Relation,
     conjunction,
@@ -34,6 +36,8 @@ from dpproxy.plan.logical.relation import (
     Project,
     Rows,
     RowsPerValue,
+    Staged,
+    is_public_list,
 )
 from dpproxy.plan.properties import row_keys, rows_per_value
 from dpproxy.plan.properties.columns import nulled_column
@@ -60,7 +64,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         node=node,
         unit=base.unit if private else None,
         one=bool(private) and all(p.one for p in private) and len(private) == len(parts),
-        conditions=tuple(dict.fromkeys((*(c for p in parts for c in p.conditions), *used))),
+        conditions=tuple(dict.fromkeys((*(c for p in parts for c in p.conditions), *used, *_listed(parts, used)))),
         contribution=Contribution(
             _limits(private) if private else base.limits,
             tuple(b for p in parts for b in p.beside),
@@ -74,6 +78,21 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
             tuple(s for p in parts for s in p.publics), any(p.padded for p in parts), frozenset().union(*(p.kept for p in parts))
         ),
     )
+
+
+def _listed(parts: Sequence[Rows], conditions: Sequence[Expr]) -> list[Expr]:
+    """What an inner join with released rows says of the columns compared with theirs: their values are among these rows'."""
+    found: list[Expr] = []
+    for staged in (p.node for p in parts if isinstance(p.node, Staged)):
+        mine = {c.id for c in staged.columns}
+        pairs = []
+        for condition in conditions:
+            match condition:
+                case Call(op="=", args=(Ref() as a, Ref() as b)) if (a.column.id in mine) != (b.column.id in mine):
+                    pairs.append((b, a) if a.column.id in mine else (a, b))
+        if pairs:
+            found.append(InQuery("bool", tuple(a for a, _ in pairs), staged, tuple(b for _, b in pairs)))
+    return found
 
 
 def _identities(parts: Sequence[Rows]) -> Identity:
@@ -245,6 +264,8 @@ def _limits(private: list[Rows]) -> ContributionLimits:
 
 def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
     """Join `left LEFT JOIN right ON ...` by the privacy types of both sides."""
+    if left.private and always_matched(left, right, on, context):
+        return join_inner([left, right], on, context, counter)
     if not left.private and right.private:
         inner = join_inner([left, right], on, context, counter)
         # ON does not decide which of the left rows there are: it must not narrow the declared groups
@@ -336,4 +357,4 @@ def filtered(rows: Rows, condition: Expr | None) -> Rows:
     whole = conjunction(parts)
     assert whole is not None
     node = Filter(rows.node.columns, rows.node, whole)
-    return rows_per_value.first_only(rows.fewer(node, tuple(p for p in parts if not has_subquery(p))))
+    return rows_per_value.first_only(rows.fewer(node, tuple(p for p in parts if not has_subquery(p) or is_public_list(p))))

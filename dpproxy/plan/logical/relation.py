@@ -13,9 +13,11 @@ from dpproxy.plan.logical.expr import (
     Call,
     Column,
     Expr,
+    InQuery,
     Ref,
     Relation,
     Scalar,
+    has_subquery,
 )
 from dpproxy.policy.catalog import TableName
 
@@ -101,6 +103,28 @@ class Union(Relation):
 
     children: tuple[Relation, ...]
     op: str = "union all"
+
+
+def is_public_list(condition: Expr) -> bool:
+    """Tell whether a condition is `x IN (rows)` whose rows are public by themselves: released or public ones that the facade
+    hands over, constants, public tables. Declared groups may be tried on it."""
+    if not isinstance(condition, InQuery) or condition.negated or condition.own:
+        return False
+    return _public_alone(condition.relation) and not any(map(has_subquery, condition.columns))
+
+
+def _public_alone(node: Relation) -> bool:
+    match node:
+        case Staged() | Values() | Public():
+            return True
+        case Project(child=child, items=items):
+            return _public_alone(child) and not any(map(has_subquery, items))
+        case Filter(child=child, condition=condition):
+            return _public_alone(child) and not has_subquery(condition)
+        case Distinct(child=child):
+            return _public_alone(child)
+        case _:
+            return False
 
 
 def outer_columns(value: object) -> frozenset[Column]:

@@ -25,6 +25,7 @@ from dpproxy.plan.measure import (
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.output_weights import Kind, Output
 from dpproxy.plan.measure.specs import BasisSpec, Measured, SelectionSpec
+from dpproxy.plan.properties.cardinality import most_distinct
 from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.plan.properties.grid import grid_of
 from dpproxy.plan.properties.required_bounds import bounded_argument
@@ -172,7 +173,8 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool], is_key: Callab
         value = None  # rows of nobody are not there
     if agg.distinct and not is_key(agg.args[0]):
         spec = BasisSpec("units" if unit else "distinct", value, agg.where, label)
-        return _measured((spec,), COUNTED, "int8", "linear", (1.0,))
+        found = COUNTED if unit else _distinct_range(most_distinct(agg.args[0]))
+        return _measured((spec,), found, "int8", "linear", (1.0,))
     if value is not None and not facts(value).nullable:
         value = None
     return _measured((BasisSpec("count", value, agg.where, label),), COUNTED, "int8", "linear", (1.0,))
@@ -192,6 +194,13 @@ def _count_times(agg: Agg, label: str, times: Fraction) -> Measured:
     found = enclosures.rising(COUNTED, lambda x: _scaled(x, times, type_) if times != 1 else f"CAST({x} AS {type_})")
     spec = BasisSpec("count", None, agg.where, label)
     return _measured((spec,), found, type_, "linear" if times == 1 else "derived", (1.0,))
+
+
+def _distinct_range(most: int | None) -> Range:
+    """Of declared values there are no more than are declared. The upper end of the interval stays: rows may hold others."""
+    if most is None:
+        return COUNTED
+    return replace(COUNTED, value=f"LEAST({COUNTED.value}, {most})", low=f"LEAST({COUNTED.low}, {most})")
 
 
 def sum_type(type_: str) -> str:

@@ -27,6 +27,7 @@ from dpproxy.plan.logical.expr import (
     Ref,
     SeriesDomain,
     ValuesDomain,
+    has_subquery,
     rebuilt,
     references,
 )
@@ -50,6 +51,25 @@ def most_values(key: Expr, domains: Sequence[tuple[Column, Domain]], conditions:
     """Say how many values `key` takes at most where each column takes the values of its domain that satisfy the conditions."""
     standing = {column.id: enumerated_column(column, domain, conditions) for column, domain in domains}
     return _outputs(_over(key, standing))
+
+
+def most_distinct(value: Expr) -> int | None:
+    """Say how many values, NULL aside, are declared of an expression; None where some column of it has no declared values."""
+    domains = [(c, c.domain) for c in references(value)]
+    declared = [(c, d) for c, d in domains if isinstance(d, ValuesDomain | SeriesDomain)]
+    instants = any(isinstance(d, SeriesDomain) and c.type in _TIMES for c, d in declared)
+    if not declared or len(declared) < len(domains) or has_subquery(value):
+        return 2 if value.type == "bool" else None
+    tried = None if instants else prod(_declared(d, alone=isinstance(value, Ref)) for _, d in declared)
+    known = [n for n in (tried, most_values(value, declared, ()), 2 if value.type == "bool" else None) if n is not None]
+    return min(known, default=None)
+
+
+def _declared(domain: ValuesDomain | SeriesDomain, *, alone: bool) -> int:
+    """How many values a domain has; NULL is not counted where it stays NULL."""
+    if isinstance(domain, SeriesDomain):
+        return domain.size - (domain.nulls and alone)
+    return len(domain.values) - (None in domain.values and alone)
 
 
 def enumerated_column(column: Column, domain: Domain, conditions: Sequence[Expr]) -> Column:

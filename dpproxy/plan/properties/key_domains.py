@@ -30,7 +30,7 @@ from dpproxy.plan.logical.expr import (
     walk,
 )
 from dpproxy.plan.logical.interval import OPEN
-from dpproxy.plan.logical.relation import Public, Rows, Scan
+from dpproxy.plan.logical.relation import Public, Rows, Scan, is_public_list
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.narrowing import narrowed_bound
@@ -267,7 +267,7 @@ def _part(
         if references(c)
         and all(r.id in known for r in references(c))
         and all(_condition_fits(c, r) for r in references(c))
-        and not has_subquery(c)
+        and (not has_subquery(c) or is_public_list(c))
     )
     domains = []
     for column in sorted(columns, key=lambda c: c.id):

@@ -9,7 +9,7 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.plan.logical.expr import Case, Cast, Column, Domain, Expr, SeriesDomain, ValuesDomain
-from dpproxy.plan.properties.cardinality import enumerated_column, most_values
+from dpproxy.plan.properties.cardinality import enumerated_column, most_distinct, most_values
 
 N = column(1, "int4", 0, 99, grid=Fraction(1))
 NUMBERS = SeriesDomain(0, 99, "int", nulls=True)
@@ -75,3 +75,19 @@ def test_what_the_policy_says_of_rows_is_not_used() -> None:
 )
 def test_of_other_forms_nothing_is_known(key: Expr) -> None:
     assert most_values(key, [(WORD, WORDS), (DAY, DAYS)], ()) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "most"),
+    [
+        (ref(column(3, "text", domain=WORDS)), 3),
+        (ref(column(1, "int4", domain=NUMBERS)), 100),
+        (number("%", ref(column(1, "int4", domain=NUMBERS)), lit("7")), 9),
+        (ref(DAY), None),
+        (call("<", ref(DAY), lit("2024-01-01", "date")), 2),
+        (call("concat", ref(column(3, "text", domain=WORDS)), ref(column(4, "text")), type_="text"), None),
+    ],
+)
+def test_no_more_distinct_values_than_are_declared(value: Expr, most: int | None) -> None:
+    """NULL is no value. Of `n % 7` it is known to lie between 0 and 7, or to be NULL."""
+    assert most_distinct(value) == most
