@@ -1,8 +1,9 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
-usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [postgres] [neighbours]
+usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [postgres] [neighbours] [honesty]
        [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N] [--corpus FILE.jsonl]
-       default: everything but accuracy and postgres, which need the shared workload, and neighbours
+       [--data-sets A,B] [--verbose]
+       default: everything but accuracy, postgres and honesty, which need the shared material, and neighbours
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
@@ -16,6 +17,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
   accuracy   relative errors of the shared workload through a proxy, beside the best peer's; and where large users
              choose unlike small ones, beside the best single bound in hindsight
+  honesty    cells of the corpus's answers whose stated interval holds the exact answer
   postgres   generated SQL beside the raw query for the shared workload, 2 M orders in PostgreSQL, beside the best peer's
 """
 
@@ -29,6 +31,7 @@ from pathlib import Path
 
 import bench_accuracy
 import bench_favourites
+import bench_honesty
 import bench_neighbours
 import bench_plans
 import bench_postgres
@@ -64,7 +67,7 @@ def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
 THROUGH = {"memory": memory, "relay": bench_wire.relay, "reused": bench_wire.reused, "load": bench_wire.load}
 """Parts that need a running proxy, in the order in which they run: memory first, while it is still idle."""
 DEFAULT = (*THROUGH, "planning", "aggregate")
-PARTS = (*DEFAULT, "accuracy", "postgres", "neighbours")
+PARTS = (*DEFAULT, "accuracy", "postgres", "neighbours", "honesty")
 
 
 def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
@@ -94,11 +97,13 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         bench_postgres.performance(folder, options.rounds)
     if "neighbours" in parts:
         bench_neighbours.neighbours(policy, options.seconds)
+    if "honesty" in parts:
+        bench_honesty.honesty(options.corpus, options.data_sets, options.verbose)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last three")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last four")
     parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle", type=int, default=500, help="idle connections, for load")
@@ -106,6 +111,8 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=0.05, help="of the workload for accuracy; 1 is 10 M orders")
     parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
     parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus" / "open.jsonl", metavar="FILE.jsonl")
+    parser.add_argument("--data-sets", default="", metavar="A,B", help="of the corpus, for honesty; default: all")
+    parser.add_argument("--verbose", action="store_true", help="each cell that an interval misses, for honesty")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")

@@ -13,6 +13,16 @@ from statistics import NormalDist
 from dpproxy.privacy import noise_tail
 from dpproxy.privacy.measurement import Basis
 
+EACH = Fraction(1, 4)
+"""The share of the failure that is left to each cell. An answer has several, and is read as a whole: with a quarter, at least
+nine in ten of its cells hold about as often as is said (at 95 %: in 99 % of answers of one cell, 94 % of five, 99 % of ten)."""
+
+
+def each(confidence: Fraction) -> Fraction:
+    """Return the confidence at which the interval of each cell is told."""
+    return 1 - EACH * (1 - confidence)
+
+
 CHOSEN = Fraction(3, 4)
 """The share of the failure that is left to intervals of steps. A step that is about as large as what shows it
 (`mechanisms.step_columns.SEEN`) is taken where its noise was high, which costs up to 3 % of coverage: with this share 95 % is 94

@@ -32,8 +32,8 @@ def test_an_interval_beside_its_value(connection: Connection, binary: bool, prep
     rows = cursor.fetchall()
     assert len(rows) == 4
     for _, value, low, high, error in rows:
-        assert high - value == 30  # ln(20) scales of 10, and one number more
-        assert low == max(value - 30, 0)
+        assert high - value == 44  # ln(80) scales of 10, and one number more
+        assert low == max(value - 44, 0)
         assert error == pytest.approx(14.1, abs=0.1)
 
 
@@ -58,7 +58,7 @@ def test_confidence(connection: Connection) -> None:
         connection.execute(f"SET dpproxy.confidence = {confidence}")
         ((value, high),) = connection.execute("SELECT count(*), dpproxy.high(count(*)) FROM people").fetchall()
         widths.append(high - value)
-    assert widths == [7, 30, 46]
+    assert widths == [21, 44, 60]
     connection.execute("SET dpproxy.confidence = 2")
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="between"):
         connection.execute(TOLD)
@@ -84,7 +84,7 @@ def test_explain_as_json(connection: Connection) -> None:
     assert [(c.name, c.type_code) for c in cursor.description or ()] == [("QUERY PLAN", 114)]
     ((told,),) = cursor.fetchall()
     (measurement,) = told[0]["Privacy Plan"]["Measurements"]
-    assert measurement["Outputs"] == [{"Aggregate": "count(*)", "Within": 30.0, "Noise": [1]}]
+    assert measurement["Outputs"] == [{"Aggregate": "count(*)", "Within": 44.0, "Noise": [1]}]
     parameter = "SELECT count(*), avg(income) FROM people WHERE height < %s"
     ((told,),) = connection.execute(f"EXPLAIN (FORMAT JSON) {parameter}", (170,)).fetchall()
     assert json.dumps(told)

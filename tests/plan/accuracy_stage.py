@@ -96,9 +96,17 @@ class Stage:
         for i, column in enumerate(self._exact(measurement)):
             values = np.full(RELEASES, column, dtype=np.int64) + noise.draw(measurement.bases[i], RELEASES)
             literals[i + 1] = array_constant(array_literal(values), "int8")
+        return self._numbers(made, literals)
+
+    def answered(self, made: Plan, columns: list[Int64]) -> np.ndarray[Any, Any]:
+        """What the client would see of these released columns, keys first."""
+        types = [array.type for array in made.arrays]
+        texts = map(array_literal, columns)
+        return self._numbers(made, {i: array_constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1)})
+
+    def _numbers(self, made: Plan, literals: dict[int, str]) -> np.ndarray[Any, Any]:
         cursor = self._postgres.execute(with_literals(made.outer, literals).encode(), prepare=False)
-        rows = [[math.nan if v is None else float(v) for v in row] for row in cursor.fetchall()]
-        return np.array(rows)
+        return np.array([[math.nan if v is None else float(v) for v in row] for row in cursor.fetchall()])
 
     def selected(self, made: Plan, times: int) -> np.ndarray[Any, Any]:
         """The same of percentiles, in so many answers, through the mechanism's door."""

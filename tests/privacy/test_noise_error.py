@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis
-from dpproxy.privacy.noise_error import GROWTH, deviation, excess, half_width, normal_point, step_growth, told_half
+from dpproxy.privacy.noise_error import GROWTH, deviation, each, excess, half_width, normal_point, step_growth, told_half
 
 
 def basis(mechanism: str, scale: Fraction, fine: int = 1, steps: int = 1) -> Basis:
@@ -94,3 +94,10 @@ def test_steps_leave_most_of_the_failure_to_themselves() -> None:
     one, several = basis("gaussian", Fraction(100)), basis("gaussian", Fraction(100), steps=4)
     assert told_half(one, Fraction(95, 100)) == half_width(one, Fraction(95, 100))
     assert told_half(several, Fraction(95, 100)) == half_width(one, Fraction(9625, 10_000))
+
+
+@pytest.mark.parametrize(("cells", "least"), [(1, 0.98), (3, 0.96), (5, 0.93), (9, 0.89), (10, 0.99), (100, 0.99)])
+def test_nine_in_ten_cells_of_an_answer_hold(cells: int, least: float) -> None:
+    """By the binomial law, of cells whose noise is independent."""
+    missed = stats.binom(cells, float(1 - each(Fraction(95, 100))))
+    assert least <= missed.cdf(cells // 10) < least + 0.02

@@ -90,15 +90,17 @@ async def test_people_of_more_rows_than_the_bound_are_scaled_back_up(world: Town
         told = "dpproxy.low(count(*)), dpproxy.high(count(*)), dpproxy.stderr(count(*))"
         ((count, low, high, error),) = await cy.ask(f"SELECT count(*), {told} FROM trips")
         assert count == pytest.approx(5800, abs=12 * error)
-        assert low <= count <= high
-        assert high - low < 8 * error < 800
+        assert low <= min(count, 5800)
+        assert count - low < 4 * error < 400
+        assert high is None  # whoever has still more trips, noise hides
         lines = await cy.ask(f"SELECT line, count(*), {told} FROM trips GROUP BY line ORDER BY line")
         for line, truth in enumerate((1933, 1934, 1933)):
             _, count, low, high, error = lines[line]
             assert count == pytest.approx(truth, abs=6 * error)
-            assert low <= count <= high
-        ratio = await cy.ask("SELECT count(*) / count(DISTINCT person), dpproxy.high(count(*) * 2 + 1) FROM trips")
-        assert ratio[0][1] > 2 * 5800
+            assert low <= count
+            assert high is None
+        ratio = await cy.ask("SELECT count(*) / count(DISTINCT person), dpproxy.low(count(*) * 2 + 1) FROM trips")
+        assert 5800 < ratio[0][1] < 2 * 5800
         levels = await cy.ask("SELECT line, count(*), dpproxy.low(count(*)) FROM trips GROUP BY ROLLUP (line) ORDER BY line")
         assert len(levels) == 4
         assert levels[3][2] <= levels[3][1]

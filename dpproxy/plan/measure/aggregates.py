@@ -151,8 +151,7 @@ def _refused(name: str, unit_name: str) -> Refusal:
     return Refusal(FEATURE_NOT_SUPPORTED, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint)
 
 
-COUNTED = Range("GREATEST({0}, 0)", "GREATEST({0} - {h0}, 0)", "GREATEST({0} + {h0}, 0)", "{0}")
-"""Counts are not negative."""
+COUNTED = enclosures.count(0)
 
 
 def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool], is_key: Callable[[Expr], bool]) -> Measured:
@@ -212,7 +211,7 @@ def _sum(agg: Agg, label: str, steps: int) -> Measured:
     lo, hi, grid = grid_of(value, steps)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
     type_ = sum_type(value.type)
-    found = enclosures.rising(enclosures.basis(0), lambda x: _scaled(x, grid, type_))
+    found = replace(_scaled(enclosures.basis(0), grid, type_), positive=lo >= 0)
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
 
 
@@ -221,24 +220,34 @@ def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
     value = bounded_argument(agg)
     lo, hi, grid = grid_of(value, steps)
     middle = (lo + hi) // 2
-    times = enclosures.rising(enclosures.basis(0), lambda x: f"{abs(middle)}::numeric * {x}")
-    whole = enclosures.plus(enclosures.basis(1), times) if middle >= 0 else enclosures.minus(enclosures.basis(1), times)
     type_ = sum_type(value.type)
-    if type_ == "int8":  # a product of two large numbers could be beyond it
-        whole = enclosures.clamped(whole, str(-LIMIT), str(LIMIT))
-    found = enclosures.rising(whole, lambda x: _scaled(x, grid, type_))
+    found = _sum_about(middle, enclosures.basis, grid, type_)
+    if lo >= 0:  # rows left out cannot make the sum less than what is there, whatever they do to its two parts
+        found = replace(enclosures.whichever(_sum_about(middle, enclosures.noisy, grid, type_), found), positive=True)
     usual = output_weights.typical(lo, hi)
     weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
     return _measured(moments.mean_bases(value, agg.where, label, steps), found, type_, "total", weights)
 
 
-def _scaled(text: str, grid: Fraction, type_: str) -> str:
+def _sum_about(middle: int, basis: Callable[[int], Range], grid: Fraction, type_: str) -> Range:
+    """The sum of a count, basis 0, and a sum centred at `middle`."""
+    times = enclosures.rising(basis(0), lambda x: f"{abs(middle)}::numeric * {x}")
+    whole = enclosures.plus(basis(1), times) if middle >= 0 else enclosures.minus(basis(1), times)
+    if type_ == "int8":  # a product of two large numbers could be beyond it
+        whole = enclosures.within(whole, str(-LIMIT), str(LIMIT))
+    return _scaled(whole, grid, type_)
+
+
+def _scaled(a: Range, grid: Fraction, type_: str) -> Range:
+    def cast(text: str) -> str:
+        return f"CAST({text} AS {type_})" if grid != 1 or type_ != "int8" or text != "{0}" else text
+
     if grid == 1:
-        return f"CAST({text} AS {type_})" if type_ != "int8" or text != "{0}" else text
-    product = f"CAST({text} AS numeric) * {decimal(grid)}"
+        return enclosures.rising(a, cast)
+    product = enclosures.rising(a, lambda x: f"CAST({x} AS numeric) * {decimal(grid)}")
     if grid > 1 and type_ in INTEGERS:  # noise on a coarse grid could be beyond the type
-        product = f"LEAST(GREATEST({product}, {-LIMIT}), {LIMIT})"
-    return f"CAST({product} AS {type_})"
+        product = enclosures.within(product, str(-LIMIT), str(LIMIT))
+    return enclosures.rising(product, cast)
 
 
 def _avg(agg: Agg, label: str, steps: int) -> Measured:

@@ -1,9 +1,11 @@
-"""Interval arithmetic in SQL text: a formula, and two more that enclose it when each basis may be off by its half-width.
+"""Interval arithmetic in SQL text: a formula, and two more that enclose it when each basis may be off by some width.
 
 Knows: PostgreSQL's arithmetic, LEAST and GREATEST (which skip NULLs). Must not know: aggregates, noise. A text has fields
-`{0}`.. for the released bases and `{h0}`.. for the half-widths of their intervals. If every bounded true basis lies in
-its interval, the bounded true result lies between `low` and `high` (Moore 1966): each operation below encloses the results
-of its operands' intervals, so compositions do. NULL as an end means that nothing is known on that side.
+`{0}`.. for the released bases, `{g0}`.. for how far the true basis may be below, `{h0}`.. for how far it may be above, and
+`{n0}`.. for noise alone. A width is NULL where nothing is known, since bounds may have cut (`bound_cuts.open_ends`). If every
+true basis lies in its interval, the true result lies between `low` and `high` (Moore 1966): each operation below encloses the
+results of its operands' intervals, so compositions do. NULL as an end means that nothing is known on that side; no operation
+may take such an end for a number, as LEAST and GREATEST do.
 
 `free` is the formula without the clamps to what is feasible: a standard error is the spread of what was drawn.
 
@@ -25,7 +27,8 @@ Step = tuple[str, str, str, str]  # name, low, high, free
 @dataclass(frozen=True)
 class Range:
     """A range holds formulas of a value and of its ends. `partial`: an end may be NULL. `steps`: names that `low`, `high` and
-    `free` use; `value` uses none. A name has the field `{p}`, to tell two formulas in one expression apart."""
+    `free` use; `value` uses none. A name has the field `{p}`, to tell two formulas in one expression apart. `positive`: the
+    true value is not negative, whatever is known of its low end."""
 
     value: str
     low: str
@@ -33,13 +36,14 @@ class Range:
     free: str
     partial: bool = False
     steps: tuple[Step, ...] = ()
+    positive: bool = False
 
 
 def named(a: Range) -> Range:
     """Return the same range by a name of its own (of its text, so that equal ones have one name)."""
     name = f"r{{p}}_{sha256(repr((a.low, a.high, a.free)).encode()).hexdigest()[:8]}"
     step = (name, a.low, a.high, a.free)
-    return Range(a.value, f"{name}.low", f"{name}.high", f"{name}.free", a.partial, (*a.steps, step))
+    return Range(a.value, f"{name}.low", f"{name}.high", f"{name}.free", a.partial, (*a.steps, step), a.positive)
 
 
 def end(a: Range, which: Literal["low", "high", "free"]) -> str:
@@ -60,8 +64,21 @@ def _joined(*parts: Range) -> tuple[Step, ...]:
 
 def basis(index: int) -> Range:
     """Enclose a released basis."""
-    x, h = f"{{{index}}}", f"{{h{index}}}"
-    return Range(x, f"({x} - {h})", f"({x} + {h})", x)
+    x = f"{{{index}}}"
+    return Range(x, f"({x} - {{g{index}}})", f"({x} + {{h{index}}})", x, True)
+
+
+def noisy(index: int) -> Range:
+    """Enclose what a released basis would be without noise, whatever bounds have cut."""
+    x, n = f"{{{index}}}", f"{{n{index}}}"
+    return Range(x, f"({x} - {n})", f"({x} + {n})", x)
+
+
+def count(index: int) -> Range:
+    """Enclose a released count: not negative."""
+    x = basis(index)
+    low, high = f"GREATEST({x.low}, 0)", _known(f"GREATEST({x.high}, 0)", x.high)
+    return Range(f"GREATEST({x.value}, 0)", low, high, x.free, True, (), True)
 
 
 def constant(text: str) -> Range:
@@ -79,12 +96,36 @@ def clamped(a: Range, low: str, high: str) -> Range:
     def held(x: str) -> str:
         return f"LEAST(GREATEST({x}, {low}), {high})"
 
-    return Range(held(a.value), held(a.low), f"GREATEST(LEAST({a.high}, {high}), {low})", a.free, False, a.steps)
+    return Range(held(a.value), held(a.low), f"GREATEST(LEAST({a.high}, {high}), {low})", a.free, False, a.steps, a.positive)
 
 
 def at_least(a: Range, low: str) -> Range:
     """Keep a range from going below a constant, in `free` too: what follows is not defined there."""
-    return rising(a, lambda x: f"GREATEST({x}, {low})")
+    found = rising(a, lambda x: f"GREATEST({x}, {low})")
+    return replace(found, high=_known(found.high, a.high)) if a.partial else found
+
+
+def at_most(a: Range, high: str) -> Range:
+    """Keep a range from going above a constant."""
+    found = rising(a, lambda x: f"LEAST({x}, {high})")
+    return replace(found, low=_known(found.low, a.low)) if a.partial else found
+
+
+def hull(a: Range, constant: str) -> Range:
+    """Enclose what is either the range's value or a constant."""
+    found = replace(a, low=f"LEAST({a.low}, {constant})", high=f"GREATEST({a.high}, {constant})")
+    return replace(found, low=_known(found.low, a.low), high=_known(found.high, a.high)) if a.partial else found
+
+
+def within(a: Range, low: str, high: str) -> Range:
+    """Keep a range within what its type can say; of an end of which nothing is known, nothing is known after."""
+    found = rising(a, lambda x: f"LEAST(GREATEST({x}, {low}), {high})")
+    return replace(found, low=_known(found.low, a.low), high=_known(found.high, a.high)) if a.partial else found
+
+
+def whichever(low: Range, high: Range) -> Range:
+    """Take the low end of one range, and all else of another of the same value."""
+    return replace(high, low=low.low, steps=_joined(low, high))
 
 
 def among(a: Range, count: Range, least: int) -> Range:
@@ -92,9 +133,14 @@ def among(a: Range, count: Range, least: int) -> Range:
     return replace(a, value=f"CASE WHEN {count.value} >= {least} THEN {a.value} END")
 
 
+def _both(value: str, low: str, high: str, free: str, a: Range, b: Range) -> Range:
+    """What is made of two ranges, and positive if both are."""
+    return Range(value, low, high, free, a.partial or b.partial, _joined(a, b), a.positive and b.positive)
+
+
 def plus(a: Range, b: Range) -> Range:
     low, high = f"({a.low} + {b.low})", f"({a.high} + {b.high})"
-    return Range(f"({a.value} + {b.value})", low, high, f"({a.free} + {b.free})", a.partial or b.partial, _joined(a, b))
+    return _both(f"({a.value} + {b.value})", low, high, f"({a.free} + {b.free})", a, b)
 
 
 def minus(a: Range, b: Range) -> Range:
@@ -103,25 +149,28 @@ def minus(a: Range, b: Range) -> Range:
 
 
 def negated(a: Range) -> Range:
-    return replace(a, value=f"(- {a.value})", low=f"(- {a.high})", high=f"(- {a.low})", free=f"(- {a.free})")
+    return Range(f"(- {a.value})", f"(- {a.high})", f"(- {a.low})", f"(- {a.free})", a.partial, a.steps)
 
 
-def _known(text: str, *parts: Range) -> str:
+def _known(text: str, *ends: str) -> str:
     """NULL as soon as one end is: LEAST and GREATEST alone would pass over it."""
-    ends = [end for p in parts if p.partial for end in (p.low, p.high)]
     return f"CASE WHEN {' AND '.join(f'{e} IS NOT NULL' for e in ends)} THEN {text} END" if ends else text
+
+
+def _all_known(text: str, *parts: Range) -> str:
+    return _known(text, *(end for p in parts if p.partial for end in (p.low, p.high)))
 
 
 def times(a: Range, b: Range) -> Range:
     corners = ", ".join(f"{x} * {y}" for x in (a.low, a.high) for y in (b.low, b.high))
-    low, high = _known(f"LEAST({corners})", a, b), _known(f"GREATEST({corners})", a, b)
-    return Range(f"({a.value} * {b.value})", low, high, f"({a.free} * {b.free})", a.partial or b.partial, _joined(a, b))
+    low, high = _all_known(f"LEAST({corners})", a, b), _all_known(f"GREATEST({corners})", a, b)
+    return _both(f"({a.value} * {b.value})", low, high, f"({a.free} * {b.free})", a, b)
 
 
 def growing(a: Range, b: Range) -> Range:
     """Multiply two ranges that are not negative."""
-    low, high = _known(f"{a.low} * {b.low}", a, b), _known(f"{a.high} * {b.high}", a, b)
-    return Range(f"{a.value} * {b.value}", low, high, f"{a.free} * {b.free}", a.partial or b.partial, _joined(a, b))
+    low, high = _all_known(f"{a.low} * {b.low}", a, b), _all_known(f"{a.high} * {b.high}", a, b)
+    return _both(f"{a.value} * {b.value}", low, high, f"{a.free} * {b.free}", a, b)
 
 
 def scaled(a: Range, factor: str) -> Range:
@@ -131,20 +180,21 @@ def scaled(a: Range, factor: str) -> Range:
 
 def squared(a: Range) -> Range:
     low = f"power(GREATEST({a.low}, - {a.high}, 0), 2)"
-    high = _known(f"power(GREATEST(- {a.low}, {a.high}), 2)", a)
+    high = _all_known(f"power(GREATEST(- {a.low}, {a.high}), 2)", a)
     return replace(a, value=f"power({a.value}, 2)", low=low, high=high, free=f"power({a.free}, 2)")
 
 
 def over(a: Range, n: Range) -> Range:
     """Divided by what is positive, its low end too."""
-    low = _known(f"LEAST({a.low} / {n.low}, {a.low} / {n.high})", a, n)
-    high = _known(f"GREATEST({a.high} / {n.low}, {a.high} / {n.high})", a, n)
-    return Range(f"({a.value} / {n.value})", low, high, f"({a.free} / {n.free})", a.partial or n.partial, _joined(a, n))
+    low = _all_known(f"LEAST({a.low} / {n.low}, {a.low} / {n.high})", a, n)
+    high = _all_known(f"GREATEST({a.high} / {n.low}, {a.high} / {n.high})", a, n)
+    return _both(f"({a.value} / {n.value})", low, high, f"({a.free} / {n.free})", a, n)
 
 
 def divided(a: Range, b: Range) -> Range:
     """Divide a range by anything: NULL when the divisor is 0, nothing known when its interval holds 0."""
     corners = ", ".join(f"{x} / NULLIF({y}, 0)" for x in (a.low, a.high) for y in (b.low, b.high))
     sure = f"{b.low} > 0 OR {b.high} < 0"
-    low, high = (_known(f"CASE WHEN {sure} THEN {f}({corners}) END", a, b) for f in ("LEAST", "GREATEST"))
-    return Range(f"({a.value} / NULLIF({b.value}, 0))", low, high, f"({a.free} / NULLIF({b.free}, 0))", True, _joined(a, b))
+    low, high = (_all_known(f"CASE WHEN {sure} THEN {f}({corners}) END", a, b) for f in ("LEAST", "GREATEST"))
+    found = _both(f"({a.value} / NULLIF({b.value}, 0))", low, high, f"({a.free} / NULLIF({b.free}, 0))", a, b)
+    return replace(found, partial=True)

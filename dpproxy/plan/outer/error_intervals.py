@@ -8,11 +8,14 @@ Where the formula is nearly straight over the noise - second differences, of eac
 of the spread at most - its noise is the sum of the bases', and the interval is z times the spread if that is narrower, z
 by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or take a percent.
 
-What is enclosed is the *bounded* true value, over the noise alone: not what the row and group bounds have cut, and
-for groups that passed a threshold not that they are there because their noise was not very negative.
+What is enclosed is the true value of the SQL on the data. Where bounds may have cut rows or groups, nothing is known of how
+much: the end on that side is open (`bound_cuts.open_ends`), NULL or, where the type has it, infinite; an average is then within
+its range. The spread is that of noise alone. A group that passed a threshold may be there because its noise was high: of the
+number of units that decided it, the low end allows for that (`_chosen`). A `range` of the policy is taken as true.
 
-Scales are known only when the whole statement is (`finish`). Until then half-widths are columns `h{basis}_{k}` and
-deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `with_error_numbers` resolves.
+Scales are known only when the whole statement is (`finish`). Until then half-widths and
+deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `with_error_numbers` resolves;
+`g{basis}_{k}` and `h{basis}_{k}` are the widths below and above, `n{basis}_{k}` that of noise alone.
 """
 
 from __future__ import annotations
@@ -20,22 +23,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 
 import sqlglot
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind.interval_calls import interval_call, misplaced_call
-from dpproxy.plan.measure import enclosures
+from dpproxy.plan.measure import bound_cuts, enclosures
+from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
 from dpproxy.privacy.measurement import Measurement
-from dpproxy.privacy.noise_error import CHOSEN, GROWTH, deviation, excess, normal_point, told_half
+from dpproxy.privacy.noise_error import CHOSEN, GROWTH, deviation, each, excess, normal_point, told_half
 from dpproxy.sql.dialect import FaithfulPostgres, position, to_sql
+from dpproxy.sql.trees import aggregate_calls, function_name
 from dpproxy.sql.types import NUMBERS, type_name
 
 HALF, DEVIATION, EXCESS, NORMAL = "dpproxy_half", "dpproxy_deviation", "dpproxy_excess", "dpproxy_normal"
+TAU = "dpproxy_tau"
 """Names no client can call: the facade has no such functions, and it has parsed the client's text."""
+
+WIDTHS = "gnh"
+"""Columns of half-widths: below, of noise alone, above."""
 
 _RISING = {"round", "floor", "ceil", "ceiling", "trunc"}
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Range, Range], Range]] = {
@@ -80,12 +90,17 @@ class IntervalWriter:
             return _cast(self._deviation(found, bases), "float8")
         self.halves |= {(i, len(bases)) for i in bases}
         fields = {f"v{i}": self._column(i) for i in bases}
-        fields |= {f"h{i}": f"{self.alias}.h{i}_{len(bases)}" for i in bases}
+        fields |= {f"{width}{i}": f"{self.alias}.{width}{i}_{len(bases)}" for i in bases for width in WIDTHS}
         text = enclosures.end(found, "low" if name == "low" else "high").format_map(fields)
         if len(bases) > 1:
             text = self._narrowed(found, bases, text, name == "low")
         elif self.stepped(bases[0]):
-            text = f"{'LEAST' if name == 'low' else 'GREATEST'}({self._shown(found, bases)}, {text})"
+            held = f"{'LEAST' if name == 'low' else 'GREATEST'}({self._shown(found, bases)}, {text})"
+            text = f"CASE WHEN {text} IS NOT NULL THEN {held} END"
+        if name == "low" and found.positive and found.partial:
+            text = f"COALESCE({text}, 0)"
+        elif type_ == "float8":
+            text = f"COALESCE({text}, '{'-' if name == 'low' else ''}Infinity')"
         return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
 
     def _column(self, basis: int) -> str:
@@ -116,7 +131,8 @@ class IntervalWriter:
         mixed = f"abs(a.far - a.mid - ({' + '.join(f'(a.up{i} - a.mid)' for i in bases)}))"
         fourths = " + ".join(f"{self.alias}.e{i} * power(power((a.up{i} - a.down{i}) / 2, 2) / b.square, 2)" for i in bases)
         z = f"{self.alias}.z + (power({self.alias}.z, 3) - 3 * {self.alias}.z) / 24 * ({fourths})"
-        straight = "b.square > 0 AND b.bend <= sqrt(b.square) / 4"
+        widths = ", ".join(f"{self.alias}.{width}{i}_{len(bases)}" for i in bases for width in WIDTHS)
+        straight = f"b.square > 0 AND b.bend <= sqrt(b.square) / 4 AND num_nulls({widths}) = 0"
         shown, sign = self._shown(found, bases), "-" if low else "+"
         nearer, back = ("GREATEST", "LEAST") if low else ("LEAST", "GREATEST")
         narrow = f"{back}({shown}, {nearer}({enclosure}, a.mid {sign} ({z}) * sqrt(b.square)))"
@@ -167,12 +183,31 @@ class IntervalWriter:
             return self._range(arguments[0], used, call)[0], ""
         if isinstance(node, exp.Nullif) and to_sql(node.expression) == "0":
             return self._range(node.this, used, call)[0], ""
+        chosen = self._one_of(node, used, call)
+        if chosen is not None:
+            return chosen, ""
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
             f"dpproxy.{interval_call(call)}() is not available for this expression",
             position(call),
             hint="Put it around an aggregate, or around sums, differences, products and quotients of aggregates.",
         )
+
+    def _one_of(self, node: exp.Expr, used: list[int], call: exp.Expr) -> Range | None:
+        """COALESCE, CASE, GREATEST and LEAST of one value of aggregates and constants: which of these the true value is, is not
+        known from the one that is shown."""
+        name, parts = _alternatives(node)
+        held = [part for part in parts if any(self.is_aggregate(n) for n in part.walk())]
+        rest = [part for part in parts if part not in held and not isinstance(part, exp.Null)]
+        if len(held) != 1 or not all(isinstance(part, exp.Literal) and not part.is_string for part in rest):
+            return None
+        found = self._range(held[0], used, call)[0]
+        if name in ("greatest", "least"):
+            bound = enclosures.at_least if name == "greatest" else enclosures.at_most
+            return reduce(lambda a, part: bound(a, to_sql(part)), rest, found)
+        if name == "coalesce" and all(function_name(n) in ("sum", "count") for n in aggregate_calls(held[0])):
+            rest = [part for part in rest if float(part.this)]  # a sum of nothing is 0 here, never NULL
+        return reduce(lambda a, part: enclosures.hull(a, to_sql(part)), rest, found)
 
     def _measured(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
         found, bases = self.aggregate(node)
@@ -184,7 +219,8 @@ class IntervalWriter:
                 hint=f"Write dpproxy.{interval_call(call)}() around the percentile itself.",
             )
         values = [f"{{v{i}}}" for i in bases]
-        fields = {f"h{i}": f"{{h{basis}}}" for i, basis in enumerate(bases)} | {"p": str(len(used))}
+        fields = {f"{width}{i}": f"{{{width}{basis}}}" for i, basis in enumerate(bases) for width in WIDTHS}
+        fields["p"] = str(len(used))
         used += bases
         r = found.range
 
@@ -192,7 +228,16 @@ class IntervalWriter:
             return text.format(*values, **fields)
 
         steps = tuple((placed(name), placed(low), placed(high), placed(free)) for name, low, high, free in r.steps)
-        return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps), found.type
+        return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps, r.positive), found.type
+
+
+def _alternatives(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    """What the value of an expression is one of, and by which function."""
+    if isinstance(node, exp.Case):
+        default = node.args.get("default")
+        return "case", [*(arm.args["true"] for arm in node.args["ifs"]), *([default] if default is not None else [])]
+    name = function_name(node)
+    return (name, list(node.expressions)) if name in ("coalesce", "greatest", "least") else ("", [])
 
 
 def _cast(text: str, type_: str) -> exp.Expr:
@@ -207,27 +252,47 @@ def _escaped(text: str) -> str:
 # --- the columns of the released source
 
 
-def error_columns(writer: IntervalWriter, measurement: int, cells: int, summed: bool = False) -> list[str]:
+def error_columns(writer: IntervalWriter, made: Compiled, measurement: int, cells: int, summed: bool = False) -> list[str]:
     """Select items `call AS column`; a row of the source is the sum of `cells` released cells, of several rows if `summed`."""
 
     def grown(call: str, i: int, form: str) -> str:
         last = f"max(t{i})" if summed else f"t{i}"
         return form.format(f"{call} * {GROWTH.format(last)}") if writer.stepped(i) else call
 
-    halves = []
+    def half(i: int, shares: int) -> str:
+        return grown(f"{HALF}({measurement}, {i}, {shares}, {cells})", i, "ceil({})::numeric")
+
+    found = []
     for i, k in sorted(writer.halves):
-        halves.append(f"{grown(f'{HALF}({measurement}, {i}, {k}, {cells})', i, 'ceil({})::numeric')} AS h{i}_{k}")
-    halves += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(writer.deviations)]
-    halves += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(writer.excesses)]
-    return halves + ([f"{NORMAL}({int(any(map(writer.stepped, writer.excesses)))}) AS z"] if writer.excesses else [])
+        noise, (below, above) = half(i, k), bound_cuts.open_ends(made, made.specs[i])
+        low = "NULL::numeric" if below else _chosen(made, measurement, i, half(i, 2 * k)) if made.threshold == i else noise
+        found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{'NULL::numeric' if above else noise} AS h{i}_{k}"]
+    found += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(writer.deviations)]
+    found += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(writer.excesses)]
+    return found + ([f"{NORMAL}({int(any(map(writer.stepped, writer.excesses)))}) AS z"] if writer.excesses else [])
+
+
+def _chosen(made: Compiled, measurement: int, i: int, half: str) -> str:
+    """How far the number of units in a released group may be below what is shown: it is shown because that is tau or more.
+
+    `half` leaves half of the failure. Of a true number of tau or more, half of all noise or more passes the threshold: being
+    beyond `half` is at most twice as likely among what passes. Where the end so found is below tau, any smaller number may have
+    passed with noise as high: of those that did, how high they came out tells next to nothing.
+    """
+    least = max(made.min_units, 1)
+    return f"CASE WHEN b{i} - {half} >= {TAU}({measurement}) THEN {half} ELSE b{i} - {least} END"
 
 
 def with_error_numbers(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
     """Return the tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
+    confidence = each(confidence)
     for node in list(tree.find_all(exp.Anonymous)):
         if node.this == NORMAL:
             chosen = confidence if not int(node.expressions[0].this) else 1 - CHOSEN * (1 - confidence)
             node.replace(exp.Literal.number(repr(normal_point(chosen))))
+        elif node.this == TAU:
+            threshold = measurements[int(node.expressions[0].this)].threshold
+            node.replace(exp.Literal.number(threshold.tau if threshold is not None else 0))
         elif node.this in (HALF, DEVIATION, EXCESS):
             measurement, basis, *rest = (int(a.this) for a in node.expressions)
             known = measurements[measurement].bases[basis]

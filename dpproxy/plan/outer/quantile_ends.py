@@ -1,4 +1,4 @@
-"""`dpproxy.low(percentile_cont(p) ...)` and `high`: the ends of a percentile's interval, selected as it is.
+"""`dpproxy.low(percentile_cont(p) ...)` and `high`, of min and max too: the ends of an interval, selected as the value is.
 
 Knows: the selections of a measured SELECT. Must not know: data, how a selection is drawn. How far a percentile is off depends
 on the data beside it, which nothing else that is released tells. So each end is a quantile of its own, from the same counts,
@@ -7,7 +7,11 @@ wrong side with half of what the confidence leaves at most. No number of rows is
 so many ranks may not be there, the range's end is a candidate. They share the statement's epsilon: the percentile keeps half of
 what it has.
 
-Not of min and max, which nothing is beyond of, nor of mode, whose values have no order.
+The least value is at least the range's low end, which costs nothing to know; its other end is that of a percentile of next to
+nothing, which is never below it. So with the greatest. What bounds cut may be on any side of a percentile: of units with
+several rows its ends are the range's. It takes nothing from between the least and the greatest that are left.
+
+Not of mode, whose values have no order.
 """
 
 from __future__ import annotations
@@ -26,42 +30,52 @@ from dpproxy.sql.dialect import position, to_sql
 
 SIDES = {"low": -1, "high": 1}
 
+NEAREST = Fraction(1, 2**20)
+"""The percentile beside the least value (`mechanisms.exponential.MAX_DENOMINATOR`): of up to a million values it is the least."""
+
 
 @dataclass(frozen=True)
 class Ends:
-    """These are the ends of the percentiles of one measured SELECT, whose released columns are those of `alias`."""
+    """These are the ends of the selections of one measured SELECT, whose released columns are those of `alias`."""
 
     request: MeasurementRequest
     alias: str
     confidence: Fraction
 
     def text(self, found: Measured, node: exp.Expr, name: str, call: exp.Expr) -> str:
-        """SQL of one end; never beyond the percentile itself. Raises Refusal."""
+        """SQL of one end; never beyond the value itself. Raises Refusal."""
         spec = found.selection
-        if name not in SIDES or spec is None or not _quantile(spec) or found.type.endswith("[]"):
+        if name not in SIDES or spec is None or not _ordered(spec) or found.type.endswith("[]"):
             raise _refused(spec, node, name, call)
+        (fraction,) = spec.fractions
+        value = found.formula.format(*self._columns(spec))
+        if fraction == (SIDES[name] > 0) or (0 < fraction < 1 and not self.request.rows.one):
+            return found.formula.format(f"({(spec.hi - spec.lo) * (SIDES[name] > 0)})::int8")
+        aimed = min(max(fraction, NEAREST), 1 - NEAREST)
         label = f"dpproxy.{name}({to_sql(node)})"
-        end = replace(spec, label=label, side=SIDES[name], confidence=self.confidence)
-        values = [found.formula.format(*self._columns(one)) for one in (spec, end)]
+        end = replace(spec, label=label, fractions=(aimed,), side=SIDES[name], confidence=self.confidence)
         weight = output_weights.END * (output_weights.FILTERED if spec.where is not None else 1.0)
-        output = Output(label, "selected", (weight,), (), self.request.selections.index(end))
-        self.request.output(output)
-        return f"{'LEAST' if name == 'low' else 'GREATEST'}({', '.join(values)})"
+        self._ask(end, weight)
+        return f"{'LEAST' if name == 'low' else 'GREATEST'}({value}, {found.formula.format(*self._columns(end))})"
+
+    def _ask(self, end: SelectionSpec, weight: float) -> None:
+        self.request.selection(end)
+        self.request.output(Output(end.label, "selected", (weight,), (), self.request.selections.index(end)))
 
     def _columns(self, spec: SelectionSpec) -> list[str]:
         return [f"{self.alias}.{column}" for column in self.request.selection(spec)]
 
 
-def _quantile(spec: SelectionSpec) -> bool:
-    return not spec.values and len(spec.fractions) == 1 and 0 < spec.fractions[0] < 1
+def _ordered(spec: SelectionSpec) -> bool:
+    return not spec.values and len(spec.fractions) == 1
 
 
 def _refused(spec: SelectionSpec | None, node: exp.Expr, name: str, call: exp.Expr) -> Refusal:
     aggregate = to_sql(node).split("(")[0].lower()
-    hint = "Ask for a percentile near it instead, and for that one's dpproxy.low() and dpproxy.high()."
+    hint = "Group by the column instead, and count: each count has an interval."
     if spec is not None and not spec.values and len(spec.fractions) > 1:
         hint = "Ask for each percentile by itself."
-    elif spec is not None and _quantile(spec):
+    elif spec is not None and _ordered(spec):
         hint = "Ask for dpproxy.low() and dpproxy.high(), one percentile each."
     return Refusal(
         FEATURE_NOT_SUPPORTED,

@@ -45,7 +45,7 @@ def released_source(registry: Registry, measured: SelectRewriter, rows: Rows) ->
         return _with_other(registry, measured, rows, compiled[0])
     if len(compiled) == 1:
         source = registry.set_source(measured.alias, compiled[0], measured.request.sets[0])
-        more = error_columns(measured.interval_writer, registry.register(compiled[0]), 1)
+        more = error_columns(measured.interval_writer, compiled[0], registry.register(compiled[0]), 1)
         return with_columns(source, measured.alias, more) if more else source
     finest = _addable(measured, compiled)
     order = rollup.chain(measured.request.sets)
@@ -59,7 +59,7 @@ def released_source(registry: Registry, measured: SelectRewriter, rows: Rows) ->
         source = registry.set_source(f"{measured.alias}_{i}", chosen, keys)
         summed = finest is not None and members != keys
         cells = _size(chosen) // _size(compiled[i]) if summed else 1
-        more = error_columns(measured.interval_writer, registry.register(chosen), cells, summed)
+        more = error_columns(measured.interval_writer, chosen, registry.register(chosen), cells, summed)
         branches.append((source, members, summed, more))
     return _branched(measured, branches)
 
@@ -74,7 +74,7 @@ def _consistent(registry: Registry, measured: SelectRewriter, compiled: list[Com
     ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.request.specs))])
     branches: list[Branch] = []
     for i, name in zip(order, names, strict=True):
-        more = error_columns(measured.interval_writer, registry.register(noted[i]), 1)
+        more = error_columns(measured.interval_writer, noted[i], registry.register(noted[i]), 1)
         branches.append((exp.to_table(name), measured.request.sets[i], False, more))
     return _branched(measured, branches, ctes)
 
@@ -97,12 +97,12 @@ def _with_other(registry: Registry, measured: SelectRewriter, rows: Rows, compil
     been released. Which these are is known by then; the two compose like any two statements."""
     members = measured.request.sets[0]
     source = registry.set_source(f"{measured.alias}_0", compiled, members)
-    more = error_columns(measured.interval_writer, registry.register(compiled), 1)
+    more = error_columns(measured.interval_writer, compiled, registry.register(compiled), 1)
     rest = registry.compile(measured.request, _unreleased(registry, rows, measured, compiled), ())
     notes = (*rest.bounding.notes, "all groups that have not been released, together")
     rest = replace(rest, bounding=replace(rest.bounding, notes=notes), rest=True)
     others = registry.set_source(f"{measured.alias}_1", rest, ())
-    more_others = error_columns(measured.interval_writer, registry.register(rest), 1)
+    more_others = error_columns(measured.interval_writer, rest, registry.register(rest), 1)
     return _branched(measured, [(source, members, False, more), (others, (), False, more_others)])
 
 

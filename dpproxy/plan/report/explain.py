@@ -24,7 +24,7 @@ from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy import selection_ranks
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Measurement, Selection
-from dpproxy.privacy.noise_error import half_width
+from dpproxy.privacy.noise_error import each, half_width
 from dpproxy.privacy.real_bounds import ln_bounds
 
 PlanAccount = dict[str, Any]
@@ -56,8 +56,9 @@ def plan_account(
     """Return everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of, `rewritten` names the rules
     that wrote the statement another way."""
     confidence = Fraction(context.settings.confidence)
+    cell = each(confidence)
     told = [
-        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, confidence, context.policy.unit_name, c.moving)
+        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, cell, context.policy.unit_name, c.moving)
         for m, c in zip(measurements, compiled, strict=True)
     ]
     return {

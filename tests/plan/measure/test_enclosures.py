@@ -45,8 +45,9 @@ def formula(rng: random.Random, depth: int) -> Range:
     return en.named(found) if rng.random() < 0.5 else found
 
 
-def filled(text: str, values: list[float], halves: list[float]) -> str:
-    fields = {f"h{i}": f"{h}::double" for i, h in enumerate(halves)}
+def filled(text: str, values: list[float], halves: list[float], cut: tuple[str, ...] = ()) -> str:
+    """`cut`: widths of which nothing is known."""
+    fields = {f"{w}{i}": "NULL::double" if f"{w}{i}" in cut else f"{h}::double" for i, h in enumerate(halves) for w in "gnh"}
     return text.format(*(f"{v}::double" for v in values), p="x", **fields)
 
 
@@ -74,6 +75,40 @@ def test_the_truth_is_enclosed(depth: int, engine: duckdb.DuckDBPyConnection) ->
         wide += low is not None and high is not None and high > low
     assert known > CASES[depth] / 3, "an end that is NULL encloses everything and proves nothing"
     assert wide > CASES[depth] / 10
+
+
+@pytest.mark.parametrize("depth", CASES)
+def test_the_truth_is_enclosed_wherever_bounds_have_cut(depth: int, engine: duckdb.DuckDBPyConnection) -> None:
+    """Of some bases nothing is known on one side, and the truth lies far out there: no end may be given that it is beyond."""
+    rng, known = random.Random(100 + depth), 0
+    for _ in range(CASES[depth]):
+        made = formula(rng, depth)
+        cut = tuple(f"{rng.choice('gh')}{i}" for i in range(BASES) if rng.random() < 0.5)
+        released = [float(rng.randint(-6, 6)) for _ in range(BASES)]
+        far = {name: rng.choice([1.0, 30.0, 1000.0]) for name in cut}
+        truth = [r - far.get(f"g{i}", 0.0) + far.get(f"h{i}", 0.0) for i, r in enumerate(released)]
+        texts = [filled(made.value, truth, [0.0] * BASES)]
+        texts += [filled(en.end(made, w), released, [1.0] * BASES, cut) for w in ("low", "high")]
+        value, low, high = computed(engine, texts)
+        slack = 1e-9 * max(1.0, abs(value or 0))
+        if value is not None:
+            assert low is None or low <= value + slack, made
+            assert high is None or value - slack <= high, made
+        known += (low is not None or high is not None) and bool(cut)
+    assert known > CASES[depth] / 5
+
+
+def test_what_keeps_to_a_type_knows_no_more(engine: duckdb.DuckDBPyConnection) -> None:
+    made = [en.at_least(en.basis(0), "2"), en.within(en.basis(0), "-9", "9"), en.count(0)]
+    highs = [filled(en.end(a, "high"), [5.0], [1.0], ("h0",)) for a in made]
+    assert computed(engine, highs) == [None, None, None]
+    lows = [filled(en.end(a, "low"), [5.0], [1.0], ("g0",)) for a in made]
+    assert computed(engine, lows) == [2.0, None, 0.0]
+
+
+def test_one_end_of_another_range(engine: duckdb.DuckDBPyConnection) -> None:
+    made = en.whichever(en.noisy(0), en.basis(0))
+    assert computed(engine, [filled(en.end(made, w), [5.0], [1.0], ("g0", "h0")) for w in ("low", "high")]) == [4.0, None]
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -96,7 +96,8 @@ def test_ends_of_another_confidence_are_other_measurements(stage: Stage) -> None
 
 
 def held(stage: Stage, aggregate: str, keys: str, mechanism: Mechanism, more: Fraction = Fraction(1)) -> float:
-    """How often the interval of a count or sum in steps holds what the steps that were taken bound the truth to."""
+    """How often the low end of a count or sum in steps is not beyond what the steps that were taken bound the truth to. What
+    others hold nobody knows: there is no high end, and of what may be negative no low one either."""
     listed, grouped = (f"{keys}, ", f" GROUP BY {keys}") if keys else ("", "")
     sql = f"SELECT {listed}{aggregate}, dpproxy.low({aggregate}), dpproxy.high({aggregate}) FROM orders{grouped}"
     made = stage.plan(sql, mechanism, "whole", dpproxy__epsilon="0.5")
@@ -112,31 +113,64 @@ def held(stage: Stage, aggregate: str, keys: str, mechanism: Mechanism, more: Fr
         names = released.keys[0].to_pylist() if keys else [None]
         bounded = dict(zip(names, (2.0 ** np.arange(last + 1)) @ steps[: last + 1] * float(basis.grid), strict=True))
         for *key, value, low, high in stage.shown(made, released):
-            assert low <= value <= high
+            assert high is None
+            assert low is None or low <= value
             truth = bounded[key[0] if key else None]
-            inside.append(low - 1 <= truth <= high + 1)  # contributions were rounded down to whole parts
+            inside.append(low is None or low - 1 <= truth)  # contributions were rounded down to whole parts
     assert max(lasts) >= 3  # people of many orders are there, and were seen
     return float(np.mean(inside))
 
 
-SUMS = ["count(*)", "sum(amount)", "sum(weight)", "count(*) FILTER (WHERE qty > 3)"]
+SUMS = ["count(*)", "sum(qty)", "count(*) FILTER (WHERE qty > 3)"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("aggregate", SUMS)
-def test_intervals_of_steps(stage: Stage, aggregate: str, mechanism: Mechanism) -> None:
-    assert 0.93 <= held(stage, aggregate, "", mechanism) <= (0.985 if mechanism == "laplace" else 0.975)
+def test_low_ends_of_steps(stage: Stage, aggregate: str, mechanism: Mechanism) -> None:
+    assert 0.96 <= held(stage, aggregate, "", mechanism) <= 0.995
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("aggregate", SUMS)
-def test_intervals_of_steps_by_group(stage: Stage, aggregate: str, mechanism: Mechanism) -> None:
+def test_low_ends_of_steps_by_group(stage: Stage, aggregate: str, mechanism: Mechanism) -> None:
     """Groups whose noise is smoothed show another value than the interval is about; it holds that, too, hence more often."""
-    assert 0.93 <= held(stage, aggregate, "status", mechanism) <= 0.995
+    assert held(stage, aggregate, "status", mechanism) >= 0.96
 
 
 @pytest.mark.slow
 def test_more_noise_than_planned_would_be_seen_in_steps(stage: Stage) -> None:
-    assert held(stage, "count(*)", "", "laplace", Fraction(13, 10)) < 0.93
+    assert held(stage, "count(*)", "", "laplace", Fraction(13, 10)) < 0.965
+
+
+@pytest.mark.slow
+def test_sums_of_both_signs_in_steps_have_no_end(stage: Stage) -> None:
+    assert held(stage, "sum(qty - 10)", "", "laplace") == 1
+
+
+# --- the least and the greatest
+
+
+@pytest.mark.parametrize(("name", "where"), [("min", "TRUE"), ("max", "TRUE"), ("max", "score > 62")])
+def test_intervals_of_extremes(stage: Stage, name: str, where: str) -> None:
+    """One end is the range's, the other is aimed so far inside that it is seldom on the wrong side, of few people too."""
+    source = f"FROM (SELECT * FROM customers WHERE {where}) AS t"
+    aggregate = f"{name}(income)"
+    made = stage.plan(f"SELECT {aggregate}, dpproxy.low({aggregate}), dpproxy.high({aggregate}) {source}", dpproxy__epsilon="1")
+    answers = stage.selected(made, RELEASES // 5)
+    assert coverage(answers, stage.true(f"SELECT {aggregate} {source}")) >= 0.95
+    assert np.all((answers[:, 1] <= answers[:, 0]) & (answers[:, 0] <= answers[:, 2]))
+    assert np.all(answers[:, 1] == 0) if name == "min" else np.all(answers[:, 2] == 200_000)
+    if where == "TRUE":  # of 20,000 people on 120 values: hardly beyond the next one
+        assert np.median(answers[:, 2] - answers[:, 1]) <= (3_000 if name == "min" else 84_000)
+
+
+def test_what_bounds_cut_may_be_on_any_side_of_a_percentile(stage: Stage) -> None:
+    """Of units with several rows nothing is drawn for its ends: they are the range's, and so is one end of a greatest value."""
+    middle = percentile("qty", 0.5)
+    made = stage.plan(f"SELECT {middle}, dpproxy.low({middle}), dpproxy.high({middle}) FROM orders", dpproxy__epsilon="1")
+    (measurement,) = made.measurements
+    assert len(measurement.selections) == 1
+    made = stage.plan("SELECT max(qty), dpproxy.low(max(qty)), dpproxy.high(max(qty)) FROM orders", dpproxy__epsilon="1")
+    assert len(made.measurements[0].selections) == 2

@@ -1,0 +1,365 @@
+"""How often what is stated of an error is true: every numeric cell of the corpus's answers, beside the exact answer.
+
+Knows: the corpus (in the shared material, not in this repository), its policies, both servers as a client. Must not know: plans.
+Of each statement that is answered, each output that holds an aggregate is asked for with `dpproxy.low` and `dpproxy.high` around
+it, and the same SQL is run by the engine itself on the data, without any bound (`exact`, `generous.seen`). Where the outermost
+SELECT is about released rows, the SELECTs below it that measure are asked by themselves.
+
+A cell is *held* when its exact value lies between its ends; an end that is NULL or infinite is open. A cell with
+two open ends is *without error*. A row is *missing* when the exact answer has it, no LIMIT or HAVING left it out, and the
+notice says nothing of groups that are not shown. Outputs of window functions are not looked at: they are made of other rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import sqlglot
+from exact import Direct, Row, direct, order, plain, readings, unnested
+from sqlglot import exp
+
+from dpproxy.serve.launch import Proxy, launched
+from dpproxy.sql.dialect import FaithfulPostgres
+from dpproxy.sql.trees import function_name, is_aggregate
+
+POLICIES = Path(__file__).resolve().parent.parent / "tests" / "corpus" / "policies"
+PATIENCE = 60  # seconds for a statement
+EPSILONS = ("0.1", "1")
+TOLERANCE = 1e-6  # relative: sums of doubles differ in their last digits
+ADDED, OTHERS = re.compile(r"(?i)\b(count|sum)\("), re.compile(r"(?i)\b(avg|min|max|stddev\w*|var\w*|\w*cont|\w*disc)\(|/")
+"""Of a group that is not in the data, counts and sums are 0, and others nothing at all."""
+MISPLACED = "must stand around an aggregate"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One SELECT with its errors: `sql` asks for what it asked for, keys that it did not show, low ends and high ends, in that
+    order; `exact` for the former two, of all groups there are. `keys` and `values` are places among these `width`, `labels`
+    those of the values; `chosen`: LIMIT or HAVING leave rows out."""
+
+    id: str
+    sql: str
+    exact: str
+    keys: tuple[int, ...]
+    values: tuple[int, ...]
+    width: int
+    labels: tuple[str, ...]
+    chosen: bool
+
+
+@dataclass
+class Tally:
+    """What was seen of one statement, or of many added up."""
+
+    held: int = 0
+    cells: int = 0
+    open: int = 0  # cells with one end
+    without: int = 0  # cells with none
+    missing: int = 0
+    widths: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.held += other.held
+        self.cells += other.cells
+        self.open += other.open
+        self.without += other.without
+        self.missing += other.missing
+        self.widths += other.widths
+        self.failed += other.failed
+
+
+# --- what is asked
+
+
+def probes(entry: dict[str, Any]) -> Iterator[list[Probe]]:
+    """Yield, from the outermost SELECTs to inner ones, what may be asked of a statement: each list is of one depth."""
+    ours = sqlglot.parse_one(entry["sql"], read=FaithfulPostgres)
+    theirs = sqlglot.parse_one(entry["sql"], read="duckdb")
+    pairs = list(zip(_selects(ours), _selects(theirs), strict=False))
+    for depth in sorted({_depth(mine) for mine, _ in pairs}):
+        found = (_probe(entry["id"], mine, other) for mine, other in pairs if _depth(mine) == depth)
+        yield [probe for probe in found if probe is not None]
+
+
+def _selects(tree: exp.Expr) -> list[exp.Select]:
+    return list(tree.find_all(exp.Select))
+
+
+def _depth(node: exp.Expr) -> int:
+    found, parent = 0, node.parent
+    while parent is not None:
+        found, parent = found + isinstance(parent, exp.Select), parent.parent
+    return found
+
+
+def _probe(name: str, mine: exp.Select, theirs: exp.Select) -> Probe | None:
+    outputs = [node.unalias() for node in mine.expressions]
+    told = [i for i, node in enumerate(outputs) if _aggregates(node)]
+    if not told or any(node.is_star for node in outputs):
+        return None
+    keys = [i for i, node in enumerate(outputs) if i not in told and not any(map(is_aggregate, node.walk()))]
+    if len(theirs.expressions) != len(mine.expressions):
+        return None
+    ours, exact = _alone(mine), _alone(theirs)
+    labels = tuple(_text(outputs[i]) for i in told)
+    hidden = _hidden_keys(mine, {n.alias_or_name.lower() for n in mine.expressions})
+    same = _hidden_keys(theirs, {n.alias_or_name.lower() for n in theirs.expressions})
+    more = [f"{_text(node)} AS dpproxy_g{n}" for n, node in enumerate(hidden)]
+    more += [f"dpproxy.{side}({label}) AS dpproxy_{side}{n}" for side in ("low", "high") for n, label in enumerate(labels)]
+    for text in more:
+        ours.append("expressions", sqlglot.parse_one(f"SELECT {text}", read=FaithfulPostgres).expressions[0])
+    for n, node in enumerate(same):
+        exact.append("expressions", exp.alias_(node, f"dpproxy_g{n}"))
+    chosen = any(ours.args.get(part) for part in ("having", "limit", "offset"))
+    for part in ("having", "limit", "offset", "order"):
+        exact.set(part, None)
+    width = len(outputs)
+    places = (*keys, *range(width, width + len(hidden)))
+    return Probe(name, _text(ours), exact.sql(dialect="duckdb"), places, tuple(told), width + len(hidden), labels, chosen)
+
+
+def _alone(select: exp.Select) -> exp.Select:
+    """The SELECT as a statement: with all that WITH names around it."""
+    found = select.copy()
+    names, parent = [], select.parent
+    while parent is not None:
+        with_ = parent.args.get("with_")
+        names = [*(cte.copy() for cte in with_.expressions if not _holds(cte, select)), *names] if with_ is not None else names
+        parent = parent.parent
+    own = found.args.get("with_")
+    every = [*names, *(own.expressions if own is not None else [])]
+    if every:
+        found.set("with_", exp.With(expressions=every))
+    return found
+
+
+def _holds(cte: exp.Expr, select: exp.Expr) -> bool:
+    return any(node is select for node in cte.walk())
+
+
+def _hidden_keys(select: exp.Select, names: set[str]) -> list[exp.Expr]:
+    """Keys that are not among the outputs."""
+    group = select.args.get("group")
+    if group is None or any(group.find_all(exp.Rollup, exp.Cube, exp.GroupingSets)):
+        return []
+    items = [node for node in group.expressions if not isinstance(node, exp.Literal)]
+    return [n.copy() for n in items if not (isinstance(n, exp.Column) and n.name.lower() in names)]
+
+
+def _aggregates(node: exp.Expr) -> bool:
+    found = [n for n in node.walk() if is_aggregate(n) and function_name(n) != "grouping"]
+    return bool(found) and node.find(exp.Window) is None and node.find(exp.Query) is None
+
+
+def _text(node: exp.Expr) -> str:
+    return node.sql(dialect=FaithfulPostgres)
+
+
+# --- what is answered
+
+
+class Asked:
+    """Holds the proxy and the engine itself over one data set."""
+
+    def __init__(self, name: str, proxy: Proxy, database: Path, policy: Path) -> None:
+        self._dsn = f"host={proxy.host} port={proxy.port} user=analyst password=analyst dbname={name}"
+        self._direct: list[Direct] = direct(str(database), policy)
+        self._notices: list[str] = []
+        self._epsilon, self.reason = "1", ""
+        self._connect()
+
+    def _connect(self) -> None:
+        self._proxied = psycopg.connect(self._dsn, autocommit=True)
+        self._proxied.add_notice_handler(lambda notice: self._notices.append(notice.message_primary or ""))
+        self._proxied.execute("SET dpproxy.reuse = off")
+        self._proxied.execute(f"SET statement_timeout = '{PATIENCE}s'")
+        self._proxied.execute(f"SET dpproxy.epsilon = {self._epsilon}")
+
+    def at(self, epsilon: str) -> None:
+        self._epsilon = epsilon
+        self._connect()
+
+    def statement(self, entry: dict[str, Any]) -> list[tuple[Probe, Tally]]:
+        """What was seen of the outermost SELECTs that measure."""
+        self.reason = "no output holds an aggregate of its own"
+        for depth in probes(entry):
+            found = [(probe, tally) for probe in depth if (tally := self._probed(probe)) is not None]
+            if found:
+                return found
+        return []
+
+    def _probed(self, probe: Probe) -> Tally | None:
+        rows = self._answer(probe.sql)
+        refused: list[int] = []
+        if isinstance(rows, str):
+            if MISPLACED in rows:
+                return None
+            parts = [n for n in range(len(probe.labels)) if not isinstance(self._answer(f"EXPLAIN {_only(probe, [n])}"), str)]
+            refused = [n for n in range(len(probe.labels)) if n not in parts]
+            if len(refused) == len(probe.labels) and isinstance(self._answer(f"EXPLAIN {_only(probe, [])}"), str):
+                self.reason = rows
+                return None
+            rows = self._answer(_only(probe, parts))
+            if isinstance(rows, str):
+                self.reason = rows
+                return None
+        said = [found for text in (probe.exact, *readings(probe.exact, "duckdb")) if (found := self._said(text)) is not None]
+        return _tally(probe, rows, said, refused, any("not shown" in n for n in self._notices)) if said else None
+
+    def _answer(self, sql: str) -> list[Row] | str:
+        if self._proxied.closed:
+            self._connect()
+        self._notices.clear()
+        try:
+            return [tuple(map(plain, row)) for row in self._proxied.execute(sql.encode()).fetchall()]
+        except psycopg.Error as error:
+            return str(error)
+
+    def _said(self, sql: str) -> list[Row] | None:
+        try:
+            return [tuple(map(plain, row)) for row in unnested(self._direct[0].execute(sql).fetchall())]
+        except duckdb.Error as error:
+            self.reason = f"the engine cannot: {error}"
+            return None
+
+    def close(self) -> None:
+        self._proxied.close()
+        for connection in self._direct:
+            connection.close()
+
+
+def _only(probe: Probe, parts: Sequence[int]) -> str:
+    """The probe with ends for some of its values only: NULL for others."""
+    tree = sqlglot.parse_one(probe.sql, read=FaithfulPostgres)
+    count = len(probe.labels)
+    for n in set(range(count)) - set(parts):
+        for at in (probe.width + n, probe.width + count + n):
+            tree.expressions[at].replace(exp.alias_(exp.Null(), tree.expressions[at].alias))
+    return _text(tree)
+
+
+def _tally(probe: Probe, rows: Sequence[Row], said: Sequence[Sequence[Row]], refused: Sequence[int], told: bool) -> Tally:
+    """Compare rows of keys, values, lows, highs with rows of keys and values, in several readings."""
+    tally, count = Tally(), len(probe.labels)
+    exact = [{_name(probe, row): row for row in sorted(reading, key=order)} for reading in said]
+    nothing = [0.0 if ADDED.search(label) and not OTHERS.search(label) else None for label in probe.labels]
+    for row in rows:
+        name = _name(probe, row)
+        for n, at in enumerate(probe.values):
+            value = row[at]
+            true = [reading[name][at] if name in reading else nothing[n] for reading in exact]
+            if _number(value) is None or all(_number(t) is None for t in true):
+                continue
+            tally.cells += 1
+            low, high = _number(row[probe.width + n]), _number(row[probe.width + count + n])
+            ends = (low is not None) + (high is not None)
+            tally.without += ends == 0
+            tally.open += ends == 1
+            held = any(_holds_value(low, high, number) for t in true if (number := _number(t)) is not None)
+            tally.held += held and ends > 0
+            if low is not None and high is not None:
+                tally.widths.append((high - low) / 2 / max(abs(_number(value) or 0.0), 1e-300))
+            if not held or not ends:
+                why = "refused" if n in refused else "without" if not ends else "missed"
+                tally.failed.append(f"{probe.labels[n]}: {why} {value} [{low}, {high}] for {true[0]} {name}")
+    if not probe.chosen and not told:
+        shown = {_name(probe, row) for row in rows}
+        tally.missing = sum(name not in shown for name in exact[0])
+    return tally
+
+
+def _name(probe: Probe, row: Row) -> tuple[str, ...]:
+    key = [row[at] for at in probe.keys]
+    return tuple(f"{cell:.9g}" if isinstance(cell, float) else str(cell) for cell in key)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, of a text too that is one; None else."""
+    try:
+        found = float(value) if value is not None and not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _holds_value(low: float | None, high: float | None, true: float) -> bool:
+    slack = TOLERANCE * max(abs(true), 1.0)
+    return (low is None or low <= true + slack) and (high is None or true <= high + slack)
+
+
+# --- the table
+
+
+def honesty(corpus: Path, asked: str, verbose: bool) -> int:
+    """Print a line for each data set and epsilon, then all. Returns the exit status."""
+    if not corpus.is_file():
+        print(f"honesty: no corpus at {corpus}", file=sys.stderr)
+        return 1
+    entries = [json.loads(line) for line in corpus.read_text().splitlines() if line.strip()]
+    able = [e for e in entries if e["expect"] in ("answer", "either") and "duckdb" in e["runs_on"]]
+    os.environ["DPPROXY_CORPUS"] = str(corpus.resolve().parent / "db")
+    names = [n for n in sorted({e["dataset"] for e in able}) if not asked or n in asked.split(",")]
+    print("honesty: cells whose stated 95 % interval holds the exact answer of the same SQL, the bounds' own cuts included")
+    print("data set\tepsilon\tstatements\tcells\theld\tof two-sided\tone-sided\twithout error\tmissing rows\twidth")
+    whole: dict[str, list[Tally]] = {epsilon: [] for epsilon in EPSILONS}
+    for name in names:
+        for epsilon, tallies in _data_set(name, [e for e in able if e["dataset"] == name], verbose).items():
+            print(f"{name}\t{epsilon}\t{line(tallies)}", flush=True)
+            whole[epsilon] += tallies
+    every = [tally for tallies in whole.values() for tally in tallies]
+    for epsilon, tallies in (*whole.items(), ("both", every)):
+        print(f"all\t{epsilon}\t{line(tallies)}")
+    good = sum(t.held >= 0.9 * t.cells for t in every if t.cells)
+    print(f"statements of which 90 % of cells are held: {good / max(sum(t.cells > 0 for t in every), 1):.1%}")
+    return 0
+
+
+def _data_set(name: str, entries: Sequence[dict[str, Any]], verbose: bool) -> dict[str, list[Tally]]:
+    found: dict[str, list[Tally]] = {epsilon: [] for epsilon in EPSILONS}
+    policy, database = POLICIES / f"{name}.yaml", Path(os.environ["DPPROXY_CORPUS"]) / f"{name}.duckdb"
+    with tempfile.TemporaryDirectory(prefix="dpproxy-honesty-") as folder, launched([policy], Path(folder) / "state") as proxy:
+        asked = Asked(name, proxy, database, policy)
+        for epsilon in EPSILONS:
+            asked.at(epsilon)
+            for number, entry in enumerate(entries, 1):
+                print(f"honesty: {name}, epsilon {epsilon}, {number} of {len(entries)}", end="\r", file=sys.stderr, flush=True)
+                tally = Tally()
+                for _, seen in asked.statement(entry):
+                    tally.add(seen)
+                if tally.cells or tally.missing:
+                    found[epsilon].append(tally)
+                elif verbose:
+                    print(f"{entry['id']}: not compared: {' '.join(asked.reason.split())[:300]}", file=sys.stderr, flush=True)
+                for text in tally.failed if verbose else ():
+                    print(f"{entry['id']} at {epsilon}: {text}", file=sys.stderr, flush=True)
+                if verbose and tally.missing:
+                    print(f"{entry['id']} at {epsilon}: {tally.missing} rows missing", file=sys.stderr, flush=True)
+        asked.close()
+    return found
+
+
+def line(tallies: Sequence[Tally]) -> str:
+    """The columns from `statements` on."""
+    one = Tally()
+    for tally in tallies:
+        one.add(tally)
+    two = one.cells - one.open - one.without
+    missed = one.cells - one.held - one.without
+    shares = (one.held / max(one.cells, 1), 1 - missed / max(one.cells - one.without, 1), one.open / max(one.cells, 1))
+    width = f"{statistics.median(one.widths):.2g}" if one.widths else ""
+    held, ended, opened = (f"{share:.1%}" for share in shares)
+    del two
+    return "\t".join([str(len(tallies)), str(one.cells), held, ended, opened, str(one.without), str(one.missing), width])
