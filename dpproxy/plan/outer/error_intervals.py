@@ -161,12 +161,29 @@ class IntervalWriter:
             return self._measured(node, used, call)
         if not any(self.is_aggregate(n) for n in node.walk()):
             return enclosures.constant(_escaped(f"({to_sql(self.plain(node))})")), ""
+        scaled = self._scaled(node, used, call)
+        if scaled is not None:
+            return scaled, ""
         operation = _ARITHMETIC.get(type(node))
         if operation is not None:
             return operation(self._range(node.this, used, call)[0], self._range(node.expression, used, call)[0]), ""
         if isinstance(node, exp.Neg):
             return enclosures.negated(self._range(node.this, used, call)[0]), ""
         return self._monotone(node, used, call)
+
+    def _scaled(self, node: exp.Expr, used: list[int], call: exp.Expr) -> Range | None:
+        """Times or divided by a positive number: an end stays open by itself, not both for one. Plus such a number it stays
+        positive."""
+        if not isinstance(node, exp.Mul | exp.Div | exp.Add):
+            return None
+        one, other = node.this, node.expression
+        if _positive(other):
+            sign = {exp.Mul: "*", exp.Div: "/", exp.Add: "+"}[type(node)]
+            return enclosures.rising(self._range(one, used, call)[0], lambda x: f"({x} {sign} {to_sql(other)})")
+        if _positive(one) and not isinstance(node, exp.Div):
+            sign = "*" if isinstance(node, exp.Mul) else "+"
+            return enclosures.rising(self._range(other, used, call)[0], lambda x: f"({to_sql(one)} {sign} {x})")
+        return None
 
     def _monotone(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
         """Casts to numbers, rounding, NULLIF(x, 0) (a divisor's guard: dividing guards itself)."""
@@ -229,6 +246,10 @@ class IntervalWriter:
 
         steps = tuple((placed(name), placed(low), placed(high), placed(free)) for name, low, high, free in r.steps)
         return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps, r.positive), found.type
+
+
+def _positive(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) > 0
 
 
 def _alternatives(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
