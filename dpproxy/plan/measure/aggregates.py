@@ -190,7 +190,7 @@ def _constant(value: Expr) -> Fraction | None:
 def _count_times(agg: Agg, label: str, times: Fraction) -> Measured:
     """SUM of a constant: so many times the rows there are. It shares their count."""
     type_ = sum_type(agg.args[0].type)
-    found = enclosures.rising(COUNTED, lambda x: _scaled(x, times, type_) if times != 1 else f"CAST({x} AS {type_})")
+    found = _scaled(COUNTED, times, type_)
     spec = BasisSpec("count", None, agg.where, label)
     return _measured((spec,), found, type_, "linear" if times == 1 else "derived", (1.0,))
 
