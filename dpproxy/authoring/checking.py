@@ -58,7 +58,7 @@ async def _of(loaded: Loaded, depth: Depth) -> tuple[Problem, ...]:
     except BackendError as error:
         at = loaded.positions.get(("backend",), START)
         what, fix = f"the data cannot be read: {error}", datasets.OWN_SERVER
-        return (Problem(loaded.file, at.line, at.column, what, fix, "backend-data"), *_grave(loaded))
+        return (at.problem(loaded.file, what, fix, "backend-data"), *_grave(loaded))
     finally:
         await backend.close()
 

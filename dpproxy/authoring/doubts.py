@@ -42,7 +42,7 @@ def shared_data(files: Sequence[Loaded]) -> tuple[Problem, ...]:
             at = loaded.positions.get(("budget",), START)
             what = f"`{others[0]}` is over the same database and unit: who may use both learns the sum of both budgets"
             fix = "make them roles of one policy, whose `budget` holds for all of them together"
-            found.append(Problem(loaded.file, at.line, at.column, what, fix, "shared-data"))
+            found.append(at.problem(loaded.file, what, fix, "shared-data"))
     return tuple(found)
 
 
@@ -54,7 +54,7 @@ class _Doubts:
     def _at(self, places: Sequence[tuple[str, ...]], what: str, fix: str, code: Code) -> Problem:
         known = (self.loaded.positions[place] for place in places if place in self.loaded.positions)
         at = next(known, START)
-        return Problem(self.loaded.file, at.line, at.column, what, fix, code)
+        return at.problem(self.loaded.file, what, fix, code)
 
     def roles(self) -> Iterator[Problem]:
         for role in self.loaded.policy.roles.values():

@@ -57,7 +57,7 @@ class _Counts:
 
     def _problem(self, place: Sequence[str], what: str, fix: str, code: Code) -> Problem:
         at = self.loaded.positions.get(tuple(place), START)
-        return Problem(self.loaded.file, at.line, at.column, what, fix, code)
+        return at.problem(self.loaded.file, what, fix, code)
 
     def units(self) -> Iterator[Question]:
         """Delta against the number of units: dataset and roles."""

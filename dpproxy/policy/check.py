@@ -77,16 +77,16 @@ class _Check:
             if name in self.catalog.tables:
                 at = self.positions.get(("views", str(name)), START)
                 what = f"the backend has a table `{name}` already"
-                yield Problem(self.file, at.line, at.column, what, "rename the view", "duplicate")
+                yield at.problem(self.file, what, "rename the view", "duplicate")
 
     def _problem(self, table: TablePolicy, column: str | None, what: str, fix: str, code: Code) -> Problem:
         path = ("tables", str(table.name))
         at = self.positions.get((*path, column) if column else path) or self.positions.get(path, START)
-        return Problem(self.file, at.line, at.column, what, fix, code)
+        return at.problem(self.file, what, fix, code)
 
     def _unit_problem(self, table: TablePolicy, what: str, fix: str, code: Code) -> Problem:
         at = self.positions.get(("units", str(table.name)), START)
-        return Problem(self.file, at.line, at.column, what, fix, code)
+        return at.problem(self.file, what, fix, code)
 
     def _column(self, table: TablePolicy, found: CatalogTable, column: ColumnPolicy) -> Iterator[Problem]:
         source = found.column(column.name)

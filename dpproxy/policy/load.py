@@ -17,15 +17,16 @@ from typing import cast, get_args
 
 from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.catalog import TableName
+from dpproxy.policy.includes import text_of, with_included
 from dpproxy.policy.model import DuckDBBackend, Mechanism, Policy, PostgresBackend, TablePolicy
 from dpproxy.policy.people import read_budget, read_roles, read_users
-from dpproxy.policy.problems import Mark, PolicyError, Problem, suggestion
+from dpproxy.policy.problems import START, Mark, PolicyError, Problem, suggestion
 from dpproxy.policy.reader import Path as Place
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.references import Secrets
 from dpproxy.policy.tables import read_tables
-from dpproxy.policy.tree import MAX_BYTES, Node, Scalar, parse
 from dpproxy.policy.tree import Mapping as Entries
+from dpproxy.policy.tree import Node, Scalar, parse
 
 __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
 
@@ -38,12 +39,13 @@ RESERVED = frozenset({"postgres", "template0", "template1"})  # the facade serve
 @dataclass(frozen=True)
 class Loaded:
     """Holds a policy and where its parts stand: ("tables", "orders", "amount") -> line and column. `warnings`: what can be seen
-    in the file alone and is no error."""
+    in the file alone and is no error. `included`: the other files that it consists of."""
 
     policy: Policy
     file: str
     positions: Mapping[Place, Mark]
     warnings: tuple[Problem, ...] = ()
+    included: tuple[Path, ...] = ()
 
 
 def load_policy(path: Path, env: Mapping[str, str] | None = None) -> Policy:
@@ -53,16 +55,7 @@ def load_policy(path: Path, env: Mapping[str, str] | None = None) -> Policy:
 
 def load_file(path: Path, env: Mapping[str, str] | None = None) -> Loaded:
     """Load the policy in a file, as `load_policy` does, with places for `policy.check`."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)  # one more is enough to see that it is too large
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        fix = "name a policy file that can be read"
-        raise PolicyError([Problem(str(path), 1, 1, f"cannot be read: {error.strerror}", fix, "unreadable-file")]) from None
-    except UnicodeDecodeError:
-        raise PolicyError([Problem(str(path), 1, 1, "is not UTF-8 text", "save the file as UTF-8", "unreadable-file")]) from None
-    return read_text(text, str(path), path.parent, env)
+    return read_text(text_of(path, START, str(path)), str(path), path.parent, env)
 
 
 def load_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = None) -> Policy:
@@ -73,16 +66,18 @@ def load_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = 
 def read_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = None) -> Loaded:
     """Load the policy in a text, as `load_text` does, with places."""
     reader = Reader(name)
-    root = parse(text, name)
+    whole = with_included(reader, parse(text, name), base)
     secrets = Secrets(os.environ if env is None else env, base)
-    policy = _policy(reader, root, secrets)
+    policy = _policy(reader, whole.root, secrets)
     if policy is None or any(problem.severity == "error" for problem in reader.problems):
         raise PolicyError(reader.problems)
-    return Loaded(replace(policy, digest=digest_of(text)), name, reader.positions, tuple(reader.problems))
+    policy = replace(policy, digest=digest_of(text + "".join(whole.texts)))
+    return Loaded(policy, name, reader.positions, tuple(reader.problems), whole.files)
 
 
 def digest_of(text: str) -> str:
-    """Name the text of a policy: the first 16 hexadecimal digits of its SHA-256, as sha256sum prints them of the file."""
+    """Name the text of a policy: the first 16 hexadecimal digits of its SHA-256, as sha256sum prints them of the file;
+    where it includes others, of all of them one after another."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -18,10 +18,15 @@ __all__ = ["START", "Code", "Mark", "PolicyError", "Problem", "suggestion"]
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """Marks a place in a text: line and column, both from 1."""
+    """Marks a place in a text: line and column, both from 1. `file`: the file, where it is another than the policy's own."""
 
     line: int
     column: int
+    file: str = ""
+
+    def problem(self, file: str, what: str, fix: str, code: Code) -> Problem:
+        """Return a problem at this place. `file`: the policy's own."""
+        return Problem(self.file or file, self.line, self.column, what, fix, code)
 
 
 START = Mark(1, 1)

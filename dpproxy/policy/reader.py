@@ -45,7 +45,7 @@ class Reader:
     positions: Positions = field(default_factory=dict)
 
     def problem(self, at: Mark, what: str, fix: str, code: Code) -> None:
-        self.problems.append(Problem(self.file, at.line, at.column, what, fix, code))
+        self.problems.append(at.problem(self.file, what, fix, code))
 
     def mapping(self, node: Node, shape: Shape) -> dict[str, Node] | None:
         """Return the entries of a mapping of known keys; unknown and missing keys are problems."""

@@ -47,6 +47,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
         {
             "version": {"const": 1},
             "dataset": TEXT,
+            "include": {"type": "array", "items": TEXT},
             "backend": _ref("backend"),
             "privacy_unit": _ref("privacy_unit"),
             "budget": _ref("budget"),

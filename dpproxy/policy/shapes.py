@@ -25,6 +25,7 @@ POLICY = Shape(
     {
         "version": "Version of the policy format; always 1.",
         "dataset": "Name of the database that clients connect to.",
+        "include": "More files of this policy, relative to this one: each holds `tables`, `views`, `roles` or `users`.",
         "backend": "Where the data is. The proxy only reads it.",
         "privacy_unit": "Who is protected: one person, customer, patient.",
         "budget": "The most that all roles together may ever learn in a window.",
@@ -37,6 +38,10 @@ POLICY = Shape(
         "timing": "Side channels through time.",
     },
     ("version", "dataset", "backend", "privacy_unit", "budget", "tables", "roles", "users"),
+)
+INCLUDED = Shape(
+    "an included file",
+    {key: POLICY.keys[key] for key in ("tables", "views", "roles", "users")},
 )
 BACKEND = Shape(
     "a backend",

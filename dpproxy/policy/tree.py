@@ -61,13 +61,14 @@ class Mapping:
 Node = Scalar | Sequence | Mapping
 
 
-def parse(text: str, file: str) -> Node:
-    """Return the tree of the one document in `text`. Raises PolicyError with every problem found."""
+def parse(text: str, file: str, included: bool = False) -> Node:
+    """Return the tree of the one document in `text`. `included`: places in it name the file. Raises PolicyError with every
+    problem found."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise PolicyError(
             [Problem(file, 1, 1, f"larger than {MAX_BYTES} bytes", "split the data set or the policy", "too-large")]
         )
-    builder = _Builder(file)
+    builder = _Builder(file, included)
     try:
         for event in _events(text):
             if not builder.take(event):
@@ -118,10 +119,6 @@ def _mended(what: str, context: str, line: str) -> str:
     return next(found, "check the indentation, brackets and quotes here")
 
 
-def _mark(mark: object) -> Mark:
-    return Mark(getattr(mark, "line", 0) + 1, getattr(mark, "column", 0) + 1)
-
-
 @dataclass
 class _Open:
     """A collection whose end has not come yet. `pending` is a mapping's key that waits for its value."""
@@ -138,19 +135,26 @@ class _Open:
 
 
 class _Builder:
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, file: str, included: bool) -> None:
+        self._file, self._within = file, file if included else ""
         self._problems: list[Problem] = []
         self._stack: list[_Open] = []
         self._root: Node | None = None
         self._documents = 0
 
     def problem(self, at: Mark, what: str, fix: str, code: Code) -> None:
-        self._problems.append(Problem(self._file, at.line, at.column, what, fix, code))
+        self._problems.append(at.problem(self._file, what, fix, code))
+
+    def _mark(self, mark: object) -> Mark:
+        return Mark(getattr(mark, "line", 0) + 1, getattr(mark, "column", 0) + 1, self._within)
 
     def syntax(self, error: MarkedYAMLError, text: str) -> None:
-        at, lines, what = _mark(error.problem_mark or error.context_mark), text.splitlines(), f"{error.problem or error.context}"
-        begun = _mark(error.context_mark) if error.context_mark is not None else at
+        at, lines, what = (
+            self._mark(error.problem_mark or error.context_mark),
+            text.splitlines(),
+            f"{error.problem or error.context}",
+        )
+        begun = self._mark(error.context_mark) if error.context_mark is not None else at
         if begun.line < at.line and any(word in f"{error.context}" for word in ("flow", "simple key")):
             at = begun  # the bracket that is not closed, the name without its value
         line = lines[at.line - 1] if at.line <= len(lines) else ""
@@ -173,11 +177,11 @@ class _Builder:
             case DocumentStartEvent():
                 return self._document(event)
             case AliasEvent():
-                self.problem(_mark(event.start_mark), "aliases are not allowed", "write the value out again", "yaml-feature")
-                self._add(Scalar("", False, _mark(event.start_mark)))
+                self.problem(self._mark(event.start_mark), "aliases are not allowed", "write the value out again", "yaml-feature")
+                self._add(Scalar("", False, self._mark(event.start_mark)))
             case ScalarEvent():
                 self._check(event)
-                self._add(Scalar(event.value, event.style in (None, ""), _mark(event.start_mark)))
+                self._add(Scalar(event.value, event.style in (None, ""), self._mark(event.start_mark)))
             case MappingStartEvent() | SequenceStartEvent():
                 return self._begin(event)
             case MappingEndEvent() | SequenceEndEvent():
@@ -190,13 +194,13 @@ class _Builder:
         self._documents += 1
         if self._documents > 1:
             self.problem(
-                _mark(event.start_mark), "a second document", "keep one policy a file, without `---` inside", "yaml-feature"
+                self._mark(event.start_mark), "a second document", "keep one policy a file, without `---` inside", "yaml-feature"
             )
         return self._documents == 1
 
     def _begin(self, event: NodeEvent) -> bool:
         self._check(event)
-        at = _mark(event.start_mark)
+        at = self._mark(event.start_mark)
         if len(self._stack) >= MAX_DEPTH:
             self.problem(at, f"nested deeper than {MAX_DEPTH} levels", "the policy format needs far fewer levels", "too-large")
             return False
@@ -205,10 +209,10 @@ class _Builder:
 
     def _check(self, event: NodeEvent) -> None:
         if event.anchor is not None:
-            self.problem(_mark(event.start_mark), "anchors are not allowed", f"remove `&{event.anchor}`", "yaml-feature")
+            self.problem(self._mark(event.start_mark), "anchors are not allowed", f"remove `&{event.anchor}`", "yaml-feature")
         tag = getattr(event, "tag", None)
         if tag is not None:
-            self.problem(_mark(event.start_mark), "tags are not allowed", f"remove the tag `{tag}`", "yaml-feature")
+            self.problem(self._mark(event.start_mark), "tags are not allowed", f"remove the tag `{tag}`", "yaml-feature")
 
     def _add(self, node: Node) -> None:
         if not self._stack:

@@ -86,7 +86,7 @@ def _file_meant(path: Path) -> str:
 
 def _beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str, code: Code) -> Problem:
     at = loaded.positions.get(place, START)
-    return Problem(loaded.file, at.line, at.column, what, fix, code)
+    return at.problem(loaded.file, what, fix, code)
 
 
 async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:

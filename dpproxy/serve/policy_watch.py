@@ -14,13 +14,13 @@ from typing import Final
 
 SECONDS: Final = 1.0
 
-Look = tuple[tuple[int, int, int] | None, ...]
+Look = dict[Path, tuple[int, int, int] | None]
 """Of each file inode, size and time of change; None for one that is not there."""
 
 
 def look(files: Sequence[Path]) -> Look:
     """Look at files: two looks are equal as long as nobody has written them."""
-    return tuple(map(_one, files))
+    return {file: _one(file) for file in files}
 
 
 def _one(file: Path) -> tuple[int, int, int] | None:
@@ -32,16 +32,16 @@ def _one(file: Path) -> tuple[int, int, int] | None:
 
 
 async def watched(
-    files: Sequence[Path],
+    files: Callable[[], Sequence[Path]],
     changed: Callable[[], None],
     pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(SECONDS),
 ) -> None:
     """Call `changed` each time that the files have become others, all are there, and they have stayed so over one pause."""
-    served = before = look(files)
+    served = before = look(files())
     while True:
         await pause()
-        now = look(files)
-        if now == before and now != served and None not in now:
+        now = look(files())
+        if now == before and now != served and None not in now.values():
             served = now
             changed()
         before = now

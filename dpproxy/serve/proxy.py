@@ -178,6 +178,7 @@ class Running:
         self._facade = _facade(options, self._quota)
         self._datasets: dict[str, Dataset] = {}
         self._names: dict[Path, str] = {}  # datasets by policy file
+        self._included: dict[Path, tuple[Path, ...]] = {}  # the files that a policy file includes
         self._server = Server(
             self._datasets,
             lambda dataset, role: dataset.endpoint(role),
@@ -208,7 +209,7 @@ class Running:
             await self._open(path, load_file(path))
         self._reloader = asyncio.ensure_future(self._reload_when_told())
         if options.watch and (neighbours is None or neighbours.number == 1):
-            self._policies = asyncio.ensure_future(watched(options.policies, self._outdated))
+            self._policies = asyncio.ensure_future(watched(self._files, self._outdated))
         if isinstance(self._facade, Facade) and visible():
             warden = Warden(self._quota, self._server.sessions, self._facade.clusters)
             self._watching = asyncio.ensure_future(warden.watch())
@@ -276,6 +277,7 @@ class Running:
     async def _open(self, path: Path, loaded: Loaded) -> None:
         """Serve a policy, in place of the one of the same name. Raises PolicyError, BackendError, FacadeError, ServingError."""
         name = loaded.policy.dataset
+        self._included[path] = loaded.included
         if self._names.get(path) != name and name in self._datasets:
             raise ServingError(f"two policies are for dataset `{name}`")
         before = self._datasets.get(name)
@@ -295,6 +297,10 @@ class Running:
             self._retire(self._datasets.pop(former), None)
         if before is not None:
             self._retire(before, dataset)
+
+    def _files(self) -> list[Path]:
+        """The files of all policies, with those that they included when they were last read."""
+        return [file for path in self._options.policies for file in (path, *self._included.get(path, ()))]
 
     def _retire(self, before: Dataset, newer: Dataset | None) -> None:
         """In the background: a later reload must not wait for it."""
@@ -351,6 +357,7 @@ class Running:
     async def _reload_policy(self, path: Path) -> None:
         try:
             loaded = load_file(path)
+            self._included[path] = loaded.included
             current = self._datasets.get(self._names.get(path, ""))
             if current is None or not same_but_users(current.policy, loaded.policy) or await outdated(current):
                 await self._open(path, loaded)

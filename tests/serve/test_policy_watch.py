@@ -31,7 +31,7 @@ def told(files: list[Path], steps: list[Callable[[], object] | None]) -> list[in
             step()
 
     with pytest.raises(Ended):
-        asyncio.run(watched(files, lambda: found.append(count), pause))
+        asyncio.run(watched(lambda: files, lambda: found.append(count), pause))
     return found
 
 
@@ -67,3 +67,10 @@ def test_a_file_that_is_replaced(files: list[Path], tmp_path: Path) -> None:
 def test_two_changes_are_two(files: list[Path]) -> None:
     first, second = (lambda t=t: files[0].write_text(t) for t in ("other text", "yet another"))
     assert told(files, [first, None, second, None, None]) == [2, 4]
+
+
+def test_another_file_belongs_to_the_policy(files: list[Path]) -> None:
+    """What a policy includes is known when it was read: a file more is a change."""
+    more = files[0].with_name("c.yaml")
+    more.write_text("one")
+    assert told(files, [None, lambda: files.append(more), None, lambda: more.write_text("other"), None]) == [3, 5]

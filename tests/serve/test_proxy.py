@@ -83,6 +83,7 @@ class World:
 @dataclass(frozen=True)
 class _Loaded:
     policy: Policy
+    included: tuple[Path, ...] = ()
 
 
 @dataclass
