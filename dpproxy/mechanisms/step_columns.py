@@ -66,8 +66,8 @@ def together(noisy: list[Int64], deviation: float, laplace: bool, signed: bool) 
         return Together(raw.copy(), raw, last)
     found = profiles(matrix, deviation, laplace)
     shown = max(last, _reached([p.evidence for p in found]))
-    upper = np.array([p.value if j <= shown else p.own for j, p in enumerate(found)][1:]).reshape(-1, matrix.shape[1])
-    return Together(noisy[0] + _added(upper), raw, last)
+    rows = np.array([p.value if j <= shown else p.own for j, p in enumerate(found)])
+    return Together(noisy[0] + _added(rows[1:]), raw, last)
 
 
 def _added(upper: Float64) -> Int64:

@@ -73,6 +73,14 @@ def test_without_noise_groups_unlike_are_off_by_less_than_it() -> None:
     assert np.abs(released.values[0] - released.values[1]).max() < float(basis().scale) * step_growth(2)
 
 
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("steps", [1, COUNT])
+@pytest.mark.parametrize("groups", [0, 1])
+def test_no_group_and_one_step(groups: int, steps: int, signed: bool) -> None:
+    found = step_columns.together([np.zeros(groups, dtype=np.int64)] * steps, 10.0, False, signed)
+    assert (found.value.tolist(), found.raw.tolist(), found.last) == ([0] * groups, [0] * groups, 0)
+
+
 def test_nobody_beyond_the_first_step() -> None:
     released = release(measured(basis()), exact(columns([50_000, 70_000])), Still())
     assert [v.tolist() for v in released.values] == [[50_000, 70_000], [50_000, 70_000], [0, 0]]
