@@ -26,7 +26,11 @@ from dpproxy.facade.binaries import find_binaries
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, Loss
 
+MakeRequest = Callable[..., ChargeRequest]
+
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+LATER = NOON + dt.timedelta(hours=1)
+WRITER = Path(__file__).with_name("crash_writer.py")
 WIDE = Limits(Limit(10**15), Limit(10**15))
 
 
@@ -48,7 +52,7 @@ def make_request(
 
 
 @pytest.fixture
-def request_of() -> Callable[..., ChargeRequest]:
+def request_of() -> MakeRequest:
     return make_request
 
 

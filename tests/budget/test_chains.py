@@ -18,7 +18,7 @@ from dpproxy.budget.book import Book
 from dpproxy.budget.entries import NO_HASH, Checkpoint, ClockWrong, Head, Named, Opened, decode, encode, link
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.journal import MAX_JUMP, Journal
-from dpproxy.budget.ledger import ChargeRequest, Grant, LedgerCorrupt, LedgerError, Limits, charge
+from dpproxy.budget.ledger import Grant, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.budget.postgres import PostgresReader
 from dpproxy.budget.sqlite import SqliteLedger, SqliteStore
 from dpproxy.budget.states import State, decoded, encoded
@@ -26,10 +26,10 @@ from dpproxy.budget.transaction import Transaction
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO
 
-OpenLedger = Callable[..., Journal]
-MakeRequest = Callable[..., ChargeRequest]
+from .conftest import NOON, MakeRequest
 
-NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+OpenLedger = Callable[..., Journal]
+
 MONTHLY = Limit(1000 * MICRO, 10**12, "month")
 ENOUGH = Limits(MONTHLY, MONTHLY)
 ACCOUNTS = [("role", "r0"), ("role", "r1"), ("user", "ada"), ("dataset", "shop"), ("role", "new")]

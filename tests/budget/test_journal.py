@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from dpproxy.budget.journal import Journal
-from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, LedgerError, Limits, charge
+from dpproxy.budget.ledger import BudgetExhausted, Charge, LedgerError, Limits, charge
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO
 
-OpenLedger = Callable[..., Journal]
-MakeRequest = Callable[..., ChargeRequest]
+from .conftest import NOON, MakeRequest
 
-NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+OpenLedger = Callable[..., Journal]
 
 
 def test_many_threads_cannot_overspend(open_ledger: OpenLedger, request_of: MakeRequest) -> None:

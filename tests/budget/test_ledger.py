@@ -22,10 +22,10 @@ from dpproxy.budget.postgres import PostgresLedger
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, ZERO
 
-OpenLedger = Callable[..., Journal]
-MakeRequest = Callable[..., ChargeRequest]
+from .conftest import NOON, MakeRequest
 
-NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+OpenLedger = Callable[..., Journal]
+
 TIGHT = Limits(Limit(3 * MICRO, 0, "month"), Limit(5 * MICRO, 0, "year"), Limit(2 * MICRO, 0, "day"), MICRO)
 
 

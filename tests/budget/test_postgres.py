@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import io
 import random
 import signal
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from dpproxy.budget import postgres as postgres_ledger
 from dpproxy.budget import record
 from dpproxy.budget.ledger import (
     BudgetExhausted,
-    ChargeRequest,
     Grant,
     LedgerCorrupt,
     LedgerError,
@@ -33,13 +30,7 @@ from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO
 
-from .conftest import PostgresServer
-
-MakeRequest = Callable[..., ChargeRequest]
-
-NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
-LATER = NOON + dt.timedelta(hours=1)
-WRITER = Path(__file__).with_name("crash_writer.py")
+from .conftest import LATER, NOON, WRITER, MakeRequest, PostgresServer
 
 
 def test_two_proxies_share_one_budget(postgres: Any, request_of: MakeRequest) -> None:

@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from dpproxy.budget import files, record
 from dpproxy.budget.files import SqliteReader
 from dpproxy.budget.ledger import (
     BudgetExhausted,
-    ChargeRequest,
     Grant,
     LedgerCorrupt,
     LedgerError,
@@ -31,11 +29,7 @@ from dpproxy.budget.sqlite import SqliteLedger, connect
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, Loss
 
-MakeRequest = Callable[..., ChargeRequest]
-
-NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
-LATER = NOON + dt.timedelta(hours=1)
-WRITER = Path(__file__).with_name("crash_writer.py")
+from .conftest import LATER, NOON, WRITER, MakeRequest
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,14 +9,12 @@ import pytest
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import CHECKPOINT_EVERY, NO_HASH, Head, Opened, decode
 from dpproxy.budget.journal import MAX_JUMP
-from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, LedgerCorrupt, LedgerError, Limits
+from dpproxy.budget.ledger import BudgetExhausted, LedgerCorrupt, LedgerError, Limits
 from dpproxy.budget.transaction import Transaction, replay
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO
 
-MakeRequest = Callable[..., ChargeRequest]
-
-NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
+from .conftest import NOON, MakeRequest
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+import pytest
 
+from dpproxy.errors import Refusal
 from dpproxy.plan.engines import engine
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.logical.expr import Expr, Lit
@@ -30,6 +32,19 @@ def theirs(name: str, args: Args, postgres: psycopg.Connection[Any]) -> str | No
         return _asked(f"{name}({', '.join(texts)})", postgres)
     except psycopg.DataError:
         return None
+
+
+def is_postgresqls(name: str, args: Args, postgres: psycopg.Connection[Any]) -> None:
+    """Fails where the call is worth something else than PostgreSQL's; of numbers, but for their last digits."""
+    found, expected = ours(call(name, args), postgres), theirs(name, args, postgres)
+    assert found == expected or (found is not None and expected is not None and float(found) == pytest.approx(float(expected)))
+
+
+def is_refused(name: str, args: Args, sqlstate: str) -> None:
+    """Fails where the call is taken, or refused with another SQLSTATE."""
+    with pytest.raises(Refusal) as caught:
+        call(name, args)
+    assert caught.value.sqlstate == sqlstate
 
 
 def _asked(text: str, postgres: psycopg.Connection[Any]) -> str | None:

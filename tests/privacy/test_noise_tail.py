@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import pytest
 
 from dpproxy.privacy.noise_tail import interval, tail_point
-
-
-def laplace_tail(scale: float, t: int) -> float:
-    """P(X >= t) by summing the pmf."""
-    q = math.exp(-1 / scale)
-    return math.fsum((1 - q) / (1 + q) * q**x for x in range(t, t + int(60 * scale) + 60))
-
-
-def gaussian_tail(sigma: float, t: int) -> float:
-    reach = int(15 * sigma) + 5
-    weights = [math.exp(-(x * x) / (2 * sigma * sigma)) for x in range(reach)]
-    return math.fsum(weights[t:]) / (2 * math.fsum(weights) - 1)
+from tests.privacy.tails import gaussian_tail, laplace_tail
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(3), Fraction(12), Fraction(13), Fraction(300)])

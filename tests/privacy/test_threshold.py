@@ -11,18 +11,7 @@ import pytest
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.noise_scale import laplace_scale
 from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
-
-
-def laplace_tail(scale: float, t: int) -> float:
-    """P(X >= t) by summing the pmf."""
-    q = math.exp(-1 / scale)
-    return math.fsum((1 - q) / (1 + q) * q**x for x in range(t, t + int(60 * scale) + 60))
-
-
-def gaussian_tail(sigma: float, t: int) -> float:
-    reach = int(15 * sigma) + 5
-    weights = [math.exp(-(x * x) / (2 * sigma * sigma)) for x in range(reach)]
-    return math.fsum(weights[t:]) / (2 * math.fsum(weights) - 1)
+from tests.privacy.tails import gaussian_tail, laplace_tail
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(10), Fraction(123456, 1000)])
