@@ -77,6 +77,7 @@ def test_bounds_of_the_policy(rows: int, groups: int | None, shop_catalog: Catal
     assert numbers("SELECT count(*) FROM orders") == (1, [rows])
     assert numbers("SELECT count(DISTINCT customer_id) FROM orders") == (1, [1])
     assert numbers("SELECT count(DISTINCT category) FROM orders") == (1, [rows])
+    assert numbers("SELECT count(DISTINCT status) FROM orders") == (1, [min(rows, statuses)])
     assert numbers("SELECT status, sum(amount) FROM orders GROUP BY 1") == (reached, [rows * 1000 * cents])
     assert numbers("SELECT status, sum(amount - 300) FROM orders GROUP BY 1") == (reached, [rows * 700 * cents])
     assert numbers("SELECT status, avg(amount) FROM orders GROUP BY 1") == (reached, [rows, rows * 500 * cents])

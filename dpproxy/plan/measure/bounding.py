@@ -293,7 +293,7 @@ class Writer:
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.x{i} FROM r{join} WHERE r.x{i} IS NOT NULL"
         order = f"{self._pick_hash(['u', f'x{i}'])}, x{i}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
-        within = f"SELECT * FROM ({ranked}) AS w WHERE rank <= {self.bounding.rows}"
+        within = f"SELECT * FROM ({ranked}) AS w WHERE rank <= {self.specs[i].linf(self.bounding.rows)}"
         if self.specs[i].norm(self.bounding) and self.bounding.spread:
             within = self._distinct_overall(within)
         keys = "".join(f"{k}, " for k in key_names)

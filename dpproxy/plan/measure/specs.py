@@ -28,7 +28,7 @@ class BasisSpec:
     """This is a basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
     A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Bounding.spread` is set.
     Of distinct values a unit has at most as many as the row bound allows, in a group or, where `Bounding.norm` is set, in all its
-    groups together: the numbers of them, a group each, have that norm.
+    groups together: the numbers of them, a group each, have that norm. Nor are there more in a group than are declared: `most`.
 
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
     or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
@@ -49,6 +49,7 @@ class BasisSpec:
     center: Fraction = Fraction(0)
     mean: bool = False
     counted: Expr | None = None
+    most: int | None = None
 
     @property
     def shift(self) -> int:
@@ -60,6 +61,8 @@ class BasisSpec:
         """Return the most one unit changes the column by in one group, in grid units."""
         if self.kind in ("units", "weight"):
             return 1
+        if self.kind == "distinct":
+            return rows if self.most is None else min(rows, self.most)
         return rows * max(abs(self.lo), abs(self.hi))
 
     def norm(self, bounding: Bounding) -> int:
@@ -96,6 +99,10 @@ class BasisSpec:
         each group: in as many groups as there may be rows their l1 norm is that number, their l2 norm its root.
         """
         fine = self.fine(bounding)
+        if self.kind == "distinct" and self.norm(bounding):
+            each = self.linf(bounding.rows)
+            all_groups = each * bounding.l0 if bounding.norm == 1 else isqrt(each * each * bounding.l0 - 1) + 1
+            return min(bounding.rows, all_groups)
         if self.kind == "units" and self.norm(bounding):
             return bounding.rows * fine if bounding.norm == 1 else isqrt(bounding.rows * fine * fine) + 1
         return max(self.linf(bounding.rows), 1) * fine

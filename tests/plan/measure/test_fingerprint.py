@@ -83,7 +83,7 @@ PARTS = [
     "count(*)",
     "sum(income)",
     "avg(score)",
-    "count(DISTINCT customer_id)",
+    "count(DISTINCT region)",
     "count(phone)",
     "sum(income) FILTER (WHERE vip)",
     "max(income)",

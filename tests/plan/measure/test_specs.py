@@ -91,3 +91,37 @@ def test_candidates_of_selections() -> None:
     assert (grid.size, grid.columns) == (len(range(-3, 6)), 2)
     mode = SelectionSpec(VALUE, None, "", 0, 0, Fraction(1), (), ("a", "b", None))
     assert (mode.size, mode.columns) == (3, 1)
+
+
+def picked(counts: tuple[int, ...], rows: int, each: int, norm: int) -> list[int]:
+    """How many distinct values of a unit are counted in each of its groups (`measure.bounding`): first ones before second ones, for
+    as long as the norm allows."""
+    found, filled = [0] * len(counts), 0
+    for turn in range(1, each + 1):
+        for group, there in enumerate(counts):
+            filled += (1 if norm == 1 else 2 * turn - 1) if there >= turn else 0
+            if there >= turn and filled <= rows**norm:
+                found[group] = turn
+    return found
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+@pytest.mark.parametrize("most", [None, 1, 2])
+def test_no_unit_moves_distinct_values_by_more_than_their_norm(norm: int, rows: int, most: int | None) -> None:
+    spec = BasisSpec("distinct", VALUE, None, "", most=most)
+    for l0 in (2, 3, 4):
+        each = spec.linf(rows)
+        units = [picked(counts, rows, each, norm) for counts in itertools.product(range(6), repeat=l0)]
+        worst = max(sum(n**norm for n in unit) ** (1 / norm) for unit in units)
+        stated = spec.sensitivity(bounding(rows, l0, norm))
+        assert worst <= stated + 1e-9
+        assert stated < worst + 1, "rounded up, and no more"
+        assert spec.fine(bounding(rows, l0, norm)) == spec.steps(bounding(rows, l0, norm)) == 1
+
+
+def test_a_heavy_unit_is_counted_in_as_many_groups_as_it_can() -> None:
+    """In 36 months a value each: none is lost under `rows: 10`, where ten in all would leave 10."""
+    assert sum(picked((1,) * 36, 10, 10, 2)) == 36
+    assert sum(picked((3,) * 36, 10, 10, 2)) == 36 + 21
+    assert sum(picked((1,) * 36, 10, 10, 1)) == 10
