@@ -66,8 +66,7 @@ class Warden:
     ) -> None:
         self._sessions = sessions
         self._clusters = clusters
-        self._processors = os.cpu_count() or 1
-        self._ration = Ration[ClientSession](quota, self._processors)
+        self._ration = Ration[ClientSession](quota, os.cpu_count() or 1)
         self._queue = usage.Queue()
         self._seen: dict[ClientSession, tuple[Progress, usage.Usage]] = {}  # of those that do nothing since
         self._tables: Counter[int] = Counter()  # bytes of temporary tables, by process
@@ -119,7 +118,7 @@ class Warden:
             found = seen[1]
         else:
             found = usage.taken(pid) or usage.Usage()
-            session.worked_beside((found.seconds - (seen[1].seconds if seen is not None else 0.0)) / self._processors)
+            session.worked_beside(found.seconds - (seen[1].seconds if seen is not None else 0.0))
             self._seen[session] = (progress, found)
         role = (session.dataset.policy.dataset, session.asker.role.name)
         disk = spilled[pid] + self._tables[pid]

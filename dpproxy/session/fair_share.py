@@ -3,12 +3,11 @@
 Knows: seconds of processor that were taken for a session, and a clock, as it is told. Must not know: messages, threads, sockets.
 
 A session pays for what it takes by pauses: a second of processor is paid by `1 / PAID` seconds in which it asks for nothing.
-People and dashboards pay by reading. While the loop works for anybody no pause is counted: whoever asks may only wait behind
-others. Who asks on without a pause is in debt as soon as it owes more than `BURST`, as in a leaky
-bucket; so is a role that takes more than the others leave, and more than its equal part. Both wait while others work who are not
-in debt, in one line for each role: sixteen sessions of a role get what one gets. The line moves at a rate, as in virtual clock
-scheduling: a turn that took `s` seconds lets the next one begin `s / rate` later. All lines have together what others leave of
-`HEADROOM`, and `LEAST` in any case. When nobody else is at work, nobody waits.
+People and dashboards pay by reading. While the loop works for anybody, or the facade for its role, no pause is counted: whoever
+asks may only wait behind others. Who asks on without a pause is in debt as soon as it owes more than `BURST`, as in a leaky
+bucket, and waits while others work who are not, in one line for each role: sixteen sessions of a role get what one gets. The
+line moves at a rate, as in virtual clock scheduling: a turn that took `s` seconds lets the next one begin `s / rate` later. All
+lines have together what others leave of `HEADROOM`, and `LEAST` in any case. When nobody else is at work, nobody waits.
 
 A turn's cost is known when it is over: the next place in the line is given by what a session's turns took before, and moved by
 the difference. Places are given in the order of asking, and each moves the line by `LONGEST` at most: nobody starves.
@@ -56,7 +55,7 @@ class Account:
     turn: float | None = None
     owed: float = 0.0
     since: float = -math.inf  # the beginning of a pause that is not counted yet
-    before: float = 0.0  # seconds that all had taken then
+    before: float = 0.0  # seconds of work then, behind which it may have waited
     active: float = -math.inf  # when it was last worked for
     late: float = -math.inf  # when it was last in debt
     used: float = 0.0  # processors of late, fading
@@ -73,16 +72,16 @@ class FairShare:
     def __init__(self) -> None:
         self._accounts: set[Account] = set()
         self._taken = 0.0  # seconds of the loop's processor, by all
+        self._elsewhere: defaultdict[Hashable, float] = defaultdict(float)  # seconds of other processors, by role
         self._lines: defaultdict[Hashable, float] = defaultdict(lambda: -math.inf)  # when a role's next turn in debt is
         self._left: dict[Hashable, tuple[float, float]] = {}  # what those who went owed, and when
         self._looked = -math.inf
-        self._roles: dict[Hashable, float] = {}  # processors used of late, by those who are not in debt
         self._share = 1.0  # of a processor, for a line
 
     def opened(self, role: Hashable, now: float) -> Account:
         """Return the account of a new session: it takes over what those of its role owed that went before they had paid."""
         owed, since = self._left.pop(role, (0.0, now))
-        account = Account(role, owed=owed, since=since, before=self._taken, faded=now)
+        account = Account(role, owed=owed, since=since, before=self._busy(role), faded=now)
         self._accounts.add(account)
         return account
 
@@ -94,18 +93,23 @@ class FairShare:
         self._left[account.role] = (owed, now)
 
     def beside(self, account: Account, seconds: float, now: float) -> None:
-        """Note processor time that was taken for a session elsewhere: it is owed, and is no pause, but the loop was free."""
+        """Note processor time that was taken for a session elsewhere: no pause of its role, but the loop was free for others."""
         if seconds > 0:
+            self._elsewhere[account.role] += seconds
             self._owe(account, seconds, now)
             self._pauses(account, now)
 
     def works(self, account: Account, now: float) -> None:
         """Note that something is done for a session again: it has paid until now."""
-        account.owed = _paid(account.owed, now - account.since - (self._taken - account.before) - NO_PAUSE)
+        account.owed = _paid(account.owed, now - account.since - (self._busy(account.role) - account.before) - NO_PAUSE)
         self._pauses(account, now)
 
     def _pauses(self, account: Account, now: float) -> None:
-        account.since, account.before = now, self._taken
+        account.since, account.before = now, self._busy(account.role)
+
+    def _busy(self, role: Hashable) -> float:
+        """Seconds of work, so far, behind which a session of this role may have waited."""
+        return self._taken + self._elsewhere[role]
 
     def rests(self, account: Account, now: float) -> None:
         """Note that nothing is done for a session any more: from here on it pays."""
@@ -145,7 +149,7 @@ class FairShare:
         account.taken = account.prepaid = 0.0
         account.rate = 1.0
         self.works(account, now)
-        if account.owed <= BURST and not self._greedy(account.role, now):
+        if account.owed <= BURST:
             return
         if not _lately(account.late, now):
             self._looked = -math.inf  # who is in debt has changed
@@ -156,12 +160,6 @@ class FairShare:
         account.rate, account.prepaid = self._share, account.usual
         account.turn = max(now, self._lines[account.role])
         self._lines[account.role] = account.turn + min(LONGEST, account.usual / account.rate)
-
-    def _greedy(self, role: Hashable, now: float) -> bool:
-        """Whether a role takes more than the others leave, and more than its equal part; without those that are in debt."""
-        self._look(now)
-        own, together = self._roles.get(role, 0.0), sum(self._roles.values())
-        return len(self._roles) > 1 and own > max(1 / len(self._roles), 1 - (together - own))
 
     # books
 
@@ -189,7 +187,7 @@ class FairShare:
         if now < self._looked + _LOOK:
             return
         self._looked = now
-        others, waiting, roles = [], set(), defaultdict[Hashable, float](float)
+        others, waiting = [], set()
         for account in self._accounts:
             self._book(account, now)
             if not _lately(account.active, now):
@@ -198,8 +196,6 @@ class FairShare:
                 waiting.add(account.role)
             else:
                 others.append(account.used)
-                roles[account.role] += account.used
-        self._roles = roles
         whole = max(LEAST, HEADROOM - sum(others)) if others else 1.0
         self._share = whole / max(1, len(waiting))
 

@@ -115,7 +115,7 @@ def test_two_that_ask_without_a_pause_get_half_each() -> None:
 
 
 def test_many_that_pause_just_enough_are_one_role_all_the_same() -> None:
-    """None of the thirty is in debt; their role takes more than its part while the other's ten want it."""
+    """Each of the thirty pauses long enough by itself; while they keep the loop busy their pauses pay for nothing."""
     machine = Machine()
     machine.add("many", 30, 0.01, 0.06)
     machine.run(3)
@@ -164,6 +164,41 @@ def test_a_burst_is_not_slowed_and_a_pause_pays() -> None:
     other.fresh += 0.001
     assert shares.wait(one, later) == 0
     assert one.owed == 0
+
+
+def test_the_line_moves_by_what_a_turn_took_in_all() -> None:
+    """However it is booked; and neither waiting nor working is a pause, though nothing says that the session rests."""
+    shares = FairShare()
+    other, one = shares.opened("other", 0.0), shares.opened("one", 0.0)
+    other.fresh += 0.001
+    one.fresh += 1.0
+    assert shares.wait(one, 0.0) == 0, "nobody is before it"
+    for _ in range(4):
+        other.fresh += 0.001
+        one.fresh += 1.0
+        shares.behind(one, 0.1)
+        shares.beside(one, 0.5, 0.1)
+    left = shares.wait(one, 0.1)
+    assert left > 5 / 0.5, "six seconds of work, of which one was foreseen"
+    other.fresh += 0.001
+    assert shares.wait(one, 0.1 + left) == 0
+    one.fresh += QUANTUM
+    other.fresh += 0.001
+    assert shares.wait(one, 0.1 + left) > 0, "it owes what it did before it waited"
+
+
+def test_what_the_facade_does_for_a_role_is_no_pause_of_its_sessions() -> None:
+    """Sixteen that keep the facade's processors busy wait for these; the loop is free all the time."""
+    shares = FairShare()
+    other, many = shares.opened("other", 0.0), [shares.opened("many", 0.0) for _ in range(16)]
+    for step in range(1, 40):
+        other.fresh += 0.001
+        for one in many:
+            shares.beside(one, 0.006, step / 10)
+    first, *waits = [shares.wait(one, 4.0) for one in many]
+    assert first == 0, "nobody is before it"
+    assert min(waits) > 0
+    assert shares.wait(other, 4.0) == 0
 
 
 def test_waiting_in_the_line_is_no_pause() -> None:
