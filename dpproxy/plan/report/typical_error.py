@@ -19,6 +19,9 @@ from dpproxy.privacy.noise_error import deviation, step_growth
 
 Values = Sequence[npt.NDArray[np.int64]]
 MOST = 3  # aggregates whose error is told: the rest is in EXPLAIN
+HELPS = "a larger dpproxy.epsilon, fewer groups by a coarser key, or asking for less at a time"
+MOSTLY_NOISE = 0.5
+"""Of a typical error: from here on the interval at 95 %, two of them to both sides, is wider than the value is large."""
 
 
 _KINDS: Mapping[str, Literal["linear", "mean", "total"]] = {"linear": "linear", "mean": "mean", "total": "total"}
@@ -78,10 +81,17 @@ def errors_by_label(wanted: Sequence[Typical], values: Mapping[int, Values]) -> 
 
 
 def typical_errors_told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
-    """`typical error 2 % of count(*), 5 % of sum(amount)`; empty when there is nothing to say."""
-    known = ((t.label, relative_error(t, values[t.measurement])) for t in wanted[:MOST] if t.measurement in values)
-    texts = [f"{percent(error)} of {label}" for label, error in known if error is not None]
-    return f"typical error {', '.join(texts)}" if texts else ""
+    """`typical error 2 % of count(*), 5 % of sum(amount)`, and what is mostly noise; empty when there is nothing to say."""
+    known = list(errors_by_label(wanted, values).items())
+    texts = [f"{percent(error)} of {label}" for label, error in known[:MOST]]
+    noise = [label for label, error in known if error >= MOSTLY_NOISE]
+    told = [f"typical error {', '.join(texts)}"] if texts else []
+    return "; ".join([*told, *([_mostly_noise(noise)] if noise else [])])
+
+
+def _mostly_noise(labels: Sequence[str]) -> str:
+    named = ", ".join(labels[:MOST]) + (f" and {len(labels) - MOST} more" if len(labels) > MOST else "")
+    return f"mostly noise: {named} ({HELPS} would help)"
 
 
 def percent(error: float) -> str:

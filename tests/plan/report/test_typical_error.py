@@ -12,6 +12,7 @@ from dpproxy.mechanisms import sampler
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.typical_error import hidden_groups_told, relative_error, typical_errors_told
 from dpproxy.policy.catalog import Catalog
+from dpproxy.privacy import noise_error
 
 
 def noisy(made: Plan, exact: list[int], releases: int) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
@@ -45,6 +46,20 @@ def test_the_typical_error_is_that_of_many_releases(
     assert relative_error(typical, tuple(np.zeros(3, dtype=np.int64) for _ in values)) == 1 or aggregate == "avg(income)"
     assert typical_errors_told(made.typical, {0: values}).startswith("typical error ")
     assert typical_errors_told(made.typical, {}) == ""
+
+
+def test_what_is_mostly_noise_is_named_with_what_would_help(shop_catalog: Catalog) -> None:
+    made = plan_harness.plan("SELECT count(*), sum(score) FROM customers", shop_catalog, dpproxy__epsilon="0.1")
+    (measurement,) = made.measurements
+
+    def said(factor: float) -> str:
+        columns = [np.array([int(factor * noise_error.deviation(basis))]) for basis in measurement.bases]
+        return typical_errors_told(made.typical, {0: columns})
+
+    assert "mostly noise" not in said(20)
+    assert "; mostly noise: count(*), sum(score) (a larger dpproxy.epsilon, fewer groups by a coarser key, " in said(1.5)
+    many = [replace(made.typical[0], label=f"c{i}") for i in range(5)]
+    assert "mostly noise: c0, c1, c2 and 2 more (" in typical_errors_told(many, {0: [np.array([1])] * 2})
 
 
 def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:

@@ -1,0 +1,67 @@
+"""The bench of intervals: which SELECTs it asks, and what it takes for held, open and missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from bench_honesty import Probe, Tally, _tally, line, probes
+
+PLAIN = "SELECT region AS r, COUNT(*) AS n FROM people GROUP BY region, sex HAVING COUNT(*) > 3 ORDER BY n LIMIT 2"
+
+
+def asked(sql: str) -> list[list[Probe]]:
+    return list(probes({"id": "x", "sql": sql}))
+
+
+def test_keys_that_are_not_shown_are_asked_for() -> None:
+    ((probe,),) = asked(PLAIN)
+    assert probe.sql.startswith(
+        "SELECT region AS r, COUNT(*) AS n, region AS dpproxy_g0, sex AS dpproxy_g1, dpproxy.low(COUNT(*))"
+    )
+    assert probe.sql.endswith("GROUP BY region, sex HAVING COUNT(*) > 3 ORDER BY n LIMIT 2")
+    assert probe.exact.endswith("FROM people GROUP BY region, sex")  # all groups there are
+    assert (probe.keys, probe.values, probe.width, probe.chosen) == ((0, 2, 3), (1,), 4, True)
+
+
+def test_inner_selects_follow_outer_ones_with_what_they_name() -> None:
+    outer, inner = asked("WITH a AS (SELECT 1 AS one), b AS (SELECT SUM(x) AS s FROM a, t) SELECT MAX(s) FROM b")
+    assert [p.labels for p in (*outer, *inner)] == [("MAX(s)",), ("SUM(x)",)]
+    assert inner[0].sql.startswith("WITH a AS (SELECT 1 AS one) SELECT SUM(x) AS s, dpproxy.low(SUM(x))")
+
+
+@pytest.mark.parametrize("sql", ["SELECT a FROM t", "SELECT SUM(COUNT(*)) OVER () FROM t GROUP BY a", "SELECT * FROM t"])
+def test_nothing_is_asked_where_no_output_is_an_aggregate(sql: str) -> None:
+    assert [p for depth in asked(sql) for p in depth] == []
+
+
+EXACT = [("a", 10.0), ("b", 20.0), ("c", 30.0)]
+
+
+def seen(*rows: tuple[object, ...], told: bool = False, label: str = "COUNT(*)") -> Tally:
+    return _tally(Probe("x", "", "", (0,), (1,), 2, (label,), False), rows, [EXACT], (), told)
+
+
+def test_cells_are_held_open_or_without_an_error() -> None:
+    found = seen(("a", 11.0, 9.0, 12.0), ("b", 25.0, 21.0, 29.0), ("c", 28.0, 27.0, None))
+    assert (found.cells, found.held, found.open, found.without, found.missing) == (3, 2, 1, 0, 0)
+    infinite = seen(("a", 11.0, float("-inf"), float("inf")), ("b", 20.0, None, None), ("c", 30.0, 30.0, 30.0))
+    assert (infinite.cells, infinite.held, infinite.without) == (3, 1, 2)
+    assert "50.0%" not in line([found])
+    assert line([found]).split("\t")[:3] == ["1", "3", "66.7%"]
+
+
+def test_of_a_group_that_is_not_there_counts_are_nothing() -> None:
+    row = ("d", 4.0, 0.0, 9.0)
+    assert seen(row).held == 1
+    assert seen(row, label="AVG(x)").cells == 0
+
+
+def test_groups_missing_without_a_word() -> None:
+    row = ("a", 10.0, 9.0, 11.0)
+    assert seen(row).missing == 2
+    assert seen(row, told=True).missing == 0
