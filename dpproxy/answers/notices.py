@@ -19,6 +19,7 @@ from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.plan.report import cuts
+from dpproxy.plan.report.left_out import left_out_told
 from dpproxy.plan.report.typical_error import hidden_groups_told, typical_errors_told
 from dpproxy.privacy.loss import Loss
 
@@ -56,7 +57,8 @@ async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]
         unseen = hidden_groups_told(plan.measurements, dataset.policy.unit_name)
         cut = cuts.cuts_told(plan.measured_cuts, values, plan.cuts)
         again = MOVING if plan.moving else ""
-        texts = (await of_values(plan, values, typical_errors_told), cut, unseen, again)
+        out = left_out_told(plan.left_out, plan.unitless)
+        texts = (await of_values(plan, values, typical_errors_told), cut, unseen, out, again)
         remembered.keep(plan, values, texts)
     return texts
 

@@ -7,12 +7,17 @@ order of `facade.ddl.VIRTUAL`; values are PostgreSQL's text forms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.standings import standings
 from dpproxy.budget.ledger import Standing, decimal
 from dpproxy.facade.ddl import column_type, readable, visible_columns
+from dpproxy.plan.model import LeftOut
+from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy
+from dpproxy.policy.unitless_rows import told, unitless_rows
+from dpproxy.sql.types import INTEGERS, TIMES
 
 Row = tuple[str | None, ...]
 
@@ -52,8 +57,38 @@ def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
             yield str(table.name), "public", None, None, None
         else:
             groups = None if table.bounds.groups is None else str(table.bounds.groups)
-            note = f"at most one row per {dataset.policy.unit_name}" if table.one else None
-            yield str(table.name), "private", str(table.bounds.rows), groups, note
+            yield str(table.name), "private", str(table.bounds.rows), groups, _note(table, dataset)
+
+
+def _note(table: TablePolicy, dataset: Dataset) -> str | None:
+    """What there is to know of a table: rows of a unit, and which of its rows are never counted or in no declared group."""
+    unit = dataset.policy.unit_name
+    said = [f"at most one row per {unit}"] if table.one else []
+    never = [told(rows, unit) for rows in unitless_rows(table, dataset.policy, dataset.catalog)]
+    said += [f"never counted: {', '.join(never)}"] if never else []
+    out = [rows_text(o) for o in _left_out(table, dataset)]
+    said += [f"in no group of the column: {', '.join(out)}"] if out else []
+    return "; ".join(said) or None
+
+
+def _left_out(table: TablePolicy, dataset: Dataset) -> Iterator[LeftOut]:
+    shape = dataset.catalog.tables.get(table.name)
+    for column in visible_columns(table, shape) if shape else ():
+        rule = table.columns.get(column.name)
+        kind = _kind(rule, column.type)
+        if rule is not None and kind is not None and (kind or (column.nullable and not rule.nulls)):
+            yield LeftOut(column.name, column.nullable and not rule.nulls, kind)
+
+
+def _kind(rule: ColumnPolicy | None, type_: str) -> Literal["values", "range", ""] | None:
+    """What declares the groups of a column; None where nothing does."""
+    if rule is None:
+        return None
+    if type_ == "bool":
+        return ""
+    if rule.values:
+        return "values"
+    return "range" if rule.range and type_ in (*INTEGERS, *TIMES) else None
 
 
 def _policy(dataset: Dataset, asker: Asker) -> Iterator[Row]:

@@ -111,6 +111,7 @@ class Counter:
 
     _columns: Iterator[int] = field(default_factory=itertools.count)
     _scans: Iterator[int] = field(default_factory=itertools.count)
+    tables: dict[TableName, None] = field(default_factory=dict)  # that the statement names, in their order
 
     def column(self) -> int:
         return next(self._columns)

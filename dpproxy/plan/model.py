@@ -66,6 +66,16 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Rows that no declared group holds, if there are any: those whose `column` is NULL (`nulls`), or holds another value than
+    the policy's `values` or `range` (`others` says which of the two; empty for neither)."""
+
+    column: str
+    nulls: bool
+    others: Literal["values", "range", ""] = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """A plan says how a statement over private tables is answered.
 
@@ -82,6 +92,8 @@ class Plan:
     loss: Loss
     explain: tuple[str, ...]
     typical: tuple[Typical, ...] = ()  # whose error is told after the answer
+    left_out: tuple[LeftOut, ...] = ()  # rows in no group
+    unitless: tuple[str, ...] = ()  # rows that belong to no unit, for people
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people
     measured_cuts: tuple[Cut, ...] = ()  # and those of which it is measured how many units they cut
     aimable: bool = False  # `typical` says the error of every aggregate

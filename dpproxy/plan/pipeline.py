@@ -43,6 +43,7 @@ from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
+from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.sql.dialect import locate, to_sql_once
@@ -106,7 +107,8 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
     outer = _spell(statement, registry, result, measurements, context)
     inputs = _spell_inputs(registry, measurements, context)
     loss = loss_together(measurements)
-    account = plan_account(measurements, registry.compiled, loss, context, outer, rules)
+    unitless = _unitless(registry, context)
+    account = plan_account(measurements, registry.compiled, loss, context, outer, rules, unitless)
     return Plan(
         measurements=tuple(measurements),
         outer=outer,
@@ -116,6 +118,8 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         loss=loss,
         explain=explain_rows(account, statement.options),
         typical=typical_aggregates(measurements, registry.compiled),
+        left_out=tuple(dict.fromkeys(out for compiled in registry.compiled for out in compiled.left_out)),
+        unitless=unitless,
         cuts=bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
         measured_cuts=cuts,
         aimable=aimable(registry.compiled),
@@ -169,6 +173,13 @@ def _measure_cuts(registry: Registry, context: Context) -> tuple[Cut, ...]:
     measured = bound_cuts.measured(registry.compiled, context.policy.unit_name)
     registry.compiled += [compiled for compiled, _ in measured]
     return tuple(cut for _, cut in measured)
+
+
+def _unitless(registry: Registry, context: Context) -> tuple[str, ...]:
+    """Which rows of the statement's tables belong to no unit; nothing where no table is measured."""
+    tables = (context.policy.tables[name] for name in registry.counter.tables) if registry.compiled else ()
+    found = [told(rows, context.policy.unit_name) for t in tables for rows in unitless_rows(t, context.policy, context.catalog)]
+    return tuple(dict.fromkeys(found))
 
 
 def _spell(

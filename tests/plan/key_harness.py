@@ -1,4 +1,5 @@
-"""Keys held against data: how many groups a unit reaches that has everything, and whether every declared row has its group.
+"""Keys held against data: how many groups a unit reaches that has everything, and whether every row has its group that is
+not said to have none.
 
 Knows: plans, `key_grammar`, the shops of both engines. Must not know: how the planner counts. The rows are all that the columns
 of a key can hold, declared or not, in all combinations: of one unit, or, those declared, each of a unit of its own.
@@ -17,9 +18,9 @@ from key_grammar import HELD
 from plan_harness import AnyShop
 
 from dpproxy.errors import Refusal
+from dpproxy.plan.model import LeftOut, Plan
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Bounds, Policy
-from dpproxy.privacy.measurement import Measurement
 
 _OTHERS = {"category": "VARCHAR", "coupon": "VARCHAR", "big": "BIGINT", "note": "VARCHAR"}
 _TYPES = {"status": "VARCHAR", "paid": "BOOLEAN", "qty": "INTEGER", "due": "DATE", "ts": "TIMESTAMP", "amount": "DECIMAL(12,2)",
@@ -38,9 +39,10 @@ def everything(nulls: bool) -> Policy:
     return replace(given, tables={**given.tables, orders: replace(table, columns=columns, bounds=Bounds(10**6, None))})
 
 
-def declared(columns: Sequence[str], nulls: bool) -> str:
-    """The condition of rows whose values are declared."""
-    parts = [f"({HELD[c].declared}{f' OR {c} IS NULL' if nulls and c in WITH_NULLS else ''})" for c in columns]
+def grouped(left_out: Sequence[LeftOut]) -> str:
+    """The condition of rows that are in a group, by what is said of those that are not."""
+    parts = [f"{out.column} IS NOT NULL" for out in left_out if out.nulls]
+    parts += [f"({HELD[out.column].declared} OR {out.column} IS NULL)" for out in left_out if out.others]
     return " AND ".join(parts) or "true"
 
 
@@ -61,15 +63,16 @@ class Cover:
         if not self._shop.takes(sql):
             return None
         try:
-            (m,) = plan_harness.plan(sql, found, everything(nulls)).measurements
+            plan = plan_harness.plan(sql, found, everything(nulls))
         except Refusal:
             return None
         if columns not in self._made:
             self._make("_".join(columns) or "none", columns)
             self._made.add(columns)
-        return self._judged(m, "_".join(columns) or "none", columns, condition, nulls)
+        return self._judged(plan, "_".join(columns) or "none", condition)
 
-    def _judged(self, m: Measurement, name: str, columns: Sequence[str], condition: str, nulls: bool) -> list[str]:
+    def _judged(self, plan: Plan, name: str, condition: str) -> list[str]:
+        (m,) = plan.measurements
         (sql,) = plan_harness.queries(m, [])
         problems = []
         counts = self._counts(sql, f"cover.one_{name}")
@@ -79,11 +82,11 @@ class Cover:
         if not re.search(r"rank <= \d", sql) and len(counts) > m.l0:
             problems.append(f"{len(counts)} groups are declared, l0 is {m.l0} and none is picked")
         if m.dense:
-            own = f"(SELECT * FROM cover.own_{name} WHERE {declared(columns, nulls)})"
+            own = f"(SELECT * FROM cover.own_{name} WHERE {grouped(plan.left_out)})"
             (rows,) = self._counts(f'SELECT count(*) AS b0 FROM "main"."orders" AS o{condition}', own)
-            grouped = sum(self._counts(sql, own))
-            if grouped != rows:
-                problems.append(f"{grouped} of {rows} declared rows are in declared groups")
+            counted = sum(self._counts(sql, own))
+            if counted != rows:
+                problems.append(f"{counted} of {rows} rows are in declared groups, beside those said to be in none")
         return problems
 
     def _counts(self, sql: str, source: str) -> list[int]:

@@ -40,7 +40,9 @@ roles:
   analyst:
     budget: { epsilon: 100000, delta: 1e-2, every: month }
     query: { epsilon: 10, max_epsilon: 100, delta: 1e-6 }
-users:
+"""
+
+USERS = """users:
   ada: { role: analyst, password: "VERIFIER" }
 """
 
@@ -67,7 +69,7 @@ tables:
       bought: {{ range: [2023-01-01, 2025-12-31] }}
       category: {{ values: [books, food, games, tools, toys] }}
       amount: {{ range: [0, 200], resolution: 0.01 }}
-{_ROLES}"""
+{_ROLES}{USERS}"""
 
 FLIGHTS = f"""
 version: 1
@@ -89,4 +91,4 @@ tables:
       dep_delay: {{ range: [-60, 1300] }}
       departed: {{ range: [2023-01-01, 2023-12-31] }}
       weekend: {{}}
-{_ROLES}"""
+{_ROLES}{USERS}"""

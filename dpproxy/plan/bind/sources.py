@@ -99,6 +99,7 @@ class Sources:
         policy = self.context.find(schema, name)
         if policy is None or policy.public:
             return Item(alias or name, None, (), node)
+        self.counter.tables[policy.name] = None
         rows, columns = scan_table(policy, self.context, self.counter)
         return renamed(Item(alias or name, rows, columns, node), names)
 

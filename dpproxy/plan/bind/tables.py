@@ -215,6 +215,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         nulls=policy is None or policy.range is None or policy.nulls,
         domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
         length=_length(policy) if entry.type in TEXTS else None,
+        undeclared=not table.public,
     )
 
 

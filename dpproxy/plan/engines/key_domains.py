@@ -6,9 +6,11 @@ Knows: how relations, expressions and constants are spelled, what a domain consi
 
 from __future__ import annotations
 
+from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import Column, Domain, SeriesDomain, ValuesDomain
-from dpproxy.plan.properties.key_domains import Dense, Part, on_days
+from dpproxy.plan.properties.key_domains import Dense, Part
+from dpproxy.plan.properties.stray_values import Strays
 
 
 def groups_text(dense: Dense, renderer: Renderer) -> str:
@@ -30,15 +32,34 @@ def part_text(part: Part, renderer: Renderer) -> str:
         block = renderer.block(scan)
         names.update(block.names)
         sources.append(block.source)
+    tried = part.trial()
+    strays = {s.column.id: s for s in tried.strays}
     for i, (column, domain) in enumerate(part.columns):
-        sources.append(f"({_values_text(column, domain, renderer)}) AS v{i}")
+        text = _values_text(column, domain, renderer)
         names[column.id] = f"v{i}.v"
-    where = [renderer.expr(on_days(c), names) for c in part.conditions]
-    keys = ", ".join(f"{renderer.key(key, names)} AS k{index}" for index, key in part.keys)
+        if (beside := strays.get(column.id)) is not None:
+            text = _marked(text, beside, renderer.engine)
+            names[beside.stray.id] = f"v{i}.stray"
+            names.update({test.id: f"v{i}.t{j}" for j, test in enumerate(beside.tests)})
+        sources.append(f"({text}) AS v{i}")
+    where = [renderer.expr(c, names) for c in tried.conditions]
+    keys = ", ".join(f"{renderer.key(key, names)} AS k{index}" for index, key in tried.keys)
     text = f"SELECT DISTINCT {keys}"
     if sources:
         text += f" FROM {' CROSS JOIN '.join(sources)}"
     return text + (f" WHERE {' AND '.join(where)}" if where else "")
+
+
+def _marked(declared: str, beside: Strays, engine: Engine) -> str:
+    """The declared values, which are not stray, and those that are."""
+    results = "".join(f", {engine.literal('bool', None)} AS t{j}" for j in range(len(beside.tests)))
+    rows = [
+        (engine.literal(beside.column.type, value), engine.literal("bool", "true"), *(engine.literal("bool", r) for r in tests))
+        for value, *tests in beside.rows
+    ]
+    names = ["v", "stray", *(f"t{j}" for j in range(len(beside.tests)))]
+    stray = f"SELECT {', '.join(names)} FROM {engine.values(rows, 'strays', names)}"
+    return f"SELECT v, {engine.literal('bool', 'false')} AS stray{results} FROM ({declared}) AS declared UNION ALL {stray}"
 
 
 def _values_text(column: Column, domain: Domain, renderer: Renderer) -> str:

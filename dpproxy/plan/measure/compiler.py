@@ -18,6 +18,7 @@ from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.relation import Rows, of_somebody
+from dpproxy.plan.measure import coverage
 from dpproxy.plan.measure.bounding import Writer
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import (
@@ -27,6 +28,7 @@ from dpproxy.plan.measure.specs import (
     SelectionSpec,
     TopSpec,
 )
+from dpproxy.plan.model import LeftOut
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.properties.key_domains import Dense, dense_domain
@@ -56,6 +58,7 @@ class Compiled:
     cut: str = ""  # the query that says how many units the bounds cut, where that is to be measured
     cutting: bool = False  # this is such a query
     moving: bool = False  # with the time of day (`plan.measure.moving_constants`)
+    left_out: tuple[LeftOut, ...] = ()  # rows in none of the declared groups
     holds_all: bool = False  # every row is in one of the declared groups (`plan.measure.coverage`)
 
 
@@ -108,7 +111,8 @@ class Compiler:
         step(20 + len(sql) // 200)
         side = tuple(self._writer(bounding).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
-        return Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top)
+        out = coverage.left_out(bounding.dense, self.rows.conditions)
+        return Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, left_out=out)
 
     def cut(self, keys: Sequence[tuple[str, Expr]], condition: str) -> str:
         """Return the query that counts units, and those of which `condition` holds (`plan.measure.bound_cuts`)."""

@@ -14,8 +14,9 @@ The last is not decided here, since parameters may be among these values: column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from dpproxy.plan.engines.key_domains import part_text
 from dpproxy.plan.engines.relations import Renderer
@@ -30,12 +31,17 @@ from dpproxy.plan.logical.expr import (
     Ref,
     SeriesDomain,
     ValuesDomain,
+    children,
+    conjuncts,
     references,
 )
 from dpproxy.plan.logical.interval import OPEN, meet
+from dpproxy.plan.model import LeftOut
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense, Part
 from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.plan.properties.null_padding import not_true
+from dpproxy.plan.properties.stray_values import values_beyond
 from dpproxy.sql.types import INTEGERS
 
 BOTH = {"false", "true"}
@@ -96,6 +102,56 @@ def _chosen(ref: Ref, condition: Expr) -> set[str | None]:
         case _:
             return set()
     return {e.text for e in found if isinstance(e, Lit)} if all(isinstance(e, Lit) for e in found) else set()
+
+
+def left_out(dense: Dense | None, conditions: Sequence[Expr]) -> tuple[LeftOut, ...]:
+    """Say which rows may be in no group, by column."""
+    found: dict[str, LeftOut] = {}
+    computed = {column.id: expr for expr, column in dense.computed} if dense is not None else {}
+    for part in dense.parts if dense is not None else ():
+        for column, domain in part.columns:
+            null, other = values_beyond(column, domain)
+            null = null and any(_carries(key, column, None, conditions) for _, key in part.keys)
+            other = other and any(_carries(key, column, domain, conditions) for _, key in part.keys)
+            for name, nulls, others in _said(column, domain, computed, null, other):
+                known = found.get(name, LeftOut(name, False))
+                found[name] = LeftOut(name, nulls or known.nulls, others or known.others)
+    return tuple(f for f in found.values() if f.nulls or f.others)
+
+
+def _said(
+    column: Column, domain: Domain, computed: Mapping[int, Expr], null: bool, other: bool
+) -> Iterator[tuple[str, bool, Literal["values", "range", ""]]]:
+    """What is said of a column; of one that holds what is computed of others, of those."""
+    expr = computed.get(column.id)
+    if expr is None:
+        kind: Literal["values", "range"] = "values" if isinstance(domain, ValuesDomain) else "range"
+        yield column.name, null, kind if other else ""
+        return
+    for c in references(expr):
+        yield c.name, null and c.nullable and not c.nulls, "range" if other and c.bound.closed else ""
+
+
+def _carries(expr: Expr, column: Column, domain: Domain | None, conditions: Sequence[Expr]) -> bool:
+    """Whether a value is made of NULL, or (`domain`) of an undeclared value, of a column, in rows that satisfy the conditions."""
+    match expr:
+        case Ref(column=found):
+            return found.id == column.id and not _kept_out(column, domain, conditions)
+        case Case() | Call(op="coalesce" | "least" | "greatest") if domain is None:
+            return False  # NULL is a group of theirs
+        case Case(whens=whens, default=default):
+            arms = any(_carries(result, column, domain, (*conditions, *conjuncts(test))) for test, result in whens)
+            return arms or (default is not None and _carries(default, column, domain, conditions))
+        case Call() | InList() if expr.type == "bool":
+            return False
+        case _:
+            return any(_carries(e, column, domain, conditions) for e in children(expr))
+
+
+def _kept_out(column: Column, domain: Domain | None, conditions: Sequence[Expr]) -> bool:
+    if domain is not None:
+        return _limited(column, domain, conditions)
+    return any(not_true(c, frozenset(r.id for r in references(c)) - {column.id}) for c in conditions)
 
 
 def source(part: Part, key: Expr, renderer: Renderer) -> str:

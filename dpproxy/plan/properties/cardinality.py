@@ -23,6 +23,7 @@ from dpproxy.plan.logical.expr import (
     Column,
     Domain,
     Expr,
+    InList,
     Lit,
     Ref,
     SeriesDomain,
@@ -110,6 +111,8 @@ def _outputs(key: Expr) -> int | None:
     if isinstance(key, Ref):
         return None  # as many as are declared
     known = facts(key)
+    if key.type == "bool" and isinstance(key, Call | InList):  # of a test every result is a group, whatever it tests
+        return 3 if known.nullable else 2
     whole = _whole(known.bound) + 1 if known.grid == 1 and known.bound.closed else None
     counts = [3 if key.type == "bool" else None, whole, _form_outputs(key)]
     return min((n for n in counts if n is not None), default=None)

@@ -248,6 +248,8 @@ _TIMES = ("date", "timestamp", "timestamptz", "interval")
 
 def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Facts:
     rule = RULES.get(op)
+    if op in ("least", "greatest"):
+        parts = list(map(_no_constant, parts))
     bound = rule([p.bound for p in parts]) if rule else OPEN
     span = rule([p.span for p in parts]) if rule else OPEN
     if op in ("ln", "log") and rule:
@@ -281,6 +283,13 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     grid = _call_grid(op, type_, parts, args)
     nullable = op not in ("is_null", "is_not_null", "is_distinct", "is_not_distinct")
     return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
+
+
+def _no_constant(part: Facts) -> Facts:
+    """What may be NULL is no constant to LEAST and GREATEST, which pass over it, though it have one value."""
+    if not part.nullable or part.bound.lo is None or part.bound.lo != part.bound.hi:
+        return part
+    return replace(part, bound=Interval(part.bound.lo - 1, part.bound.lo + 1))
 
 
 _LENGTHS_OF = {"length": 1, "strpos": 1, "octet_length": 4}

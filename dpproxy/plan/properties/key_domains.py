@@ -19,6 +19,7 @@ from dpproxy.plan.logical.expr import (
     Domain,
     Expr,
     Hole,
+    InList,
     Lit,
     Ref,
     SeriesDomain,
@@ -34,6 +35,7 @@ from dpproxy.plan.logical.relation import Public, Rows, Scan, is_public_list
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.plan.properties.stray_values import Trial, trial
 from dpproxy.sql.types import INTEGERS, NUMBERS
 
 MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
@@ -52,6 +54,11 @@ class Part:
     columns: tuple[tuple[Column, Domain], ...]
     scans: tuple[Scan | Public, ...]
     conditions: tuple[Expr, ...]
+
+    def trial(self) -> Trial:
+        """Return what is tried to find the groups, stray values among it."""
+        conditions = tuple(map(on_days, self.conditions))
+        return trial(self.keys, self.columns, conditions) or Trial(self.keys, conditions, ())
 
 
 @dataclass(frozen=True)
@@ -131,23 +138,36 @@ def _known_column(expr: Expr, number: int, scans: dict[int, Scan | Public]) -> C
     lo, hi = (x.__floor__() for x in bound.ends)
     if hi - lo >= MAX_WHOLE:
         return None
-    return Column(number, "whole", "int8", bound, grid, domain=SeriesDomain(lo, hi, "int", _may_be_null(expr)))
+    domain = SeriesDomain(lo, hi, "int", _may_be_null(expr, declared=True))
+    return Column(number, "whole", "int8", bound, grid, nullable=_may_be_null(expr), domain=domain, undeclared=True)
 
 
-_TOTAL = _WHOLE | {"+", "-", "*", "/", "neg", "abs", "least", "greatest", "coalesce"}
+_TOTAL = _WHOLE | {"+", "-", "*", "/", "neg", "abs", "least", "greatest"}
 _TOTAL |= {"=", "<>", "<", "<=", ">", ">=", "and", "or", "not"}
 _NEVER_NULL = {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_not_true", "is_false", "is_not_false"}
 
 
-def _may_be_null(expr: Expr) -> bool:
-    """Whether NULL is a key of its own: not where it could only come from a column with a declared range, whose NULLs the
-    policy has not declared."""
-    if isinstance(expr, Call) and expr.op in _NEVER_NULL:
-        return False
-    divisors = [e.args[1] for e in walk(expr) if isinstance(e, Call) and e.op in ("/", "int/", "%")]
-    known = all(isinstance(e, Ref | Lit) or (isinstance(e, Call) and e.op in _TOTAL) for e in walk(expr))
-    ranged = all(facts(Ref(c.type, c)).bound.closed and not c.nulls for c in references(expr))
-    return not (known and ranged and all(isinstance(d, Lit) and d.text not in (None, "0") for d in divisors))
+def _may_be_null(expr: Expr, declared: bool = False) -> bool:
+    """Whether the value may be NULL; where it is `declared`, whether NULL is declared of it: not where it could only come from
+    a column with a declared range, whose NULLs the policy has not declared."""
+    match expr:
+        case Ref(column=column):
+            undeclared = declared and facts(expr).bound.closed and not column.nulls
+            return column.nullable and not undeclared
+        case Lit(text=text):
+            return text is None
+        case Call(op=op) if op in _NEVER_NULL:
+            return False
+        case Call(op="coalesce", args=args):
+            return all(_may_be_null(a, declared) for a in args)
+        case Call(op=op, args=args) if op in _TOTAL:
+            divisors = args[1:] if op in ("/", "int/", "%") else ()
+            zero = any(not isinstance(d, Lit) or d.text in (None, "0") for d in divisors)
+            return zero or any(_may_be_null(a, declared) for a in args)
+        case InList(arg=arg, items=items):
+            return any(_may_be_null(e, declared) for e in (arg, *items))
+        case _:
+            return True
 
 
 def _usable(key: Expr, column: Column, scans: dict[int, Scan | Public]) -> bool:
@@ -343,8 +363,10 @@ def on_days(condition: Expr) -> Expr:
 
 
 def _inputs(part: Part) -> int:
-    """How many combinations of declared values the engine enumerates for a part."""
-    return prod(len(d.values) if isinstance(d, ValuesDomain) else getattr(d, "size", 1) for _, d in part.columns)
+    """How many combinations of values the engine enumerates for a part."""
+    beside = {s.column.id: len(s.rows) for s in part.trial().strays}
+    declared = ((c.id, len(d.values) if isinstance(d, ValuesDomain) else getattr(d, "size", 1)) for c, d in part.columns)
+    return prod(n + beside.get(i, 0) for i, n in declared)
 
 
 def _size(part: Part) -> int | None:

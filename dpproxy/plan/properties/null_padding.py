@@ -18,14 +18,14 @@ from dpproxy.plan.logical.expr import (
     Ref,
 )
 
-# operations that can make something of NULL; all others yield NULL when an argument is
-_LENIENT = {"and", "or", "coalesce", "least", "greatest", "is_null", "is_not_null", "is_true", "is_not_true", "is_false",
+LENIENT = {"and", "or", "coalesce", "least", "greatest", "is_null", "is_not_null", "is_true", "is_not_true", "is_false",
             "is_not_false", "is_distinct", "is_not_distinct"}  # fmt: skip
+"""Operations that can make something of NULL; all others yield NULL when an argument is."""
 
 
 def ignores_padding(agg: Agg, kept: frozenset[int]) -> bool:
     """Tell whether padded rows add nothing; `kept`: ids of the columns that are not NULL in them."""
-    if agg.where is not None and _not_true(agg.where, kept):
+    if agg.where is not None and not_true(agg.where, kept):
         return True
     if agg.name == "sum":
         return _nothing(agg.args[0], kept)
@@ -42,12 +42,12 @@ def _vanishes(expr: Expr, kept: frozenset[int]) -> bool:
         case Cast(arg=arg) | InList(arg=arg):
             return _vanishes(arg, kept)
         case Case(whens=whens, default=default):
-            results = all(_not_true(test, kept) or _vanishes(result, kept) for test, result in whens)
+            results = all(not_true(test, kept) or _vanishes(result, kept) for test, result in whens)
             return results and (default is None or _vanishes(default, kept))
         case Call(op=op, args=args):
             if op in ("and", "or", "coalesce", "least", "greatest"):
                 return all(_vanishes(a, kept) for a in args)
-            return op not in _LENIENT and any(_vanishes(a, kept) for a in args)
+            return op not in LENIENT and any(_vanishes(a, kept) for a in args)
         case _:
             return False
 
@@ -60,7 +60,7 @@ def _nothing(expr: Expr, kept: frozenset[int]) -> bool:
         case Cast(arg=arg):
             return _nothing(arg, kept)
         case Case(whens=whens, default=default):
-            results = all(_not_true(test, kept) or _nothing(result, kept) for test, result in whens)
+            results = all(not_true(test, kept) or _nothing(result, kept) for test, result in whens)
             return results and (default is None or _nothing(default, kept))
         case Call(op="coalesce", args=args):
             return all(_nothing(a, kept) for a in args)
@@ -68,13 +68,13 @@ def _nothing(expr: Expr, kept: frozenset[int]) -> bool:
             return _vanishes(expr, kept)
 
 
-def _not_true(test: Expr, kept: frozenset[int]) -> bool:
-    """Whether a condition is false or NULL in padded rows."""
+def not_true(test: Expr, kept: frozenset[int]) -> bool:
+    """Tell whether a condition is false or NULL in padded rows, where all columns but those `kept` are NULL."""
     match test:
         case Call(op="and", args=args):
-            return any(_not_true(a, kept) for a in args)
+            return any(not_true(a, kept) for a in args)
         case Call(op="or", args=args):
-            return all(_not_true(a, kept) for a in args)
+            return all(not_true(a, kept) for a in args)
         case Call(op="is_not_null" | "is_true" | "is_false", args=args):
             return _vanishes(args[0], kept)
         case _:

@@ -20,6 +20,8 @@ from dpproxy.plan.context import Context
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.measure.output_weights import Output
+from dpproxy.plan.model import LeftOut
+from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy import selection_ranks
 from dpproxy.privacy.loss import Loss
@@ -43,6 +45,7 @@ class _Told:
     confidence: Fraction
     unit: str
     moving: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def plan_account(
@@ -52,22 +55,24 @@ def plan_account(
     context: Context,
     outer: str,
     rewritten: Sequence[str] = (),
+    unitless: Sequence[str] = (),
 ) -> PlanAccount:
     """Return everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of, `rewritten` names the rules
-    that wrote the statement another way."""
+    that wrote the statement another way, `unitless` the rows that belong to no unit."""
     confidence = Fraction(context.settings.confidence)
-    cell = each(confidence)
+    cell, unit = each(confidence), context.policy.unit_name
     told = [
-        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, cell, context.policy.unit_name, c.moving)
+        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, cell, unit, c.moving, c.left_out)
         for m, c in zip(measurements, compiled, strict=True)
     ]
     return {
         "Charge": _charge(loss) | {"Maximum Epsilon": _micro(context.role.query.max_epsilon)},
-        "Privacy Unit": context.policy.unit_name,
+        "Privacy Unit": unit,
         "Role": context.role.name,
         "Confidence": float(confidence),
         **({"Rewritten": [name.replace("_", " ") for name in rewritten]} if rewritten else {}),
         **_vector(measurements),
+        **({"Never Counted": list(unitless)} if unitless else {}),
         "Measurements": [_measurement(t) for t in told],
         "Post-Processing": outer,
     }
@@ -100,6 +105,8 @@ def _measurement(told: _Told) -> PlanAccount:
     if m.keys:
         found["Groups"] = _groups(told)
     found |= {"Asked Again": MOVING} if told.moving else {}
+    if told.left_out:
+        found["Left Out"] = [rows_text(out) for out in told.left_out]
     found["Outputs"] = [_output(o, told) for o in told.outputs]
     found["Noise"] = [_basis(b, told) for b in m.bases]
     found["Selections"] = [_selection(s, told) for s in m.selections]
@@ -256,6 +263,8 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
             f"  Gaussian noise of all measurements shares {_price(told['Shared Gaussian Charge'])}; "
             "what stands beside a measurement is its price alone"
         )
+    if "Never Counted" in told:
+        lines.append(f"  Never counted: {', '.join(told['Never Counted'])}")
     if not told["Measurements"]:
         lines.append("  No measurement: nothing private is read")
     for number, measurement in enumerate(told["Measurements"], 1):
@@ -280,6 +289,8 @@ def _measurement_lines(number: int, told: PlanAccount, unit: str) -> Iterator[st
         yield f"     Groups: {_groups_text(told['Groups'], unit)}"
     if "Asked Again" in told:
         yield f"     Asked again: {told['Asked Again']}"
+    if "Left Out" in told:
+        yield f"     In no group: {', '.join(told['Left Out'])}"
     for output in told["Outputs"]:
         yield f"     -> {output['Aggregate']}  {_error_text(output)}"
     for i, basis in enumerate(told["Noise"], 1):

@@ -21,7 +21,8 @@ import typed_expressions as total
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.functions.scalars import TRUNC_UNITS
-from dpproxy.plan.logical.expr import Call, Expr, walk
+from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, walk
+from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.measure.compiler import Compiler
 from dpproxy.plan.outer import registry
@@ -305,3 +306,13 @@ def test_every_allowed_function_is_here() -> None:
 def test_every_rule_of_intervals_is_used_here(every: dict[str, Bound]) -> None:
     used = {e.op for b in every.values() for e in walk(b.expr) if isinstance(e, Call)}
     assert sorted(set(operation_bounds.RULES) - used) == []
+
+
+def test_a_column_of_one_value_that_may_be_null_is_no_constant_to_least() -> None:
+    """`least(one, many)` is any value of `many` where `one` is NULL."""
+    one = Column(1, "one", "int4", Interval(Fraction(5), Fraction(5)))
+    many = Column(2, "many", "int4", Interval(Fraction(0), Fraction(90)))
+    both = (Ref("int4", one), Ref("int4", many))
+    assert facts(Call("int4", "least", both)).bound.ends[1] >= 90
+    assert facts(Call("int4", "greatest", both)).bound.ends[0] <= 0
+    assert facts(Call("int4", "least", (Lit("int4", "5"), both[1]))).bound.ends == (0, 5)

@@ -117,6 +117,7 @@ PLANTED: dict[str, tuple[Replaced, Asked]] = {
     "one step is enough": ((key_domains, "_granularity", _one_step_is_enough), (("concat(to_char(ts, 'Mon'), to_char(ts, 'MI'))",), "", False)),
     "minutes are hours": ((key_domains, "_printed_step", lambda _: "hour"), (("to_char(ts, 'HH24:MI')",), "", False)),
     "bins of hours hold them, wherever they begin": ((key_domains, "_bin_step", lambda *_: "hour"), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
+    "stray values make no groups": ((key_domains, "trial", lambda *_: None), (("CASE WHEN qty > 20 THEN 1 ELSE 0 END",), "", True)),
     "NULL is no test's result": ((key_domains, "_may_be_null", lambda _: False), (("(ts < TIMESTAMP '2024-03-05 10:30')",), "", True)),
 }  # fmt: skip
 
