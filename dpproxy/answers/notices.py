@@ -20,7 +20,7 @@ from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.plan.report import cuts
 from dpproxy.plan.report.left_out import left_out_told
-from dpproxy.plan.report.typical_error import hidden_groups_told, typical_errors_told
+from dpproxy.plan.report.typical_error import typical_errors_told
 from dpproxy.privacy.loss import Loss
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]
     remembered = dataset.recent_notices
     texts = remembered.find(plan, values)
     if texts is None:
-        unseen = hidden_groups_told(plan.measurements, dataset.policy.unit_name)
+        unseen = "; ".join(plan.hidden)
         cut = cuts.cuts_told(plan.measured_cuts, values, plan.cuts)
         again = MOVING if plan.moving else ""
         out = left_out_told(plan.left_out, plan.unitless)

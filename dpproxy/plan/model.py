@@ -92,6 +92,7 @@ class Plan:
     loss: Loss
     explain: tuple[str, ...]
     typical: tuple[Typical, ...] = ()  # whose error is told after the answer
+    hidden: tuple[str, ...] = ()  # groups too small to be shown, for people
     left_out: tuple[LeftOut, ...] = ()  # rows in no group
     unitless: tuple[str, ...] = ()  # rows that belong to no unit, for people
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people

@@ -38,6 +38,7 @@ from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.explain import explain_rows, plan_account
+from dpproxy.plan.report.hidden_groups import hidden_groups
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
@@ -118,6 +119,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         loss=loss,
         explain=explain_rows(account, statement.options),
         typical=typical_aggregates(measurements, registry.compiled),
+        hidden=hidden_groups(measurements, [c.bounding for c in registry.compiled], context.policy.unit_name),
         left_out=tuple(dict.fromkeys(out for compiled in registry.compiled for out in compiled.left_out)),
         unitless=unitless,
         cuts=bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),

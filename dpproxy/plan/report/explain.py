@@ -21,6 +21,7 @@ from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import LeftOut
+from dpproxy.plan.report.hidden_groups import hidden_text
 from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy import selection_ranks
@@ -46,6 +47,7 @@ class _Told:
     unit: str
     moving: bool = False
     left_out: tuple[LeftOut, ...] = ()
+    hidden: str = ""
 
 
 def plan_account(
@@ -62,7 +64,16 @@ def plan_account(
     confidence = Fraction(context.settings.confidence)
     cell, unit = each(confidence), context.policy.unit_name
     told = [
-        _Told(m, c.outputs, c.bounding.dense.size if c.bounding.dense else None, cell, unit, c.moving, c.left_out)
+        _Told(
+            m,
+            c.outputs,
+            c.bounding.dense.size if c.bounding.dense else None,
+            cell,
+            unit,
+            c.moving,
+            c.left_out,
+            hidden_text(m, c.bounding, unit),
+        )
         for m, c in zip(measurements, compiled, strict=True)
     ]
     return {
@@ -105,6 +116,8 @@ def _measurement(told: _Told) -> PlanAccount:
     if m.keys:
         found["Groups"] = _groups(told)
     found |= {"Asked Again": MOVING} if told.moving else {}
+    if told.hidden:
+        found["Hidden"] = told.hidden
     if told.left_out:
         found["Left Out"] = [rows_text(out) for out in told.left_out]
     found["Outputs"] = [_output(o, told) for o in told.outputs]
@@ -289,6 +302,8 @@ def _measurement_lines(number: int, told: PlanAccount, unit: str) -> Iterator[st
         yield f"     Groups: {_groups_text(told['Groups'], unit)}"
     if "Asked Again" in told:
         yield f"     Asked again: {told['Asked Again']}"
+    if "Hidden" in told:
+        yield f"     Hidden: {told['Hidden']}"
     if "Left Out" in told:
         yield f"     In no group: {', '.join(told['Left Out'])}"
     for output in told["Outputs"]:

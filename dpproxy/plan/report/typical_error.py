@@ -96,17 +96,3 @@ def _mostly_noise(labels: Sequence[str]) -> str:
 
 def percent(error: float) -> str:
     return "100 % or more" if error >= 1 else f"{100 * error:.2g} %"
-
-
-def hidden_groups_told(measurements: Sequence[Measurement], unit: str) -> str:
-    """Which groups an answer leaves out: analysts would else take an empty answer for an empty table."""
-    found = []
-    for m in measurements:
-        if m.top is not None and m.top.absent is not None:
-            found.append(f"groups with {m.bases[m.top.score].label} below about {m.top.absent} are not shown")
-        elif m.threshold is not None and m.bases[m.threshold.basis].norm:
-            found.append(f"groups of few {unit}s are not shown")
-        elif m.threshold is not None:
-            reached = -(-m.threshold.tau // m.bases[m.threshold.basis].fine)
-            found.append(f"groups of fewer than about {reached} {unit}s are not shown")
-    return ", ".join(dict.fromkeys(found))

@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.mechanisms import sampler
 from dpproxy.plan.model import Plan
-from dpproxy.plan.report.typical_error import hidden_groups_told, relative_error, typical_errors_told
+from dpproxy.plan.report.typical_error import relative_error, typical_errors_told
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy import noise_error
 
@@ -75,21 +75,6 @@ def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:
         "2 rows of a customer over all groups",
         "the range of amount",
     )
-
-
-def test_groups_that_are_not_shown_are_named(shop_catalog: Catalog) -> None:
-    def unseen(sql: str, policy: str = "shop") -> str:
-        return hidden_groups_told(plan_harness.plan(sql, shop_catalog, plan_harness.policy(policy)).measurements, "customer")
-
-    assert unseen("SELECT status, count(*) FROM orders GROUP BY 1") == ""
-    by_category = "SELECT category, count(*) FROM orders GROUP BY 1"
-    (made,) = plan_harness.plan(by_category, shop_catalog).measurements
-    assert made.threshold is not None
-    assert unseen(by_category) == f"groups of fewer than about {made.threshold.tau} customers are not shown"
-    assert unseen(by_category, "whole") == "groups of few customers are not shown"
-    (best,) = plan_harness.plan(f"{by_category} ORDER BY 2 DESC LIMIT 1", shop_catalog).measurements
-    assert best.top is not None
-    assert unseen(f"{by_category} ORDER BY 2 DESC LIMIT 1") == f"groups with count(*) below about {best.top.absent} are not shown"
 
 
 def test_what_is_said_does_not_depend_on_data(shop_catalog: Catalog) -> None:
