@@ -177,6 +177,7 @@ class Asked:
     def __init__(self, name: str, proxy: Proxy, database: Path, policy: Path) -> None:
         self._dsn = f"host={proxy.host} port={proxy.port} user=analyst password=analyst dbname={name}"
         self._direct: list[Direct] = direct(str(database), policy)
+        self._direct[0].execute("SET enable_progress_bar = false")
         self._notices: list[str] = []
         self._epsilon, self.reason = "1", ""
         self._connect()

@@ -11,7 +11,8 @@ by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or t
 What is enclosed is the true value of the SQL on the data. Where bounds may have cut rows or groups, nothing is known of how
 much: the end on that side is open (`bound_cuts.open_ends`), NULL or, where the type has it, infinite; an average is then within
 its range. The spread is that of noise alone. A group that passed a threshold may be there because its noise was high: of the
-number of units that decided it, the low end allows for that (`_chosen`). A `range` of the policy is taken as true.
+number of units that decided it, the low end allows for that (`_passed`); where HAVING, or
+ORDER BY with LIMIT, choose groups, so do all ends (`_among`). A `range` of the policy is taken as true.
 
 Scales are known only when the whole statement is (`finish`). Until then half-widths and
 deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `with_error_numbers` resolves;
@@ -66,6 +67,7 @@ class IntervalWriter:
     plain: Callable[[exp.Expr], exp.Expr]
     stepped: Callable[[int], bool]
     end: Callable[[Measured, exp.Expr, str, exp.Expr], str]
+    chosen: bool = False  # rows are shown by their released values
     halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
     deviations: set[int] = field(default_factory=set)
     excesses: set[int] = field(default_factory=set)
@@ -281,19 +283,33 @@ def error_columns(writer: IntervalWriter, made: Compiled, measurement: int, cell
         return form.format(f"{call} * {GROWTH.format(last)}") if writer.stepped(i) else call
 
     def half(i: int, shares: int) -> str:
-        return grown(f"{HALF}({measurement}, {i}, {shares}, {cells})", i, "ceil({})::numeric")
+        return grown(f"{HALF}({measurement}, {i}, {shares * among}, {cells})", i, "ceil({})::numeric")
 
-    found = []
+    found, among = [], _among(made) if writer.chosen else 1
     for i, k in sorted(writer.halves):
         noise, (below, above) = half(i, k), bound_cuts.open_ends(made, made.specs[i])
-        low = "NULL::numeric" if below else _chosen(made, measurement, i, half(i, 2 * k)) if made.threshold == i else noise
+        low = "NULL::numeric" if below else _passed(made, measurement, i, half(i, 2 * k)) if made.threshold == i else noise
         found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{'NULL::numeric' if above else noise} AS h{i}_{k}"]
     found += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(writer.deviations)]
     found += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(writer.excesses)]
-    return found + ([f"{NORMAL}({int(any(map(writer.stepped, writer.excesses)))}) AS z"] if writer.excesses else [])
+    stepped = any(map(writer.stepped, writer.excesses))
+    return found + ([f"{NORMAL}({int(stepped)}, {among}) AS z"] if writer.excesses else [])
 
 
-def _chosen(made: Compiled, measurement: int, i: int, half: str) -> str:
+MANY_GROUPS = 10_000
+"""How many groups there are taken to be where the plan does not know."""
+
+
+def _among(made: Compiled) -> int:
+    """Of how many groups some are shown because of what was released: the highest of many are those whose noise was highest, so
+    that the intervals of all must hold at once (union bound). Of groups chosen by a mechanism of their own the noise is fresh."""
+    if not made.keys or made.top is not None:
+        return 1
+    dense = made.bounding.dense
+    return MANY_GROUPS if dense is None or dense.size is None else max(dense.size, 1)
+
+
+def _passed(made: Compiled, measurement: int, i: int, half: str) -> str:
     """How far the number of units in a released group may be below what is shown: it is shown because that is tau or more.
 
     `half` leaves half of the failure. Of a true number of tau or more, half of all noise or more passes the threshold: being
@@ -309,8 +325,9 @@ def with_error_numbers(tree: exp.Expr, measurements: Sequence[Measurement], conf
     confidence = each(confidence)
     for node in list(tree.find_all(exp.Anonymous)):
         if node.this == NORMAL:
-            chosen = confidence if not int(node.expressions[0].this) else 1 - CHOSEN * (1 - confidence)
-            node.replace(exp.Literal.number(repr(normal_point(chosen))))
+            stepped, among = (int(a.this) for a in node.expressions)
+            failure = (1 - confidence) / among * (CHOSEN if stepped else 1)
+            node.replace(exp.Literal.number(repr(normal_point(1 - failure))))
         elif node.this == TAU:
             threshold = measurements[int(node.expressions[0].this)].threshold
             node.replace(exp.Literal.number(threshold.tau if threshold is not None else 0))

@@ -41,7 +41,7 @@ from dpproxy.plan.measure.aggregates import (
 from dpproxy.plan.measure.specs import BasisSpec, Measured, TopSpec
 from dpproxy.plan.outer.error_intervals import IntervalWriter
 from dpproxy.plan.outer.quantile_ends import Ends
-from dpproxy.plan.outer.query_shapes import divided_sums, top_request
+from dpproxy.plan.outer.query_shapes import chosen_by_values, divided_sums, top_request
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
@@ -110,6 +110,7 @@ class SelectRewriter:
             )
         self._refuse_wide()
         top = top_request(select, self._bound)
+        self.interval_writer.chosen = chosen_by_values(select)
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None

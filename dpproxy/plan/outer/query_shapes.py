@@ -80,6 +80,16 @@ def top_request(select: exp.Select, bind: Bind) -> TopRequest | None:
     return TopRequest(int(k.this), score.copy()) if agg is not None and agg.name == "count" else None
 
 
+def chosen_by_values(select: exp.Select) -> bool:
+    """Tell whether rows are shown, or not, by what was released of them: by HAVING, or as the first of many by ORDER BY."""
+    having, order = select.args.get("having"), select.args.get("order")
+    if having is not None and any(aggregate_calls(having.this)):
+        return True
+    cut = any(select.args.get(key) for key in ("limit", "offset"))
+    terms = (_shown(term.this if isinstance(term, exp.Ordered) else term, select) for term in order.expressions) if order else ()
+    return cut and any(True for term in terms for _ in aggregate_calls(term))
+
+
 def _most(limit: exp.Expr) -> exp.Expr | None:
     """The number of LIMIT k and FETCH FIRST k ROWS ONLY."""
     if isinstance(limit, exp.Limit):

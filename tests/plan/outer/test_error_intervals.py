@@ -184,6 +184,29 @@ def test_groups_that_are_there_by_their_noise(stage: Stage) -> None:
         assert coverage(shown, truth) >= LEAST
 
 
+TOP = "SELECT count(*), dpproxy.low(count(*)), dpproxy.high(count(*)) FROM customers GROUP BY income ORDER BY 1 DESC LIMIT 1 OFFSET 1"
+
+
+def of_the_highest(stage: Stage, sql: str) -> float:
+    """How often the intervals of what is shown hold, where all groups have 300 people."""
+    made = stage.plan(sql, dpproxy__epsilon="1")
+    (measurement,) = made.measurements
+    (basis,), held = measurement.bases, []
+    for seed in range(40):
+        noisy = 300 + Seeded(seed).draw(basis, 4_000)
+        shown = stage.answered(made, [np.arange(4_000), noisy])
+        held += [coverage(shown, 300)] if shown.size else []
+    assert len(held) >= 30
+    return float(np.mean(held))
+
+
+def test_groups_that_are_shown_because_they_came_out_high(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_the_highest(stage, TOP) > 0.95
+    assert of_the_highest(stage, TOP.replace("ORDER BY 1 DESC LIMIT 1 OFFSET 1", "HAVING count(*) > 304")) > 0.95
+    monkeypatch.setattr("dpproxy.plan.outer.measured_select.chosen_by_values", lambda select: False)
+    assert of_the_highest(stage, TOP) < 0.5
+
+
 WITHIN = "region IN ('north', 'south', 'east', 'west') AND sex IN ('F', 'M')"
 
 

@@ -7,7 +7,7 @@ from small_expressions import column, lit, ref
 from sqlglot import exp
 
 from dpproxy.plan.logical.expr import Agg, Expr
-from dpproxy.plan.outer.query_shapes import MAX_TOP, divided_sums, top_request
+from dpproxy.plan.outer.query_shapes import MAX_TOP, chosen_by_values, divided_sums, top_request
 from dpproxy.sql.statements import parse
 from dpproxy.sql.trees import function_name
 
@@ -88,3 +88,22 @@ def test_the_k_largest_groups(sql: str, k: int | None) -> None:
     found = top_request(select(sql), bind)
     assert (found.k if found is not None else None) == k
     assert found is None or function_name(found.score) == "count"
+
+
+@pytest.mark.parametrize(
+    ("rest", "chosen"),
+    [
+        ("HAVING count(*) > 3", True),
+        ("HAVING a > 3", False),
+        ("ORDER BY count(*) DESC LIMIT 3", True),
+        ("ORDER BY a, n LIMIT 3", True),
+        ("ORDER BY 2 OFFSET 3", True),
+        ("ORDER BY n FETCH FIRST 5 ROWS ONLY", True),
+        ("ORDER BY n", False),
+        ("ORDER BY a LIMIT 3", False),
+        ("ORDER BY 1 LIMIT 3", False),
+        ("LIMIT 3", False),
+    ],
+)
+def test_groups_chosen_by_what_was_released_of_them(rest: str, chosen: bool) -> None:
+    assert chosen_by_values(select(f"SELECT a, sum(b) / count(*) AS n FROM t GROUP BY a {rest}")) == chosen
