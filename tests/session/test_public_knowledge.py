@@ -81,3 +81,18 @@ async def test_a_left_join_along_a_foreign_key_adds_no_group(world: Town) -> Non
         assert "Groups: all declared ones" in told
         rows = await client.ask("SELECT r.name, count(*) FROM visits v LEFT JOIN regions r ON v.other = r.code GROUP BY 1")
         assert {name for name, _ in rows} == {"East", None}, "a row without a match is a group where there may be one"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT d, count(*) FROM (SELECT date_trunc('month', first_day) AS d FROM customers WHERE first_day >= '2024-01-01') s GROUP BY 1",
+        "WITH c AS (SELECT date_trunc('month', first_day) AS d FROM customers) SELECT d, count(*) FROM c WHERE d >= '2024-01-01' GROUP BY 1",
+        "SELECT date_trunc('month', first_day::timestamp AT TIME ZONE 'UTC' AT TIME ZONE 'Etc/GMT-1'), count(*) FROM customers "
+        "WHERE first_day >= '2024-01-01' GROUP BY 1",
+    ],
+)
+async def test_declared_days_are_not_lost_on_their_way(world: Town, sql: str) -> None:
+    """Twelve months are declared; only six have anybody."""
+    async with world.client() as client:
+        assert len(await client.ask(sql)) in (12, 13), "the last evening of the year is in the next one there"

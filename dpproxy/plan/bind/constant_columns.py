@@ -108,7 +108,7 @@ def _value(item: Expr, like: Column) -> Expr | None:
 def _column(column: Column, like: Column, values: list[Expr]) -> Column:
     known = [facts(v) for v in values if not (isinstance(v, Lit) and v.text is None)]
     bound, grid = (iv.hull([f.bound for f in known]), None) if known else (like.bound, like.grid)
-    return replace(column, type=like.type, bound=bound, grid=grid, domain=None, nullable=True)
+    return replace(column, type=like.type, bound=bound, grid=grid, domain=None, nullable=True, made=None)
 
 
 def _plain(items: tuple[Expr, ...]) -> bool:

@@ -64,6 +64,7 @@ from dpproxy.plan.properties.fanout import (
     overall_limits,
     with_repetitions,
 )
+from dpproxy.plan.properties.key_origins import origin
 from dpproxy.plan.properties.narrowing import narrowed_column
 from dpproxy.plan.refusals import limit_below, rows_of_people, unsupported
 from dpproxy.sql.dialect import ident, position
@@ -287,7 +288,7 @@ def _is_unit(key: Expr, rows: Rows) -> bool:
 
 
 def _key_column(queries: Queries, key: Expr) -> Column:
-    return key.column if isinstance(key, Ref) else computed_column(queries.counter, "key", key)
+    return key.column if isinstance(key, Ref) else replace(computed_column(queries.counter, "key", key), made=origin(key))
 
 
 def _dependent(aggs: list[tuple[Column, Agg]], exprs: list[Expr], keys: list[Column]) -> list[Column]:
@@ -307,7 +308,7 @@ def _project(queries: Queries, rows: Rows, projections: list[tuple[str, Expr]]) 
             columns.append(narrowed_column(replace(expr.column, name=name), expr, rows.conditions))
             continue
         column = computed_column(queries.counter, name, expr)
-        column = narrowed_column(replace(column, domain=_literal_domain(expr)), expr, rows.conditions)
+        column = narrowed_column(replace(column, domain=_literal_domain(expr), made=origin(expr)), expr, rows.conditions)
         columns.append(column)
         items.append((column, expr))
     if items:

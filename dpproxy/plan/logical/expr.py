@@ -80,6 +80,7 @@ class Column:
     collated: bool = False  # a text with another collation than its database's
     zone: str = ""  # of a table's instants: whose clocks they are read by; empty for UTC
     exact: str = ""  # see `policy.catalog.same_kind`
+    made: Expr | None = field(default=None, compare=False)  # what its value is in every row (`plan.properties.key_origins`)
 
     def __hash__(self) -> int:
         """Equal columns have equal ids; what else there is takes long to hash."""

@@ -131,7 +131,8 @@ def _groups(keys: Keys, rows: Rows, engine: Engine, key_name: Callable[[tuple[st
     found: dict[int, KeyGroups] = {}
     for part in dense.parts:
         columns = coverage.open_columns(dense, part)
-        names = tuple(split_holes(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c))
+        shown = {c.id for c in rows.node.columns}  # the columns a key is made of may be below a GROUP BY
+        names = tuple(split_holes(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c) and c.id in shown)
         unlimited = None if len(names) < len(columns) else names
         for index, key in part.keys:
             text = coverage.source(part, key, Renderer(engine))

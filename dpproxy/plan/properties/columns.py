@@ -47,4 +47,4 @@ def nulled_column(column: Column) -> Column:
         domain = replace(domain, nulls=True)
     else:
         domain = None
-    return replace(column, nullable=True, nulls=True, domain=domain, constant=False, optional=True)
+    return replace(column, nullable=True, nulls=True, domain=domain, constant=False, optional=True, made=None)

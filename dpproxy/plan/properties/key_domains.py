@@ -27,14 +27,14 @@ from dpproxy.plan.logical.expr import (
     ValuesDomain,
     children,
     has_subquery,
+    rebuilt,
     references,
     walk,
 )
-from dpproxy.plan.logical.interval import OPEN
 from dpproxy.plan.logical.relation import Public, Rows, Scan, is_public_list
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.plan.properties.key_origins import clipped, expanded, local_days, on_clock
 from dpproxy.plan.properties.stray_values import Trial, trial
 from dpproxy.sql.types import INTEGERS, NUMBERS
 
@@ -75,7 +75,11 @@ class Dense:
 def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
     """The domain of a grouping, None when some key is not declared or there are too many groups."""
     scans = {s.number: s for s in rows.publics}
-    whole: dict[Expr, Column] = {}
+    rows = replace(rows, conditions=tuple(dict.fromkeys(map(expanded, rows.conditions))))
+    clocks: dict[Expr, Column] = {}
+    keys = [_on_local_days(expanded(key), clocks, rows.conditions) for key in keys]
+    rows = replace(rows, conditions=tuple(dict.fromkeys((*rows.conditions, *(on_clock(c, clocks) for c in rows.conditions)))))
+    whole: dict[Expr, Column] = dict(clocks)
     keys = [_by_known_values(key, whole, scans) for key in keys]
     for key in keys:
         if has_subquery(key) or not all(_usable(key, c, scans) for c in references(key)):
@@ -90,6 +94,15 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
         return None  # a product of public tables may be larger than any answer
     size = None if unknown else known
     return Dense(tuple(parts), size, len(keys), tuple(whole.items()))
+
+
+def _on_local_days(key: Expr, clocks: dict[Expr, Column], conditions: Sequence[Expr]) -> Expr:
+    """The key with each time on another zone's clock replaced by a column of the days there are on it. `clocks`: those so far."""
+    days = local_days(key, conditions)
+    if days is not None:
+        number = -1 - len(clocks)
+        return Ref(key.type, clocks.setdefault(key, Column(number, "clock", key.type, nullable=days.nulls, domain=days)))
+    return rebuilt(key, lambda e: _on_local_days(e, clocks, conditions))
 
 
 _WHOLE = {"floor", "ceil", "round", "trunc", "int/", "%", "bucket_numeric", "bucket_float"}
@@ -297,22 +310,9 @@ def _part(
             steps = [_series(key, column) for _, key in keys if column in references(key)]
             domain = next((s for s in steps if s is not None and s.kind == "hour"), steps[0])
             assert domain is not None
-            domain = _clipped(domain, column, conditions)
+            domain = clipped(domain, column, conditions)
         domains.append((column, domain))
     return Part(tuple(keys), tuple(domains), members, conditions)
-
-
-_UNIT_SECONDS = {"day": 86400, "hour": 3600}
-
-
-def _clipped(domain: SeriesDomain, column: Column, conditions: Sequence[Expr]) -> SeriesDomain:
-    """The part of a series that comparisons with constants leave: no engine enumerates years for a week of them, and no unit is
-    taken to reach them. NULL satisfies no comparison."""
-    said = narrowed_bound(Ref(column.type, column), conditions)
-    size = 1 if domain.kind == "int" or column.type == "date" else _UNIT_SECONDS[domain.kind]
-    lo = domain.lo if said.lo is None else min(max(domain.lo, (said.lo / size).__floor__()), domain.hi)
-    hi = domain.hi if said.hi is None else max(min(domain.hi, (said.hi / size).__floor__()), lo)
-    return replace(domain, lo=lo, hi=hi, nulls=domain.nulls and said == OPEN)
 
 
 def _condition_fits(condition: Expr, column: Column) -> bool:
