@@ -1,4 +1,8 @@
-"""Time limits and throttling through the wire, with limits of fractions of a second."""
+"""Time limits and throttling through the wire.
+
+What `Watch` limits is looked at when the test says so (`Clock`); the limits of a login and of a
+transaction, and a client's own timeout, are short and of real time.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,13 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.server.server import Server
-from dpproxy.session.limits import SessionLimits
+from dpproxy.session.client import ClientSession
+from dpproxy.session.limits import SessionLimits, Watch
 from dpproxy.session.session_settings import seconds
 from dpproxy.wire import frontend_build as front
+from tests.worlds.running import sleeping
 from tests.worlds.scripted import Stage
+from tests.worlds.waiting import SAFETY, until
 from tests.worlds.wire_client import Wire, report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,6 +45,20 @@ async def hurried(stage: Stage) -> AsyncIterator[Hurried]:
             return Stage(server, stage.facade, stage.dataset, stage.engine, port)
 
         yield made
+
+
+class Clock:
+    """The server's looks at its sessions, at the times that the test says."""
+
+    def __init__(self, at: Stage) -> None:
+        assert at.server._watching is not None
+        at.server._watching.cancel()
+        self._server, self._watch, self._now = at.server, Watch[ClientSession](at.server.limits), 0.0
+        self.passes(0)
+
+    def passes(self, seconds: float) -> None:
+        self._now += seconds
+        self._watch.look(list(self._server._sessions.values()), self._now)
 
 
 async def ended(wire: Wire) -> str:
@@ -71,10 +92,13 @@ async def test_slow_loris(hurried: Hurried) -> None:
 
 async def test_idle(hurried: Hurried) -> None:
     """The time counts from the last answer: what is asked within it goes on for longer than it."""
-    wire = await (await hurried(idle=4)).connect()
+    at = await hurried(idle=4)
+    wire, clock = await at.connect(), Clock(at)
     for _ in range(3):
-        await asyncio.sleep(1.5)
+        clock.passes(3)
         assert rows(await wire.query("SELECT 1")) == [("1",)]
+    clock.passes(3)
+    clock.passes(4)
     assert await ended(wire) == "57P05"
 
 
@@ -87,13 +111,24 @@ async def test_idle_in_a_transaction(hurried: Hurried) -> None:
     assert await ended(extended) == "25P03"
 
 
+async def runs(wire: Wire) -> None:
+    """A statement that takes an hour, of which the first rows have come."""
+    wire.send(front.query(sleeping(3600)))
+    await wire.until(b"D")
+
+
 async def test_statements_of_the_facade(hurried: Hurried) -> None:
     """PostgreSQL's own timeout as long as the client leaves it alone, the proxy's when it does not."""
-    wire = await (await hurried(statement=4)).connect()
-    assert rows(await wire.query("SHOW statement_timeout")) == [("4s",)]
-    assert report(await wire.query("SELECT pg_sleep(600)"))["C"] == "57014"
+    at = await hurried(statement=3600)
+    wire = await at.connect()
+    assert rows(await wire.query("SHOW statement_timeout")) == [("1h",)]
+    await wire.query("SET statement_timeout = '100ms'")
+    assert report(await wire.query("SELECT pg_sleep(600)"))["M"] == "canceling statement due to statement timeout"
     await wire.query("SET statement_timeout = 0")
-    error = report(await wire.query("SELECT pg_sleep(600)"))
+    await runs(wire)
+    clock = Clock(at)
+    clock.passes(3600)
+    error = report(await wire.until(b"Z"))
     assert (error["C"], error["M"]) == ("57014", "canceling statement due to user request")
     assert rows(await wire.query("SELECT 1")) == [("1",)]
     await wire.close()
@@ -104,10 +139,13 @@ async def test_measurements(hurried: Hurried) -> None:
     at.engine.gate.clear()
     before = at.engine.cancelled
     wire = await at.connect()
-    error = report(await wire.query(PRIVATE))
+    wire.send(front.query(PRIVATE))
+    async with asyncio.timeout(SAFETY):
+        await at.engine.started.wait()
+    Clock(at).passes(4)
+    error = report(await wire.until(b"Z"))
     assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
-    while at.engine.cancelled == before:  # a moment later: the limit counts from the charge
-        await asyncio.sleep(0.02)
+    await until(lambda: at.engine.cancelled > before)  # a moment later: the limit counts from the charge
     at.engine.gate.set()
     assert len(rows(await wire.query(PRIVATE))) == 3
     await wire.close()
@@ -151,18 +189,16 @@ async def test_times_as_postgresql_shows_them(text: str | None, expected: float 
 
 async def test_prodding_does_not_prolong(hurried: Hurried) -> None:
     """What a client sends is no progress; only what is answered is."""
-    wire = await (await hurried(statement=4)).connect()
+    at = await hurried(statement=4)
+    wire, other = await at.connect(), await at.connect()
     await wire.query("SET statement_timeout = 0")
-    wire.send(front.query("SELECT pg_sleep(3600)"))
-
-    async def prod() -> None:
-        while True:
-            await asyncio.sleep(0.05)
-            wire.send(front.FLUSH)
-
-    prodding = asyncio.ensure_future(prod())
+    await runs(wire)
+    clock = Clock(at)
+    for _ in range(4):
+        wire.send(front.FLUSH)
+        await other.query("SELECT 1")  # when this is answered, that has been heard
+        clock.passes(1)
     assert report(await wire.until(b"Z"))["C"] == "57014", "long before it would have ended"
-    prodding.cancel()
     await wire.close()
 
 
