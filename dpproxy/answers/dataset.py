@@ -15,12 +15,7 @@ from dpproxy.answers.paid_measurements import PaidMeasurements
 from dpproxy.answers.plan_cache import Plans
 from dpproxy.answers.recent_answers import RecentNotices
 from dpproxy.answers.reuse import Literal_, Reuse
-from dpproxy.answers.standings import (
-    AppliedBudget,
-    RecentStanding,
-    WarningLevels,
-    limit,
-)
+from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, limit
 from dpproxy.backends.base import Backend
 from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.facade.cluster import Endpoint

@@ -19,12 +19,7 @@ import structlog
 from dpproxy.answers.claims import Claims
 from dpproxy.answers.data_epoch import Epoch
 from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.matching import (
-    Asked,
-    Groups,
-    StoredRelease,
-    name,
-)
+from dpproxy.answers.matching import Asked, Groups, StoredRelease, name
 from dpproxy.answers.recent_answers import RecentAnswers
 from dpproxy.answers.store import AnswerStore, Found
 from dpproxy.backends.base import BackendError
@@ -33,12 +28,7 @@ from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import MICRO
 from dpproxy.privacy.measurement import Accept, Measurement, Names
 from dpproxy.privacy.selection_ranks import draws
-from dpproxy.sql.template import (
-    Dialect,
-    Param,
-    Template,
-    Text,
-)
+from dpproxy.sql.template import Dialect, Param, Template, Text
 from dpproxy.sql.types import INTEGERS
 
 LOG = structlog.get_logger()

@@ -41,12 +41,7 @@ import pyarrow as pa
 
 from dpproxy.answers.claims import Claims
 from dpproxy.answers.derivation import derive
-from dpproxy.answers.matching import (
-    Asked,
-    StoredRelease,
-    at_the_price,
-    serve,
-)
+from dpproxy.answers.matching import Asked, StoredRelease, at_the_price, serve
 from dpproxy.budget.seal import Sealer, SealError
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss

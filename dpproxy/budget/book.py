@@ -20,24 +20,10 @@ from dataclasses import replace
 
 from dpproxy.budget import window as windows
 from dpproxy.budget.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Migrated, Named, Opened
-from dpproxy.budget.ledger import (
-    BudgetExhausted,
-    Charge,
-    ChargeRequest,
-    Grant,
-    LedgerCorrupt,
-    LedgerError,
-    Scope,
-    Standing,
-)
+from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Grant, LedgerCorrupt, LedgerError, Scope, Standing
 from dpproxy.budget.states import Account, AccountKey, Opening, State, begun, decoded, encoded
 from dpproxy.policy.model import Window
-from dpproxy.privacy.accountant import (
-    Limit,
-    admits,
-    effective_epsilon,
-    remaining,
-)
+from dpproxy.privacy.accountant import Limit, admits, effective_epsilon, remaining
 from dpproxy.privacy.delta_split import tuned
 from dpproxy.privacy.loss import ZERO, Loss
 

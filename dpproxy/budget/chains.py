@@ -27,17 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpproxy.budget.book import Book
-from dpproxy.budget.entries import (
-    CHECKPOINT_EVERY,
-    SCHEMA,
-    Head,
-    Migrated,
-    Opened,
-    check_seal,
-    checkpoint_id,
-    decode,
-    seal,
-)
+from dpproxy.budget.entries import CHECKPOINT_EVERY, SCHEMA, Head, Migrated, Opened, check_seal, checkpoint_id, decode, seal
 from dpproxy.budget.ledger import BudgetExhausted, Charge, LedgerCorrupt, LedgerError
 from dpproxy.budget.store import KnownCharge, Store, StoreError
 from dpproxy.budget.transaction import Transaction, replay

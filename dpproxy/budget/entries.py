@@ -19,12 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpproxy.budget.ledger import Charge, Grant, LedgerCorrupt, LedgerError
-from dpproxy.privacy.loss import (
-    ORDERS,
-    RESERVES,
-    ZERO,
-    Loss,
-)
+from dpproxy.privacy.loss import ORDERS, RESERVES, ZERO, Loss
 
 SCHEMA = 3
 """1: without checkpoints. 2: no clock is set back, data have no names, and checkpoints say less. A record of an older schema

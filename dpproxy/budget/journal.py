@@ -20,21 +20,8 @@ from typing import Any
 
 from dpproxy.budget.book import Book
 from dpproxy.budget.chains import Chains, Job, Rules, start
-from dpproxy.budget.entries import (
-    ClockWord,
-    ClockWrong,
-    Exhausted,
-    Named,
-)
-from dpproxy.budget.ledger import (
-    BudgetExhausted,
-    Charge,
-    ChargeRequest,
-    Grant,
-    LedgerError,
-    Scope,
-    Standing,
-)
+from dpproxy.budget.entries import ClockWord, ClockWrong, Exhausted, Named
+from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Grant, LedgerError, Scope, Standing
 from dpproxy.budget.store import Store
 from dpproxy.budget.transaction import Transaction
 from dpproxy.budget.witness import SYNC_SECONDS, Witness

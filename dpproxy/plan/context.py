@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
-from dpproxy.plan.logical.expr import (
-    Column,
-)
+from dpproxy.plan.logical.expr import Column
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, TablePolicy
 from dpproxy.sql.template import Dialect

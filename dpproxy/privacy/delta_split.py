@@ -11,14 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from dpproxy.privacy.accountant import (
-    BALANCED,
-    Filter,
-    Limit,
-    Shares,
-    filter_of,
-    renyi_bound,
-)
+from dpproxy.privacy.accountant import BALANCED, Filter, Limit, Shares, filter_of, renyi_bound
 from dpproxy.privacy.loss import MICRO, ORDERS, Loss
 
 FAILURES = (12, 25, 40, 60)

@@ -38,15 +38,7 @@ from typing import Final
 import structlog
 
 from dpproxy.budget.place import SqlitePlace, place_of
-from dpproxy.serve.proxy import (
-    ERRORS,
-    Options,
-    Running,
-    ServingError,
-    listening,
-    said,
-    serve,
-)
+from dpproxy.serve.proxy import ERRORS, Options, Running, ServingError, listening, said, serve
 from dpproxy.serve.runtime import log_json, run
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket

@@ -26,12 +26,7 @@ from dpproxy.policy.model import User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.sockets import address_of, keep_alive
 from dpproxy.server.throttle import Throttle
-from dpproxy.server.tls import (
-    HANDSHAKE,
-    Tls,
-    agreed,
-    encrypt,
-)
+from dpproxy.server.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.greeting import Greeting, greet
 from dpproxy.session.session_settings import misnamed

@@ -17,13 +17,7 @@ from typing import Final, Protocol
 import structlog
 
 from dpproxy.facade import usage
-from dpproxy.server.quota import (
-    Quota,
-    Ration,
-    Resource,
-    Stop,
-    Taken,
-)
+from dpproxy.server.quota import Quota, Ration, Resource, Stop, Taken
 from dpproxy.session.client import ClientSession
 from dpproxy.session.limits import Progress, State
 from dpproxy.wire import backend as back

@@ -15,29 +15,15 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import StatementFailed, internal
 from dpproxy.answers.question import Literals
 from dpproxy.answers.statement_end import Ending
-from dpproxy.errors import (
-    FEATURE_NOT_SUPPORTED,
-    QUERY_CANCELED,
-    UNDEFINED_PARAMETER,
-    Refusal,
-)
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_PARAMETER, Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format
 from dpproxy.session.description import Description, describe, describe_ahead, parsed_and_described
 from dpproxy.session.encodings import check_texts, converted, decoded
 from dpproxy.session.oids import array_oid
-from dpproxy.session.outer_text import (
-    Outer,
-    Outers,
-    array_constant,
-    same_columns,
-    with_literals,
-    wrapped,
-)
+from dpproxy.session.outer_text import Outer, Outers, array_constant, same_columns, with_literals, wrapped
 from dpproxy.session.private_talk import PrivateTalk
-from dpproxy.session.session_settings import (
-    seconds,
-)
+from dpproxy.session.session_settings import seconds
 from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front

@@ -10,12 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.answers.data_epoch import (
-    epoch_of,
-    epoch_query,
-    max_age,
-    shape_of,
-)
+from dpproxy.answers.data_epoch import epoch_of, epoch_query, max_age, shape_of
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy

@@ -13,13 +13,7 @@ import pytest
 
 from dpproxy.answers import recent_answers
 from dpproxy.answers.matching import Asked, StoredRelease
-from dpproxy.answers.recent_answers import (
-    LIFE,
-    MOST,
-    NUMBERS,
-    RecentAnswers,
-    RecentNotices,
-)
+from dpproxy.answers.recent_answers import LIFE, MOST, NUMBERS, RecentAnswers, RecentNotices
 from dpproxy.answers.store import Found
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.plan.model import Plan

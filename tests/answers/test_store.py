@@ -16,17 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.answers.matching import (
-    Asked,
-    Groups,
-    StoredRelease,
-)
-from dpproxy.answers.store import (
-    AnswerStore,
-    Found,
-    pack,
-    unpack,
-)
+from dpproxy.answers.matching import Asked, Groups, StoredRelease
+from dpproxy.answers.store import AnswerStore, Found, pack, unpack
 from dpproxy.budget.seal import Sealer, SealError, derived
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss

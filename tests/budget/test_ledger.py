@@ -8,16 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dpproxy.budget.journal import Journal
-from dpproxy.budget.ledger import (
-    BudgetExhausted,
-    Charge,
-    ChargeRequest,
-    Grant,
-    LedgerCorrupt,
-    LedgerError,
-    Limits,
-    charge,
-)
+from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Grant, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.budget.postgres import PostgresLedger
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, ZERO

@@ -18,14 +18,7 @@ import pytest
 
 from dpproxy.budget import postgres as postgres_ledger
 from dpproxy.budget import record
-from dpproxy.budget.ledger import (
-    BudgetExhausted,
-    Grant,
-    LedgerCorrupt,
-    LedgerError,
-    Limits,
-    charge,
-)
+from dpproxy.budget.ledger import BudgetExhausted, Grant, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO

@@ -17,14 +17,7 @@ import pytest
 
 from dpproxy.budget import files, record
 from dpproxy.budget.files import SqliteReader
-from dpproxy.budget.ledger import (
-    BudgetExhausted,
-    Grant,
-    LedgerCorrupt,
-    LedgerError,
-    Limits,
-    charge,
-)
+from dpproxy.budget.ledger import BudgetExhausted, Grant, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.budget.sqlite import SqliteLedger, connect
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, Loss

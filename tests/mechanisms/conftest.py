@@ -22,12 +22,7 @@ from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.mechanisms.noise import exact_loss
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
-from dpproxy.privacy.measurement import (
-    Basis,
-    Key,
-    Measurement,
-    Threshold,
-)
+from dpproxy.privacy.measurement import Basis, Key, Measurement, Threshold
 from dpproxy.sql.template import Template
 
 ATTO = 10**18

@@ -16,12 +16,7 @@ from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
-from dpproxy.privacy.measurement import (
-    Basis,
-    Key,
-    Measurement,
-    Threshold,
-)
+from dpproxy.privacy.measurement import Basis, Key, Measurement, Threshold
 from dpproxy.privacy.noise_error import deviation, half_width
 from dpproxy.privacy.threshold import units_threshold
 from dpproxy.sql.template import Template

@@ -16,12 +16,7 @@ import pytest
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import engine
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    Ref,
-)
+from dpproxy.plan.logical.expr import Call, Column, Expr, Ref
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend, Policy

@@ -9,15 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpproxy.policy.model import ATTO
-from dpproxy.privacy.accountant import (
-    Limit,
-    filter_of,
-)
+from dpproxy.privacy.accountant import Limit, filter_of
 from dpproxy.privacy.delta_split import tuned
-from dpproxy.privacy.loss import (
-    MICRO,
-    Loss,
-)
+from dpproxy.privacy.loss import MICRO, Loss
 from tests.privacy.spending import TYPICAL, admitted, queries
 
 

@@ -13,12 +13,7 @@ import psycopg
 import pytest
 
 from dpproxy.serve.launch import Proxy, launched
-from dpproxy.server.tls import (
-    TlsError,
-    TlsFiles,
-    end_point,
-    load_tls,
-)
+from dpproxy.server.tls import TlsError, TlsFiles, end_point, load_tls
 from tests.worlds.certificates import ED25519, P384, RSA, certificate, dsn, openssl
 from tests.worlds.one_table import written
 

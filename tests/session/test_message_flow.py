@@ -6,16 +6,7 @@ from typing import Final
 
 import pytest
 
-from dpproxy.session.message_flow import (
-    COMPLETED,
-    COMPLETIONS,
-    HARMLESS,
-    MESSAGES,
-    State,
-    Step,
-    begins,
-    step,
-)
+from dpproxy.session.message_flow import COMPLETED, COMPLETIONS, HARMLESS, MESSAGES, State, Step, begins, step
 from dpproxy.session.tracker import Tracker
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front

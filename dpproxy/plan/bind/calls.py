@@ -15,12 +15,7 @@ from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import literals
-from dpproxy.plan.logical.expr import (
-    NULL,
-    Agg,
-    Call,
-    Expr,
-)
+from dpproxy.plan.logical.expr import NULL, Agg, Call, Expr
 from dpproxy.plan.measure import moments
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import literal_number

@@ -14,22 +14,8 @@ from dpproxy.plan.bind.results import RowsResult
 from dpproxy.plan.functions.literals import NotPlain, coerce
 from dpproxy.plan.functions.operators import same_kind
 from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import (
-    Column,
-    Expr,
-    Lit,
-    Ref,
-    Relation,
-    has_subquery,
-    references,
-)
-from dpproxy.plan.logical.relation import (
-    Distinct,
-    Filter,
-    Project,
-    Union,
-    Values,
-)
+from dpproxy.plan.logical.expr import Column, Expr, Lit, Ref, Relation, has_subquery, references
+from dpproxy.plan.logical.relation import Distinct, Filter, Project, Union, Values
 from dpproxy.plan.properties.facts import facts
 
 

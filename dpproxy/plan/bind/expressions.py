@@ -21,17 +21,7 @@ from dpproxy.plan.functions import instants, literals, operators, patterns, time
 from dpproxy.plan.functions.constant_times import folded, literal, read_time
 from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import FUNCTIONS
-from dpproxy.plan.logical.expr import (
-    FALSE,
-    NULL,
-    TRUE,
-    Case,
-    Cast,
-    Expr,
-    Hole,
-    Lit,
-    Ref,
-)
+from dpproxy.plan.logical.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit, Ref
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step

@@ -18,13 +18,7 @@ from dpproxy.plan.bind.scope import Merged, Scope, Source
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.functions import operators, scalars
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import (
-    Column,
-    Expr,
-    Ref,
-    conjuncts,
-    references,
-)
+from dpproxy.plan.logical.expr import Column, Expr, Ref, conjuncts, references
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.properties.columns import computed_column, nulled_column
 from dpproxy.plan.refusals import positioned, unsupported

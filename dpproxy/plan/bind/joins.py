@@ -14,18 +14,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind.mandatory_matches import always_matched
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.context import Context, Counter
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    InQuery,
-    Ref,
-    Relation,
-    conjunction,
-    conjuncts,
-    has_subquery,
-    references,
-)
+from dpproxy.plan.logical.expr import Call, Column, Expr, InQuery, Ref, Relation, conjunction, conjuncts, has_subquery, references
 from dpproxy.plan.logical.relation import (
     Contribution,
     ContributionLimits,

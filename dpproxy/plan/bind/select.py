@@ -16,13 +16,7 @@ from dpproxy.errors import GROUPING_ERROR, Refusal
 from dpproxy.plan.bind import group_counts, joins
 from dpproxy.plan.bind.calls import bind_order
 from dpproxy.plan.bind.expressions import ExprBinder
-from dpproxy.plan.bind.group_facts import (
-    column_origins,
-    conditions_on,
-    equal_ids,
-    lift_aggregates,
-    unit_ids,
-)
+from dpproxy.plan.bind.group_facts import column_origins, conditions_on, equal_ids, lift_aggregates, unit_ids
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Result, RowsResult
 from dpproxy.plan.bind.scope import Scope, resolve_group_item, resolve_sort_item, unaliased
@@ -30,19 +24,7 @@ from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Call,
-    Case,
-    Column,
-    Expr,
-    Lit,
-    Ref,
-    ValuesDomain,
-    Win,
-    references,
-    walk,
-)
+from dpproxy.plan.logical.expr import Agg, Call, Case, Column, Expr, Lit, Ref, ValuesDomain, Win, references, walk
 from dpproxy.plan.logical.relation import (
     Aggregate,
     Contribution,
@@ -57,13 +39,7 @@ from dpproxy.plan.logical.relation import (
 from dpproxy.plan.properties import rows_per_value
 from dpproxy.plan.properties.columns import computed_column
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.fanout import (
-    beside_groups,
-    check_repetitions,
-    contribution,
-    overall_limits,
-    with_repetitions,
-)
+from dpproxy.plan.properties.fanout import beside_groups, check_repetitions, contribution, overall_limits, with_repetitions
 from dpproxy.plan.properties.key_origins import origin
 from dpproxy.plan.properties.narrowing import narrowed_column
 from dpproxy.plan.refusals import limit_below, rows_of_people, unsupported

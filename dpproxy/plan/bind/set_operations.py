@@ -19,16 +19,7 @@ from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    Lit,
-    Ref,
-    Relation,
-    Taint,
-    ValuesDomain,
-)
+from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, Relation, Taint, ValuesDomain
 from dpproxy.plan.logical.relation import (
     Beside,
     Contribution,

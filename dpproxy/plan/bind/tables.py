@@ -14,22 +14,8 @@ from fractions import Fraction
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Domain,
-    Ref,
-    SeriesDomain,
-    TableDomain,
-    Taint,
-    ValuesDomain,
-)
-from dpproxy.plan.logical.interval import (
-    OPEN,
-    Interval,
-    interval,
-    number,
-)
+from dpproxy.plan.logical.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
+from dpproxy.plan.logical.interval import OPEN, Interval, interval, number
 from dpproxy.plan.logical.relation import (
     Beside,
     Contribution,

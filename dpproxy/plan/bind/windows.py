@@ -18,15 +18,7 @@ from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Context
-from dpproxy.plan.logical.expr import (
-    Call,
-    Case,
-    Expr,
-    Lit,
-    Ref,
-    Win,
-    rebuilt,
-)
+from dpproxy.plan.logical.expr import Call, Case, Expr, Lit, Ref, Win, rebuilt
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.fanout import contribution

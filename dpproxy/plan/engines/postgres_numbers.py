@@ -14,15 +14,7 @@ from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines.base import Names, check_number
 from dpproxy.plan.engines.postgres_reach import INT64, Kind, Reach, TooFar
-from dpproxy.plan.logical.expr import (
-    Call,
-    Case,
-    Cast,
-    Expr,
-    Lit,
-    Ref,
-    Scalar,
-)
+from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit, Ref, Scalar
 from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
 

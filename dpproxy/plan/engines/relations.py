@@ -12,26 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.plan.engines.base import Engine, hole, quote_name
-from dpproxy.plan.logical.expr import (
-    Column,
-    Expr,
-    Ref,
-    Relation,
-    Win,
-    walk,
-)
-from dpproxy.plan.logical.relation import (
-    Aggregate,
-    Distinct,
-    Filter,
-    Join,
-    Project,
-    Public,
-    Scan,
-    Staged,
-    Union,
-    Values,
-)
+from dpproxy.plan.logical.expr import Column, Expr, Ref, Relation, Win, walk
+from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
 
 _ALONE = (Aggregate, Distinct, Union, Values, Staged)
 """Relations that become one FROM item with plain columns."""

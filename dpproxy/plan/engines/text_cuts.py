@@ -12,13 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from dpproxy.plan.engines.base import Names
-from dpproxy.plan.logical.expr import (
-    Call,
-    Cast,
-    Expr,
-    Hole,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Call, Cast, Expr, Hole, Lit
 from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.text_growth import GROWING
 from dpproxy.sql.types import TEXTS

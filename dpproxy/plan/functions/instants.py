@@ -15,11 +15,7 @@ from dpproxy.plan.functions.operators import added, alike, plus
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.time_formats import to_timestamp
 from dpproxy.plan.functions.times import extract, timestamp
-from dpproxy.plan.logical.expr import (
-    Call,
-    Expr,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Call, Expr, Lit
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import TIMES
 

@@ -16,13 +16,7 @@ from dpproxy.plan.functions.literals import check_count, coerce
 from dpproxy.plan.functions.operators import common_type, compare, multiply, negate, plus
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.texts import whole_number
-from dpproxy.plan.logical.expr import (
-    Call,
-    Case,
-    Cast,
-    Expr,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, common

@@ -16,12 +16,7 @@ from itertools import pairwise
 
 from dpproxy.errors import INVALID_ESCAPE_SEQUENCE, INVALID_REGULAR_EXPRESSION, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.functions.literals import coerce, literal_text
-from dpproxy.plan.logical.expr import (
-    Call,
-    Expr,
-    Hole,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Call, Expr, Hole, Lit
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import TEXTS
 

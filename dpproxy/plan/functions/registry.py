@@ -5,15 +5,7 @@ Knows: the builders of the rooms beside it. Must not know: engines. What is not 
 
 from __future__ import annotations
 
-from dpproxy.plan.functions import (
-    instants,
-    numbers,
-    patterns,
-    scalars,
-    texts,
-    time_formats,
-    times,
-)
+from dpproxy.plan.functions import instants, numbers, patterns, scalars, texts, time_formats, times
 from dpproxy.plan.functions.scalars import Builder
 
 FUNCTIONS: dict[str, Builder] = {

@@ -12,13 +12,7 @@ from collections.abc import Callable, Sequence
 from dpproxy.errors import INVALID_PARAMETER_VALUE, SUBSTRING_ERROR, Refusal
 from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
 from dpproxy.plan.functions.operators import as_timestamp, common_type, compare, multiply
-from dpproxy.plan.logical.expr import (
-    Call,
-    Case,
-    Cast,
-    Expr,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, TIMES
 

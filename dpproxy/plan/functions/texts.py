@@ -12,14 +12,7 @@ from dpproxy.errors import INVALID_PARAMETER_VALUE, PROGRAM_LIMIT_EXCEEDED, SUBS
 from dpproxy.plan.functions.literals import as_text, coerce, literal_text
 from dpproxy.plan.functions.operators import compare, minus, multiply, plus
 from dpproxy.plan.functions.scalars import Builder, boolean_letter
-from dpproxy.plan.logical.expr import (
-    Call,
-    Case,
-    Cast,
-    Expr,
-    Lit,
-    walk,
-)
+from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit, walk
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import TEXTS
 

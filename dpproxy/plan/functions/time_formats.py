@@ -16,13 +16,7 @@ from dpproxy.plan.functions.operators import compare, minus, multiply, plus
 from dpproxy.plan.functions.patterns import regex
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.times import timestamp
-from dpproxy.plan.logical.expr import (
-    Call,
-    Case,
-    Cast,
-    Expr,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.strftime import as_to_char
 from dpproxy.sql.types import NUMBERS, TIMES

@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    InQuery,
-    Ref,
-    Relation,
-    Scalar,
-    has_subquery,
-)
+from dpproxy.plan.logical.expr import Call, Column, Expr, InQuery, Ref, Relation, Scalar, has_subquery
 from dpproxy.policy.catalog import TableName
 
 

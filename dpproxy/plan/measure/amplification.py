@@ -32,31 +32,8 @@ from dataclasses import dataclass, field, replace
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.context import MAX_STAGED_ROWS, Context
-from dpproxy.plan.logical.expr import (
-    Column,
-    Exists,
-    Expr,
-    InQuery,
-    Ref,
-    Relation,
-    Scalar,
-    Win,
-    conjuncts,
-    references,
-)
-from dpproxy.plan.logical.relation import (
-    Aggregate,
-    Beside,
-    Distinct,
-    Filter,
-    Join,
-    Project,
-    Public,
-    Scan,
-    Staged,
-    Union,
-    Values,
-)
+from dpproxy.plan.logical.expr import Column, Exists, Expr, InQuery, Ref, Relation, Scalar, Win, conjuncts, references
+from dpproxy.plan.logical.relation import Aggregate, Beside, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
 from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.fanout import beside_values
 from dpproxy.plan.properties.row_flows import (

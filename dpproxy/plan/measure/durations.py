@@ -13,12 +13,7 @@ from dataclasses import replace
 
 from dpproxy.plan.functions import operators
 from dpproxy.plan.functions.times import extract
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Call,
-    Expr,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Agg, Call, Expr, Lit
 from dpproxy.plan.logical.interval import OPEN
 from dpproxy.plan.measure.output_weights import Kind
 from dpproxy.plan.measure.specs import Measured

@@ -14,19 +14,7 @@ from fractions import Fraction
 
 from dpproxy.plan.engines.base import Engine, split_holes
 from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.logical.expr import (
-    Call,
-    Cast,
-    Column,
-    Expr,
-    Hole,
-    InList,
-    Lit,
-    Ref,
-    conjunction,
-    conjuncts,
-    walk,
-)
+from dpproxy.plan.logical.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, walk
 from dpproxy.plan.logical.relation import ContributionLimits, Filter, Rows
 from dpproxy.plan.measure import coverage
 from dpproxy.plan.measure.compiler import Compiled, Compiler

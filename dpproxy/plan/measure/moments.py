@@ -11,13 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpproxy.plan.logical.expr import (
-    Call,
-    Cast,
-    Expr,
-    Lit,
-    conjunction,
-)
+from dpproxy.plan.logical.expr import Call, Cast, Expr, Lit, conjunction
 from dpproxy.plan.measure import enclosures, output_weights
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import BasisSpec

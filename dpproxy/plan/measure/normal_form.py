@@ -36,13 +36,7 @@ from dpproxy.plan.logical.expr import (
     has_subquery,
     rebuilt,
 )
-from dpproxy.plan.logical.relation import (
-    Filter,
-    Join,
-    Project,
-    Rows,
-    Scan,
-)
+from dpproxy.plan.logical.relation import Filter, Join, Project, Rows, Scan
 from dpproxy.plan.measure.expression_folding import FOLDED, compared, flat, folded
 from dpproxy.plan.measure.normal_steps import STEPS, check_rows, check_step
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec

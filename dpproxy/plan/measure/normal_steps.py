@@ -12,14 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from dpproxy.plan.logical.expr import (
-    Column,
-    Expr,
-    Relation,
-    conjunction,
-    conjuncts,
-    references,
-)
+from dpproxy.plan.logical.expr import Column, Expr, Relation, conjunction, conjuncts, references
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Rows, Union
 from dpproxy.plan.properties.equivalence import equalities
 

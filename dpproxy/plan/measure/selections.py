@@ -10,15 +10,7 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NUMERIC_VALUE_OUT_OF_RANGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Call,
-    Expr,
-    Lit,
-    Ref,
-    SeriesDomain,
-    ValuesDomain,
-)
+from dpproxy.plan.logical.expr import Agg, Call, Expr, Lit, Ref, SeriesDomain, ValuesDomain
 from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.measure import durations
 from dpproxy.plan.measure.specs import SelectionSpec

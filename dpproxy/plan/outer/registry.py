@@ -17,21 +17,9 @@ from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Call,
-    Expr,
-    Hole,
-    conjunction,
-)
+from dpproxy.plan.logical.expr import Agg, Call, Expr, Hole, conjunction
 from dpproxy.plan.logical.relation import Beside, Rows
-from dpproxy.plan.measure import (
-    amplification,
-    bound_cuts,
-    coverage,
-    fingerprint,
-    normal_form,
-)
+from dpproxy.plan.measure import amplification, bound_cuts, coverage, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.moving_constants import moves
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec

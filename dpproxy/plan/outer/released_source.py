@@ -11,23 +11,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpproxy.plan.bind import joins
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Exists,
-    Ref,
-    conjunction,
-)
+from dpproxy.plan.logical.expr import Call, Column, Exists, Ref, conjunction
 from dpproxy.plan.logical.relation import Filter, Rows, Staged
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.outer import rollup
-from dpproxy.plan.outer.array_sources import (
-    Branch,
-    array_source,
-    session_local,
-    sets_source,
-    with_columns,
-)
+from dpproxy.plan.outer.array_sources import Branch, array_source, session_local, sets_source, with_columns
 from dpproxy.plan.outer.error_intervals import error_columns
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry

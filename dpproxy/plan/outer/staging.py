@@ -10,12 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpproxy.plan.bind.results import (
-    Item,
-    ReleasedResult,
-    alias_columns,
-    renamed,
-)
+from dpproxy.plan.bind.results import Item, ReleasedResult, alias_columns, renamed
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import Column, Expr
 from dpproxy.plan.logical.interval import OPEN

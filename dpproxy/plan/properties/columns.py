@@ -10,12 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpproxy.plan.context import Counter
-from dpproxy.plan.logical.expr import (
-    Column,
-    Expr,
-    SeriesDomain,
-    ValuesDomain,
-)
+from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import TEXTS

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    Ref,
-)
+from dpproxy.plan.logical.expr import Call, Column, Expr, Ref
 from dpproxy.policy.catalog import same_kind
 
 

@@ -33,12 +33,7 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.properties import function_bounds
-from dpproxy.plan.properties.interval_fields import (
-    INTERVAL_PARTS,
-    MICROSECOND,
-    interval_part,
-    times_unit,
-)
+from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, MICROSECOND, interval_part, times_unit
 from dpproxy.plan.properties.operation_bounds import ONE, RULES
 from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import INTEGERS

@@ -14,22 +14,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import prod
 
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    Lit,
-    Ref,
-    has_subquery,
-    references,
-)
-from dpproxy.plan.logical.relation import (
-    Beside,
-    ContributionLimits,
-    Rows,
-    RowsPerValue,
-    Values,
-)
+from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, has_subquery, references
+from dpproxy.plan.logical.relation import Beside, ContributionLimits, Rows, RowsPerValue, Values
 from dpproxy.plan.properties import rows_per_value
 from dpproxy.plan.properties.interval_fields import interval_text
 from dpproxy.plan.refusals import unsupported

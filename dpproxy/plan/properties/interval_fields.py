@@ -10,11 +10,7 @@ import re
 from fractions import Fraction
 
 from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import (
-    Call,
-    Expr,
-    Lit,
-)
+from dpproxy.plan.logical.expr import Call, Expr, Lit
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.refusals import unsupported
 

@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    InList,
-    Lit,
-    Ref,
-)
+from dpproxy.plan.logical.expr import Call, Column, Expr, InList, Lit, Ref
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.properties.facts import literal_number
 

@@ -6,14 +6,7 @@ Knows: facts of expressions. Must not know: mechanisms.
 from __future__ import annotations
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Column,
-    Expr,
-    Ref,
-    Taint,
-    references,
-)
+from dpproxy.plan.logical.expr import Agg, Column, Expr, Ref, Taint, references
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import NUMBERS, TEXTS

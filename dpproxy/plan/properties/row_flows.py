@@ -10,28 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpproxy.plan.logical.expr import (
-    Call,
-    Column,
-    Exists,
-    Expr,
-    InQuery,
-    Ref,
-    Relation,
-    Scalar,
-    children,
-    conjuncts,
-    references,
-)
-from dpproxy.plan.logical.relation import (
-    Aggregate,
-    Distinct,
-    Filter,
-    Join,
-    Project,
-    Public,
-    Union,
-)
+from dpproxy.plan.logical.expr import Call, Column, Exists, Expr, InQuery, Ref, Relation, Scalar, children, conjuncts, references
+from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Union
 from dpproxy.plan.properties import text_growth
 
 AGAIN = 10

@@ -9,19 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Call,
-    Case,
-    Cast,
-    Expr,
-    Hole,
-    InList,
-    Lit,
-    Ref,
-    Win,
-    children,
-)
+from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Hole, InList, Lit, Ref, Win, children
 from dpproxy.sql.types import TEXTS
 
 CUTS = (1_000_000, 100_000, 10_000, 2_000, 500, 100)

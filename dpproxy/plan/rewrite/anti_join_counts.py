@@ -17,13 +17,7 @@ from sqlglot import exp
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, ident
-from dpproxy.sql.trees import (
-    aggregate_calls,
-    contains_aggregate,
-    function_name,
-    outermost_queries,
-    table_alias,
-)
+from dpproxy.sql.trees import aggregate_calls, contains_aggregate, function_name, outermost_queries, table_alias
 
 _ONLY = {"expressions", "from_", "joins", "where", "kind", "hint", "operation_modifiers"}
 _SOME, _KEY = "dpproxy_some", "dpproxy_key"

@@ -14,12 +14,7 @@ from sqlglot import exp
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.output_names import output_name
-from dpproxy.sql.trees import (
-    aggregate_calls,
-    contains_aggregate,
-    function_name,
-    mentions,
-)
+from dpproxy.sql.trees import aggregate_calls, contains_aggregate, function_name, mentions
 
 _ACROSS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 _CLAUSES = ("having", "order")

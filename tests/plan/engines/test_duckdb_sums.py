@@ -18,12 +18,7 @@ from scratch_postgres import scratch_server
 
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.duckdb_sums import Quantum, quantum
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Column,
-    Ref,
-    Win,
-)
+from dpproxy.plan.logical.expr import Agg, Column, Ref, Win
 from dpproxy.plan.logical.interval import Interval
 from dpproxy.sql.template import Dialect
 

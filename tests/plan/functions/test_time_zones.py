@@ -13,12 +13,7 @@ from exact_harness import Pair
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions import time_zones
-from dpproxy.plan.logical.expr import (
-    Column,
-    Lit,
-    SeriesDomain,
-    Taint,
-)
+from dpproxy.plan.logical.expr import Column, Lit, SeriesDomain, Taint
 from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.pipeline import planning

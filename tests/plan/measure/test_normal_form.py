@@ -7,16 +7,7 @@ from itertools import combinations
 import plan_harness
 import pytest
 
-from dpproxy.plan.logical.expr import (
-    FALSE,
-    TRUE,
-    Call,
-    Column,
-    Expr,
-    InList,
-    Lit,
-    Ref,
-)
+from dpproxy.plan.logical.expr import FALSE, TRUE, Call, Column, Expr, InList, Lit, Ref
 from dpproxy.plan.logical.relation import Filter, Join, Scan
 from dpproxy.plan.measure.normal_form import _Form
 from dpproxy.policy.catalog import Catalog

@@ -17,16 +17,7 @@ from each_engine import Engine
 from key_harness import Cover
 
 from dpproxy.plan.engines.postgres_times import _FORMATS
-from dpproxy.plan.logical.expr import (
-    Call,
-    Cast,
-    Column,
-    Expr,
-    Lit,
-    Ref,
-    SeriesDomain,
-    children,
-)
+from dpproxy.plan.logical.expr import Call, Cast, Column, Expr, Lit, Ref, SeriesDomain, children
 from dpproxy.plan.properties import cardinality, key_domains
 from dpproxy.policy.catalog import Catalog
 

@@ -8,15 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan.engines import engine, literal
-from dpproxy.plan.logical.expr import (
-    Call,
-    Case,
-    Column,
-    Expr,
-    Hole,
-    Lit,
-    Ref,
-)
+from dpproxy.plan.logical.expr import Call, Case, Column, Expr, Hole, Lit, Ref
 from dpproxy.plan.properties import text_growth
 
 A, B = (Ref("text", Column(i, name, "text")) for i, name in enumerate("ab"))
