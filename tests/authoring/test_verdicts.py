@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
 from dpproxy.authoring.verdicts import Answered, Bench, Refused
+from dpproxy.privacy.noise_error import each
 
 
 def answered(bench: Bench, role: str, query: str, **settings: str) -> Answered:
@@ -17,10 +19,11 @@ def answered(bench: Bench, role: str, query: str, **settings: str) -> Answered:
 
 
 def test_price_columns_and_error(bench: Bench) -> None:
-    """Of a discrete Laplace of scale 1/epsilon, 95 % lie within ln(20)/epsilon."""
+    """Of a discrete Laplace of scale 1/epsilon, all but 1/n lie within ln(n)/epsilon; each cell is told at `each`."""
+    odds = 1 / float(1 - each(Fraction(95, 100)))
     found = answered(bench, "analyst", "SELECT region, count(*) AS n FROM people GROUP BY region")
     assert (found.epsilon, found.delta, found.columns) == (Decimal("0.5"), 0, ("region", "n"))
-    assert math.log(20) / 0.5 - 1 < found.errors["count(*)"] < math.log(20) / 0.5 + 1
+    assert math.log(odds) / 0.5 - 1 < found.errors["count(*)"] < math.log(odds) / 0.5 + 1
 
 
 def test_settings_and_roles_change_the_price(bench: Bench) -> None:
