@@ -11,6 +11,7 @@ import json
 from typing import Any, get_args
 
 from dpproxy.policy import shapes
+from dpproxy.policy.key_notes import KEY_NOTES
 from dpproxy.policy.model import Mechanism, Window
 from dpproxy.policy.shapes import Shape
 
@@ -112,15 +113,24 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
 
 def json_schema() -> Fragment:
     """Return the schema (draft 2020-12) of a policy file. Raises KeyError when a key of `shapes` has no type here."""
-    objects = {name: _object(shape, types) for name, (shape, types) in _TYPES.items()}
+    objects = {name: _object(name, shape, types) for name, (shape, types) in _TYPES.items()}
     root = objects.pop("policy")
     objects["column"] = {"anyOf": [{"enum": ["unit", "key", "hidden"]}, _ref("plain_column")]}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dpproxy policy"}
     return {**head, **root, "$defs": dict(sorted(objects.items()))}
 
 
-def _object(shape: Shape, types: dict[str, Fragment]) -> Fragment:
-    properties = {key: {"description": purpose, **types[key]} for key, purpose in shape.keys.items()}
+def typed_shapes() -> dict[str, tuple[Shape, dict[str, Fragment]]]:
+    """Return every part of the format with its keys and their types, by the part's name in the schema."""
+    return _TYPES
+
+
+def _object(name: str, shape: Shape, types: dict[str, Fragment]) -> Fragment:
+    notes = KEY_NOTES[name]
+    properties = {
+        key: {"description": f"{purpose} {notes[key].effect}", "examples": [notes[key].example], **types[key]}
+        for key, purpose in shape.keys.items()
+    }
     return {
         "type": "object",
         "properties": properties,

@@ -48,7 +48,7 @@ def valid(value: Any, part: dict[str, Any]) -> bool:
     """The few words of JSON Schema that ours uses; an unknown one fails loudly."""
     for word, rule in part.items():
         match word:
-            case "$schema" | "title" | "description" | "$defs":
+            case "$schema" | "title" | "description" | "examples" | "$defs":
                 ok = True
             case "$ref":
                 ok = valid(value, SCHEMA["$defs"][rule.rsplit("/", 1)[1]])
