@@ -36,9 +36,8 @@ def picture() -> str:
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{MARGIN + WIDTH - 90}" y="{MARGIN + 20 + 18 * i}" fill="{colour}">epsilon {epsilon:g}</text>')
-    parts.append(
-        f'<text x="{MARGIN}" y="{MARGIN - 14}">A count of people is off by at most this, 19 times in 20; by size of the group</text>'
-    )
+    title = "A count of people is off by at most this, 19 times in 20; by size of the group"
+    parts.append(f'<text x="{MARGIN}" y="{MARGIN - 14}">{title}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
