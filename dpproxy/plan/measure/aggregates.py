@@ -171,8 +171,9 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool], is_key: Callab
     if unit and not (isinstance(value, Ref) and value.column.optional):
         value = None  # rows of nobody are not there
     if agg.distinct and not is_key(agg.args[0]):
-        spec = BasisSpec("units" if unit else "distinct", value, agg.where, label)
-        found = COUNTED if unit else _distinct_range(most_distinct(agg.args[0]))
+        most = None if unit else most_distinct(agg.args[0])
+        spec = BasisSpec("units" if unit else "distinct", value, agg.where, label, most=most)
+        found = _distinct_range(most)
         return _measured((spec,), found, "int8", "linear", (1.0,))
     if value is not None and not facts(value).nullable:
         value = None

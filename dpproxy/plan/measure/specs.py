@@ -62,7 +62,7 @@ class BasisSpec:
         if self.kind in ("units", "weight"):
             return 1
         if self.kind == "distinct":
-            return rows if self.most is None else min(rows, self.most)
+            return rows if self.most is None else max(min(rows, self.most), 1)
         return rows * max(abs(self.lo), abs(self.hi))
 
     def norm(self, bounding: Bounding) -> int:

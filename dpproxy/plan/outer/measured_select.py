@@ -8,7 +8,6 @@ AS m(...) WHERE h ORDER BY o LIMIT n`: FROM, WHERE and GROUP BY vanish, HAVING f
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -47,7 +46,6 @@ from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
 from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.key_domains import dense_domain
 from dpproxy.plan.properties.null_padding import ignores_padding
 from dpproxy.plan.refusals import FormRefusal, unsupported
 from dpproxy.sql.correlation import outer
@@ -369,7 +367,7 @@ class SelectRewriter:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
             ) from refusal
-        bases = tuple(self.request.basis(self._declared(spec)) for spec in result.bases)
+        bases = tuple(self.request.basis(spec) for spec in result.bases)
         selection = None
         if result.selection is not None:
             self.request.selection(result.selection)
@@ -383,13 +381,6 @@ class SelectRewriter:
         if not isinstance(expr, Ref) or unit is None or expr.column.id not in unit_ids(self.rows):
             return False
         return expr.column.id == unit.id or expr.column.taint == Taint.UNIT
-
-    def _declared(self, spec: BasisSpec) -> BasisSpec:
-        """Of distinct values there are no more than are declared."""
-        if spec.kind != "distinct" or spec.value is None:
-            return spec
-        domain = dense_domain([spec.value], self.rows)
-        return spec if domain is None or domain.size is None else replace(spec, most=domain.size)
 
     def _is_key(self, expr: Expr) -> bool:
         """Distinct values of what tells rows apart are rows."""
