@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from dpproxy.privacy import epsilon_split
-from dpproxy.privacy.epsilon_split import LEAST, Allocation, Weights
+from dpproxy.privacy.epsilon_split import Allocation, Weights
 
 CASES = [
     [[1.0]],
@@ -51,7 +51,7 @@ def starved(weights: list[list[float]], shares: list[float], gaussian: Sequence[
     wholes = [(shares[c], used[c]) for c in range(len(shares)) if c not in gaussian]
     wholes += [(vector, any(used[c] for c in gaussian))] if gaussian else []
     inside = [(shares[c] / vector, used[c]) for c in gaussian]
-    return any(needed and s < LEAST / len(of) * 0.99 for of in (wholes, inside) for s, needed in of)
+    return any(needed and s < 0.99 / 4 / len(of) for of in (wholes, inside) for s, needed in of)
 
 
 @pytest.mark.parametrize("weights", CASES)
