@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.context import Context
+from dpproxy.plan.measure.bound_cuts import open_ends
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.measure.output_weights import Output
@@ -48,6 +49,7 @@ class _Told:
     moving: bool = False
     left_out: tuple[LeftOut, ...] = ()
     hidden: str = ""
+    cut: tuple[bool, ...] = ()  # of each column, whether bounds may have cut it
 
 
 def plan_account(
@@ -73,6 +75,7 @@ def plan_account(
             c.moving,
             c.left_out,
             hidden_text(m, c.bounding, unit),
+            tuple(any(open_ends(c, spec)) for spec in c.specs),
         )
         for m, c in zip(measurements, compiled, strict=True)
     ]
@@ -152,6 +155,7 @@ def _output(output: Output, told: _Told) -> PlanAccount:
     """An aggregate: its interval as far as it is known beforehand, and where its noise comes from."""
     found: PlanAccount = {"Aggregate": output.label}
     bases = [told.measurement.bases[i] for i in output.bases]
+    found |= {"Bounds May Cut": True} if any(told.cut[i] for i in output.bases) else {}
     if output.kind == "linear":
         found["Within"] = _half(bases[0], told.confidence)
         found |= {"Steps": bases[0].steps} if bases[0].steps > 1 else {}
@@ -361,7 +365,8 @@ def _error_text(output: PlanAccount) -> str:
         return f"{taken}  (selection {output['Selection']})"
     else:
         told = "error by dpproxy.low() and dpproxy.high()"
-    return f"{told}  (noise {', '.join(map(str, output['Noise']))})"
+    cut = "; not known of what bounds cut" if "Bounds May Cut" in output else ""
+    return f"{told}{cut}  (noise {', '.join(map(str, output['Noise']))})"
 
 
 def _noise_text(basis: PlanAccount) -> str:

@@ -292,7 +292,7 @@ def test_explain_as_json(stage: Stage) -> None:
     (measurement,) = plan["Measurements"]
     assert measurement["Groups"]["Threshold"] == made.measurements[0].threshold.tau  # type: ignore[union-attr]
     kinds = [sorted(o.keys() - {"Aggregate", "Noise", "Selection"}) for o in measurement["Outputs"]]
-    assert kinds == [["Within"], ["Within Times Rows"], ["Within Ranks"]]
+    assert kinds == [["Bounds May Cut", "Within"], ["Bounds May Cut", "Within Times Rows"], ["Within Ranks"]]
     for basis_told, known in zip(measurement["Noise"], made.measurements[0].bases, strict=True):
         assert basis_told["Scale"] == float(known.scale * known.grid)
         half = noise_tail.interval(known.mechanism, known.scale, EACH)
