@@ -1,11 +1,12 @@
 """Run a file of labelled SQL statements against a proxy of its own.
 
-usage: scripts/accept [--data-sets a,b] [--exact] [--verbose] [--json OUT] [--engine E] FILE.jsonl
+usage: scripts/accept [--data-sets a,b] [--exact] [--init] [--verbose] [--json OUT] [--engine E] FILE.jsonl
 
 The proxy serves the data sets that FILE names, that have a policy in tests/corpus/policies, and whose database lies in
 $DPPROXY_CORPUS (default: `db` beside FILE). FILE is run by the `run_acceptance.py` beside it, whose table is all that
 comes out on standard output. With --exact the answers are compared with the engine's own instead: see exact.py. With
---engine postgres the data are copied into a PostgreSQL of its own, which the proxy then reads.
+--engine postgres the data are copied into a PostgreSQL of its own, which the proxy then reads. With --init the policies are what
+`dpproxy policy init` drafts, with the decisions of the sketches in `policy` beside FILE and nothing else: see drafted.py.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 from corpus_postgres import loaded, pointed
+from drafted import drafted
 from exact import compare
 from generous import generous
 from scratch_postgres import scratch_server
@@ -83,6 +85,7 @@ def main() -> int:
     parser.add_argument("file", type=Path, metavar="FILE.jsonl")
     parser.add_argument("--data-sets", default="", metavar="A,B", help="default: all of FILE's that have a policy")
     parser.add_argument("--exact", action="store_true", help="compare noiseless answers with the engine's own")
+    parser.add_argument("--init", action="store_true", help="policies drafted of the sketches beside FILE")
     parser.add_argument("--verbose", action="store_true", help="each miss, with its error, on standard error")
     parser.add_argument("--json", metavar="OUT", help="write one JSON object a statement")
     parser.add_argument("--engine", metavar="E", help="statements for this engine: duckdb (default) or postgres")
@@ -100,6 +103,9 @@ def main() -> int:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpproxy-accept-")))
             engines = {name: str(corpus / f"{name}.duckdb") for name in data_sets}
+            if options.init:
+                sketches = options.file.resolve().parent / "policy"
+                policies = [drafted(sketches / f"{name}.json", corpus / f"{name}.duckdb", folder) for name in data_sets]
             if options.engine == "postgres":
                 engines = on_postgres(stack, data_sets, corpus, folder)
                 policies = [pointed(policy, engines[policy.stem], folder) for policy in policies]

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 
-_KEY = re.compile(r"(?:^|_)(?:id|ids|key|sk|uuid|guid|code|no|nr|num|number|hash|token)$|(?<=[a-z])(?:Id|ID|Key)$|id$")
+_KEY = re.compile(r"(?:^|_)(?:id|ids|key|sk|uuid|guid|code|no|nr|num|number|hash|token)$|(?<=[a-z])(?:Id|ID|Key|key)$|id$")
 _PERSON = re.compile(
     r"(?:^|_)(?:e_?mail|mail|phone|telephone|mobile|fax|ssn|social_security|passport|iban|license_no|"
     r"first_?name|last_?name|sur_?name|given_?name|family_?name|full_?name|real_?name|contact_?name|user_?name|maiden_?name|login|"
     r"address|address_?line_?\d|address\d|street|street_?(?:name|number)|suite_?number|postal_?code|post_?code|zip|zip_?code|"
     r"birth_?date|date_?of_?birth|dob|ip|ip_?address|password)(?:_|$|\d)",
+    re.IGNORECASE,
+)
+_NAMES_PEOPLE = re.compile(
+    r"(?:^|_)(?:customer|cust|client|person|patient|member|mem|user|student|respondent|subscriber|account|visitor|p)_?(?:id|key|sk|no)s?$",
     re.IGNORECASE,
 )
 _FREE = re.compile(r"(?:^|_)(?:text|note|notes|comment|comments|remark|remarks|description|body|message|details|memo|bio)$", re.I)
@@ -41,3 +45,8 @@ def free_text(name: str) -> bool:
 def of_people(name: str) -> bool:
     """Return whether a table's name is that of people."""
     return _PEOPLE.search(name) is not None
+
+
+def names_people(name: str) -> bool:
+    """Return whether a column's name is that of an identifier of people, in whichever table it is."""
+    return _NAMES_PEOPLE.search(name) is not None

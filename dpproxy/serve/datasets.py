@@ -80,7 +80,7 @@ def _file_meant(path: Path) -> str:
         near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.duckdb")], n=1)
         return f"did you mean `{near[0]}`?" if near else "write a path that exists, relative to the policy's own folder"
     if path.suffix in TABLE_FILES:
-        return f"make a database of it with DuckDB: CREATE TABLE {path.stem} AS FROM '{path.name}'"
+        return f"make a database of it: `dpproxy policy init {path.name}`, or CREATE TABLE {path.stem} AS FROM '{path.name}'"
     return OWN_FILE
 
 

@@ -1,0 +1,271 @@
+"""A first policy for a described schema: what can be told from names, types, keys and constraints, and a TODO for the rest.
+
+Knows: catalogs, what a schema says of values, the decisions that a person has made already. Must not know: engines, rows,
+terminals; a draft is a pure function. It is careful where it guesses: a table is public only when nothing in it is named like a
+person's, columns named so are hidden, and no range or value comes from the data unless the owner allotted epsilon for it
+(`authoring.measured_ranges`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from dpproxy.authoring import hints
+from dpproxy.authoring.paths import Link, bare, called_like, links, own_key, singular
+from dpproxy.authoring.schema_facts import Facts, Place
+from dpproxy.authoring.yaml_text import scalar, written_name
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName, same_kind
+from dpproxy.policy.check import family
+from dpproxy.policy.names import fold
+
+Column = tuple[TableName, str]
+Cell = str | int | Decimal | bool
+CENTURIES = ("1900-01-01", "2099-12-31")
+ROWS, GROUPS = 10, 5
+"""Bounds of a table nobody has decided about: a beginning, marked so."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Holds what a person, or a measurement that was paid for, has decided. What is not decided is drafted with a TODO."""
+
+    unit: Column
+    unit_name: str
+    public: frozenset[TableName] = frozenset()
+    left_out: frozenset[TableName] = frozenset()
+    links: Mapping[TableName, Link] = field(default_factory=dict)
+    keys: frozenset[Column] = frozenset()
+    hidden: frozenset[Column] = frozenset()
+    shown: frozenset[Column] = frozenset()
+    """Columns that find nobody, whatever their names."""
+    ranges: Mapping[Column, tuple[str, str]] = field(default_factory=dict)
+    values: Mapping[Column, tuple[Cell, ...]] = field(default_factory=dict)
+    bounds: Mapping[TableName, tuple[int, int]] = field(default_factory=dict)
+    origin: str = ""
+    """Where ranges and bounds come from, for their comments."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Holds what stands around the tables: the dataset, its backend as YAML, one role and one user."""
+
+    dataset: str
+    backend: str
+    user: str
+    verifier: str
+    role: str = "analyst"
+
+
+def candidates(catalog: Catalog) -> list[Column]:
+    """Return columns that may name the privacy unit, the likeliest first: keys of tables of people that many tables lead to."""
+    found = []
+    for name, table in catalog.tables.items():
+        key = own_key(table)
+        named = {c.name for c in table.columns if hints.names_people(c.name)} | ({key} if key is not None else set())
+        for column in named:
+            score = 100 * hints.of_people(name.name) + 50 * hints.names_people(column) + 20 * (column == key)
+            score += len(links(catalog, (name, column))) + 3 * any(hints.personal(c.name) for c in table.columns)
+            found.append((-score, str(name), column, (name, column)))
+    return [place for *_, place in sorted(found)]
+
+
+def unit_name(table: TableName) -> str:
+    """Return a noun for one row of a table of people."""
+    return singular(table.name.lower()).replace("_", " ")
+
+
+def draft(catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts], frame: Frame) -> str:
+    """Return the policy as commented YAML."""
+    return "".join(f"{line}\n" for line in _Draft(catalog, decisions, facts, frame).lines())
+
+
+class _Draft:
+    def __init__(self, catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts], frame: Frame) -> None:
+        self._catalog, self._decisions, self._frame = catalog, decisions, frame
+        self._facts = {(s, t, fold(c)): f for (s, t, c), f in facts.items()}
+        found = {n: link for n, link in links(catalog, decisions.unit).items() if n not in decisions.public}
+        self._links = {**found, **decisions.links}
+        for name in decisions.left_out:
+            self._links.pop(name, None)
+        self._led_to = {(link.target, link.target_column) for link in self._links.values() if link.target is not None}
+
+    def lines(self) -> Iterator[str]:
+        frame, decisions = self._frame, self._decisions
+        yield "# yaml-language-server: $schema=dpproxy.schema.json"
+        yield "# A draft by `dpproxy policy init`, of names, types and keys. Each TODO is a decision of yours. All of this is"
+        yield "# public to analysts: take ranges and values from a code book or common sense, never from a look at the data."
+        yield "version: 1"
+        yield f"dataset: {scalar(frame.dataset)}"
+        yield f"backend: {frame.backend}"
+        unit = scalar(_dotted(decisions.unit))
+        yield f"privacy_unit: {{ name: {scalar(decisions.unit_name)}, key: {unit} }}  # who is protected"
+        yield "budget: { epsilon: 100, delta: 1e-5, every: year }  # TODO all roles together; delta far below 1 / people"
+        yield "tables:"
+        first = [name for name in self._links if name in self._catalog.tables]
+        for name in first:
+            yield from self._private(self._catalog.tables[name], self._links[name])
+        for name, table in self._catalog.tables.items():
+            if name not in self._links:
+                yield from self._other(table)
+        yield "roles:"
+        yield f"  {scalar(frame.role)}:"
+        yield "    budget: { epsilon: 10, delta: 1e-6, every: month }  # TODO how much users of the role may learn together"
+        yield "    query: { epsilon: 0.1, max_epsilon: 1 }"
+        yield "    min_units: 10  # undeclared groups of fewer are never shown"
+        yield "users:"
+        yield f"  {scalar(frame.user)}: {{ role: {scalar(frame.role)}, password: {scalar(frame.verifier)} }}"
+
+    def _private(self, table: CatalogTable, link: Link) -> Iterator[str]:
+        yield f"  {written_name(table.name)}:"
+        guess = "" if link.sure or table.name in self._decisions.links else "  # TODO a guess by the column's name"
+        if link.target is None:
+            yield f"    unit: {scalar(link.column)}{guess}"
+        else:
+            column = f", column: {scalar(link.column)}" if link.column != link.target_column else ""
+            yield f"    unit: {{ via: {scalar(_dotted((link.target, link.target_column)))}{column} }}{guess}"
+        yield from self._bounds(table, link)
+        yield "    columns:"
+        listed = False
+        for each in table.columns:
+            line = self._column(table, link, each)
+            listed = listed or not line.lstrip().startswith("#")
+            yield line
+        if not listed:
+            yield "      # nothing can be listed here"
+
+    def _bounds(self, table: CatalogTable, link: Link) -> Iterator[str]:
+        name, own = table.name, (table.name, link.column) == self._decisions.unit
+        keys = [key for key in (table.primary_key, *table.unique) if len(key) == 1]
+        decided = self._decisions.bounds.get(name)
+        single = (link.column,) in keys or (own and own_key(table) == link.column)
+        if link.target is None and decided in (None, (1, 1)) and (single or decided is not None):
+            if not own:
+                yield "    unique: true"
+            elif not keys:
+                yield "    # TODO taken to have one row each, since the key is called so; checked at start"
+            return
+        if own:
+            yield "    unique: false"
+        rows, groups = decided or (ROWS, GROUPS)
+        why = f"  # {self._decisions.origin}" if decided and self._decisions.origin else ""
+        todo = why if decided else "  # TODO how much of one unit an answer may contain"
+        yield f"    bounds: {{ rows_per_group: {rows}, groups: {groups} }}{todo}"
+
+    def _column(self, table: CatalogTable, link: Link, column: CatalogColumn) -> str:
+        place = (table.name, column.name)
+        name = written_name(TableName("public", column.name))
+        if not column.bounded:
+            return f"      # {name}: left out, {column.reason or 'of a type without a counterpart'}"
+        form, comment = self._form(table, link, column, place)
+        about = " ".join((column.comment or "").split())
+        comment = "; ".join(part for part in (comment, about) if part)
+        return f"      {name}: {form}" + (f"  # {comment}" if comment else "")
+
+    def _form(self, table: CatalogTable, link: Link, column: CatalogColumn, place: Column) -> tuple[str, str]:
+        name, decisions = column.name, self._decisions
+        if link.target is None and name == link.column:
+            return "unit", ""
+        if place in decisions.hidden:
+            return "hidden", ""
+        if place in self._led_to or name in (link.column, own_key(table)):
+            return "key", ""
+        other = self._referred(table, column)
+        if other is not None:
+            return f"{{ references: {scalar(_dotted(other))} }}", "a row of the same unit"
+        if place in decisions.keys:
+            return "key", ""
+        known = self._facts.get((*table.source, name), Facts())
+        stated = self._stated(place, column, known)
+        if stated is not None:
+            return stated
+        if place not in decisions.shown and hints.personal(name):
+            return "hidden", "TODO named like what finds a person"
+        if place not in decisions.shown and hints.free_text(name):
+            return "hidden", "TODO named like free text"
+        return _undecided(column, known)
+
+    def _referred(self, table: CatalogTable, column: CatalogColumn) -> Column | None:
+        """The key of another private table that a column refers to, by a foreign key or by its name. To be wrong here costs
+        answers and no privacy: what belongs to another unit is not found."""
+        for key in table.foreign_keys:
+            if key.columns == (column.name,):
+                place = (key.target, key.target_columns[0])
+                return place if key.target in self._links and self._is_key(*place) else None
+        for name in self._links:
+            target = self._catalog.tables[name]
+            known, key_name = None, own_key(target)
+            if key_name is not None and name != table.name and self._is_key(name, key_name):
+                known = target.column(key_name)
+            called = bare(target)[key_name] if key_name is not None else ""
+            alike = known is not None and family(known.type) == family(column.type) and same_kind(known, column)
+            if alike and called_like(bare(table)[column.name], called):
+                return name, known.name if known is not None else ""
+        return None
+
+    def _is_key(self, name: TableName, column: str) -> bool:
+        """Whether the draft lists the column as a key."""
+        place = (name, column)
+        if place in self._decisions.hidden:
+            return False
+        return column in (own_key(self._catalog.tables[name]), self._links[name].column) or place in self._led_to
+
+    def _stated(self, place: Column, column: CatalogColumn, known: Facts) -> tuple[str, str] | None:
+        """What somebody or the schema says of a column's values and ends."""
+        decisions, kind = self._decisions, family(column.type)
+        grid = f", resolution: {known.resolution:f}" if known.resolution is not None else ""
+        nulls = ", nulls: true" if column.nullable else ""
+        if place in decisions.values:
+            return f"{{ values: [{', '.join(map(scalar, decisions.values[place]))}]{nulls} }}", decisions.origin
+        if place in decisions.ranges and kind in ("number", "date"):
+            low, high = decisions.ranges[place]
+            return f"{{ range: [{low}, {high}]{grid if kind == 'number' else ''} }}", decisions.origin
+        if column.type == "bool":
+            return f"{{ values: [true, false]{nulls} }}", ""
+        if known.values and kind in ("text", "number"):
+            return f"{{ values: [{', '.join(map(scalar, known.values))}]{nulls} }}", "from the schema"
+        return _ends_of(known, grid) if kind == "number" else None
+
+    def _other(self, table: CatalogTable) -> Iterator[str]:
+        name = written_name(table.name)
+        if table.name in self._decisions.public:
+            yield f"  {name}: {{ public: true }}"
+            return
+        personal = [c.name for c in table.columns if hints.personal(c.name)]
+        if table.name in self._decisions.left_out or personal or hints.of_people(table.name.name):
+            why = f" (`{personal[0]}`)" if personal else ""
+            yield f"  # {name}: TODO left out, as it has no path to the unit and may be about people{why}; or `public: true`"
+            return
+        yield f"  {name}: {{ public: true }}  # TODO no path to the unit: is nothing in it about people?"
+
+
+def _ends_of(known: Facts, grid: str) -> tuple[str, str] | None:
+    """A range that the schema says: by a constraint, or by the type alone."""
+    largest = known.largest
+    low = known.low if known.low is not None else -largest if largest is not None else None
+    high = known.high if known.high is not None else largest
+    if low is None or high is None or low >= high:
+        return None
+    stated = known.low is not None and known.high is not None
+    comment = "from the schema" if stated else "TODO the ends of the type: narrower ones are more exact"
+    return f"{{ range: [{low:f}, {high:f}]{grid} }}", comment
+
+
+def _undecided(column: CatalogColumn, known: Facts) -> tuple[str, str]:
+    """A column nobody has said anything of."""
+    kind = family(column.type)
+    if hints.key_like(column.name):
+        return "{}", "TODO `key` if it names a person's own rows"
+    if kind == "number":
+        form = f"{{ resolution: {known.resolution:f} }}" if known.resolution is not None else "{}"
+        return form, "TODO a `range` for sums and averages"
+    if kind == "date":
+        return f"{{ range: [{CENTURIES[0]}, {CENTURIES[1]}] }}", "TODO anybody's dates: narrower ends are more exact"
+    if kind == "text":
+        return "{}", "TODO `values` if they are few and public"
+    return "{}", ""
+
+
+def _dotted(place: Column) -> str:
+    return f"{written_name(place[0], bare=True)}.{written_name(TableName('public', place[1]), bare=True)}"

@@ -1,0 +1,186 @@
+"""What a role can learn, at most and at what error, in words for who answers for data protection.
+
+Knows: a policy, the planner's verdicts on plain questions. Must not know: rows, formats of pages. Every number here is one that
+the planner promises before data are read: prices, 95 % errors. Nothing is said that depends on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dpproxy.authoring.odds import delta, epsilon, odds
+from dpproxy.authoring.verdicts import Answered, Bench
+from dpproxy.policy.check import family
+from dpproxy.policy.model import ATTO, Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
+
+SHOWN = 12  # columns and values named in a sentence
+
+
+@dataclass(frozen=True)
+class Section:
+    """Is a part of the page: sentences, then a table of which the first row is the head."""
+
+    title: str
+    sentences: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """Holds what is told of one role."""
+
+    title: str
+    sections: tuple[Section, ...] = field(default=())
+
+
+def explanation(bench: Bench, role: str) -> Page:
+    """Return the page of a role. Raises KeyError for one that the policy does not have."""
+    return _Explained(bench, bench.policy.roles[role]).page()
+
+
+class _Explained:
+    def __init__(self, bench: Bench, role: Role) -> None:
+        self._bench, self._policy, self._role = bench, bench.policy, role
+
+    def page(self) -> Page:
+        tables = [t for t in self._policy.tables.values() if self._role.tables is None or t.name in self._role.tables]
+        private = [self._private(t) for t in tables if not t.public]
+        title = f"What role {self._role.name} can learn from {self._policy.dataset}"
+        return Page(title, (self._who(), self._budget(), self._query(), *private, *self._public(tables), self._never()))
+
+    def _who(self) -> Section:
+        unit, users = self._policy.unit_name, [u.name for u in self._policy.users.values() if u.role == self._role.name]
+        return Section(
+            "Who is protected, and from whom",
+            (
+                f"Protected is each {unit}: all rows of one {unit}, in all tables together.",
+                f"The role's users are {', '.join(users)}." if users else "The role has no users.",
+                f"They ask in SQL and get answers with random noise. Whether one {unit}'s rows are there or not changes what "
+                "they may see by no more than the budget says, whatever else they know, and if they share what they see.",
+            ),
+        )
+
+    def _budget(self) -> Section:
+        budget, whole = self._role.budget, self._policy.budget
+        sentences = [
+            f"In {_window(budget)} all users of the role together may spend epsilon {epsilon(budget.epsilon)}.",
+            f"Whoever gives even odds that some {self._policy.unit_name} is in the data, or has a certain property there, may "
+            f"after all of it give at most {odds(budget.epsilon)}.",
+        ]
+        if budget.delta:
+            sentences.append(f"This holds but for a chance of {delta(budget.delta)}, one in {ATTO // budget.delta:,}.")
+        else:
+            sentences.append("This holds without exception: delta is 0.")
+        sentences.append(
+            f"In {_window(whole)} all roles together may spend epsilon {epsilon(whole.epsilon)}: that is the most for who "
+            "combines them."
+        )
+        if budget.every != "never":
+            sentences.append(f"A new budget begins every {budget.every}: what is learnt adds up over the {budget.every}s.")
+        return Section("How much, at most", tuple(sentences))
+
+    def _query(self) -> Section:
+        query = self._role.query
+        most = self._role.budget.epsilon // query.epsilon
+        sentences = [
+            f"A query costs epsilon {epsilon(query.epsilon)}, so that {most:,} of them spend the role's budget.",
+            f"A user may ask for one to cost up to {epsilon(query.max_epsilon)}: it is more exact, and fewer can be asked.",
+            "A query asked again is answered as before at no cost, as far as the policy reuses answers.",
+        ]
+        if self._role.min_units > 1:
+            sentences.append(
+                f"Groups with undeclared keys are shown only from about {self._role.min_units} {self._policy.unit_name}s on."
+            )
+        return Section("What a query costs", tuple(sentences))
+
+    def _private(self, table: TablePolicy) -> Section:
+        unit = self._policy.unit_name
+        columns = list(table.columns.values())
+        own = f"A {unit} has at most one row." if table.one else self._bounds(table, unit)
+        sentences = [own]
+        groups = [c for c in columns if c.role is ColumnRole.PLAIN and c.values is not None]
+        free = [c for c in columns if c.role is ColumnRole.PLAIN and c.values is None and c.range is None]
+        tied = [c for c in columns if c.role in (ColumnRole.KEY, ColumnRole.UNIT)]
+        hidden = self._unseen(table)
+        if groups:
+            sentences.append(f"Groups may be formed by {_listed([self._domain(c) for c in groups])}.")
+        if free:
+            sentences.append(f"Groups may be formed by {_listed([c.name for c in free])}, where enough {unit}s share a value.")
+        if tied:
+            sentences.append(f"Counted and joined on, never shown: {_listed([c.name for c in tied])}.")
+        sentences.append(f"Not there for the role: {_listed(hidden)}." if hidden else "No column of the table is hidden.")
+        rows = tuple(self._errors(table))
+        head = (
+            "question",
+            f"error at epsilon {epsilon(self._role.query.epsilon)}",
+            f"at {epsilon(self._role.query.max_epsilon)}",
+        )
+        return Section(f"Table {table.name}", tuple(sentences), (head, *rows) if rows else ())
+
+    def _bounds(self, table: TablePolicy, unit: str) -> str:
+        rows, groups = table.bounds.rows, table.bounds.groups
+        if table.bounds.whole:
+            return f"Over all groups together a {unit} weighs no more than {rows} rows in one."
+        where = f", and in at most {groups} groups" if groups is not None else ""
+        return f"A {unit} counts with at most {rows} rows in a group{where}."
+
+    def _domain(self, column: ColumnPolicy) -> str:
+        return f"{column.name} ({len(column.values or ())} declared values)"
+
+    def _unseen(self, table: TablePolicy) -> list[str]:
+        known = self._bench.catalog.tables.get(table.name)
+        names = [c.name for c in known.columns] if known is not None else list(table.columns)
+        return [n for n in names if n not in table.columns or table.columns[n].role is ColumnRole.HIDDEN]
+
+    def _errors(self, table: TablePolicy) -> Iterator[tuple[str, ...]]:
+        """Plain questions and the 95 % errors that the planner states for them."""
+        name = f'"{table.name.schema}"."{table.name.name}"'
+        yield from self._asked(f"how many rows: count(*) of {table.name}", f"SELECT count(*) FROM {name}")
+        for column in table.columns.values():
+            quoted = '"' + column.name.replace('"', '""') + '"'
+            if column.role is not ColumnRole.PLAIN:
+                continue
+            if column.values is not None:
+                query = f"SELECT {quoted}, count(*) FROM {name} GROUP BY 1"
+                yield from self._asked(f"rows of each {column.name}", query)
+            elif column.range is not None and self._number(table, column):
+                yield from self._asked(f"sum({column.name})", f"SELECT sum({quoted}) FROM {name}")
+
+    def _number(self, table: TablePolicy, column: ColumnPolicy) -> bool:
+        known = self._bench.catalog.tables[table.name].column(column.name)
+        return known is not None and family(known.type) == "number"
+
+    def _asked(self, what: str, query: str) -> Iterator[tuple[str, ...]]:
+        cells = []
+        for cost in (self._role.query.epsilon, self._role.query.max_epsilon):
+            verdict = self._bench.verdict(self._role.name, query, {"dpproxy.epsilon": epsilon(cost)})
+            stated = max(verdict.errors.values(), default=None) if isinstance(verdict, Answered) else None
+            cells.append(
+                "refused" if not isinstance(verdict, Answered) else "not stated" if stated is None else f"± {stated:,.4g}"
+            )
+        yield (what, *cells)
+
+    def _public(self, tables: list[TablePolicy]) -> Iterator[Section]:
+        names = [str(t.name) for t in tables if t.public]
+        if names:
+            yield Section("Tables shown as they are", (f"Nothing about {self._policy.unit_name}s is in {_listed(names)}.",))
+
+    def _never(self) -> Section:
+        return Section(
+            "What is not promised",
+            (
+                f"What is true of {self._policy.unit_name}s in general can be learnt, and then be said of one of them.",
+                f"A group of k {self._policy.unit_name}s that belong together, such as a household, is protected k times less.",
+                "Errors are of the noise: with 95 % certainty an answer is as near. What bounds and ranges cut comes on top.",
+            ),
+        )
+
+
+def _window(budget: Budget) -> str:
+    return "all time" if budget.every == "never" else f"one {budget.every}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

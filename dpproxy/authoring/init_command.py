@@ -1,0 +1,187 @@
+"""`dpproxy policy init`: from a source of data to a first policy, a user, and what to type next.
+
+Knows: the terminal, files, the order of steps. Must not know: how a draft is made. It asks when a terminal is there and
+takes flags otherwise; whatever nobody said becomes a TODO. The password is drawn here, printed once and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+import asyncpg
+import typer
+
+from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
+from dpproxy.authoring.init_source import Described, SourceError, describe
+from dpproxy.authoring.measured_ranges import Asked, measured, questions, searching
+from dpproxy.authoring.paths import links
+from dpproxy.policy import names
+from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.check import check
+from dpproxy.policy.load import read_text
+from dpproxy.policy.password import make_verifier
+from dpproxy.policy.problems import PolicyError, Problem
+from dpproxy.serve.launch import launched
+
+STATE = Path("dpproxy-state")
+
+
+def init(
+    source: Annotated[str, typer.Argument(help="a DuckDB, Parquet or CSV file, or postgresql://role@host/database")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="the policy to write; default: DATASET.yaml")] = None,
+    dataset: Annotated[str | None, typer.Option(help="the database that clients connect to; default: the source's name")] = None,
+    unit: Annotated[str | None, typer.Option(help="table.column that names a person; asked for on a terminal")] = None,
+    unit_noun: Annotated[str | None, typer.Option("--unit-name", help="what one is called, as in `customer`")] = None,
+    public: Annotated[list[str] | None, typer.Option(help="a table with nothing about people in it; may be repeated")] = None,
+    leave_out: Annotated[list[str] | None, typer.Option(help="a table analysts are not to see; may be repeated")] = None,
+    user: Annotated[str, typer.Option(help="the first user")] = "analyst",
+    spend_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            min=0.000001, help="measure ranges and bounds privately, of this much epsilon in all, charged to the ledger"
+        ),
+    ] = None,
+    state: Annotated[Path, typer.Option(help="with --spend-epsilon: the folder whose ledger is charged")] = STATE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="ask nothing; what is not said becomes a TODO")] = False,
+) -> None:
+    """Draft a policy from names, types, keys and constraints. No row is read, unless --spend-epsilon says what it may cost."""
+    folder = out.parent if out is not None else Path()
+    try:
+        described = describe(source, folder, os.environ)
+    except SourceError as error:
+        raise _problem(source, str(error), "name a DuckDB, Parquet or CSV file, or postgresql://role@host/database") from None
+    dataset = dataset or described.name
+    out = out or Path(f"{dataset}.yaml")
+    if out.exists():
+        raise _problem(str(out), "exists already", "name another file by --out, or remove this one")
+    ask = _on_terminal() and not yes
+    decisions = _decisions(described.catalog, unit, unit_noun, public or [], leave_out or [], ask)
+    password = secrets.token_urlsafe(12)
+    frame = Frame(dataset, described.backend, user, make_verifier(password))
+    if spend_epsilon is not None:
+        decisions = _spent(described, decisions, frame, folder, state, Decimal(f"{spend_epsilon:g}"))
+    text = draft(described.catalog, decisions, described.facts, frame)
+    _verified(text, described.catalog, out)
+    out.write_text(text, encoding="utf-8")
+    _told(text, out, described, frame, password)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _problem(file: str, what: str, fix: str) -> PolicyError:
+    return PolicyError([Problem(file, 1, 1, what, fix, "unreadable-file")])
+
+
+def _decisions(
+    catalog: Catalog, unit: str | None, noun: str | None, public: Sequence[str], left_out: Sequence[str], ask: bool
+) -> Decisions:
+    likely = candidates(catalog)
+    if unit is None and ask:
+        shown = ", ".join(f"{t}.{c}" for t, c in likely[:5])
+        unit = typer.prompt(
+            f"Which table.column names a person to protect? ({shown})", default=_dotted(likely[0]) if likely else None
+        )
+    place = names.table_column(unit) if unit is not None else (likely[0] if likely else None)
+    table = catalog.tables.get(place[0]) if place is not None else None
+    if place is None or table is None or table.column(place[1]) is None:
+        known = ", ".join(_dotted(c) for c in likely[:5]) or "none that is likely"
+        what = f"`{unit}` is no column here" if unit else "no column names people by its name"
+        raise _problem("--unit", what, f"write --unit table.column ({known})")
+    if noun is None:
+        noun = typer.prompt("What is one of them called?", default=unit_name(place[0])) if ask else unit_name(place[0])
+    chosen = _tables(catalog, public)
+    private = links(catalog, place)
+    if ask:
+        for name in catalog.tables:
+            if (
+                name not in private
+                and name not in chosen
+                and typer.confirm(f"Is nothing in `{name}` about people?", default=False)
+            ):
+                chosen |= {name}
+    return Decisions(place, noun, public=chosen, left_out=_tables(catalog, left_out))
+
+
+def _tables(catalog: Catalog, texts: Sequence[str]) -> frozenset[TableName]:
+    found = set()
+    for text in texts:
+        name = names.table(text)
+        if name is None or name not in catalog.tables:
+            raise _problem("--public", f"there is no table `{text}`", f"use one of {', '.join(map(str, catalog.tables))}")
+        found.add(name)
+    return frozenset(found)
+
+
+def _dotted(place: Column) -> str:
+    return f"{place[0]}.{place[1]}"
+
+
+def _verified(text: str, catalog: Catalog, out: Path) -> None:
+    """A draft passes check. Raises PolicyError with what is wrong, which is a fault of ours."""
+    loaded = read_text(text, str(out), out.parent, {"PGPASSWORD": "x", **os.environ})
+    problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
+    if problems:
+        raise PolicyError(problems)
+
+
+def _spent(described: Described, decisions: Decisions, frame: Frame, folder: Path, state: Path, epsilon: Decimal) -> Decisions:
+    """Ask for ranges and bounds through a proxy of the draft, whose role may spend so much and no more."""
+    asked = questions(described.catalog, decisions)
+    if not asked:
+        return decisions
+    each = (epsilon / len(asked)).quantize(Decimal("0.000001"), rounding="ROUND_FLOOR")
+    password = secrets.token_urlsafe(12)
+    trial = replace(frame, user="init", role="init", verifier=make_verifier(password))
+    text = draft(described.catalog, searching(described.catalog, decisions), described.facts, trial)
+    text = text.replace(
+        "    budget: { epsilon: 10, delta: 1e-6, every: month }", f"    budget: {{ epsilon: {epsilon}, every: never }}"
+    )
+    text = text.replace("    query: { epsilon: 0.1, max_epsilon: 1 }", f"    query: {{ epsilon: {each} }}")
+    text = text.replace("    min_units: 10", "    min_units: 1")
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", dir=folder, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        with launched([Path(file.name)], state) as proxy:
+            answers = asyncio.run(_answers(proxy.host, proxy.port, frame.dataset, password, asked))
+    return measured(described.catalog, decisions, answers, str(epsilon))
+
+
+async def _answers(
+    host: str, port: int, dataset: str, password: str, asked: Sequence[Asked]
+) -> dict[Column | TableName, list[str]]:
+    connection = await asyncpg.connect(host=host, port=port, user="init", password=password, database=dataset)
+    found: dict[Column | TableName, list[str]] = {}
+    try:
+        for question in asked:
+            try:
+                row = await connection.fetchrow(question.sql)
+            except asyncpg.PostgresError as error:
+                print(f"not measured: {question.sql}: {error}", file=sys.stderr)
+                continue
+            if row is not None and all(value is not None for value in row):
+                found[question.about] = list(row)
+    finally:
+        await connection.close()
+    return found
+
+
+def _told(text: str, out: Path, described: Described, frame: Frame, password: str) -> None:
+    if described.made is not None:
+        print(f"{described.made}: the data, copied into a database that can be served")
+    print(f"{out}: a policy with {text.count('TODO')} decisions of yours, each marked TODO")
+    print(f"user {frame.user}, password {password} (printed this once)")
+    print("next:")
+    print(f"  dpproxy policy check {out}")
+    print(f"  dpproxy serve {out}")
+    print(f"  dpproxy psql 'host=127.0.0.1 port=6432 user={frame.user} dbname={frame.dataset}'")

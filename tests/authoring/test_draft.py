@@ -1,0 +1,151 @@
+"""Drafts: what is told from a schema, what is a TODO, what is never shown by mistake."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from dpproxy.authoring.draft import Decisions, Frame, candidates, draft, unit_name
+from dpproxy.authoring.paths import Link
+from dpproxy.authoring.schema_facts import Facts
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.check import check
+from dpproxy.policy.load import read_text
+from dpproxy.policy.model import ColumnRole, Policy
+from dpproxy.policy.password import make_verifier
+
+FRAME = Frame("shop", "{ duckdb: shop.duckdb }", "ada", make_verifier("x"))
+
+
+def name(text: str) -> TableName:
+    return TableName("public", text)
+
+
+def table(text: str, columns: str, primary: str = "") -> CatalogTable:
+    made = tuple(CatalogColumn(c.split(":")[0], c.split(":")[0], c.split(":")[1]) for c in columns.split())
+    return CatalogTable(name(text), ("main", text), made, (primary,) if primary else ())
+
+
+SHOP = {
+    t.name: t
+    for t in (
+        table(
+            "customers",
+            "customer_id:int4 first_name:text email:text vip:bool sex:text born:int2 income:numeric notes:text",
+            "customer_id",
+        ),
+        table("orders", "order_id:int4 customer_id:int4 ts:timestamp amount:numeric", "order_id"),
+        table("order_items", "order_id:int4 product_id:int4 quantity:int4"),
+        table("products", "product_id:int4 title:text"),
+        table("employees", "employee_id:int4 wage:numeric"),
+    )
+}
+CATALOG = Catalog(SHOP)
+UNIT = (name("customers"), "customer_id")
+FACTS = {
+    ("main", "customers", "sex"): Facts(("F", "M")),
+    ("main", "customers", "born"): Facts(low=Decimal(1900), high=Decimal(2030)),
+    ("main", "orders", "amount"): Facts(resolution=Decimal("0.01")),
+}
+
+
+def made(decisions: Decisions, facts: dict[tuple[str, str, str], Facts] | None = None) -> tuple[str, Policy]:
+    """A draft and the policy it is; it passes check."""
+    text = draft(CATALOG, decisions, facts or {}, FRAME)
+    loaded = read_text(text, "p.yaml", Path("/data"), {})
+    assert check(loaded.policy, CATALOG, loaded.file, loaded.positions) == ()
+    return text, loaded.policy
+
+
+def test_a_draft_of_nothing_but_names() -> None:
+    text, policy = made(Decisions(UNIT, "customer"), FACTS)
+    assert list(map(str, policy.tables)) == ["customers", "orders", "order_items", "products"]
+    people = policy.tables[name("customers")]
+    assert people.one
+    roles = {c.name: c.role for c in people.columns.values()}
+    assert [roles[c] for c in ("customer_id", "first_name", "email", "notes")] == [ColumnRole.UNIT] + [ColumnRole.HIDDEN] * 3
+    assert people.columns["sex"].values == ("F", "M")
+    assert people.columns["vip"].values == (True, False)
+    assert people.columns["born"].range == (Decimal(1900), Decimal(2030))
+    assert people.columns["income"].range is None
+    assert policy.tables[name("orders")].columns["amount"].resolution == Decimal("0.01")
+    assert policy.tables[name("orders")].columns["order_id"].role is ColumnRole.KEY
+    steps = policy.tables[name("order_items")].unit
+    assert steps is not None
+    assert [s.target for s in steps.steps] == [name("orders")]
+    assert policy.tables[name("products")].public
+    assert "# employees: TODO left out" in text, "a table of people that nobody has called public is not shown"
+    assert "unit: customer_id  # TODO a guess by the column's name" in text
+    assert text.count("TODO") > 10
+
+
+def test_what_is_decided_is_no_todo() -> None:
+    orders = name("orders")
+    text, policy = made(
+        Decisions(
+            UNIT,
+            "customer",
+            public=frozenset({name("employees")}),
+            left_out=frozenset({name("order_items")}),
+            links={orders: Link("customer_id")},
+            keys=frozenset({(name("customers"), "email")}),
+            hidden=frozenset({(name("customers"), "vip")}),
+            shown=frozenset({(name("customers"), "notes")}),
+            ranges={(orders, "amount"): ("0", "500"), (orders, "ts"): ("2024-01-01", "2024-12-31")},
+            values={(name("customers"), "sex"): ("F", "M", "X")},
+            bounds={orders: (30, 5)},
+            origin="measured",
+        ),
+        FACTS,
+    )
+    assert policy.tables[name("employees")].public
+    assert name("order_items") not in policy.tables
+    assert policy.tables[name("customers")].columns["email"].role is ColumnRole.KEY
+    assert policy.tables[name("customers")].columns["vip"].role is ColumnRole.HIDDEN
+    assert policy.tables[name("customers")].columns["sex"].values == ("F", "M", "X")
+    assert policy.tables[name("customers")].columns["notes"].role is ColumnRole.PLAIN
+    assert policy.tables[orders].bounds.rows == 30
+    assert policy.tables[orders].columns["amount"].range == (Decimal(0), Decimal(500))
+    assert "{ range: [0, 500], resolution: 0.01 }  # measured" in text
+
+
+def test_a_unit_in_a_table_of_many_rows() -> None:
+    _, policy = made(Decisions((name("orders"), "customer_id"), "customer"))
+    assert not policy.tables[name("orders")].one
+
+
+@pytest.mark.parametrize(
+    ("text", "noun"), [("customers", "customer"), ("hospital_patients", "hospital patient"), ("hits", "hit")]
+)
+def test_nouns(text: str, noun: str) -> None:
+    assert unit_name(name(text)) == noun
+
+
+def test_who_may_be_meant() -> None:
+    assert candidates(CATALOG)[0] == UNIT
+    assert candidates(Catalog({name("t"): table("t", "age:int4 x:text")})) == []
+
+
+def test_keys_of_other_private_tables_are_referred_to() -> None:
+    """A payment of a rental of the same customer may be joined with it."""
+    tables = (
+        table("customers", "customer_id:int4 age:int4", "customer_id"),
+        table("rentals", "rental_id:int4 customer_id:int4", "rental_id"),
+        table("payments", "payment_id:int4 customer_id:int4 rental_id:int4 other_rental:int4", "payment_id"),
+    )
+    text = draft(Catalog({t.name: t for t in tables}), Decisions(UNIT, "customer"), {}, FRAME)
+    policy = read_text(text, "p.yaml", Path("/data"), {}).policy
+    columns = policy.tables[name("payments")].columns
+    assert columns["rental_id"].references == (name("rentals"), "rental_id")
+    assert columns["payment_id"].references is None
+    assert columns["other_rental"].references is None
+
+
+def test_ends_of_a_type_are_a_todo() -> None:
+    facts = {("main", "customers", "income"): Facts(resolution=Decimal("0.01"), largest=Decimal("999.99"))}
+    text, _ = made(Decisions(UNIT, "customer"), facts)
+    assert "income: { range: [-999.99, 999.99], resolution: 0.01 }  # TODO the ends of the type" in text
+    facts = {("main", "customers", "income"): Facts(low=Decimal(0), largest=Decimal("999.99"))}
+    assert "income: { range: [0, 999.99] }  # TODO the ends of the type" in made(Decisions(UNIT, "customer"), facts)[0]

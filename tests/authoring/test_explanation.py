@@ -1,0 +1,48 @@
+"""What is told of a role: budgets as odds, columns by what can be done with them, errors as the planner states them."""
+
+from __future__ import annotations
+
+import math
+
+from dpproxy.authoring.explanation import Page, explanation
+from dpproxy.authoring.verdicts import Answered, Bench
+from dpproxy.policy.model import MICRO
+
+
+def texts(page: Page) -> str:
+    return "\n".join(sentence for section in page.sections for sentence in section.sentences)
+
+
+def test_everything_of_a_role(bench: Bench) -> None:
+    for role in bench.policy.roles.values():
+        page = explanation(bench, role.name)
+        seen = [t for t in bench.policy.tables.values() if role.tables is None or t.name in role.tables]
+        told = [s.title.removeprefix("Table ") for s in page.sections if s.title.startswith("Table ")]
+        assert told == [str(t.name) for t in seen if not t.public]
+        assert f"{role.budget.epsilon / MICRO:.6g}" in texts(page)
+        assert bench.policy.unit_name in texts(page)
+
+
+def test_hidden_columns_are_named_as_such_and_nothing_else(bench: Bench) -> None:
+    role = next(iter(bench.policy.roles))
+    page = explanation(bench, role)
+    for section in page.sections:
+        table = next((t for t in bench.policy.tables.values() if section.title == f"Table {t.name}"), None)
+        if table is not None:
+            hidden = {c.name for c in bench.catalog.tables[table.name].columns} - set(table.columns)
+            line = next(s for s in section.sentences if s.startswith(("Not there", "No column")))
+            assert all(name in line for name in hidden)
+
+
+def test_errors_are_those_of_the_planner(bench: Bench) -> None:
+    """A count of one row a unit: 95 % of Laplace noise is within ln 20 / epsilon."""
+    name, role = next(iter(bench.policy.roles.items()))
+    table = next(t for t in bench.policy.tables.values() if t.one and not t.public)
+    page = explanation(bench, name)
+    section = next(s for s in page.sections if s.title == f"Table {table.name}")
+    cell = next(row for row in section.rows if row[0].startswith("how many rows"))[1]
+    verdict = bench.verdict(name, f"SELECT count(*) FROM {table.name}", {"dpproxy.epsilon": str(role.query.epsilon / MICRO)})
+    assert isinstance(verdict, Answered)
+    (stated,) = verdict.errors.values()
+    assert cell == f"± {stated:,.4g}"
+    assert abs(stated - math.log(20) * MICRO / role.query.epsilon) <= 1

@@ -1,0 +1,106 @@
+"""`dpproxy policy init`: a draft that passes check, a password told once, and what it may cost."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from dpproxy.authoring.app import policy_app
+from dpproxy.cli import commands
+from dpproxy.policy.load import load_file
+from dpproxy.policy.problems import PolicyError
+
+RUN = CliRunner()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, sex VARCHAR CHECK (sex IN ('F', 'M')), age INTEGER)"
+        )
+        connection.execute(
+            "CREATE TABLE visits (visit INTEGER, patient_id INTEGER REFERENCES patients (patient_id), ward INTEGER)"
+        )
+        connection.execute("CREATE TABLE wards (ward INTEGER, title VARCHAR)")
+        connection.execute("INSERT INTO patients SELECT i, 'F', 20 + i % 50 FROM range(2000) AS t(i)")
+        connection.execute("INSERT INTO visits SELECT i, i % 2000, i % 7 FROM range(6000) AS t(i)")
+    return tmp_path / "clinic.duckdb"
+
+
+def test_a_first_policy(source: Path) -> None:
+    out = source.with_name("clinic.yaml")
+    done = RUN.invoke(policy_app, ["init", str(source), "--out", str(out), "--yes"])
+    assert done.exit_code == 0, done.output
+    policy = load_file(out).policy
+    assert (policy.dataset, str(policy.unit_table), policy.unit_column) == ("clinic", "patients", "patient_id")
+    assert re.search(r"user analyst, password \S{16} \(printed this once\)", done.output)
+    assert [line.split()[1] for line in done.output.splitlines() if line.startswith("  dpproxy")] == ["policy", "serve", "psql"]
+    checked = RUN.invoke(policy_app, ["check", str(out)])
+    assert checked.exit_code == 0, checked.stderr
+    assert "{ values: [F, M], nulls: true }  # from the schema" in out.read_text()
+    with pytest.raises(PolicyError, match="exists already"):
+        RUN.invoke(policy_app, ["init", str(source), "--out", str(out), "--yes"], catch_exceptions=False)
+
+
+def test_flags(source: Path) -> None:
+    out = source.with_name("other.yaml")
+    told = [
+        "--dataset",
+        "other",
+        "--unit",
+        "visits.patient_id",
+        "--unit-name",
+        "case",
+        "--public",
+        "wards",
+        "--leave-out",
+        "patients",
+    ]
+    done = RUN.invoke(policy_app, ["init", str(source), "--out", str(out), "--user", "eve", "--yes", *told])
+    assert done.exit_code == 0, done.output
+    policy = load_file(out).policy
+    assert (policy.dataset, policy.unit_name, str(policy.unit_table), list(policy.users)) == ("other", "case", "visits", ["eve"])
+    assert sorted(map(str, policy.tables)) == ["visits", "wards"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"), [(["--unit", "visits.nothing"], "no column here"), (["--public", "ward"], "no table `ward`")]
+)
+def test_flags_that_name_nothing(source: Path, flags: list[str], says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        RUN.invoke(
+            policy_app, ["init", str(source), "--out", str(source.with_name("x.yaml")), "--yes", *flags], catch_exceptions=False
+        )
+
+
+def test_questions_on_a_terminal(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpproxy.authoring.init_command._on_terminal", lambda: True)
+    out = source.with_name("asked.yaml")
+    done = RUN.invoke(policy_app, ["init", str(source), "--out", str(out)], input="\nperson\ny\n")
+    assert done.exit_code == 0, done.output
+    assert load_file(out).policy.unit_name == "person"
+    assert "wards: { public: true }\n" in out.read_text()
+
+
+@pytest.mark.long
+def test_epsilon_is_spent_and_recorded(source: Path) -> None:
+    """Ranges come near the data's, and the ledger of the dataset has the charge."""
+    out, state = source.with_name("paid.yaml"), source.with_name("state")
+    told = ["--dataset", "paid", "--spend-epsilon", "10", "--state", str(state)]
+    done = RUN.invoke(policy_app, ["init", str(source), "--out", str(out), "--yes", *told])
+    assert done.exit_code == 0, done.output
+    policy = load_file(out).policy
+    low, high = policy.tables[policy.unit_table].columns["age"].range or (None, None)
+    assert low is not None
+    assert high is not None
+    assert 15 <= low <= 25  # type: ignore[operator]
+    assert 65 <= high <= 75  # type: ignore[operator]
+    assert "measured privately, of epsilon 10 in all" in out.read_text()
+    said = RUN.invoke(commands, ["budget", str(out), "--state", str(state)])
+    dataset = next(line.split("\t") for line in said.stdout.splitlines() if line.startswith("dataset\t"))
+    assert 9.9 < float(dataset[3]) <= 10, said.stdout
