@@ -76,7 +76,7 @@ async def test_how_many_the_bounds_cut_is_said_where_it_is_measured(world: Town)
         assert "persons that bounds cut: discrete Laplace" in told
         await fay.ask(sql)
         assert fay.notices[-1].startswith("charged epsilon 10;")
-        said = re.search(r"bounds cut about (0|0\.\d+) % of persons \(3 rows of a person\)", fay.notices[-1])
+        said = re.search(r"bounds cut about (0|0\.\d+) % of persons \(`rows_per_group`: 3 rows of a person\)", fay.notices[-1])
         assert said is not None
         await fay.ask(f"{sql} LIMIT 5")
         assert fay.notices[-1].startswith("reused, epsilon 0;")
@@ -133,7 +133,9 @@ async def test_notices_say_what_may_be_cut_and_can_be_turned_off(world: Town) ->
     async with world.client() as ada:
         await ada.ask("SELECT sum(paid) FROM visits")
         assert "typical error" in ada.notices[-1]
-        assert ada.notices[-1].endswith("bounds that may have cut something: 3 rows of a person, the range of paid")
+        cut = "bounds that may have cut something: `rows_per_group`: 3 rows of a person, `range` of paid"
+        missing = "not counted, if there are any: rows of visits whose person is NULL (they belong to no person)"
+        assert ada.notices[-1].endswith(f"{cut}; {missing}")
         await ada.ask("SET dpproxy.notices = off")
         await ada.ask("SELECT sum(paid), count(*) FROM visits")
         assert ada.notices == []

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpproxy.plan.engines.base import split_holes
-from dpproxy.plan.logical.expr import references
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Cut
@@ -22,14 +21,15 @@ _BOUNDING = Bounding(1, 1, False, False, None, ("how many units the bounds cut: 
 
 
 def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
-    """Return the bounds on rows and groups that a measurement's units may be beyond."""
+    """Return the bounds on rows and groups that a measurement's units may be beyond, each with the setting that says it."""
     bounding, found = made.bounding, []
     if bounding.norm and _counted(made):
         hidden = ", as far as noise hides those of more" if any(spec.steps(bounding) > 1 for spec in made.specs) else ""
-        found.append(f"{bounding.rows} rows of a {unit}{' over all groups' if bounding.spread else ''}{hidden}")
-    elif bounding.per_unit and _counted(made):
-        found.append(f"{bounding.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
-    return (*found, *([f"{bounding.l0} groups of a {unit}"] if bounding.pick else []))
+        over = " over all groups" if bounding.spread else ""
+        found.append(f"`rows`: {bounding.rows} rows of a {unit}{over}{hidden}")
+    elif bounding.per_unit and _counted(made) and not made.all_rows:
+        found.append(f"`rows_per_group`: {bounding.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
+    return (*found, *([f"`groups`: {bounding.l0} groups of a {unit}"] if bounding.pick else []))
 
 
 def open_ends(made: Compiled, spec: BasisSpec) -> tuple[bool, bool]:
@@ -83,7 +83,5 @@ def unmeasured(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
     for made in compiled:
         if not made.cut and not made.cutting:
             found += bounds_of(made, unit)
-        summed = [s.value for s in made.specs if s.kind == "sum" and s.value is not None]
-        summed += [s.value for s in made.selections if not s.values]
-        found += [f"the range of {c.name}" for value in summed for c in references(value) if c.bound.closed]
+        found += [f"`range` of {name}" for name in made.clamped]
     return tuple(dict.fromkeys(found))

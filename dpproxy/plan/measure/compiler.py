@@ -18,7 +18,7 @@ from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.relation import Rows, of_somebody
-from dpproxy.plan.measure import coverage
+from dpproxy.plan.measure import clamps, coverage
 from dpproxy.plan.measure.bounding import Writer
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import (
@@ -58,6 +58,8 @@ class Compiled:
     cut: str = ""  # the query that says how many units the bounds cut, where that is to be measured
     cutting: bool = False  # this is such a query
     moving: bool = False  # with the time of day (`plan.measure.moving_constants`)
+    clamped: tuple[str, ...] = ()  # columns whose range may cut values (`plan.measure.clamps`)
+    all_rows: bool = False  # no unit has more rows in a group than count, by the statement itself
     left_out: tuple[LeftOut, ...] = ()  # rows in none of the declared groups
     holds_all: bool = False  # every row is in one of the declared groups (`plan.measure.coverage`)
 
@@ -111,8 +113,18 @@ class Compiler:
         step(20 + len(sql) // 200)
         side = tuple(self._writer(bounding).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
-        out = coverage.left_out(bounding.dense, self.rows.conditions)
-        return Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, left_out=out)
+        made = Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top)
+        return self._told(made, plain)
+
+    def _told(self, made: Compiled, keys: Sequence[Expr]) -> Compiled:
+        """Say which rows are in no group, and which bounds may cut something."""
+        conditions = self.rows.conditions
+        return replace(
+            made,
+            left_out=coverage.left_out(made.bounding.dense, conditions),
+            clamped=clamps.clamped_columns(made.specs, made.selections, conditions),
+            all_rows=clamps.rows_within(self.rows, keys, made.bounding.rows),
+        )
 
     def cut(self, keys: Sequence[tuple[str, Expr]], condition: str) -> str:
         """Return the query that counts units, and those of which `condition` holds (`plan.measure.bound_cuts`)."""

@@ -112,7 +112,11 @@ def test_nothing_changes_where_nothing_is_allotted(shop_catalog: Catalog) -> Non
     plain = plan_harness.plan(sql, shop_catalog)
     assert plain == plan_harness.plan(sql, shop_catalog, measuring(share=0))
     assert plain.measured_cuts == ()
-    assert plain.cuts == ("3 rows of a customer in a group", "2 groups of a customer", "the range of qty")
+    assert plain.cuts == (
+        "`rows_per_group`: 3 rows of a customer in a group",
+        "`groups`: 2 groups of a customer",
+        "`range` of qty",
+    )
 
 
 def test_what_cuts_nothing_is_not_measured(shop_catalog: Catalog) -> None:
@@ -123,15 +127,15 @@ def test_what_cuts_nothing_is_not_measured(shop_catalog: Catalog) -> None:
 def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog) -> None:
     made = plan_harness.plan("SELECT status, sum(qty) FROM orders GROUP BY 1", shop_catalog, measuring())
     (cut,) = made.measured_cuts
-    assert made.cuts == ("the range of qty",)
+    assert made.cuts == ("`range` of qty",)
     explained = "\n".join(made.explain)
     assert "how many units the bounds cut" in explained
     assert "customers that bounds cut: discrete Laplace" in explained
     values = {cut.measurement: [np.array([2000]), np.array([244])]}
-    said = "bounds cut about 12 % of customers (3 rows of a customer in a group, 2 groups of a customer)"
-    assert (
-        cuts.cuts_told(made.measured_cuts, values, made.cuts) == f"{said}; bounds that may have cut something: the range of qty"
+    said = (
+        "bounds cut about 12 % of customers (`rows_per_group`: 3 rows of a customer in a group, `groups`: 2 groups of a customer)"
     )
+    assert cuts.cuts_told(made.measured_cuts, values, made.cuts) == f"{said}; bounds that may have cut something: `range` of qty"
     assert cuts.cuts_told(made.measured_cuts, {}, ()) == ""
     assert cuts.cuts_told((), {}, ("x",)) == "bounds that may have cut something: x"
 

@@ -67,13 +67,16 @@ def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:
         return plan_harness.plan(sql, shop_catalog, plan_harness.policy(policy)).cuts
 
     assert cuts("SELECT count(*) FROM customers") == ()
-    assert cuts("SELECT sum(income) FROM customers") == ("the range of income",)
+    assert cuts("SELECT sum(income) FROM customers") == ("`range` of income",)
     assert cuts("SELECT count(DISTINCT customer_id) FROM orders") == ()
-    assert cuts("SELECT status, count(*) FROM orders GROUP BY 1") == ("3 rows of a customer in a group", "2 groups of a customer")
-    assert cuts("SELECT max(amount) FROM orders") == ("3 rows of a customer", "the range of amount")
+    assert cuts("SELECT status, count(*) FROM orders GROUP BY 1") == (
+        "`rows_per_group`: 3 rows of a customer in a group",
+        "`groups`: 2 groups of a customer",
+    )
+    assert cuts("SELECT max(amount) FROM orders") == ("`rows_per_group`: 3 rows of a customer", "`range` of amount")
     assert cuts("SELECT status, avg(amount) FROM orders GROUP BY 1", "whole") == (
-        "2 rows of a customer over all groups",
-        "the range of amount",
+        "`rows`: 2 rows of a customer over all groups",
+        "`range` of amount",
     )
 
 

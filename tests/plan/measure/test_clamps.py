@@ -1,0 +1,34 @@
+"""Bounds that may cut something are named, others are not."""
+
+from __future__ import annotations
+
+import plan_harness
+import pytest
+
+from dpproxy.policy.catalog import Catalog
+
+ROWS, IN_GROUP, GROUPS = "`rows_per_group`: 3 rows of a customer", " in a group", "`groups`: 2 groups of a customer"
+
+
+@pytest.mark.parametrize(
+    ("sql", "cuts"),
+    [
+        ("SELECT sum(qty) FROM orders", (ROWS, "`range` of qty")),
+        ("SELECT status, sum(qty) FROM orders GROUP BY 1", (ROWS + IN_GROUP, GROUPS, "`range` of qty")),
+        ("SELECT sum(CASE WHEN qty > 3 THEN 1 ELSE 0 END) FROM orders", (ROWS,)),
+        ("SELECT sum((qty > 3)::int) FROM orders", (ROWS,)),
+        ("SELECT sum(least(greatest(qty, 0), 5)) FROM orders", (ROWS,)),
+        ("SELECT sum(least(qty, 5)) FROM orders", (ROWS, "`range` of qty")),
+        ("SELECT sum(qty) FROM orders WHERE qty BETWEEN 1 AND 9", (ROWS,)),
+        ("SELECT sum(qty) FROM orders WHERE qty BETWEEN 1 AND 90", (ROWS, "`range` of qty")),
+        ("SELECT sum(qty) FROM orders WHERE qty > 1", (ROWS, "`range` of qty")),
+        ("SELECT count(*) FROM customers", ()),
+        ("SELECT avg(income) FROM customers", ("`range` of income",)),
+        ("SELECT max(income) FROM customers WHERE income BETWEEN 0 AND 100", ()),
+        ("SELECT count(DISTINCT customer_id) FROM orders", ()),
+        ("SELECT status, count(*) FROM (SELECT customer_id, status FROM orders GROUP BY 1, 2) AS t GROUP BY 1", (GROUPS,)),
+        ("SELECT n, count(*) FROM (SELECT customer_id, count(*) AS n FROM orders GROUP BY 1) AS t GROUP BY 1", ()),
+    ],
+)
+def test_what_may_be_cut(sql: str, cuts: tuple[str, ...], shop_catalog: Catalog) -> None:
+    assert plan_harness.plan(sql, shop_catalog).cuts == cuts
