@@ -5,17 +5,20 @@ Knows: grids of numbers, days and seconds, and how a chosen grid index reads in 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NUMERIC_VALUE_OUT_OF_RANGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
-from dpproxy.plan.logical.expr import Agg, Call, Expr, Lit, Ref, SeriesDomain, ValuesDomain
+from dpproxy.plan.functions.constant_times import stamp_of
+from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, SeriesDomain, ValuesDomain
 from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.measure import durations
 from dpproxy.plan.measure.specs import SelectionSpec
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.grid import on_grid
+from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.decimals import decimal
@@ -85,12 +88,42 @@ def _time_grid(agg: Agg, value: Expr, bound: Interval, fractions: tuple[Fraction
         return SelectionSpec(
             days, agg.where, label, lo, hi, Fraction(1), fractions
         ), f"DATE '1970-01-01' + CAST(# + ({lo}) AS int4)"
-    seconds, step = Call("float8", "epoch", (value,)), 1
+    seconds, step = Call("float8", "epoch", (value,)), _seconds_step(expanded(value))
     while max(abs(lo), abs(hi)) // step > MAX_SECONDS:
         step *= 60  # ranges of centuries are chosen from by the minute or hour
     lo, hi = lo // step, -(-hi // step)
     spec = SelectionSpec(seconds, agg.where, label, lo, hi, Fraction(step), fractions)
-    return spec, f"TIMESTAMP '1970-01-01' + (# + ({lo})) * INTERVAL '{step} second'"
+    text = f"TIMESTAMP '1970-01-01' + (# + ({lo})) * INTERVAL '{step} second'"
+    whole = expanded(value)
+    unit = whole.args[0] if isinstance(whole, Call) and whole.op == "trunc_time" else None
+    return spec, f"date_trunc('{unit.text}', {text})" if isinstance(unit, Lit) and unit.text in _STARTS else text
+
+
+_STARTS = {"week", "month", "quarter", "year"}
+"""Units whose starts are days, but not each day: what is chosen is one of them."""
+_STEPS = {"minute": 60, "hour": 3600, **dict.fromkeys((*_STARTS, "day", "decade", "century", "millennium"), 86_400)}
+
+
+def _seconds_step(value: Expr) -> int:
+    """Return the seconds that times are whole multiples of: a day has no time of day."""
+    if value.type == "date":
+        return 86_400
+    match value:
+        case Cast(arg=arg):
+            return _seconds_step(arg) if arg.type in TIMES else 1
+        case Call(op="trunc_time", args=(Lit(text=unit), _)):
+            return _STEPS.get(unit or "", 1)
+        case Call(op="coalesce" | "least" | "greatest" | "nullif", args=args):
+            return math.gcd(*map(_seconds_step, args))
+        case Case(whens=whens, default=default):
+            results = [r for _, r in whens] + ([default] if default is not None else [])
+            return math.gcd(*map(_seconds_step, results))
+        case Lit(text=None):
+            return 86_400
+        case _ if (stamp := stamp_of(value)) is not None:
+            return math.gcd(86_400, (stamp.hour * 60 + stamp.minute) * 60 + stamp.second) if not stamp.microsecond else 1
+        case _:
+            return 1
 
 
 def _mode(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
