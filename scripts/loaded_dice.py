@@ -20,7 +20,7 @@ from dpproxy.answers import charge_round as rounds
 from dpproxy.cli import app
 from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms import release as releasing
-from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
+from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
 from dpproxy.mechanisms.exponential import Runs
 from dpproxy.mechanisms.noise import Noise, exact_loss, saturate
 from dpproxy.plan.measure import compiler
@@ -46,7 +46,7 @@ class NoNoise:
         return exact_loss(mechanism, scale, l0, linf)
 
 
-def release(measurement: Measurement, exact: Exact, _: Noise) -> Released:
+def release(measurement: Measurement, exact: Exact, _: Noise, __: FoundGroups | None = None) -> Released:
     """Return every group, as it is."""
     everything = replace(measurement, threshold=None, top=None, dense=True, l0=measurement.reach)  # LIMIT is the outer query's
     return releasing.release(everything, exact, NoNoise())

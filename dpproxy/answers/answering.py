@@ -170,11 +170,19 @@ class Answering:
     def _work(self, index: int) -> Work:
         """Raises Refusal when a value, a parameter's say, cannot be spelled for the engine."""
         measurement, values = self._plan.measurements[index], self._parts.bound()
+        literal, begun = (
+            self._question.dataset.literal,
+            measurement.threshold.first if measurement.threshold is not None else None,
+        )
+
+        def after(found: Sequence[int] = ()) -> list[str]:
+            return [query.render(values, literal, found) for query in measurement.queries]
+
         try:
-            queries = [query.render(values, self._question.dataset.literal) for query in measurement.queries]
+            queries, first = after(), begun.query.render(values, literal) if begun is not None else None
         except ValueError as error:
             raise Refusal(FEATURE_NOT_SUPPORTED, f"{error} over private tables") from None
-        return Work(measurement, queries, self._parts.asked(index))
+        return Work(measurement, queries, self._parts.asked(index), first, after)
 
     async def _show_untold(self, fresh: Mapping[int, Work]) -> bool:
         """What this role has paid for and not been told, where nothing is stored."""

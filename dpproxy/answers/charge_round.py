@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -31,6 +31,7 @@ from dpproxy.backends.base import Runner, in_measuring_thread
 from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, DiskShort
 from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
 from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.key_rounds import found_first
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement
@@ -70,11 +71,14 @@ class Asking:
 
 @dataclass(frozen=True)
 class Work:
-    """Is one measurement with its values written into it. `asked`: its name among stored answers; None where it has none."""
+    """Is one measurement with its values written into it. `asked`: its name among stored answers; None where it has none.
+    `first`: the query of the round before, where there is one; `after` writes the queries once its groups are found."""
 
     measurement: Measurement
     queries: Sequence[str]
     asked: Asked | None
+    first: str | None = None
+    after: Callable[[Sequence[int]], Sequence[str]] | None = None
 
 
 class Round:
@@ -219,8 +223,13 @@ class Round:
             raise replace(AFTER_CHARGE) from None
 
     async def _measured(self, work: Work, runner: Runner) -> Released:
-        exact, noise = await runner.run(work.queries), self._asking.dataset.noise
-        return await in_measuring_thread(lambda: release(work.measurement, exact, noise))
+        noise, queries, found = self._asking.dataset.noise, work.queries, None
+        if work.first is not None and work.after is not None:
+            before = await runner.run([work.first])
+            found = await in_measuring_thread(lambda: found_first(work.measurement, before, noise))
+            queries = work.after(found.numbers)
+        exact = await runner.run(queries)
+        return await in_measuring_thread(lambda: release(work.measurement, exact, noise, found))
 
     async def _to_point(self) -> None:
         """However it ended."""

@@ -17,6 +17,7 @@ from dpproxy.privacy import noise_scale, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (
     Basis,
+    FirstRound,
     Measurement,
     Selection,
     Threshold,
@@ -123,7 +124,20 @@ def _check_threshold(measurement: Measurement) -> None:
         raise MechanismError("groups are kept by a column of steps")
     if units.linf != units.fine:
         raise MechanismError("groups are kept by a column that a unit moves by more than 1")
+    if threshold.first is not None:
+        _check_first(threshold, threshold.first, measurement)
     if threshold.tau < _least_tau(threshold, units, measurement.l0):
+        raise MechanismError("a threshold is lower than its delta allows")
+
+
+def _check_first(threshold: Threshold, first: FirstRound, measurement: Measurement) -> None:
+    """Two rounds have noise and shares of delta of their own, and a unit weighs no more in either."""
+    own, last = measurement.bases[first.basis], measurement.bases[threshold.basis]
+    if first.basis == threshold.basis or not 0 < first.delta < threshold.delta:
+        raise MechanismError("two rounds share what each needs")
+    if own.steps > 1 or not own.norm or not last.norm or own.linf != own.fine:
+        raise MechanismError("groups are found by a column that a unit moves by more than 1")
+    if first.tau < units_threshold(own.scale, measurement.l0, first.delta, threshold.min_units * own.fine, own.mechanism):
         raise MechanismError("a threshold is lower than its delta allows")
 
 
@@ -145,7 +159,8 @@ def _check_top(measurement: Measurement) -> None:
 
 def _least_tau(threshold: Threshold, units: Basis, l0: int) -> int:
     if threshold.reach is None:
-        return units_threshold(units.scale, l0, threshold.delta, threshold.min_units * units.fine, units.mechanism)
+        own = threshold.delta - (threshold.first.delta if threshold.first is not None else 0)
+        return units_threshold(units.scale, l0, own, threshold.min_units * units.fine, units.mechanism)
     _, reach = truncated_threshold(units.scale, l0, threshold.delta, threshold.min_units)
     if units.mechanism != "laplace" or units.norm or threshold.reach < reach:
         raise MechanismError("a threshold with less noise than its delta allows")

@@ -55,6 +55,14 @@ class Exact:
 
 
 @dataclass(frozen=True)
+class FoundGroups:
+    """Groups that a first round released (`mechanisms.key_rounds`): their keys, and the numbers that the backend gives them."""
+
+    keys: tuple[pa.Array, ...]
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Released:
     """A private answer: one row a group. `keys[i]` and `values[j]` all have `rows` entries.
 

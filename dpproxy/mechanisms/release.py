@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 from dpproxy.mechanisms import (
     charge_check,
     exponential,
+    key_rounds,
     step_columns,
     thinning,
 )
+from dpproxy.mechanisms.arrow_columns import int64
 from dpproxy.mechanisms.charge_check import draw_epsilon
 from dpproxy.mechanisms.coins import Entropy
-from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
+from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
 from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
 from dpproxy.mechanisms.quantiles import quantiles
@@ -31,8 +33,9 @@ from dpproxy.privacy.measurement import Measurement, Selection, Top
 from dpproxy.privacy.noise_error import deviation
 
 
-def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
-    """Add noise to every basis column, keep the groups that pass the threshold, select in each; in the backend's order.
+def release(measurement: Measurement, exact: Exact, noise: Noise, found: FoundGroups | None = None) -> Released:
+    """Add noise to every basis column, keep the groups that pass the threshold or were `found` by its first round, select in
+    each; in the backend's order.
 
     Raises MechanismError, with a text that does not depend on data.
     """
@@ -46,13 +49,13 @@ def release(measurement: Measurement, exact: Exact, noise: Noise) -> Released:
         return _released_top(measurement, measurement.top, table, columns, noise)
     single = {i: parts[0] for i, parts in enumerate(columns) if measurement.bases[i].steps == 1}
     noisy = {i: _noised(measurement, i, values, noise) for i, values in single.items()}
-    kept = _kept(measurement, table.num_rows, single, noisy)
+    kept = _kept(measurement, table, single, noisy, found)
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
-    found = {i: _stepped(measurement, i, [part[kept] for part in columns[i]], noise) for i in measurement.stepped}
-    values = [found[i][0] if i in found else _rounded(noisy[i][kept], b.fine) for i, b in enumerate(measurement.bases)]
+    steps = {i: _stepped(measurement, i, [part[kept] for part in columns[i]], noise) for i in measurement.stepped}
+    values = [steps[i][0] if i in steps else _rounded(noisy[i][kept], b.fine) for i, b in enumerate(measurement.bases)]
     for selection in measurement.selections:
         values += _selected(measurement, selection, table, tables[selection.query], kept, noise.entropy)
-    values += [column for i in measurement.stepped for column in found[i][1:]]
+    values += [column for i in measurement.stepped for column in steps[i][1:]]
     return Released(keys, tuple(values), int(kept.size))
 
 
@@ -90,13 +93,6 @@ def _bases(measurement: Measurement, table: pa.Table) -> list[list[Int64]]:
     return [[int64(table.column(name)) for name in columns] for columns in names]
 
 
-def int64(column: pa.ChunkedArray) -> Int64:
-    """Read a column that must be BIGINT without NULLs. Raises MechanismError for any other."""
-    if column.type != pa.int64() or column.null_count:
-        raise MechanismError("a column of the backend's answer is not BIGINT NOT NULL")
-    return np.asarray(column.to_numpy(), dtype=np.int64)
-
-
 def _noised(measurement: Measurement, index: int, values: Int64, noise: Noise) -> Int64:
     basis, threshold = measurement.bases[index], measurement.threshold
     if threshold is not None and threshold.basis == index and threshold.reach is not None:
@@ -113,15 +109,23 @@ def _rounded(noisy: Int64, fine: int) -> Int64:
     return noisy if fine == 1 else (noisy + fine // 2) // fine
 
 
-def _kept(measurement: Measurement, rows: int, exact: dict[int, Int64], noisy: dict[int, Int64]) -> Int64:
-    """Positions of the released groups: all when dense, else those whose noisy units reach tau."""
+def _kept(
+    measurement: Measurement, table: pa.Table, exact: dict[int, Int64], noisy: dict[int, Int64], found: FoundGroups | None
+) -> Int64:
+    """Positions of the released groups: all when dense, else those whose noisy units reach tau, or that were found before."""
     threshold = measurement.threshold
     if threshold is None:
-        return np.arange(rows, dtype=np.int64)
+        return np.arange(table.num_rows, dtype=np.int64)
+    if (threshold.first is None) != (found is None):
+        raise MechanismError("a measurement has another number of rounds than the plan")
     weighed = measurement.bases[threshold.basis].norm  # units are then not counted by this column
     if not weighed and (exact[threshold.basis] < threshold.min_units).any():
         raise MechanismError("the backend returned a group below the least number of units")
-    return np.flatnonzero(noisy[threshold.basis] >= threshold.tau).astype(np.int64)
+    passed = noisy[threshold.basis] >= threshold.tau
+    if found is not None:
+        keys = [table.column(f"k{i}") for i in range(len(measurement.keys))]
+        passed[key_rounds.places(found, keys, table.num_rows)] = True
+    return np.flatnonzero(passed).astype(np.int64)
 
 
 def _selected(

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from dpproxy.privacy.loss import Loss
-from dpproxy.sql.template import Template, Text
+from dpproxy.sql.template import Param, Template, Text
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,23 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class FirstRound:
+    """Finds groups before others are looked for (`mechanisms.key_rounds`): those whose noisy `bases[basis]` is at least `tau`.
+    `query` returns (k0.., b0, h): what each group weighs, and a number of it. `delta` (atto) is part of the threshold's."""
+
+    query: Template
+    basis: int
+    tau: int
+    delta: int
+
+
+@dataclass(frozen=True)
 class Threshold:
     """Groups are kept when the *noisy* `bases[basis]` (distinct units) is at least `tau`.
 
     The backend has already dropped groups of fewer than `min_units` units; `tau` accounts for it.
     With `reach` the noise on that basis is discrete Laplace held within +-reach (`threshold.truncated_threshold`).
+    With `first`, groups found in that round are kept as well, and `tau` is at what that leaves of `delta`.
     """
 
     basis: int
@@ -78,6 +90,7 @@ class Threshold:
     min_units: int
     delta: int  # atto, for all L0 groups of a unit together
     reach: int | None = None
+    first: FirstRound | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ class Accept:
 
     key: Text
     type: str
-    values: Text
+    values: tuple[str | Param, ...]
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,33 @@ class Param:
 
 
 @dataclass(frozen=True)
+class Found:
+    """Stands for the numbers of groups that were released before the statement runs, each after a comma."""
+
+
+@dataclass(frozen=True)
 class Template:
     """Holds generated SQL with holes. `render` fills them with literals of the dialect."""
 
     dialect: Dialect
-    parts: tuple[str | Param, ...]
+    parts: tuple[str | Param | Found, ...]
 
-    def render(self, values: Sequence[str | None], literal: Callable[[Dialect, str, str | None], str]) -> str:
+    def render(
+        self,
+        values: Sequence[str | None],
+        literal: Callable[[Dialect, str, str | None], str],
+        found: Sequence[int] = (),
+    ) -> str:
         """Return the SQL with its holes filled. `values[i]` is PostgreSQL's text form of parameter i; `literal` is
         `plan.engines.literal`."""
-        return "".join(p if isinstance(p, str) else literal(self.dialect, p.type, values[p.index]) for p in self.parts)
+
+        def text(part: str | Param | Found) -> str:
+            if isinstance(part, Param):
+                return literal(self.dialect, part.type, values[part.index])
+            return part if isinstance(part, str) else "".join(f", {number}" for number in found)
+
+        return "".join(map(text, self.parts))
 
 
-Text = tuple[str | Param, ...]
+Text = tuple[str | Param | Found, ...]
 """Generated SQL, or a name made of it, with holes."""

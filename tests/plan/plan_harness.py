@@ -32,7 +32,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Bounds, DuckDBBackend, Policy, QueryLimits, TablePolicy
-from dpproxy.privacy.measurement import Measurement, Selection
+from dpproxy.privacy.measurement import FirstRound, Measurement, Selection
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect
 
@@ -243,7 +243,37 @@ class Sensitivity:
         found: list[str] = []
         for number, measurement in enumerate(made.measurements):
             found += (f"measurement {number}: {p}" for p in self._measurement(measurement, queries(measurement, values)))
+            if not found and measurement.threshold is not None and measurement.threshold.first is not None:
+                found += (f"measurement {number}: {p}" for p in self._rounds(measurement, measurement.threshold.first, values))
         return found
+
+    def _rounds(self, m: Measurement, first: FirstRound, values: Sequence[str | None]) -> Iterator[str]:
+        """The round before, and the second one when every other group was found in it: beside whales and newcomers alone."""
+        sql, basis = first.query.render(values, literal), m.bases[first.basis]
+
+        def answered(unit: int | str | None) -> tuple[dict[Row, int], dict[Row, int]]:
+            rows = cells(self._shop.run(sql, unit))
+            return {row[:-2]: row[-2] for row in rows}, {row[:-2]: row[-1] for row in rows}
+
+        before, numbers = answered(None)
+        again = m.queries[0].render(values, literal, [numbers[key] for key in sorted(numbers, key=repr)[::2]])
+        plain, whole = _answer(m, self._shop.run(queries(m, values)[0])), _answer(m, self._shop.run(again))
+        at = place(m, m.threshold.basis)[0] if m.threshold is not None else 0
+        if set(plain.order) != set(before) or {k: row[at] for k, row in plain.bases.items()} != before:
+            yield "where nothing is found, the rounds weigh groups differently"
+        if any(whole.bases[key][at] for key in sorted(numbers, key=repr)[::2]):
+            yield "groups that were found are weighed again"
+        for unit in (*self._shop.units[:4], *self._shop.units[-2:], NOBODY, SHUFFLED):
+            after, theirs = answered(unit)
+            if any(numbers[key] != theirs[key] for key in numbers.keys() & theirs.keys()):
+                yield f"beside {unit}: a group has another number"
+            moved = math.sqrt(sum((before[key] - after[key]) ** 2 for key in before.keys() & after.keys()))
+            if moved > (0 if unit in (NOBODY, SHUFFLED) else basis.linf * (1 + 1e-12)):
+                yield f"beside {unit}: {basis.label} moved by {moved} in all, linf is {basis.linf}"
+            if any({**before, **after}[key] > m.threshold.min_units * basis.fine for key in before.keys() ^ after.keys()):
+                yield f"beside {unit}: a new group weighs more than it may"
+            for problem in _compared(m, whole, _answer(m, self._shop.run(again, unit))):
+                yield f"beside {unit}, second round: {problem}"
 
     def _measurement(self, m: Measurement, sql: Sequence[str]) -> Iterator[str]:
         try:

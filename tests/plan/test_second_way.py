@@ -20,7 +20,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
-from dpproxy.privacy.measurement import Basis, Measurement
+from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Threshold
 
 MICRO, ATTO = 10**6, 10**18
 CLOSE = 1 + 1e-6
@@ -138,6 +138,15 @@ def problems(m: Measurement) -> list[str]:
     return found + thresholds(m)
 
 
+def rounds(m: Measurement, threshold: Threshold, first: FirstRound) -> list[str]:
+    """A new group is shown if it passes in either round: the chance of both together, over all groups of a unit."""
+    chance = 0.0
+    for basis, tau in ((m.bases[first.basis], first.tau), (m.bases[threshold.basis], threshold.tau)):
+        chance += m.l0 * gaussian_tail(float(basis.scale), tau - threshold.min_units * basis.fine)
+    delta = threshold.delta / ATTO
+    return [] if delta / SPARE <= chance <= delta * CLOSE else [f"a new group is shown with probability {chance}"]
+
+
 def thresholds(m: Measurement) -> list[str]:
     """What new groups show themselves by."""
     if m.top is not None:
@@ -147,6 +156,8 @@ def thresholds(m: Measurement) -> list[str]:
         return [] if likely <= m.top.delta / ATTO * CLOSE else [f"a new group is chosen with probability {likely}"]
     if m.threshold is None:
         return [] if m.dense or not m.keys else ["undeclared groups without a threshold"]
+    if m.threshold.first is not None:
+        return rounds(m, m.threshold, m.threshold.first)
     units, delta = m.bases[m.threshold.basis], m.threshold.delta / ATTO / m.l0
     above = m.threshold.tau - m.threshold.min_units * units.fine
     if m.threshold.reach is not None:

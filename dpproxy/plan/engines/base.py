@@ -30,7 +30,7 @@ from dpproxy.plan.logical.expr import (
     Win,
 )
 from dpproxy.sql.effort import step
-from dpproxy.sql.template import Dialect, Param, Template
+from dpproxy.sql.template import Dialect, Found, Param, Template, Text
 from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 
 LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
@@ -39,7 +39,9 @@ MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand,
 Names = Mapping[int, str]  # column id -> SQL text in scope
 Subquery = Callable[[Relation, tuple[Expr, ...], Names], str]
 
-_HOLE = re.compile("\x00(\\d+):([a-z0-9\\[\\](),]+)\x00")
+_HOLE = re.compile("\x00(\\d+):([a-z0-9\\[\\](),]+)\x00|\x00found\x00")
+FOUND = "\x00found\x00"
+"""The hole for groups that an earlier round released: to follow an element of a list."""
 
 
 def hole(index: int, type_: str) -> str:
@@ -50,14 +52,14 @@ def template(dialect: Dialect, text: str) -> Template:
     return Template(dialect, split_holes(text))
 
 
-def split_holes(text: str) -> tuple[str | Param, ...]:
+def split_holes(text: str) -> Text:
     """Split a rendered text at its holes."""
-    found: list[str | Param] = []
+    found: list[str | Param | Found] = []
     at = 0
     for match in _HOLE.finditer(text):
         if match.start() > at:
             found.append(text[at : match.start()])
-        found.append(Param(int(match.group(1)), match.group(2)))
+        found.append(Param(int(match.group(1)), match.group(2)) if match.group(1) else Found())
         at = match.end()
     if at < len(text):
         found.append(text[at:])
@@ -234,6 +236,11 @@ class Engine(ABC):
         The bound rests on its being a function of the unit's own rows alone, whatever the key; who does not know the key
         cannot choose groups so that somebody's are kept.
         """
+
+    @abstractmethod
+    def group_number(self, columns: list[str], key: int) -> str:
+        """Spell a 64-bit number of a group, made of its keys, the same in all statements. No bound rests on its telling groups
+        apart."""
 
     @abstractmethod
     def wide_sum(self, text: str) -> str:

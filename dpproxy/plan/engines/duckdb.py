@@ -417,6 +417,9 @@ class DuckDB(Engine):
     def pick_hash(self, columns: list[str], key: int) -> str:
         return f"hash({', '.join([str(key), *columns])})"
 
+    def group_number(self, columns: list[str], key: int) -> str:
+        return f"CAST({self.pick_hash(columns, key)} >> 1 AS BIGINT)"
+
     def wide_sum(self, text: str) -> str:
         # NULL out first: least and greatest skip NULLs, so that an empty sum would come out as -LIMIT
         return self.saturated(f"sum({text})")

@@ -445,6 +445,9 @@ class Postgres(Engine):
     def pick_hash(self, columns: list[str], key: int) -> str:
         return f"hash_record_extended(ROW({', '.join(columns)}), {key})"
 
+    def group_number(self, columns: list[str], key: int) -> str:
+        return self.pick_hash(columns, key)
+
     def same(self, a: str, b: str, type_: str) -> str:
         """Equality that finds NULL equal to NULL and still hashes, unlike IS NOT DISTINCT FROM."""
         native = _TYPES.get(type_, "text")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpproxy.plan.engines.base import Engine
+from dpproxy.plan.engines.base import FOUND, Engine
 from dpproxy.plan.engines.key_domains import groups_text
 from dpproxy.plan.engines.relations import Block, Renderer
 from dpproxy.plan.logical.expr import Column, Expr, Ref
@@ -27,6 +27,11 @@ _COLUMN = re.compile(r'\w+\.("([^"]|"")*"|\w+)(::\w+)?')  # a column as it is: n
 def columns(i: int, steps: int) -> list[str]:
     """Name what basis i is returned as (`privacy.measurement.Basis`)."""
     return [f"b{i}"] if steps == 1 else [f"b{i}s{j}" for j in range(steps)]
+
+
+def _has_partial(spec: BasisSpec) -> bool:
+    """Whether a unit's contribution to a group is a column before units are added up."""
+    return spec.kind != "distinct" and spec.round != 1
 
 
 @dataclass
@@ -94,6 +99,15 @@ class Writer:
             order = f" ORDER BY {', '.join(key_names)}" if keys else ""
             return f"{self._with(ctes)}{body}{order}"
         return self._fill(ctes, body, key_names)
+
+    def first_round(self, keys: Sequence[Expr], min_units: int) -> str:
+        """Write the query of `k0.., b0, h`: what each group weighs, and its number (`fresh`)."""
+        plain = self.write(keys, min_units)
+        names = [f"k{i}" for i in range(len(keys))]
+        return f"SELECT {', '.join(names)}, b0, {self._number()} AS h FROM ({plain}) AS weights ORDER BY {', '.join(names)}"
+
+    def _number(self) -> str:
+        return self.engine.group_number(self.order, self.pick_key)
 
     def buckets(self, keys: Sequence[Expr], spec: SelectionSpec) -> str:
         """Write the query of `k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and
@@ -190,7 +204,7 @@ class Writer:
         items = [f"{self._row_value(spec, inner)[0]} AS x{i}" for i, spec in enumerate(self.specs)]
         group = ", ".join(["u", *key_names])
         totals = [text for i, spec in enumerate(self.specs) for text in self._totals(spec, i)]
-        partials = [f"{self._partial(spec, i)} AS p{i}" for i, spec in enumerate(self.specs) if spec.kind != "distinct"]
+        partials = [f"{self._partial(spec, i)} AS p{i}" for i, spec in enumerate(self.specs) if _has_partial(spec)]
         ctes = [
             f"r AS ({inner.select([f'{unit} AS u', *key_items], items)})",
             f"g AS (SELECT {', '.join([group, *totals])} FROM r GROUP BY {group})",
@@ -210,6 +224,9 @@ class Writer:
         if self.bounding.pick:
             ctes.append(self._picked(source))
             source = "q"
+        if any(spec.round == 2 for spec in self.specs):
+            ctes.append(f"f AS (SELECT *, CASE WHEN {self._number()} IN (NULL{FOUND}) THEN 0 ELSE 1 END AS fresh FROM {source})")
+            source = "f"
         own = [(i, spec) for i, spec in enumerate(self.specs) if self._counter(i) == i]
         norms = [f"{text} AS s{i}" for i, spec in own if (text := norm_scaling.norm(spec, i, self.bounding))]
         steps = [f"{text} AS m{i}" for i, spec in own if (text := norm_scaling.step(spec, i, self.bounding))]
@@ -278,6 +295,8 @@ class Writer:
     def _total(self, i: int, spec: BasisSpec) -> list[str]:
         if spec.kind == "distinct":
             return [f"coalesce(max(n{i}), 0) AS b{i}"]
+        if spec.round == 1:
+            return [f"CAST(0 AS BIGINT) AS b{i}"]
         if spec.kind == "units" and spec.where is None and spec.value is None and not spec.norm(self.bounding):
             return [f"count(*) AS b{i}"]
         steps = spec.steps(self.bounding)
@@ -315,7 +334,7 @@ class Writer:
         text = f"{source} AS m"
         for i in distinct:
             text += f" LEFT JOIN d{i} ON {self._same('m', f'd{i}', key_names) or 'TRUE'}"
-        partials = [f"m.p{i} AS p{i}" for i, s in enumerate(self.specs) if s.kind != "distinct"]
+        partials = [f"m.p{i} AS p{i}" for i, s in enumerate(self.specs) if _has_partial(s)]
         counts = [f"d{i}.n AS n{i}" for i in distinct]
         counts += [f"m.m{i} AS m{i}" for i in self._stepped()]
         items = [*(f"m.{k} AS {k}" for k in key_names), "m.u AS u", *partials, *counts]

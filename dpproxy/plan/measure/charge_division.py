@@ -77,12 +77,22 @@ def divided(compiled: Sequence[Compiled], context: Context) -> tuple[list[Share]
     delta = _delta(context, thresholds, names)
     rest, shares, vector = iter(allocation.parts), dict[int, Share](), 0
     for (i, c), name in zip(asked, names, strict=True):
-        parts = tuple(next(rest) for _ in range(columns_of(c)))
+        parts = _in_rounds(c, [next(rest) for _ in range(columns_of(c))])
         shares[i] = Share(parts, name, delta if _undeclared(c) else 0)
         vector += sum(parts[: len(c.specs)]) if name == "gaussian" else 0
     shares |= {i: Share(parts, "laplace", 0) for i, parts in cuts.items()}
     found = iter(shares[i] for i in range(len(paying)))
     return [next(found) if columns_of(c) else NOTHING for c in compiled], Vector(vector, delta) if vector else None
+
+
+def _in_rounds(compiled: Compiled, parts: list[int]) -> tuple[int, ...]:
+    """What the weights of a threshold have is that of both rounds: no output is made of the first one's alone."""
+    at = compiled.threshold
+    if compiled.first and at is not None:
+        both = parts[at] + parts[at + 1]
+        parts[at + 1] = max(both * output_weights.FIRST // 100, 1)
+        parts[at] = both - parts[at + 1]
+    return tuple(parts)
 
 
 def _delta(context: Context, thresholds: int, names: Sequence[MechanismName]) -> int:

@@ -61,6 +61,7 @@ class Compiled:
     clamped: tuple[str, ...] = ()  # columns whose range may cut values (`plan.measure.clamps`)
     all_rows: bool = False  # no unit has more rows in a group than count, by the statement itself
     left_out: tuple[LeftOut, ...] = ()  # rows in none of the declared groups
+    first: str = ""  # the query of the round before, where there is one (`mechanisms.key_rounds`)
     holds_all: bool = False  # every row is in one of the declared groups (`plan.measure.coverage`)
 
 
@@ -113,7 +114,9 @@ class Compiler:
         step(20 + len(sql) // 200)
         side = tuple(self._writer(bounding).buckets(plain, s) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
-        made = Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top)
+        alone = [replace(spec, round=0) for spec in specs if spec.round == 1]
+        first = self._writer(bounding, alone).first_round(plain, least) if alone else ""
+        made = Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, first=first)
         return self._told(made, plain)
 
     def _told(self, made: Compiled, keys: Sequence[Expr]) -> Compiled:
@@ -164,7 +167,11 @@ class Compiler:
             return specs, None
         unit = self.context.policy.unit_name
         if bounding.spread:
-            return [*specs, BasisSpec("weight", None, None, f"weight of {unit}s, 1 over all groups of each")], len(specs)
+            weight = BasisSpec("weight", None, None, f"weight of {unit}s, 1 over all groups of each")
+            if bounding.norm != 2:
+                return [*specs, weight], len(specs)
+            rounds = (replace(weight, label=f"weight of {unit}s, {which}", round=i) for i, which in ROUNDS.items())
+            return [*specs, *rounds], len(specs)
         for i, spec in enumerate(specs):
             if spec.kind == "units" and spec.where is None and spec.value is None:
                 return specs, i
@@ -232,6 +239,9 @@ def _norm(context: Context) -> int:
     """In which norm a whole contribution is bounded: as Gaussian noise needs it where it may be used, else as Laplace's."""
     return 2 if context.policy.mechanism != "laplace" and context.role.query.delta > 0 else 1
 
+
+ROUNDS = {2: "1 over all groups of each that were not found before", 1: "1 over all groups of each: first round"}
+"""The weights of two rounds, the one that the threshold is about before the other (`mechanisms.key_rounds`)."""
 
 STEPPED = (
     "counts and sums: {unit}s that weigh more than {rows} rows are measured separately, in classes that double in size. Each "

@@ -27,6 +27,7 @@ from dpproxy.privacy import noise_scale, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (
     Basis,
+    FirstRound,
     Key,
     Measurement,
     Selection,
@@ -36,6 +37,7 @@ from dpproxy.privacy.measurement import (
 )
 from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 from dpproxy.privacy.vector_loss import part_epsilon
+from dpproxy.sql.template import Dialect
 
 
 def calibrate(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
@@ -64,7 +66,7 @@ def _finish_one(
     selections = [
         _selection(spec, side.index(sql) + 1, bounding, part) for (spec, part), sql in zip(chosen, compiled.side, strict=True)
     ]
-    threshold = _threshold(compiled, bases, share.delta_keys)
+    threshold = _threshold(compiled, bases, share.delta_keys, context.dialect)
     loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
     if threshold is not None:
         loss = loss + Loss.delta_only(threshold.delta)
@@ -151,16 +153,29 @@ def _labels(parts: Sequence[int], amount: int) -> list[int]:
     return found
 
 
-def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int) -> Threshold | None:
+def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int, dialect: Dialect) -> Threshold | None:
     """Laplace noise on the units is held within its reach, which lowers the threshold (`truncated_threshold`)."""
     if compiled.threshold is None:
         return None
     units, l0, least = bases[compiled.threshold], compiled.bounding.l0, compiled.min_units
+    if compiled.first:
+        return _two_rounds(compiled, compiled.threshold, bases, delta, dialect)
     if units.mechanism == "gaussian" or units.norm:
         tau = units_threshold(units.scale, l0, delta, least * units.fine, units.mechanism)
         return Threshold(compiled.threshold, tau, least, delta)
     tau, reach = truncated_threshold(units.scale, l0, delta, least)
     return Threshold(compiled.threshold, tau, least, delta, reach)
+
+
+def _two_rounds(compiled: Compiled, index: int, bases: Sequence[Basis], delta: int, dialect: Dialect) -> Threshold:
+    """The first round has a tenth of delta, too, which counts by its logarithm."""
+    part, l0, least = delta // 10, compiled.bounding.l0, compiled.min_units
+    taus = [
+        units_threshold(bases[i].scale, l0, own, least * bases[i].fine, bases[i].mechanism)
+        for i, own in ((index, delta - part), (index + 1, part))
+    ]
+    first = FirstRound(template(dialect, compiled.first), index + 1, taus[1], part)
+    return Threshold(index, taus[0], least, delta, None, first)
 
 
 def _top(compiled: Compiled, spec: TopSpec, epsilon: int, delta: int) -> Top:

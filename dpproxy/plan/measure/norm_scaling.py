@@ -34,8 +34,10 @@ and what is divided by a step is lowered, by far more than doubles can be wrong.
 def norm(spec: BasisSpec, i: int, bounding: Bounding) -> str:
     """Write the sum over a unit's groups of sizes (l1) or of their squares (l2); empty for columns that are not scaled."""
     which = spec.norm(bounding)
-    if not which or not spec.scaled:
+    if not which or not spec.scaled or spec.round == 1:
         return ""
+    if spec.round == 2:
+        return "sum(fresh)"
     if spec.kind == "weight" or _present(spec, i) == "1":
         return "count(*)"
     size = _size(spec, i, bounding)
@@ -54,7 +56,7 @@ def step(spec: BasisSpec, i: int, bounding: Bounding) -> str:
 def partial(spec: BasisSpec, i: int, counter: int, bounding: Bounding) -> str:
     """Write a unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
     fine, bound, count = spec.fine(bounding), _bound(spec, bounding), spec.steps(bounding)
-    whole = {"weight": "1", "count": f"n{i}", "units": _present(spec, i)}.get(spec.kind, f"coalesce(t{i}, 0)")
+    whole = {"weight": _weight(spec), "count": f"n{i}", "units": _present(spec, i)}.get(spec.kind, f"coalesce(t{i}, 0)")
     if spec.kind == "units" and bounding.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
         return _of_units(i, spec, bounding, whole)
     measure = f"CAST(s{counter} AS DOUBLE PRECISION)"
@@ -66,6 +68,11 @@ def partial(spec: BasisSpec, i: int, counter: int, bounding: Bounding) -> str:
     divided = f"CAST(trunc({held}{lowered} / m{i}) AS BIGINT)"
     between = f" WHEN s{i} <= {_most(spec, bounding, count - 1)} THEN {divided}" if count > 1 else ""
     return f"CASE {first}{between} {last} END"
+
+
+def _weight(spec: BasisSpec) -> str:
+    """What a unit weighs in a group before it is scaled: nothing where an earlier round has found the group."""
+    return "fresh" if spec.round == 2 else "1"
 
 
 def _most(spec: BasisSpec, bounding: Bounding, step: int) -> int:
@@ -112,7 +119,7 @@ def _size(spec: BasisSpec, i: int, bounding: Bounding) -> str:
 def _held(spec: BasisSpec, i: int, bounding: Bounding) -> str:
     """What is scaled, as a double within what sizes can say."""
     if spec.kind == "weight":
-        return "1"
+        return _weight(spec)
     if spec.kind == "units":
         return f"({_present(spec, i)})"
     if spec.kind == "count":

@@ -33,6 +33,8 @@ class BasisSpec:
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
     or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
     `counted` of such a sum is what its count counts (None: rows): not NULL in any row whose value is not NULL.
+    `round` of a weight: 1 where it is measured by itself before the other columns, 2 over groups that were not found then
+    (`mechanisms.key_rounds`), 0 where there is one round.
 
     Why `linf` holds with `mean`: let n rows of a unit add up to s in a group, k be the row bound and m = max(|lo|, |hi|).
     Each row adds at most m or nothing, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n
@@ -50,6 +52,7 @@ class BasisSpec:
     mean: bool = False
     counted: Expr | None = None
     most: int | None = None
+    round: int = 0
 
     @property
     def shift(self) -> int:

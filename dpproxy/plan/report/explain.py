@@ -27,7 +27,7 @@ from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy import selection_ranks
 from dpproxy.privacy.loss import Loss
-from dpproxy.privacy.measurement import Basis, Measurement, Selection
+from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection
 from dpproxy.privacy.noise_error import each, half_width
 from dpproxy.privacy.real_bounds import ln_bounds
 
@@ -148,7 +148,13 @@ def _groups(told: _Told) -> PlanAccount:
         "Weighed": bool(m.bases[m.threshold.basis].norm),
         "Delta": float(Fraction(m.threshold.delta, ATTO)),
         "Minimum Units": m.threshold.min_units,
-    }
+    } | ({"Rounds": _rounds(m, m.threshold.first)} if m.threshold.first is not None else {})
+
+
+def _rounds(m: Measurement, first: FirstRound) -> PlanAccount:
+    """What the round before has of its own; its delta is part of the threshold's."""
+    own = {"Threshold": -(-first.tau // m.bases[first.basis].fine), "Delta": float(Fraction(first.delta, ATTO))}
+    return {"Number": 2, "First": own}
 
 
 def _output(output: Output, told: _Told) -> PlanAccount:

@@ -45,7 +45,8 @@ def hidden_text(measurement: Measurement, bounding: Bounding, unit: str) -> str:
     norm = measurement.bases[measurement.threshold.basis].norm
     if norm:
         least = half * (math.isqrt(SEVERAL) if norm == 2 else SEVERAL)
-        return f"{said}; {unit}s who are in several groups count for less: where each is in {SEVERAL}, it takes about {least}"
+        such = "such groups" if measurement.threshold.first is not None else "groups"  # those of the first round do not count
+        return f"{said}; {unit}s who are in several {such} count for less: where each is in {SEVERAL}, it takes about {least}"
     if not bounding.pick:
         return said
     many, groups = SEVERAL * measurement.l0, f"{measurement.l0} group{'s' if measurement.l0 > 1 else ''}"
