@@ -17,6 +17,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.model import Bounds, Budget, ColumnPolicy, ColumnRole, Policy, QueryLimits, Role, TablePolicy, UnitPath
 from dpproxy.privacy.loss import ZERO
+from dpproxy.sql.clock import CLOCK
 from dpproxy.sql.statements import Statement
 from tests.worlds.scripted import PEOPLE, catalog, policy
 
@@ -104,6 +105,26 @@ def test_a_plan_is_kept_by_all_that_decides_it() -> None:
     plans.forget()
     plans.plan(*asked[0])
     assert len(plan.asked) == len(asked) + 1
+
+
+def test_a_plan_is_good_for_as_long_as_the_clock_shows_what_it_looks_at() -> None:
+    """None is made again for a clock that a statement does not look at, and none is kept for a time of day."""
+    plan = Counting()
+    views = {"recent": "SELECT * FROM people WHERE day >= current_date - 7"}
+    plans = PlanCache(frozenset({"people", "recent"}), plan, views=views)
+    clocks = ("2024-05-17 08:00:00.000001", "2024-05-17 19:00:00.000001", "2024-05-18 08:00:00.000001")
+    for text, shown in (
+        ("SELECT count(*) FROM people", [None]),
+        ("SELECT count(*) FROM people WHERE day >= current_date - 7", ["2024-05-17", "2024-05-18"]),
+        ("SELECT count(*) FROM recent", ["2024-05-17", "2024-05-18"]),
+        ("SELECT count(*) FROM people WHERE day >= now() - interval '7 days'", [c for c in clocks for _ in range(2)]),
+    ):
+        statement = one(plans, text)
+        plan.asked.clear()
+        for clock in clocks:
+            for _ in range(2):
+                plans.plan(statement, ROLE, {CLOCK: clock}, ())
+        assert [settings[CLOCK] for _, _, settings, _ in plan.asked] == shown, text
 
 
 def test_a_refusal_is_remembered_and_each_gets_its_own() -> None:
