@@ -14,10 +14,11 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from dpproxy.answers.answering import Answer
+from dpproxy.budget.ledger import amounts
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import epsilon_text
-from dpproxy.privacy.loss import ZERO
+from dpproxy.privacy.loss import ZERO, Loss
 
 T = TypeVar("T")
 
@@ -98,16 +99,17 @@ async def search(text: str, wanted: float, most: int, attempt: Attempt[T]) -> tu
             spent = spent + answer.charged
             further = None if last else following(epsilon, error, wanted, most, text, spent.epsilon)
         except Refusal as refusal:
-            raise told(refusal, spent.epsilon, text) from None
+            raise told(refusal, spent) from None
         if further is None:
-            said = f"; epsilon {epsilon_text(before.epsilon)} before, to find what accuracy {text} needs" if before else ""
+            said = f"; {amounts(before.epsilon, before.delta)} before, to find what accuracy {text} needs" if before else ""
             return replace(answer, notice=answer.notice and answer.notice + said), made
         epsilon, last = further, error < 1
 
 
-def told(refusal: Refusal, spent: int, text: str | None) -> Refusal:
-    """Return what was charged before the refusal, to find out what the accuracy needs."""
+def told(refusal: Refusal, spent: Loss) -> Refusal:
+    """Return the refusal with what was charged before it, in its message: many clients show no detail. What an accuracy needs is
+    read off a first answer, which is charged and kept: at its price it is free from now on."""
     if not spent:
         return refusal
-    said = f"epsilon {epsilon_text(spent)} was charged to find out what accuracy {text} needs"
-    return replace(refusal, detail=f"{refusal.detail}; {said}" if refusal.detail else said)
+    said = f"{amounts(spent.epsilon, spent.delta)} was charged to find that out"
+    return replace(refusal, message=f"{refusal.message}; {said}")

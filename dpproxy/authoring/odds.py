@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from dpproxy.budget.ledger import decimal
 from dpproxy.policy.model import ATTO, MICRO
 
 CERTAIN = 30.0
@@ -31,14 +32,9 @@ def _rounded(ratio: float) -> str:
     return f"{round(ratio / scale) * scale:,.0f}"
 
 
-def number(amount: int, unit: int) -> str:
-    """Return an amount of budget as people write it: 0.1, 10, 1e-06."""
-    return f"{amount / unit:.6g}"
-
-
 def epsilon(micro: int) -> str:
-    return number(micro, MICRO)
+    return decimal(micro, MICRO)
 
 
 def delta(atto: int) -> str:
-    return number(atto, ATTO)
+    return decimal(atto, ATTO)

@@ -222,7 +222,7 @@ def decimal(amount: int, unit: int) -> str:
 
 def amounts(epsilon: int, delta: int) -> str:
     """Write micro-epsilon and atto-delta for people."""
-    return f"epsilon {decimal(epsilon, MICRO)}" + (f" and delta {delta / ATTO:.3g}" if delta else "")
+    return f"epsilon {decimal(epsilon, MICRO)}" + (f" and delta {decimal(delta, ATTO)}" if delta else "")
 
 
 def warnings(standing: Standing, levels: Sequence[int]) -> tuple[int, ...]:

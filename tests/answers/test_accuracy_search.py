@@ -8,6 +8,7 @@ import pytest
 
 from dpproxy.answers import accuracy_search
 from dpproxy.errors import Refusal
+from dpproxy.privacy.loss import ZERO, Loss
 
 
 @pytest.mark.parametrize(
@@ -53,10 +54,8 @@ def test_all_answers_together_cost_no_more_than_one_query_may() -> None:
 
 
 def test_a_refusal_says_what_was_charged() -> None:
+    """In its message, with the delta: a client that shows no detail would be charged without a word."""
     refusal = Refusal("22023", "no", detail="because")
-    assert accuracy_search.told(refusal, 0, "2%") is refusal
-    assert (
-        accuracy_search.told(refusal, 20_000, "2%").detail
-        == "because; epsilon 0.02 was charged to find out what accuracy 2% needs"
-    )
-    assert "was charged" in (accuracy_search.told(Refusal("22023", "no"), 20_000, "2%").detail or "")
+    assert accuracy_search.told(refusal, ZERO) is refusal
+    said = accuracy_search.told(refusal, Loss.pure(20_000) + Loss.delta_only(10**11))
+    assert (said.message, said.detail) == ("no; epsilon 0.02 and delta 0.0000001 was charged to find that out", "because")

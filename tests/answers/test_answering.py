@@ -30,7 +30,7 @@ async def test_the_charge_is_durable_before_anything_is_measured(world: ShopOfAn
     assert world.engine.charged == [COST.epsilon]
     assert (answer.literals, answer.charged, answer.reused) == ((REGIONS, COUNTS), COST, 0)
     assert answer.notice is not None
-    assert answer.notice.startswith("charged epsilon 0.1; role analyst has epsilon 999.9 and delta 1.2e-07 left")
+    assert answer.notice.startswith("charged epsilon 0.1; role analyst has epsilon 999.9 and delta 0.00000012 left")
     (entry,) = world.dataset.answered
     assert (entry.role, entry.epsilon, entry.measurements, entry.outcome) == ("analyst", COST.epsilon, 1, "told")
 

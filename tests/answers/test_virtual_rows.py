@@ -6,14 +6,18 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
 from dpproxy.answers.virtual_rows import virtual_columns
+from dpproxy.authoring import odds
+from dpproxy.budget.ledger import amounts
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.ddl import VIRTUAL
+from dpproxy.plan.report import explain
 from dpproxy.policy.model import ATTO, MICRO, Bounds, Budget, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, User
 from tests.worlds.scripted import PEOPLE, ScriptedEngine, policy, scripted_dataset
 
@@ -92,3 +96,15 @@ def test_columns_with_their_rules(dataset: Dataset) -> None:
     people = replace(people, columns={"id": hidden, "region": ranged})
     made = replace(dataset, policy=replace(rules, tables={PEOPLE: people}))
     assert rows("policy", made) == [("people", "region", "plain", "text", "0", "9.5", None, "resolution 0.5")]
+
+
+@pytest.mark.parametrize("delta", [10**12, 123_456_789_012, ATTO // 1000, 2 * 10**13 + 1])
+def test_notices_tables_explain_and_command_lines_spell_a_delta_alike(delta: int, dataset: Dataset) -> None:
+    dataset.note(AnswerEntry("analyst", NOON, MICRO, delta, 1, False, "hash", "told"))
+    text = rows("answers", dataset)[0][2]
+    assert text is not None
+    assert Decimal(text) == Decimal(delta) / ATTO
+    assert amounts(MICRO, delta) == f"epsilon 1 and delta {text}"
+    assert odds.delta(delta) == text
+    charge = {"Epsilon": 1.0, "Delta": float(Fraction(delta, ATTO))}
+    assert explain._price(charge) == f"epsilon=1, delta={text}"

@@ -52,7 +52,7 @@ def test_delta_against_people(tmp_path: Path) -> None:
     path.write_text(BASE.replace("VERIFIER", VERIFIER).replace("delta: 1e-6", "delta: 0.00002"))
     told = [p for p in asyncio.run(findings([path], Depth.DATA)) if p.code == "data-small"]
     assert [(p.line, p.what) for p in told] == [
-        (5, "the dataset's delta is 2e-05, which is not far below 1 / 10,000, the number of customers")
+        (5, "the dataset's delta is 0.00002, which is not far below 1 / 10,000, the number of customers")
     ]
 
 

@@ -33,4 +33,4 @@ def test_odds_are_the_exponential() -> None:
 
 
 def test_amounts() -> None:
-    assert (epsilon(100_000), epsilon(10 * MICRO), delta(ATTO // 10**6)) == ("0.1", "10", "1e-06")
+    assert (epsilon(100_000), epsilon(10 * MICRO), delta(ATTO // 10**6)) == ("0.1", "10", "0.000001")

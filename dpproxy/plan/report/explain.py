@@ -325,8 +325,13 @@ def _measurement_lines(number: int, told: PlanAccount, unit: str) -> Iterator[st
 
 
 def _price(charge: PlanAccount) -> str:
-    delta = f", delta={charge['Delta']:.3g}" if "Delta" in charge else ""
+    delta = f", delta={_delta(charge['Delta'])}" if "Delta" in charge else ""
     return f"epsilon={_number(charge['Epsilon'])}{delta}"
+
+
+def _delta(value: float) -> str:
+    """To its last digit, as notices, tables and the command line spell it (`budget.ledger.decimal`)."""
+    return f"{Decimal(repr(value)):f}"
 
 
 def _number(value: float) -> str:
@@ -348,12 +353,12 @@ def _groups_text(groups: PlanAccount, unit: str) -> str:
         return (
             f"the {groups['Top']} groups with nearly the highest {groups['By']}, "
             f"of groups with {groups['By']} of about {groups['Threshold']} or more; "
-            f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])}, delta={groups['Delta']:.3g})"
+            f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])}, delta={_delta(groups['Delta'])})"
         )
     fewest = groups["Minimum Units"]
     never = f"; groups of fewer than {fewest} {unit}s are never shown" if fewest > 1 else ""
     of = "weight" if groups["Weighed"] else "number"
-    return f"groups with a noisy {of} of {unit}s of {groups['Threshold']} or more (delta={groups['Delta']:.3g}){never}"
+    return f"groups with a noisy {of} of {unit}s of {groups['Threshold']} or more (delta={_delta(groups['Delta'])}){never}"
 
 
 def _error_text(output: PlanAccount) -> str:
