@@ -37,7 +37,7 @@ def open_ends(made: Compiled, spec: BasisSpec) -> tuple[bool, bool]:
     which nothing is known. Rows that are cut take away from a count, and from a sum of what is not negative."""
     bounding = made.bounding
     rows = spec.kind not in ("units", "weight") or bool(spec.norm(bounding))
-    cut = bounding.pick or (bounding.per_unit and rows)
+    cut = bounding.pick or (bounding.per_unit and rows and (bool(bounding.norm) or not made.all_rows))
     return cut and spec.lo < 0, cut and spec.hi > 0
 
 

@@ -155,3 +155,5 @@ def test_where_the_truth_may_be_when_bounds_cut() -> None:
     for bounding, ends in expected.items():
         made = Compiled("", (), (), (), (), bounding, None, 1)
         assert [bound_cuts.open_ends(made, spec) for spec in (counted, signed, units)] == ends
+    known = Compiled("", (), (), (), (), rows, None, 1, all_rows=True)
+    assert bound_cuts.open_ends(known, counted) == (False, False)
