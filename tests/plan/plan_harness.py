@@ -25,6 +25,10 @@ import shop_world
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.mechanisms.exact_answers import Exact, Released
+from dpproxy.mechanisms.key_rounds import found_first
+from dpproxy.mechanisms.noise import Noise
+from dpproxy.mechanisms.release import release
 from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
@@ -139,6 +143,15 @@ def stand_in(type_: str) -> str:
 
 def queries(measurement: Measurement, values: Sequence[str | None]) -> list[str]:
     return [query.render(values, literal) for query in measurement.queries]
+
+
+def released(m: Measurement, values: Sequence[str | None], run: Callable[[str], pa.Table], noise: Noise) -> Released:
+    """What passes the door, in as many rounds as are planned."""
+    first, found = m.threshold.first if m.threshold is not None else None, None
+    if first is not None:
+        found = found_first(m, Exact((run(first.query.render(values, literal)),)), noise)
+    texts = [query.render(values, literal, found.numbers if found is not None else ()) for query in m.queries]
+    return release(m, Exact(tuple(map(run, texts))), noise, found)
 
 
 NOBODY = "nobody"

@@ -21,9 +21,7 @@ from each_engine import Engine
 from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise_sources import DefaultNoise
-from dpproxy.mechanisms.release import release
 from dpproxy.plan.bind import from_clause, joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.logical.expr import Column, Expr
@@ -70,8 +68,7 @@ class Statement:
         if found := Sensitivity(shop).problems(made):
             return found
         for m in made.measurements:
-            answers = map(shop.run, plan_harness.queries(m, plan_harness.values_of(made)))
-            release(m, Exact(tuple(answers)), DefaultNoise())
+            plan_harness.released(m, plan_harness.values_of(made), shop.run, DefaultNoise())
         return []
 
     def __str__(self) -> str:

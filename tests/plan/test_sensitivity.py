@@ -22,9 +22,7 @@ from hypothesis import strategies as st
 from plan_harness import AnyShop, Sensitivity, Shop
 
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise_sources import DefaultNoise
-from dpproxy.mechanisms.release import release
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Bounds, Mechanism, Policy
@@ -106,8 +104,7 @@ def _judge(sql: str, shops: tuple[AnyShop, ...], catalog: Catalog, given: Policy
     for shop in shops:
         assert Sensitivity(shop).problems(made) == [], sql
     for measurement in made.measurements:
-        answers = map(shops[0].run, plan_harness.queries(measurement, plan_harness.values_of(made)))
-        release(measurement, Exact(tuple(answers)), DefaultNoise())
+        plan_harness.released(measurement, plan_harness.values_of(made), shops[0].run, DefaultNoise())
     return True
 
 
