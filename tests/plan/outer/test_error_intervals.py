@@ -304,7 +304,7 @@ def test_explain_as_json(stage: Stage) -> None:
 def test_explain_as_text(stage: Stage) -> None:
     made = stage.plan("SELECT region, count(*), avg(income), stddev(score) FROM customers GROUP BY region", "gaussian")
     text = "\n".join(made.explain)
-    assert text.startswith("Differentially Private Answer  (charge epsilon=0.05, delta=1e-06; a query may cost up to 10)")
+    assert text.startswith("Differentially Private Answer  (charge epsilon=0.05, delta=0.000001; a query may cost up to 10)")
     assert "intervals hold with 95 %" in text
     assert "Groups: all 4 declared ones" in text
     assert "-> avg(income)  within about +-" in text
