@@ -59,6 +59,9 @@ def _column(reader: Reader, name: str, node: Node) -> ColumnPolicy:
 
 
 def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
+    for word in _ROLES.keys() & node.entries.keys():
+        reader.problem(node.keys[word], f"`{word}` is no key of a column", f"write `{name}: {word}`", "unknown-key")
+        return ColumnPolicy(name, _ROLES[word])
     keys = reader.mapping(node, shapes.COLUMN) or {}
     if "references" in keys:
         return _reference(reader, name, node, keys["references"], len(keys) > 1)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
+from urllib.parse import urlsplit
 
 from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.catalog import TableName
@@ -33,6 +34,7 @@ __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load
 ADDRESS = ("postgresql://", "postgres://")
 _PASSWORD = re.compile(r"[a-z]+://[^/@:]*:(?!\$\{)[^/@]+@")
 _WORDS = re.compile(r"([1-9][0-9]*) ?(?:(s)ec(?:ond)?s?|(m)in(?:ute)?s?|(h)ours?|(d)ays?|(w)eeks?)\Z")
+_MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?B|bytes|%)\Z", re.IGNORECASE)
 RESERVED = frozenset({"postgres", "template0", "template1"})  # the facade server's own databases
 
 
@@ -146,17 +148,39 @@ def _backend(reader: Reader, node: Node, secrets: Secrets) -> DuckDBBackend | Po
     if engine == "postgres":
         password = secrets.read(reader, keys["password"], "password") if "password" in keys else None
         _clear(reader, keys)
+        if address is not None and address.startswith(ADDRESS) and not _port(address):
+            reader.problem(
+                keys[engine].at, "the address has no such port", "write a port from 1 to 65535, as in host:5432", "backend"
+            )
+            return None
         if address is not None and not address.startswith(ADDRESS):
             reader.problem(
                 keys[engine].at, "this is no address of a PostgreSQL", "write `postgresql://role@host/database`", "backend"
             )
             return None
         return PostgresBackend(address, password) if address is not None else None
+    if address is not None and address.startswith(ADDRESS):
+        reader.problem(
+            keys[engine].at, "this is the address of a PostgreSQL", "write `postgres:` in place of `duckdb:`", "backend"
+        )
+        return None
     memory = reader.text(keys["memory_limit"], "memory_limit") if "memory_limit" in keys else None
+    if memory is not None and not _MEMORY.match(memory):
+        reader.problem(
+            keys["memory_limit"].at, f"`memory_limit` cannot be `{memory[:40]}`", "write a size, as in 4GB", "wrong-type"
+        )
     threads = reader.integer(keys["threads"], "threads", 1, 1024) if "threads" in keys else None
     if address is None:
         return None
     return DuckDBBackend(os.path.abspath(secrets.base / address), memory, threads)
+
+
+def _port(address: str) -> bool:
+    """Whether an address has a port that can be one, or none."""
+    try:
+        return urlsplit(address).port != 0
+    except ValueError:
+        return False
 
 
 def _clear(reader: Reader, keys: Mapping[str, Node]) -> None:
@@ -187,7 +211,10 @@ def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str], tables:
     if table is None:
         fix = suggestion(str(unit[0]), (str(t.name) for t in tables.values() if not t.public))
         reader.problem(node.at, f"the privacy unit's table `{unit[0]}` is not listed", fix, "unit-key")
-    elif table.unit is None or table.unit.steps or table.unit.column != unit[1]:
+    elif table.unit is None:
+        what = f"the privacy unit's table `{unit[0]}` is public"
+        reader.problem(node.at, what, "name a private table, whose rows are people", "unit-key")
+    elif table.unit.steps or table.unit.column != unit[1]:
         what = f"`{unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
         reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {unit[1]}` there", "unit-key")
 
@@ -213,6 +240,10 @@ def _reuse(reader: Reader, node: Node | None) -> tuple[int | None, str | None]:
     """Seconds (0: never, None: as long as the data stays), and the epoch."""
     if isinstance(node, Scalar) and node.text == "off":
         return 0, None
+    if isinstance(node, Scalar):
+        what = f"`reuse_answers` cannot be {kind(node)}"
+        reader.problem(node.at, what, "write `off`, or `{ for: 1d }`", "wrong-type")
+        return None, None
     keys = reader.mapping(node, shapes.REUSE) if node is not None else None
     if not keys:
         return None, None

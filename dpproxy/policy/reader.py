@@ -22,6 +22,13 @@ Path = tuple[str, ...]
 Positions = dict[Path, Mark]
 _WORDS = {"yes": "true", "on": "true", "y": "true", "1": "true", "no": "false", "off": "false", "n": "false", "0": "false"}
 """What other readers of YAML, and people, write for true and false."""
+_ALIASES = {
+    **dict.fromkeys(("min", "max", "lower", "upper", "lowest", "highest", "bounds", "clip"), "range"),
+    **dict.fromkeys(("window", "period", "per", "interval"), "every"),
+    **dict.fromkeys(("domain", "enum", "options", "categories", "allowed"), "values"),
+    **dict.fromkeys(("eps", "budget_epsilon"), "epsilon"),
+}
+"""What keys are called elsewhere."""
 REFERENCE = ("${env:", "${file:")
 
 
@@ -129,6 +136,10 @@ def _misplaced(key: str, shape: Shape) -> str | None:
     """A key that exists elsewhere in the format is most often a line with the wrong indentation; a number, half of a decimal."""
     if key.isdigit():
         return "write a decimal point, as in 0.5: a comma begins another key"
+    if _ALIASES.get(key.lower()) in shape.keys:
+        return f"write `{_ALIASES[key.lower()]}`: {shape.keys[_ALIASES[key.lower()]]}"
+    if difflib.get_close_matches(key, shape.keys, n=1, cutoff=0.8):
+        return None
     homes = [other.title for other in shapes.ALL if key in other.keys and other is not shape]
     return f"`{key}` belongs to {' or '.join(homes)}: indent it there" if homes else None
 

@@ -97,7 +97,7 @@ def _unit(reader: Reader, node: Node) -> tuple[str | None, tuple[TableName, str]
 
 
 def _column_name(reader: Reader, node: Node) -> str | None:
-    column = names.column(node.text) if isinstance(node, Scalar) else None
+    column = names.column(node.text) if isinstance(node, Scalar) and not scalars.is_null(node) else None
     if column is None:
         fix = "write the name of this table's unit column, or { via: table.column }"
         if isinstance(node, Scalar) and names.table_column(node.text):
@@ -114,6 +114,10 @@ def _bounds(reader: Reader, node: Node) -> Bounds | None:
     if isinstance(node, Scalar) and scalars.integer(node):
         fix = f"write `{{ rows: {node.text} }}`, or `{{ rows_per_group: {node.text}, groups: 5 }}`"
         reader.problem(node.at, f"bounds must be a mapping, not {kind(node)}", fix, "wrong-type")
+        return None
+    if isinstance(node, Mapping) and {"rows", "rows_per_group"} <= set(node.entries):
+        fix = "keep `rows`, or `rows_per_group` with `groups`"
+        reader.problem(node.keys["rows_per_group"], "bounds have both `rows` and `rows_per_group`", fix, "bounds")
         return None
     whole = isinstance(node, Mapping) and "rows" in node.entries
     shape, name = (shapes.WHOLE_BOUNDS, "rows") if whole else (shapes.BOUNDS, "rows_per_group")
@@ -137,7 +141,7 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     own = not path.steps and unit == (draft.name, path.column)
     one = draft.unique if draft.unique is not None else own
     keyed = drafts.get(unit[0]) if unit is not None else None
-    doubtful = unit is None or keyed is None or (unit[0] == draft.name and not own) or keyed.via is not None
+    doubtful = unit is None or keyed is None or (unit[0] == draft.name and not own) or keyed.via is not None or keyed.public
     if keyed is draft and draft.via is not None:
         target = f"{draft.via[0]}.{draft.via[1]}"
         what = f"table `{draft.name}` has the privacy unit's key, and a path on to `{target}`"

@@ -230,7 +230,7 @@ async def _reuse(
         return None
     query = epoch_query(policy)
     if query is not None:
-        _check_epoch(loaded, plans, query)
+        check_epoch(loaded, plans, query)
     epoch, age = epoch_of(policy, backend, backend.state, shape), max_age(policy)
     if query is not None:
         epoch = Refreshed(epoch)
@@ -240,7 +240,7 @@ async def _reuse(
     return Reuse(answers, epoch, record, age)
 
 
-def _check_epoch(loaded: Loaded, plans: Plans, query: str) -> None:
+def check_epoch(loaded: Loaded, plans: Plans, query: str) -> None:
     """What the query says is public: it must not read private tables. Raises PolicyError."""
     try:
         private = any(statement.private for statement in plans.split(query))
