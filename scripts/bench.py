@@ -2,7 +2,7 @@
 
 usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [postgres] [neighbours] [honesty]
        [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N] [--corpus FILE.jsonl]
-       [--data-sets A,B] [--verbose]
+       [--data-sets A,B] [--verbose] [--case TEXT]
        default: everything but accuracy, postgres and honesty, which need the shared material, and neighbours
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
@@ -96,7 +96,7 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         folder.mkdir()
         bench_postgres.performance(folder, options.rounds)
     if "neighbours" in parts:
-        bench_neighbours.neighbours(policy, options.seconds)
+        bench_neighbours.neighbours(policy, options.seconds, options.case)
     if "honesty" in parts:
         bench_honesty.honesty(options.corpus, options.data_sets, options.verbose)
 
@@ -112,6 +112,7 @@ def main() -> int:
     parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
     parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus" / "open.jsonl", metavar="FILE.jsonl")
     parser.add_argument("--data-sets", default="", metavar="A,B", help="of the corpus, for honesty; default: all")
+    parser.add_argument("--case", default="", metavar="TEXT", help="those whose names hold it, for neighbours: 'CTEs 16' is one")
     parser.add_argument("--verbose", action="store_true", help="each cell that an interval misses, for honesty")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):

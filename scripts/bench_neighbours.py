@@ -175,15 +175,20 @@ class Most:
             await asyncio.sleep(0.1)
 
 
-def neighbours(policy: Path, seconds: float) -> None:
-    """Print a table: median and 95 % of waits, as ratios to those of quiet before and after."""
+def cases(named: str) -> list[tuple[str, int]]:
+    """Return the misbehaviours whose names hold a text, each with the number of sessions: `CTEs 16` is one of them."""
+    return [(name, sessions) for name in MISBEHAVIOURS for sessions in CROWD if named in f"{name} {sessions}"]
+
+
+def neighbours(policy: Path, seconds: float, named: str = "") -> None:
+    """Print a table of these cases: median and 95 % of waits, as ratios to those of quiet before and after."""
     text = policy.read_text()
     changed = text.replace("epsilon: 10,", "epsilon: 1000000,").replace("epsilon: 100\n", "epsilon: 1000000\n")
     changed = changed.replace("epsilon: 1, delta", "epsilon: 1000000, delta")
     assert changed != text
     policy.write_text(changed)
     with launched([policy], policy.parent / "neighbours") as proxy:
-        asyncio.run(_table(proxy, seconds))
+        asyncio.run(_table(proxy, seconds, cases(named)))
 
 
 @dataclass
@@ -196,15 +201,15 @@ class Case:
     asked: float = 0.0
 
 
-async def _table(proxy: Proxy, seconds: float) -> None:
+async def _table(proxy: Proxy, seconds: float, chosen: list[tuple[str, int]]) -> None:
     connections = [await asyncpg.connect(**arguments(proxy, "ada"), timeout=60) for _ in range(NEIGHBOURS)]
     await waited(connections, 2.0)
     print("neighbours: waits of ten sessions while another role's misbehave, ratios to those of quiet (median, 95 %)")
     print("misbehaviour\tsessions\tstored\tsmall measurement\tquiet ms\tits statements/s\tmemory MB\tdisk MB", flush=True)
-    for (name, statements), sessions in itertools.product(MISBEHAVIOURS.items(), CROWD):
+    for name, sessions in chosen:
         case = Case()
         for _ in range(ROUNDS):
-            await _round(proxy, connections, statements, sessions, seconds / ROUNDS, case)
+            await _round(proxy, connections, MISBEHAVIOURS[name], sessions, seconds / ROUNDS, case)
         case.quiet.add(await waited(connections, seconds / ROUNDS))
         quiet, most = case.quiet, case.most
         ratios = f"{_ratios(case.waits.stored, quiet.stored)}\t{_ratios(case.waits.small, quiet.small)}"

@@ -1,13 +1,15 @@
 """Whose turn it is on what all sessions share: the proxy's one loop, its planning threads, the facade's processors. Pure.
 
-Knows: seconds of processor that were taken for a session, and a clock, as it is told. Must not know: messages, threads, sockets.
+Knows: seconds of processor that were taken for a session, and the loop's own time (`loop_time`), as it is told. Must not know:
+messages, threads, sockets.
 
 A session pays for what it takes by pauses: a second of processor is paid by `1 / PAID` seconds in which it asks for nothing.
 People and dashboards pay by reading. While the loop works for anybody, or the facade for its role, no pause is counted: whoever
 asks may only wait behind others. Who asks on without a pause is in debt as soon as it owes more than `BURST`, as in a leaky
 bucket, and waits while others work who are not, in one line for each role: sixteen sessions of a role get what one gets. The
 line moves at a rate, as in virtual clock scheduling: a turn that took `s` seconds lets the next one begin `s / rate` later. All
-lines have together what others leave of `HEADROOM`, and `LEAST` in any case. When nobody else is at work, nobody waits.
+lines have together what others leave of `HEADROOM`, and `LEAST` in any case; where one role alone is at work, what others of it
+leave of a whole processor. When nobody else is at work, nobody waits.
 
 A turn's cost is known when it is over: the next place in the line is given by what a session's turns took before, and moved by
 the difference. Places are given in the order of asking, and each moves the line by `LONGEST` at most: nobody starves.
@@ -34,7 +36,7 @@ QUANTUM: Final = 0.005
 LEAST: Final = 1 / 8
 """Of a processor, for all that are in debt together, whatever the others do."""
 HEADROOM: Final = 1 / 2
-"""Of a processor, for all together, when some are in debt: beyond it others would wait for each other as well."""
+"""Of a processor, for all roles together, when some are in debt: beyond it others would wait for each other as well."""
 LATELY: Final = 2.0
 """Seconds for which a session counts as at work, or as in debt, after it last was."""
 LONGEST: Final = 5.0
@@ -187,16 +189,18 @@ class FairShare:
         if now < self._looked + _LOOK:
             return
         self._looked = now
-        others, waiting = [], set()
+        others, waiting, roles = [], set(), set()
         for account in self._accounts:
             self._book(account, now)
             if not _lately(account.active, now):
                 continue
+            roles.add(account.role)
             if account.turn is not None or _lately(account.late, now):
                 waiting.add(account.role)
             else:
                 others.append(account.used)
-        whole = max(LEAST, HEADROOM - sum(others)) if others else 1.0
+        room = HEADROOM if len(roles) > 1 else 1.0
+        whole = max(LEAST, room - sum(others)) if others else 1.0
         self._share = whole / max(1, len(waiting))
 
 

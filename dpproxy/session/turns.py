@@ -1,7 +1,8 @@
 """The turns of a server's sessions: who is in debt waits here, before its next message is worked on.
 
-Knows: the clock, waiting. Must not know: messages. What `fair_share` decides is carried out, and counted for the operator.
-Waiting is done in short pieces, since the others may stop working meanwhile.
+Knows: the clock, waiting. Must not know: messages. What `fair_share` decides is carried out, in the time of the loop
+(`loop_time`), and counted for the operator, in real time. Waiting is done in short pieces, since the others may stop working
+meanwhile, and since real time goes faster.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dpproxy.session.fair_share import QUANTUM, Account, FairShare
+from dpproxy.session.loop_time import LoopTime
 
 PIECE: Final = 0.1
 """Seconds after which somebody who waits looks whether there is still a reason."""
@@ -26,9 +28,9 @@ Role = tuple[str, str]
 class Turns:
     """Lets sessions take turns."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._delayed: dict[Role, tuple[int, float]] = {}
-        self._clock = clock
+        self._clock = clock or LoopTime()
         self._shares = FairShare()
 
     def delayed(self) -> dict[Role, tuple[int, float]]:
@@ -48,15 +50,14 @@ class Turns:
 
     async def wait(self, account: Account, role: Role) -> None:
         """Wait for a session's turn."""
-        began = self._clock()
+        began = time.monotonic()
         try:
             while (left := self._shares.wait(account, self._clock())) > 0:
                 await asyncio.sleep(min(left, PIECE))
         finally:
-            now = self._clock()
-            self._shares.left(account, now)
+            self._shares.left(account, self._clock())
             count, seconds = self._delayed.get(role, (0, 0.0))
-            self._delayed[role] = count + 1, seconds + now - began
+            self._delayed[role] = count + 1, seconds + time.monotonic() - began
 
     def hurry(self, account: Account) -> None:
         """Let a session that waits have its turn at once: it is to leave."""

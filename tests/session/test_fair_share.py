@@ -103,6 +103,15 @@ def test_alone_nobody_waits() -> None:
     assert busy(hungry, machine, 3) > 0.9
 
 
+def test_of_one_role_alone_nothing_lies_idle() -> None:
+    """Who is in debt waits for the others of its role, but gets all that these leave."""
+    machine = Machine()
+    machine.add("role", **PATIENT)
+    hungry = machine.add("role", 1, 0.01, 0.0)
+    machine.run(5)
+    assert busy(hungry, machine, 5) > 0.35
+
+
 def test_two_that_ask_without_a_pause_get_half_each() -> None:
     machine = Machine()
     one, sixteen = machine.add("one", 1, 0.01, 0.0), machine.add("sixteen", 16, 0.01, 0.0)
