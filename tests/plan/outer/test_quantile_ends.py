@@ -141,7 +141,8 @@ def test_low_ends_of_steps_by_group(stage: Stage, aggregate: str, mechanism: Mec
 
 @pytest.mark.slow
 def test_more_noise_than_planned_would_be_seen_in_steps(stage: Stage) -> None:
-    assert held(stage, "count(*)", "", "laplace", Fraction(13, 10)) < 0.965
+    """An end is told at 98.75 %: twice the noise leaves some 94 %, three times some 88 %."""
+    assert held(stage, "count(*)", "", "laplace", Fraction(3)) < 0.94
 
 
 @pytest.mark.slow
