@@ -202,7 +202,22 @@ class _Draft:
             alike = known is not None and family(known.type) == family(column.type) and same_kind(known, column)
             if alike and called_like(bare(table)[column.name], called):
                 return name, known.name if known is not None else ""
-        return None
+        return self._undone(table, column)
+
+    def _undone(self, table: CatalogTable, column: CatalogColumn) -> Column | None:
+        """What a return takes back: a row of the table named most alike, by the number of the order, ticket or invoice that both
+        have; the other's is decided to be a key."""
+        own = bare(table)[column.name]
+        if not (hints.undoes(table.name.name) and hints.of_document(own)):
+            return None
+        found = []
+        for name in self._links:
+            target = self._catalog.tables[name]
+            same = next((c for c in target.columns if bare(target)[c.name] == own and same_kind(c, column)), None)
+            known = same is not None and same.type == column.type and (name, same.name) in self._decisions.keys
+            if known and same is not None and name != table.name and not hints.undoes(name.name):
+                found.append((-_alike(name.name, table.name.name), name, same.name))
+        return (min(found)[1], min(found)[2]) if found else None
 
     def _is_key(self, name: TableName, column: str) -> bool:
         """Whether the draft lists the column as a key."""
@@ -269,3 +284,8 @@ def _undecided(column: CatalogColumn, known: Facts) -> tuple[str, str]:
 
 def _dotted(place: Column) -> str:
     return f"{written_name(place[0], bare=True)}.{written_name(TableName('public', place[1]), bare=True)}"
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two names begin with alike."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

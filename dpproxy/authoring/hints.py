@@ -28,6 +28,10 @@ _PEOPLE = re.compile(
 )
 
 
+_DOCUMENT = re.compile(r"(?:^|_)(?:order|ticket|invoice|receipt|booking|bill)_?(?:id|no|nr|num|number|key|sk)$", re.IGNORECASE)
+_UNDONE = re.compile(r"(?:^|_)(?:returns?|refunds?|cancell?ations?|reversals?|credit_?notes?)(?:_|$)", re.IGNORECASE)
+
+
 def key_like(name: str) -> bool:
     """Return whether a column's name is that of an identifier: it is grouped by and joined on, and never added up."""
     return _KEY.search(name) is not None
@@ -50,3 +54,13 @@ def of_people(name: str) -> bool:
 def names_people(name: str) -> bool:
     """Return whether a column's name is that of an identifier of people, in whichever table it is."""
     return _NAMES_PEOPLE.search(name) is not None
+
+
+def of_document(name: str) -> bool:
+    """Return whether a column's name is that of a document's number: an order's, a ticket's, an invoice's."""
+    return _DOCUMENT.search(name) is not None
+
+
+def undoes(name: str) -> bool:
+    """Return whether a table's name is that of what takes something back: returns, refunds, cancellations."""
+    return _UNDONE.search(name) is not None

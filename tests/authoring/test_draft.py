@@ -149,3 +149,23 @@ def test_ends_of_a_type_are_a_todo() -> None:
     assert "income: { range: [-999.99, 999.99], resolution: 0.01 }  # TODO the ends of the type" in text
     facts = {("main", "customers", "income"): Facts(low=Decimal(0), largest=Decimal("999.99"))}
     assert "income: { range: [0, 999.99] }  # TODO the ends of the type" in made(Decisions(UNIT, "customer"), facts)[0]
+
+
+def test_what_is_returned_refers_to_what_was_sold() -> None:
+    """By the number of the document, to the table named most alike; other numbers, and sales themselves, refer to nothing."""
+    tables = (
+        table("customers", "customer_id:int4 age:int4", "customer_id"),
+        table("store_sales", "ss_customer_id:int4 ss_ticket_number:int8 ss_addr_sk:int4"),
+        table("web_sales", "ws_customer_id:int4 ws_ticket_number:int8"),
+        table("store_returns", "sr_customer_id:int4 sr_ticket_number:int8 sr_addr_sk:int4"),
+    )
+    numbers = {"store_sales": "ss_ticket_number", "web_sales": "ws_ticket_number", "store_returns": "sr_ticket_number"}
+    keys = frozenset((name(t), column) for t, column in numbers.items())
+    text = draft(Catalog({t.name: t for t in tables}), Decisions(UNIT, "customer", keys=keys), {}, FRAME)
+    policy = read_text(text, "p.yaml", Path("/data"), {}).policy
+    assert policy.tables[name("store_returns")].columns["sr_ticket_number"].references == (
+        name("store_sales"),
+        "ss_ticket_number",
+    )
+    assert policy.tables[name("store_returns")].columns["sr_addr_sk"].references is None
+    assert policy.tables[name("web_sales")].columns["ws_ticket_number"].references is None
