@@ -1,8 +1,9 @@
 """Processor time, put down to whoever the work is for.
 
 Knows: coroutines, threads' clocks. Must not know: sessions, what the work is. What a task does between two waits is measured as
-it is done; a thread that works for it is measured by itself. Who is worked for is a part of the context, which tasks and threads
-take over from those who start them.
+it is done; a thread that works for it is measured by itself. A charged round, a task of its own that outlives who asked, is not
+counted: the loop works 0.7 milliseconds for it, beside some five for the statement that asked. Who is worked for is a part of
+the context, which tasks and threads take over from those who start them.
 """
 
 from __future__ import annotations
