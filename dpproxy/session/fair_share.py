@@ -1,7 +1,6 @@
 """Whose turn it is on what all sessions share: the proxy's one loop, its planning threads, the facade's processors. Pure.
 
-Knows: seconds of processor that were taken for a session, and the loop's own time (`loop_time`), as it is told. Must not know:
-messages, threads, sockets.
+Knows: seconds of processor that were taken for a session, and a clock, as it is told. Must not know: messages, threads, sockets.
 
 A session pays for what it takes by pauses: a second of processor is paid by `1 / PAID` seconds in which it asks for nothing.
 People and dashboards pay by reading. While the loop works for anybody, or the facade for its role, no pause is counted: whoever

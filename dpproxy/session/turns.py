@@ -1,8 +1,7 @@
 """The turns of a server's sessions: who is in debt waits here, before its next message is worked on.
 
-Knows: the clock, waiting. Must not know: messages. What `fair_share` decides is carried out, in the time of the loop
-(`loop_time`), and counted for the operator, in real time. Waiting is done in short pieces, since the others may stop working
-meanwhile, and since real time goes faster.
+Knows: the clock, waiting. Must not know: messages. What `fair_share` decides is carried out, and counted for the operator.
+Waiting is done in short pieces, since the others may stop working meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Callable
 from typing import Final
 
 from dpproxy.session.fair_share import QUANTUM, Account, FairShare
-from dpproxy.session.loop_time import LoopTime
 
 PIECE: Final = 0.1
 """Seconds after which somebody who waits looks whether there is still a reason."""
@@ -28,9 +26,9 @@ Role = tuple[str, str]
 class Turns:
     """Lets sessions take turns."""
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._delayed: dict[Role, tuple[int, float]] = {}
-        self._clock = clock or LoopTime()
+        self._clock = clock
         self._shares = FairShare()
 
     def delayed(self) -> dict[Role, tuple[int, float]]:
@@ -50,14 +48,15 @@ class Turns:
 
     async def wait(self, account: Account, role: Role) -> None:
         """Wait for a session's turn."""
-        began = time.monotonic()
+        began = self._clock()
         try:
             while (left := self._shares.wait(account, self._clock())) > 0:
                 await asyncio.sleep(min(left, PIECE))
         finally:
-            self._shares.left(account, self._clock())
+            now = self._clock()
+            self._shares.left(account, now)
             count, seconds = self._delayed.get(role, (0, 0.0))
-            self._delayed[role] = count + 1, seconds + time.monotonic() - began
+            self._delayed[role] = count + 1, seconds + now - began
 
     def hurry(self, account: Account) -> None:
         """Let a session that waits have its turn at once: it is to leave."""
