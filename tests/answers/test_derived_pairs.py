@@ -6,6 +6,7 @@ The first is measured, the second is asked with `dpproxy.reuse = derive` and the
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -89,7 +90,8 @@ def differs(question: Question, derived: Cells, measured: Cells, told: bool) -> 
         return f"derived {values}\nmeasured {measured}"
     for row in derived if told else ():
         for value, low, high in zip(row[width::3], row[width + 1 :: 3], row[width + 2 :: 3], strict=True):
-            if value is not None and not near(low) - 1e-3 <= near(value) <= near(high) + 1e-3:
+            ends = (-math.inf if low is None else near(low), math.inf if high is None else near(high))  # NULL: an open end
+            if value is not None and not ends[0] - 1e-3 <= near(value) <= ends[1] + 1e-3:
                 return f"{value} is not within [{low}, {high}]"
     return ""
 

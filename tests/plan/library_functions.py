@@ -29,4 +29,4 @@ def used(sql: str) -> set[str]:
 
 def named(sql: str) -> set[str]:
     """The functions of a text, without what the planner itself names."""
-    return {name for name in used(sql) if not re.fullmatch(r"[a-z]\d*|declared|dpproxy_.*", name)}
+    return {name for name in used(sql) if not re.fullmatch(r"[a-z]\d*|declared|strays|dpproxy_.*", name)}
