@@ -180,7 +180,8 @@ class _Draft:
         stated = self._stated(place, column, known)
         if stated is not None:
             return stated
-        if place not in decisions.shown and hints.personal(name):
+        of_people = table.name == decisions.unit[0] or hints.of_people(table.name.name)
+        if place not in decisions.shown and (hints.personal(name) or (of_people and bare(table)[name].lower() == "name")):
             return "hidden", "TODO named like what finds a person"
         if place not in decisions.shown and hints.free_text(name):
             return "hidden", "TODO named like free text"

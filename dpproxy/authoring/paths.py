@@ -72,20 +72,24 @@ def own_key(table: CatalogTable) -> str | None:
 def links(catalog: Catalog, unit: tuple[TableName, str]) -> dict[TableName, Link]:
     """Return a link for each table that leads to the unit, the unit's own table first."""
     found = {unit[0]: Link(unit[1], sure=True)}
-    edge = [unit[0]]
+    edge, guessing = [unit[0]], False
     while edge:
         reached = [
             (name, link)
             for name, table in catalog.tables.items()
-            if name not in found and (link := _link(catalog, table, edge, unit)) is not None
+            if name not in found and (link := _link(catalog, table, edge, unit, guessing)) is not None
         ]
         found.update(reached)
         edge = [name for name, _ in reached]
+        if not edge and not guessing:  # of tables whose foreign keys lead elsewhere names are all there is
+            edge, guessing = list(found), True
     return found
 
 
-def _link(catalog: Catalog, table: CatalogTable, edge: list[TableName], unit: tuple[TableName, str]) -> Link | None:
-    candidates = [*_by_keys(table, edge), *_by_names(catalog, table, edge)]
+def _link(
+    catalog: Catalog, table: CatalogTable, edge: list[TableName], unit: tuple[TableName, str], guessing: bool
+) -> Link | None:
+    candidates = [*_by_keys(table, edge), *(_by_names(catalog, table, edge) if guessing or not table.foreign_keys else ())]
     if not candidates:
         return None
     best = candidates[0]
@@ -99,8 +103,9 @@ def _by_keys(table: CatalogTable, edge: list[TableName]) -> Iterator[Link]:
 
 
 def _by_names(catalog: Catalog, table: CatalogTable, edge: list[TableName]) -> Iterator[Link]:
-    if table.foreign_keys:
-        return  # a schema with keys says what it means
+    """Where a column is called as another table's key. A schema with foreign keys says what it means: there a column without one
+    must be called exactly so."""
+    keyed = {column for key in table.foreign_keys for column in key.columns}
     weaker: list[Link] = []
     for name in edge:
         target = catalog.tables[name]
@@ -110,10 +115,12 @@ def _by_names(catalog: Catalog, table: CatalogTable, edge: list[TableName]) -> I
         called, one = bare(target)[key], singular(name.name)
         wanted = {called, f"{one}_{called}", f"{one}{called}"} - {"id", "key", "code"}
         for column, plain in bare(table).items():
+            if column in keyed:
+                continue
             if family(table.column(column).type) != family(target.column(key).type):  # type: ignore[union-attr]
                 continue
             if plain in wanted or plain == one:
                 yield Link(column, name, key)
-            elif any(plain.endswith(f"_{word}") for word in wanted):
+            elif not keyed and any(plain.endswith(f"_{word}") for word in wanted):
                 weaker.append(Link(column, name, key))
     yield from weaker

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from typer.testing import CliRunner
 
+from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.case_results import as_text, results
 from dpproxy.authoring.cases import read_cases
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.demo_data import STEPS
+from dpproxy.policy.load import load_file
+from dpproxy.policy.model import ColumnRole, Policy
 
 POLICIES = Path(__file__).resolve().parents[2] / "policies"
 
@@ -50,3 +54,26 @@ def test_every_example_has_its_tests() -> None:
     schemas = {"shop"} | {path.stem for path in (POLICIES / "schema").glob("*.sql")}
     assert policies == {path.name.split(".")[0] for path in POLICIES.glob("*.test.yaml")} == schemas
     assert len(policies) >= 5
+
+
+def skeleton(policy: Policy) -> dict[str, object]:
+    """Whom a policy protects, and how each table belongs to them."""
+    return {"unit": (policy.unit_table, policy.unit_column)} | {str(t.name): t.unit for t in policy.tables.values()}
+
+
+def shown(policy: Policy) -> set[str]:
+    """Columns of private tables whose values may be shown as groups, or added up."""
+    tables = [t for t in policy.tables.values() if not t.public]
+    return {f"{t.name}.{c.name}" for t in tables for c in t.columns.values() if c.role is ColumnRole.PLAIN}
+
+
+@pytest.mark.parametrize("path", sorted((POLICIES / "schema").glob("*.sql")), ids=lambda path: path.stem)
+def test_init_drafts_the_skeleton_of_an_example(path: Path, tmp_path: Path) -> None:
+    """What a draft hides beyond the example is for its reader to show; it shows nothing that the example hides."""
+    shape_of(path.stem, tmp_path / f"{path.stem}.duckdb")
+    out = tmp_path / "draft.yaml"
+    done = CliRunner().invoke(policy_app, ["init", str(tmp_path / f"{path.stem}.duckdb"), "--out", str(out), "--yes"])
+    assert done.exit_code == 0, done.output
+    drafted, example = load_file(out).policy, load_file(POLICIES / f"{path.stem}.yaml").policy
+    assert skeleton(drafted) == skeleton(example)
+    assert shown(drafted) <= shown(example)
