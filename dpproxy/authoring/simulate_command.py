@@ -27,11 +27,12 @@ from dpproxy.authoring.trials import Question, Trial, tried
 from dpproxy.authoring.verdicts import Answered, Bench, Verdict
 from dpproxy.authoring.workbench import fitting_catalog, open_workbench
 from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.model import Policy
+from dpproxy.policy.model import Policy, Window
 from dpproxy.policy.problems import PolicyError, Problem
 from dpproxy.serve.datasets import open_backend
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
+WINDOWS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def simulate(
         tuple(lines),
         spending(loaded.policy, _habits(asked, verdicts), reloads),
         {factor: _lasting(bench, asked, factor, reloads) for factor in EPSILONS},
+        {window: _lasting_in(loaded.policy, _habits(asked, verdicts), window, reloads) for window in WINDOWS},
     )
     print(table(found), end="")
     for path, text in ((report, table(found)), (svg, picture(found))):
@@ -119,6 +121,13 @@ def _lasting(bench: Bench, asked: Sequence[Asked], factor: float, reloads: float
     scaled = Bench(policy, bench.catalog, bench.dialect)
     verdicts = [scaled.verdict(a.question.role, a.question.query, _scaled_settings(a.question, factor)) for a in asked]
     ends = [s.ends for s in spending(policy, _habits(asked, verdicts), reloads).values() if s.ends is not None]
+    return min(ends, default=None)
+
+
+def _lasting_in(policy: Policy, habits: Sequence[Habit], window: Window, reloads: float) -> int | None:
+    """The same where the budgets of roles begin anew in each such window; the dataset's stays as it is."""
+    roles = {name: replace(role, budget=replace(role.budget, every=window)) for name, role in policy.roles.items()}
+    ends = [s.ends for s in spending(replace(policy, roles=roles), habits, reloads).values() if s.ends is not None]
     return min(ends, default=None)
 
 

@@ -6,7 +6,7 @@ Knows: what trials and spending found. Must not know: how. The picture is SVG, d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
 from dpproxy.authoring.spending import Spent
@@ -30,11 +30,13 @@ class Line:
 @dataclass(frozen=True)
 class Simulation:
     """A simulation is what was found. `budgets`: by role, the dataset's by "". `epsilons`: for the same questions at a factor of
-    their epsilon, the first day on which a budget refuses one, None when all last."""
+    their epsilon, the first day on which a budget refuses one, None when all last; `windows`: the same where the budgets of roles
+    begin anew in each such window."""
 
     lines: tuple[Line, ...]
     budgets: Mapping[str, Spent]
     epsilons: Mapping[float, int | None]
+    windows: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def answered(self) -> int:
@@ -91,10 +93,15 @@ def _advice(found: Simulation) -> list[str]:
                 f"Bounds hurt {line.role}'s `{_short(line.name)}` more than noise" + (f": {'; '.join(cuts)}." if cuts else ".")
             )
     lines += ["", "| epsilon of each question | budgets last |", "|---|---|"]
-    lines += [
-        f"| times {factor:g} | {f'until day {day}' if day else 'all year'} |" for factor, day in sorted(found.epsilons.items())
-    ]
+    lines += [f"| times {factor:g} | {_lasts(day)} |" for factor, day in sorted(found.epsilons.items())]
+    if found.windows:
+        lines += ["", "| the roles' epsilon anew every | budgets last |", "|---|---|"]
+        lines += [f"| {window} | {_lasts(day)} |" for window, day in found.windows.items()]
     return lines
+
+
+def _lasts(day: int | None) -> str:
+    return f"until day {day}" if day else "all year"
 
 
 def row_errors(found: Simulation) -> dict[float, float]:

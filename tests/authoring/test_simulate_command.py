@@ -49,6 +49,8 @@ def test_from_a_log_to_a_report(town: Path, tmp_path: Path, asked: list[object])
     assert "| intern | not theirs | refused: relation" in said
     assert "| role analyst | 0.714 | 5 | month | until day 6;" in said, "one epsilon a day: five of the first seven days"
     assert "| times 2 | until day 3 |" in said, "at two epsilon a day the third does not fit into five"
+    assert "| day | until day 11 |" in said, "five a day for analysts; ten a year for all"
+    assert "| month | until day 6 |" in said
     assert svg.read_text().startswith("<svg")
 
 

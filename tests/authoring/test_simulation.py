@@ -20,6 +20,7 @@ FOUND = Simulation(
     ),
     {"": Spent(10, "year", (1.0, 2.0), None, 0), "analyst": Spent(5, "month", (1.0, 5.0), 2, 7)},
     {1.0: 2, 0.5: None},
+    {"month": 2, "week": None},
 )
 
 
@@ -33,6 +34,8 @@ def test_the_table() -> None:
     assert "Bounds on rows times 2 serve these questions better." in text
     assert "Bounds hurt analyst's `visits \\| days` more than noise: at most 5 rows per person." in text
     assert "| times 0.5 | all year |" in text
+    assert "| month | until day 2 |" in text
+    assert "| week | all year |" in text
 
 
 def test_errors_by_factor() -> None:
