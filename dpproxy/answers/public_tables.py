@@ -19,6 +19,7 @@ from dpproxy.backends.base import Backend, BackendError
 from dpproxy.errors import SERIALIZATION_FAILURE, Refusal
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy
+from dpproxy.policy.names import quote_name
 from dpproxy.privacy.measurement import Measurement
 
 LOG = structlog.get_logger()
@@ -67,4 +68,4 @@ def used(dataset: Dataset, measurements: Iterable[Measurement]) -> tuple[Catalog
 
 
 def _named(table: CatalogTable, text: str) -> bool:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in table.source) in text
+    return ".".join(map(quote_name, table.source)) in text

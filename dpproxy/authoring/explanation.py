@@ -13,6 +13,7 @@ from dpproxy.authoring.odds import delta, epsilon, odds
 from dpproxy.authoring.verdicts import Answered, Bench
 from dpproxy.policy.check import family
 from dpproxy.policy.model import ATTO, Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
+from dpproxy.policy.names import quote_name
 
 SHOWN = 12  # columns and values named in a sentence
 
@@ -135,10 +136,10 @@ class _Explained:
 
     def _errors(self, table: TablePolicy) -> Iterator[tuple[str, ...]]:
         """Plain questions and the 95 % errors that the planner states for them."""
-        name = f'"{table.name.schema}"."{table.name.name}"'
+        name = f"{quote_name(table.name.schema)}.{quote_name(table.name.name)}"
         yield from self._asked(f"how many rows: count(*) of {table.name}", f"SELECT count(*) FROM {name}")
         for column in table.columns.values():
-            quoted = '"' + column.name.replace('"', '""') + '"'
+            quoted = quote_name(column.name)
             if column.role is not ColumnRole.PLAIN:
                 continue
             if column.values is not None:

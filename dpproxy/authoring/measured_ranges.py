@@ -18,6 +18,7 @@ from dpproxy.authoring.draft import Column, Decisions
 from dpproxy.authoring.paths import links
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.check import family
+from dpproxy.policy.names import quote_name
 
 LEAST, MOST = 0.05, 0.95
 """Percentiles proposed as ends. Those nearer the edge would take much more epsilon: a private percentile misses by some hundred
@@ -47,12 +48,12 @@ def questions(catalog: Catalog, decisions: Decisions) -> list[Asked]:
     asked = []
     for (table, column), kind in _undecided(catalog, decisions):
         day = "::date" if kind == "date" else ""
-        ends = ", ".join(f"percentile_disc({p}) WITHIN GROUP (ORDER BY {_quoted(column)}){day}::text" for p in (LEAST, MOST))
+        ends = ", ".join(f"percentile_disc({p}) WITHIN GROUP (ORDER BY {quote_name(column)}){day}::text" for p in (LEAST, MOST))
         asked.append(Asked((table, column), f"SELECT {ends} FROM {_table(table)}"))
     found = {**links(catalog, decisions.unit), **decisions.links}
     for name, link in found.items():
         if name != decisions.unit[0] and link.target is None and name not in decisions.bounds and name not in decisions.public:
-            each = f"SELECT {_quoted(link.column)}, least(count(*), {MOST_ROWS}) AS n FROM {_table(name)} GROUP BY 1"
+            each = f"SELECT {quote_name(link.column)}, least(count(*), {MOST_ROWS}) AS n FROM {_table(name)} GROUP BY 1"
             asked.append(Asked(name, f"SELECT percentile_disc({MANY}) WITHIN GROUP (ORDER BY n)::text FROM ({each}) AS each"))
     return asked
 
@@ -96,9 +97,5 @@ def _out(value: Decimal, up: bool) -> Decimal:
     return (value / step).to_integral_value("ROUND_CEILING" if up else "ROUND_FLOOR") * step
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _table(name: TableName) -> str:
-    return f"{_quoted(name.schema)}.{_quoted(name.name)}"
+    return f"{quote_name(name.schema)}.{quote_name(name.name)}"

@@ -16,6 +16,7 @@ from dpproxy.authoring.sample import Size, sample
 from dpproxy.backends.base import Backend
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy
+from dpproxy.policy.names import quote_name
 
 Progress = Callable[[str, int, int], None]
 """What is being made, how many tables are done, of how many."""
@@ -66,21 +67,21 @@ def write_sample(
 def _write(database: duckdb.DuckDBPyConnection, shape: CatalogTable, table: pa.Table) -> None:
     """One table, with the primary key that the data's has where the invented rows keep it."""
     schema = "main" if shape.name.schema == "public" else shape.name.schema
-    where = f"{_quoted(schema)}.{_quoted(shape.name.name)}"
+    where = f"{quote_name(schema)}.{quote_name(shape.name.name)}"
     columns = [c for c in shape.columns if c.name in table.column_names]
-    names = ", ".join(_quoted(c.name) for c in columns)
-    types = ", ".join(f"{_quoted(c.name)} {_TYPES.get(c.type, 'VARCHAR')}" for c in columns)
-    values = ", ".join(f"CAST({_quoted(c.name)} AS {_TYPES.get(c.type, 'VARCHAR')})" for c in columns)
-    database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
+    names = ", ".join(quote_name(c.name) for c in columns)
+    types = ", ".join(f"{quote_name(c.name)} {_TYPES.get(c.type, 'VARCHAR')}" for c in columns)
+    values = ", ".join(f"CAST({quote_name(c.name)} AS {_TYPES.get(c.type, 'VARCHAR')})" for c in columns)
+    database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_name(schema)}")
     database.execute(f"CREATE TABLE {where} ({types})")
     database.register("invented", table)
     database.execute(f"INSERT INTO {where} ({names}) SELECT {values} FROM invented")
     database.unregister("invented")
     for column in columns:
         if not column.nullable:
-            database.execute(f"ALTER TABLE {where} ALTER COLUMN {_quoted(column.name)} SET NOT NULL")
+            database.execute(f"ALTER TABLE {where} ALTER COLUMN {quote_name(column.name)} SET NOT NULL")
     if shape.primary_key and _unique(table, shape.primary_key):
-        database.execute(f"ALTER TABLE {where} ADD PRIMARY KEY ({', '.join(map(_quoted, shape.primary_key))})")
+        database.execute(f"ALTER TABLE {where} ADD PRIMARY KEY ({', '.join(map(quote_name, shape.primary_key))})")
 
 
 def _unique(table: pa.Table, columns: tuple[str, ...]) -> bool:
@@ -88,7 +89,3 @@ def _unique(table: pa.Table, columns: tuple[str, ...]) -> bool:
     return bool(keys.group_by(list(columns)).aggregate([]).num_rows == keys.num_rows) and not any(
         c.null_count for c in keys.columns
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

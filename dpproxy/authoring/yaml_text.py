@@ -11,6 +11,7 @@ import re
 from decimal import Decimal
 
 from dpproxy.policy.catalog import TableName
+from dpproxy.policy.names import quote_name
 
 _WORD = re.compile(r"[A-Za-z_][\w .+/<>=$-]*[\w+$]\Z|[A-Za-z_]\Z", re.ASCII)
 _TAKEN = re.compile(r"(?:true|false|yes|no|on|off|null|y|n|nan|inf)\Z", re.IGNORECASE)
@@ -39,4 +40,4 @@ def written_name(name: TableName, bare: bool = False) -> str:
 def _part(name: str) -> str:
     folds = name != name.lower() and re.match(r"[A-Za-z_][A-Za-z0-9_$]*\Z", name) is not None
     plain = _PLAIN_NAME.match(name) is not None or ("." not in name and '"' not in name and not folds)
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else quote_name(name)

@@ -30,6 +30,7 @@ from dpproxy.backends.datafile import DataFile, FileChanged
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import DuckDBBackend
+from dpproxy.policy.names import quote_name
 from dpproxy.sql.template import Dialect
 
 PLACES = 4
@@ -134,10 +135,6 @@ _OWN = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE (?!(?:binary|c|posix)\b
 """A column of a table whose equal texts may differ, in DuckDB's own spelling of CREATE TABLE."""
 
 
-def quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def fold(name: str) -> str:
     """Return PostgreSQL's spelling: lower case where that is a plain identifier, else as it is (DuckDB ignores case)."""
     return name.lower() if _PLAIN.match(name.lower()) else name
@@ -148,7 +145,7 @@ def _table_name(schema: str, table: str) -> TableName:
 
 
 def _source(table: CatalogTable) -> str:
-    return ".".join(quote(part) for part in table.source)
+    return ".".join(quote_name(part) for part in table.source)
 
 
 def _type(data_type: str) -> tuple[str, bool]:
@@ -264,7 +261,7 @@ class _Job(Generic[T]):
             if self._stopped:
                 raise BackendError("interrupted before it began")
             self._file.check()
-            self._connection.execute(f"USE {quote(self._name)}")
+            self._connection.execute(f"USE {quote_name(self._name)}")
             self._connection.execute("BEGIN TRANSACTION READ ONLY")
             result = self._work(self._connection)
             self._connection.execute("COMMIT")
@@ -299,10 +296,10 @@ def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
     try:
         path = config.path.replace("'", "''")
         # the file keeps the name it has by itself, which its views may say, be it that of the database in memory
-        root.execute(f"ATTACH ':memory:' AS {quote(ASIDE)}; USE {quote(ASIDE)}; DETACH memory")
+        root.execute(f"ATTACH ':memory:' AS {quote_name(ASIDE)}; USE {quote_name(ASIDE)}; DETACH memory")
         root.execute(f"ATTACH '{path}' (READ_ONLY, TYPE duckdb)")
         ((name,),) = _rows(root, "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL")
-        root.execute(f"USE {quote(name)}; DETACH {quote(ASIDE)}")
+        root.execute(f"USE {quote_name(name)}; DETACH {quote_name(ASIDE)}")
         root.execute("SET GLOBAL TimeZone = 'UTC'")
         known = {name for (name,) in _rows(root, "SELECT name FROM duckdb_optimizers()")}
         root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
@@ -390,7 +387,7 @@ def _with_sizes(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> C
         return replace(table, rows=rows)
     counts = [
         f"(SELECT coalesce(max(n), 0) FROM (SELECT count({c}) AS n FROM {_source(table)} GROUP BY {c}))"
-        for c in (quote(column.source) for column in table.columns)
+        for c in (quote_name(column.source) for column in table.columns)
     ]
     most = _rows(connection, f"SELECT {', '.join(counts)}")[0] if counts else ()
     columns = tuple(replace(c, most=int(n)) for c, n in zip(table.columns, most, strict=True))
@@ -398,7 +395,7 @@ def _with_sizes(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> C
 
 
 def _range(column: CatalogColumn) -> str:
-    name = quote(column.source)
+    name = quote_name(column.source)
     finite = f"bool_and(isfinite({name}))" if column.type in NOT_ALWAYS_FINITE else f"count({name}) > 0"
     return f"min({name})::VARCHAR, max({name})::VARCHAR, coalesce({finite}, false)"
 
@@ -414,6 +411,6 @@ def _public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
         if column is None:
             raise BackendError("a public table has no such column")
         cast = "VARCHAR" if column.type in AS_TEXT else "TIMESTAMP" if column.type == "timestamp" else None
-        source = quote(column.source)
-        chosen.append(f"{source if cast is None else f'CAST({source} AS {cast})'} AS {quote(name)}")
+        source = quote_name(column.source)
+        chosen.append(f"{source if cast is None else f'CAST({source} AS {cast})'} AS {quote_name(name)}")
     return f"SELECT {', '.join(chosen)} FROM {_source(table)} LIMIT {cap + 1}"

@@ -14,6 +14,7 @@ import asyncpg
 
 from dpproxy.backends.base import COUNTED, BackendError
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.names import quote_name
 
 COMPUTABLE = {
     **{t: t for t in ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar")},
@@ -81,12 +82,8 @@ FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 ORDER BY conrelid, co
 """
 
 
-def quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def source(table: CatalogTable) -> str:
-    return ".".join(quote(part) for part in table.source)
+    return ".".join(quote_name(part) for part in table.source)
 
 
 def _type(name: str, schema: str, kind: str, deterministic: bool) -> tuple[str, str]:
@@ -162,7 +159,7 @@ async def state(connection: asyncpg.Connection, table: CatalogTable) -> str:
     if rows > COUNTED:
         known = await with_ranges(connection, table)
         return f"{rows} {[c.public_range for c in known.columns]}"
-    row = f"ROW({', '.join(quote(c.source) for c in table.columns)})::text"
+    row = f"ROW({', '.join(quote_name(c.source) for c in table.columns)})::text"
     digests = f"SELECT coalesce(sum(hashtextextended({row}, 0)::numeric), 0) FROM {source(table)}"
     return f"{rows} {await connection.fetchval(digests)}"
 
@@ -174,7 +171,7 @@ async def _with_sizes(connection: asyncpg.Connection, table: CatalogTable) -> Ca
         return replace(table, rows=rows)
     counts = [
         f"(SELECT coalesce(max(n), 0) FROM (SELECT count({c}) AS n FROM {source(table)} GROUP BY {c}) AS g)"
-        for c in (quote(column.source) for column in comparable)
+        for c in (quote_name(column.source) for column in comparable)
     ]
     found = await connection.fetchrow(f"SELECT {', '.join(counts)}")
     most = {c.name: int(n) for c, n in zip(comparable, found, strict=True)}
@@ -182,7 +179,7 @@ async def _with_sizes(connection: asyncpg.Connection, table: CatalogTable) -> Ca
 
 
 def _range(column: CatalogColumn) -> str:
-    name = quote(column.source)
+    name = quote_name(column.source)
     finite = f"count({name}) > 0"
     if column.type in ("numeric", "float4", "float8"):
         finite = f"bool_and({name} NOT IN {_INFINITE})"
@@ -196,5 +193,5 @@ def public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
     chosen = [table.column(name) for name in columns]
     if any(c is None for c in chosen):
         raise BackendError("a public table has no such column")
-    items = ", ".join(f"{quote(c.source)} AS {quote(c.name)}" for c in chosen if c is not None)
+    items = ", ".join(f"{quote_name(c.source)} AS {quote_name(c.name)}" for c in chosen if c is not None)
     return f"SELECT {items} FROM {source(table)} LIMIT {cap + 1}"

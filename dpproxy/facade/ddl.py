@@ -17,6 +17,7 @@ from dpproxy.facade import foreign_functions
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import MICRO, ColumnRole, Policy, Role, TablePolicy
+from dpproxy.policy.names import quote_name
 
 NAME_LIMIT = 63  # bytes of a PostgreSQL identifier; longer ones are cut silently, so two could become one
 STATEMENT_TIMEOUT = "10min"  # generous: what runs here reads no private row, but must end some day
@@ -103,7 +104,7 @@ def quoted(name: str) -> str:
     """Return a delimited identifier. Raises FacadeError when PostgreSQL would cut or reject it."""
     if not name or "\0" in name or len(name.encode()) > NAME_LIMIT:
         raise FacadeError(f"`{name}` cannot be a PostgreSQL name: 1 to {NAME_LIMIT} bytes, no NUL")
-    return '"' + name.replace('"', '""') + '"'
+    return quote_name(name)
 
 
 def literal(text: str) -> str:

@@ -12,32 +12,34 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import ColumnRole, Policy, PostgresBackend, TablePolicy
+from dpproxy.policy.names import quote_name
 
 
 def grants(policy: Policy, backend: PostgresBackend) -> str:
     """Return a script for an owner of the tables. The role and the database are those of the backend's address."""
-    role, database = (_name(part) for part in _address(backend.dsn))
+    role, database = (quote_name(part) for part in _address(backend.dsn))
     used = used_columns(policy)
     lines = [
         f"-- what dpproxy reads for dataset {policy.dataset}; run it as the tables' owner or a superuser",
         f"-- CREATE ROLE {role} LOGIN PASSWORD '...';",
         f"ALTER ROLE {role} SET default_transaction_read_only = on;",
         f"GRANT CONNECT ON DATABASE {database} TO {role};",
-        *(f"GRANT USAGE ON SCHEMA {_name(schema)} TO {role};" for schema in sorted({t.schema for t in policy.tables})),
+        *(f"GRANT USAGE ON SCHEMA {quote_name(schema)} TO {role};" for schema in sorted({t.schema for t in policy.tables})),
         *(line for table in policy.tables.values() for line in _table(table, used[table.name], role)),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _table(table: TablePolicy, used: frozenset[str], role: str) -> Iterator[str]:
-    place = f"{_name(table.name.schema)}.{_name(table.name.name)}"
+    place = f"{quote_name(table.name.schema)}.{quote_name(table.name.name)}"
     if not table.public:
-        listed = ", ".join(_name(column) for column in sorted(used))
+        listed = ", ".join(quote_name(column) for column in sorted(used))
         yield f"GRANT SELECT ({listed}) ON {place} TO {role};"
         return
     hidden = sorted(c.name for c in table.columns.values() if c.role == ColumnRole.HIDDEN)
     if hidden:
-        yield f"-- to withhold {', '.join(map(_name, hidden))} from the proxy too, name the other columns: GRANT SELECT (...) ON"
+        names = ", ".join(map(quote_name, hidden))
+        yield f"-- to withhold {names} from the proxy too, name the other columns: GRANT SELECT (...) ON"
     yield f"GRANT SELECT ON {place} TO {role};"
 
 
@@ -68,7 +70,3 @@ def _address(dsn: str) -> tuple[str, str]:
     options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     role = options.get("user") or unquote(parts.netloc.rpartition("@")[0].partition(":")[0]) or "reader"
     return role, options.get("dbname") or options.get("database") or unquote(parts.path.strip("/")) or role
-
-
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -16,6 +16,11 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z", re.ASCII)
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"')
 
 
+def quote_name(name: str, quote: str = '"') -> str:
+    """Return an identifier as SQL has it exactly; `quote`: the engine's own mark."""
+    return quote + name.replace(quote, quote * 2) + quote
+
+
 def fold(name: str) -> str:
     """Return one identifier in PostgreSQL's spelling."""
     return name.lower() if _PLAIN.match(name) else name

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Step, TablePolicy, UnitPath
+from dpproxy.policy.names import quote_name
 
 QUOTE = {"duckdb": '"', "postgres": '"', "spark": "`"}
 
@@ -72,15 +73,11 @@ def _check(table: TablePolicy, path: UnitPath, catalog: Catalog, quote: str) -> 
     return _repeated(f"FROM {' '.join(joins)}", f"t{len(path.steps)}.{column_source(catalog, here, path.column, quote)}")
 
 
-def _quoted(name: str, quote: str) -> str:
-    return quote + name.replace(quote, quote * 2) + quote
-
-
 def table_source(catalog: Catalog, name: TableName, quote: str) -> str:
     found = catalog.tables.get(name)
     if found is None:
         raise ValueError(f"the catalog has no table {name}")
-    return ".".join(_quoted(part, quote) for part in found.source)
+    return ".".join(quote_name(part, quote) for part in found.source)
 
 
 def column_source(catalog: Catalog, table: TableName, name: str, quote: str) -> str:
@@ -88,4 +85,4 @@ def column_source(catalog: Catalog, table: TableName, name: str, quote: str) -> 
     column = found.column(name) if found else None
     if column is None:
         raise ValueError(f"the catalog has no column {table}.{name}")
-    return _quoted(column.source, quote)
+    return quote_name(column.source, quote)

@@ -41,3 +41,10 @@ def test_columns() -> None:
     assert names.table_column("cd.members.memid") == (TableName("cd", "members"), "memid")
     assert names.table_column("FCC 2018 Survey.id") == (TableName("public", "FCC 2018 Survey"), "id")
     assert names.table_column("userid") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "quoted"), [("a", '"', '"a"'), ('a"b', '"', '"a""b"'), ("a`b", "`", "`a``b`"), ('A "', "`", '`A "`')]
+)
+def test_quoted_names(name: str, mark: str, quoted: str) -> None:
+    assert names.quote_name(name, mark) == quoted

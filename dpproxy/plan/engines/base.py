@@ -73,10 +73,6 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def quote_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _moment(column: Expr, other: Expr) -> Expr:
     """A date as the moment it is compared as: an engine's own cast may raise for days that are no moments."""
     both = {column.type, other.type} <= set(TIMES) and column.type == "date" != other.type

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpproxy.plan.engines.base import Engine, hole, quote_name
+from dpproxy.plan.engines.base import Engine, hole
 from dpproxy.plan.logical.expr import Column, Expr, Ref, Relation, Win, walk
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
+from dpproxy.policy.names import quote_name
 
 _ALONE = (Aggregate, Distinct, Union, Values, Staged)
 """Relations that become one FROM item with plain columns."""

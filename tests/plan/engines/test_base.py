@@ -10,8 +10,9 @@ from small_expressions import call, column, lit, ref
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.base import MAX_TEXT, check_number, hole, quote, quote_name, split_holes, template
+from dpproxy.plan.engines.base import MAX_TEXT, check_number, hole, quote, split_holes, template
 from dpproxy.plan.logical.expr import Case, Expr, Hole, InList
+from dpproxy.policy.names import quote_name
 from dpproxy.sql.template import Dialect, Param
 
 plain = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
