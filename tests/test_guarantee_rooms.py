@@ -1,4 +1,4 @@
-"""The rooms of the guarantee: what they pull in, and how many lines an auditor reads, as README and the architecture page say.
+"""The rooms of the guarantee: what they pull in, and how many lines an auditor reads, as two pages of docs/ say.
 
 Knows: files, imports, lines. Must not know: what the rooms do. Imports are looked at in a fresh interpreter, so that what a file
 of theirs imports by way of others counts too.
@@ -80,7 +80,7 @@ def test_what_is_foreign_would_be_seen() -> None:
 
 
 def counted() -> dict[str, int]:
-    """The figures of the sentence in README, by the words before or after them."""
+    """The figures of the sentence in docs/concepts/promise.md, by the words before or after them."""
     rooms = [path for room in ROOMS for path in files_of(room)]
     door = [Path(file) for name, file in imported(DOOR).items() if name.split(".")[0] == "dpproxy"]
     return {
@@ -96,10 +96,10 @@ def said(page: str, pattern: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-def test_readme_says_how_much_there_is_to_read() -> None:
+def test_the_promise_says_how_much_there_is_to_read() -> None:
     """Within a tenth: a reader decides by it whether to begin."""
     for pattern, number in counted().items():
-        assert abs(said("README.md", pattern) / number - 1) < 0.1, f"{pattern}: there are {number}"
+        assert abs(said("docs/concepts/promise.md", pattern) / number - 1) < 0.1, f"{pattern}: there are {number}"
 
 
 def test_the_architecture_page_says_the_same() -> None:

@@ -1,7 +1,7 @@
 """Drivers of other languages and libraries, each in a process of its own, against the proxy of the other client tests.
 
 A script under `drivers/` prints one line of JSON for each thing it tries; every one must hold. What it tried is a row of
-README's table, written by scripts/clients. A driver that is neither installed nor can be fetched skips, loudly.
+the table of docs/clients.md, written by scripts/clients. A driver that is neither installed nor can be fetched skips, loudly.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def test_both_engines_accept_the_same(name: str, shared: Path) -> None:
             needed |= {name for text in texts for name in named(text)}
     assert accepted > 0
     assert wrong == []
-    assert needed <= listed(), "docs/postgresql.md lists what an engine must have"
+    assert needed <= listed(), "docs/how-to/postgresql.md lists what an engine must have"
 
 
 @pytest.fixture(scope="module")

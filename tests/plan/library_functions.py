@@ -1,11 +1,11 @@
-"""The functions that generated SQL calls, and those that docs/postgresql.md says an engine must have."""
+"""The functions that generated SQL calls, and those that docs/how-to/postgresql.md says an engine must have."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-DOC = Path(__file__).resolve().parents[2] / "docs" / "postgresql.md"
+DOC = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "postgresql.md"
 _WORDS = """
     and any as between by case cast coalesce count decimal distinct else end exists extract filter first from full greatest group
     having in interval is join last least left like not null nullif nulls on or order over partition right row rows select sum

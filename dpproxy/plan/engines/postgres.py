@@ -5,7 +5,7 @@ calendar) and what keeps plans parallel and hashed. Must not know: policies. Rep
 where their span may pass it, numeric; NUMERIC is numeric; floats are float8; every text is `text`; TIMESTAMPTZ is
 the UTC timestamp. Guards are CASE expressions over columns, never AND: PostgreSQL promises an order of evaluation for CASE
 alone. Constants are typed literals, since an untyped one in a branch that is never taken would be read all the same.
-Nothing here is beyond SQL functions that PostgreSQL marks immutable and parallel safe (docs/postgresql.md lists them).
+Nothing here is beyond SQL functions that PostgreSQL marks immutable and parallel safe (docs/how-to/postgresql.md lists them).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the generated SQL asks of an engine that calls itself PostgreSQL is what docs/postgresql.md lists, and no more."""
+"""What the generated SQL asks of an engine that calls itself PostgreSQL is what docs/how-to/postgresql.md lists, and no more."""
 
 from __future__ import annotations
 
