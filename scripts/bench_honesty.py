@@ -7,7 +7,8 @@ SELECT is about released rows, the SELECTs below it that measure are asked by th
 
 A cell is *held* when its exact value lies between its ends; an end that is NULL or infinite is open. A cell with
 two open ends is *without error*. A row is *missing* when the exact answer has it, no LIMIT or HAVING left it out, and the
-notice says nothing of groups that are not shown. Outputs of window functions are not looked at: they are made of other rows.
+notice says nothing of groups that are not shown, or of values that are not counted. Outputs of window functions are not
+looked at: they are made of other rows.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ EPSILONS = ("0.1", "1")
 TOLERANCE = 1e-6  # relative: sums of doubles differ in their last digits
 ADDED, OTHERS = re.compile(r"(?i)\b(count|sum)\("), re.compile(r"(?i)\b(avg|min|max|stddev\w*|var\w*|\w*cont|\w*disc)\(|/")
 """Of a group that is not in the data, counts and sums are 0, and others nothing at all."""
+HIDING = ("not shown", "rows whose")
+"""How a notice says that groups may not be shown: of few people, or of values that are not declared."""
 MISPLACED = "must stand around an aggregate"
 
 
@@ -218,7 +221,7 @@ class Asked:
                 self.reason = rows
                 return None
         said = [found for text in (probe.exact, *readings(probe.exact, "duckdb")) if (found := self._said(text)) is not None]
-        return _tally(probe, rows, said, refused, any("not shown" in n for n in self._notices)) if said else None
+        return _tally(probe, rows, said, refused, any(told in n for n in self._notices for told in HIDING)) if said else None
 
     def _answer(self, sql: str) -> list[Row] | str:
         if self._proxied.closed:
