@@ -1,7 +1,7 @@
 """The virtual schema `dpproxy`: what a role may see of its budget, its answers and its policy.
 
 Knows: policies, catalogs, standings. Must not know: data; nothing here depends on a private row. Columns are in the
-order of `facade.ddl.VIRTUAL`; values are PostgreSQL's text forms.
+order of `sql.virtual_tables.VIRTUAL_TABLES`; values are PostgreSQL's text forms.
 """
 
 from __future__ import annotations

@@ -15,9 +15,11 @@ from typing import Final
 
 from dpproxy.facade import foreign_functions
 from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.policy_comments import column_comment, table_comment
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import MICRO, ColumnRole, Policy, Role, TablePolicy
 from dpproxy.policy.names import quote_name
+from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 
 NAME_LIMIT = 63  # bytes of a PostgreSQL identifier; longer ones are cut silently, so two could become one
 STATEMENT_TIMEOUT = "10min"  # generous: what runs here reads no private row, but must end some day
@@ -30,17 +32,6 @@ TYPES = frozenset(
     }
 )
 """Types a column may have, and arrays of them; any other is shown as text."""
-
-VIRTUAL = {
-    "budget": "role text, scope text, epsilon_spent numeric, epsilon_limit numeric, epsilon_left numeric, "
-    'delta_spent numeric, delta_limit numeric, "window" text, resets timestamptz, epsilon_lifetime numeric, '
-    "delta_lifetime numeric",
-    "answers": "asked timestamptz, epsilon numeric, delta numeric, measurements int4, reused bool, statement_hash text, "
-    "outcome text",
-    "policy": 'table_name text, column_name text, kind text, type text, low text, high text, "values" text, note text',
-    "tables": "table_name text, kind text, rows_per_group int4, groups int4, note text",
-}
-"""The virtual schema `dpproxy`: empty here, answered by injection as a measurement is."""
 
 HARDENING = """
 DO $$
@@ -61,6 +52,17 @@ REVOKE USAGE ON LANGUAGE sql FROM PUBLIC;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 """
 """Takes rights from everybody in every database. Files, programs and other servers are a superuser's already."""
+
+
+KEYS_SHOWN = """
+DO $$ BEGIN
+  EXECUTE 'CREATE OR REPLACE VIEW information_schema.constraint_column_usage AS ' || pg_catalog.regexp_replace(
+    pg_catalog.pg_get_viewdef('information_schema.constraint_column_usage'::regclass),
+    'pg_has_role\\((\\w+\\.)?tblowner, ''USAGE''::text\\)', 'tblschema <> ''pg_catalog''');
+END $$;
+"""
+"""Shows in information_schema.constraint_column_usage, which most tools join to find what a foreign key refers to, the keys of
+the tables that are here, all of which the role may see; PostgreSQL shows them to the tables' owners alone."""
 
 
 TEXT_FORM = """
@@ -223,9 +225,9 @@ def tables_script(shown: Shown) -> Iterator[str]:
     for table, shape in made:
         columns = visible_columns(table, shape)
         yield f"CREATE TABLE {qualified(table.name)} ({', '.join(map(_column, columns))});"
-        yield from _comments(table, shape, columns)
-    for name, columns_text in VIRTUAL.items():
-        yield f"CREATE TABLE dpproxy.{name} ({columns_text});"
+        yield from _comments(table, shape, columns, shown.policy.unit_name)
+    yield from _virtual_tables()
+    yield KEYS_SHOWN
     yield TEXT_FORM
     yield ROUNDING
     yield foreign_functions.DATES
@@ -268,17 +270,26 @@ def hiding_script(shown: Shown) -> Iterator[str]:
     yield from (f"DROP SCHEMA IF EXISTS {quoted(schema)};" for schema in sorted(gone - {*shown.schemas, "public"}))
 
 
+def _virtual_tables() -> Iterator[str]:
+    """Make the tables of schema `dpproxy`: empty here, answered by injection as a measurement is."""
+    for name, table in VIRTUAL_TABLES.items():
+        yield f"CREATE TABLE dpproxy.{name} ({', '.join(f'{c.name} {c.type}' for c in table.columns)});"
+        yield f"COMMENT ON TABLE dpproxy.{name} IS {literal(table.meaning)};"
+        yield from (f"COMMENT ON COLUMN dpproxy.{name}.{c.name} IS {literal(c.meaning)};" for c in table.columns)
+
+
 def _column(column: CatalogColumn) -> str:
     return f"{quoted(column.name)} {column_type(column)}{'' if column.nullable else ' NOT NULL'}"
 
 
-def _comments(table: TablePolicy, shape: CatalogTable, columns: Sequence[CatalogColumn]) -> Iterator[str]:
-    if shape.comment:
-        yield f"COMMENT ON TABLE {qualified(table.name)} IS {literal(shape.comment)};"
+def _comments(table: TablePolicy, shape: CatalogTable, columns: Sequence[CatalogColumn], unit: str) -> Iterator[str]:
+    comment = table_comment(table, shape, unit)
+    if comment:
+        yield f"COMMENT ON TABLE {qualified(table.name)} IS {literal(comment)};"
     for column in columns:
-        if column.comment:
-            target = f"{qualified(table.name)}.{quoted(column.name)}"
-            yield f"COMMENT ON COLUMN {target} IS {literal(column.comment)};"
+        said = column_comment(table, column, unit)
+        if said:
+            yield f"COMMENT ON COLUMN {qualified(table.name)}.{quoted(column.name)} IS {literal(said)};"
 
 
 def keys_script(shown: Shown) -> Iterator[str]:
@@ -307,11 +318,12 @@ def _names(columns: Iterable[str]) -> str:
 
 
 def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -> Iterator[str]:
-    """Grant CONNECT, USAGE and SELECT, and set session defaults. `withheld`: public tables too large to be here.
+    """Grant CONNECT, USAGE, SELECT, REFERENCES; set session defaults. `withheld`: public tables too large to be here.
 
     Tables hold visible columns only, and are granted by column, but for public ones: tools read these in slices of `ctid`,
     which wants the whole table's privilege. A withheld table says `permission denied` when it is read; empty it would be silently
-    wrong.
+    wrong. REFERENCES is what shows a table's keys in information_schema to who does not own it. It is of no other use here: nobody
+    may make a table that stays, and PostgreSQL lets a temporary one refer to temporary ones only.
     """
     schemas = sorted({*shown.schemas, "public"})
     path = ", ".join(['"$user"', "public", *(quoted(s) for s in schemas if s not in ("public", "dpproxy"))])
@@ -324,7 +336,7 @@ def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -
         columns = visible_columns(table, shape)
         if table.name not in withheld and columns:
             some = "" if table.public else f" ({_names(c.name for c in columns)})"
-            yield f"GRANT SELECT{some} ON {qualified(table.name)} TO PUBLIC;"
+            yield f"GRANT SELECT{some}, REFERENCES{some} ON {qualified(table.name)} TO PUBLIC;"
     yield from (f"GRANT SELECT ON {qualified(view)} TO PUBLIC;" for view in shown.views)
     yield from _defaults(shown, quoted(database), path)
 
@@ -346,8 +358,9 @@ def withdrawal_script(before: Shown, now: Shown | None) -> Iterator[str]:
         columns = {c.name for c in visible_columns(table, shape)}
         remaining = sorted(columns & kept.get(table.name, set()))
         if len(remaining) < len(columns):
-            yield f"REVOKE SELECT ON {qualified(table.name)} FROM PUBLIC;"
-            yield f"REVOKE SELECT ({_names(sorted(columns))}) ON {qualified(table.name)} FROM PUBLIC;"
+            names = _names(sorted(columns))
+            yield f"REVOKE SELECT, REFERENCES ON {qualified(table.name)} FROM PUBLIC;"
+            yield f"REVOKE SELECT ({names}), REFERENCES ({names}) ON {qualified(table.name)} FROM PUBLIC;"
             if remaining:
                 yield f"GRANT SELECT ({_names(remaining)}) ON {qualified(table.name)} TO PUBLIC;"
     same = now.policy.views if now is not None else {}

@@ -17,6 +17,7 @@ UTF8: Final = "utf-8"
 _LATIN: Final = {1: 1, 2: 2, 3: 3, 4: 4, 5: 9, 6: 10, 7: 13, 8: 14, 9: 15, 10: 16}  # LATIN5 is ISO 8859-9, and so on
 CODECS: Final = {
     "UTF8": UTF8,
+    "UNICODE": UTF8,  # PostgreSQL shows this old name of it as it was set; of all others it shows its own
     "SQL_ASCII": UTF8,
     **{f"LATIN{n}": f"iso8859-{part}" for n, part in _LATIN.items()},
     **{f"ISO_8859_{n}": f"iso8859-{n}" for n in (5, 6, 7, 8)},

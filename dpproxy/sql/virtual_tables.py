@@ -1,26 +1,81 @@
-"""The tables of schema `dpproxy`, whose rows the session supplies: names and types of their columns.
+"""The tables of schema `dpproxy`, whose rows the session supplies: names, types and meanings of their columns.
 
-Knows: names. Must not know: ledgers. The facade creates empty tables of the same shape (`facade.ddl`), so that catalog
-queries and Describe see them.
+Knows: names, and what analysts are told of them. Must not know: ledgers. The facade creates empty tables of the same shape, with
+the meanings as comments (`facade.ddl`), so that catalog queries, Describe and psql's `\\d+` see them.
 """
 
 from __future__ import annotations
 
-VIRTUAL_TABLES: dict[str, tuple[tuple[str, str], ...]] = {
-    "budget": (
-        ("role", "text"), ("scope", "text"), ("epsilon_spent", "numeric"), ("epsilon_limit", "numeric"),
-        ("epsilon_left", "numeric"), ("delta_spent", "numeric"), ("delta_limit", "numeric"), ('"window"', "text"),
-        ("resets", "timestamptz"), ("epsilon_lifetime", "numeric"), ("delta_lifetime", "numeric"),
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class VirtualColumn:
+    """`name` is spelled as in SQL, with quotes where it needs them."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class VirtualTable:
+    """`meaning` says what one of its rows is."""
+
+    meaning: str
+    columns: tuple[VirtualColumn, ...]
+
+
+def _table(meaning: str, *columns: tuple[str, str, str]) -> VirtualTable:
+    return VirtualTable(meaning, tuple(VirtualColumn(*column) for column in columns))
+
+
+VIRTUAL_TABLES: dict[str, VirtualTable] = {
+    "budget": _table(
+        "A row for each budget that your statements are charged to: your role's, and your own where the policy gives you one",
+        ("role", "text", "your role"),
+        ("scope", "text", "whose budget it is: role (shared by all its users) or user (yours alone)"),
+        ("epsilon_spent", "numeric", "what this window's charges come to together, by the best proof: never more than their sum"),
+        ("epsilon_limit", "numeric", "epsilon that may be spent in a window"),
+        ("epsilon_left", "numeric", "epsilon of the largest further statement that would be answered"),
+        ("delta_spent", "numeric", "delta that this window's charges come to together"),
+        ("delta_limit", "numeric", "delta that may be spent in a window"),
+        ('"window"', "text", "how long a window is: day, week, month, quarter, year, or never (one window for ever)"),
+        ("resets", "timestamptz", "when the next window begins; NULL: never"),
+        ("epsilon_lifetime", "numeric", "epsilon of all windows so far, added up"),
+        ("delta_lifetime", "numeric", "delta of all windows so far, added up"),
     ),
-    "answers": (
-        ("asked", "timestamptz"), ("epsilon", "numeric"), ("delta", "numeric"), ("measurements", "int4"),
-        ("reused", "bool"), ("statement_hash", "text"), ("outcome", "text"),
+    "answers": _table(
+        "A row for each of the last answers to your role, the newest first",
+        ("asked", "timestamptz", "when the answer was charged, or shown again"),
+        ("epsilon", "numeric", "epsilon that was charged for it; 0 where nothing new was measured"),
+        ("delta", "numeric", "delta that was charged for it"),
+        ("measurements", "int4", "measurements it was made of; NULL: answered before the proxy was started last"),
+        ("reused", "bool", "whether it was made of stored answers alone, at no charge"),
+        ("statement_hash", "text", "the first 16 digits of the SHA-256 of the statement's text"),
+        (
+            "outcome", "text",
+            "running; told: its client has it; kept, lost: its client left, and it was measured to its end or could not be; "
+            "preview: no row of the data was read; NULL: answered before the proxy was started last",
+        ),
     ),
-    "policy": (
-        ("table_name", "text"), ("column_name", "text"), ("kind", "text"), ("type", "text"), ("low", "text"),
-        ("high", "text"), ('"values"', "text"), ("note", "text"),
+    "policy": _table(
+        "A row for each column that you see: what may be asked of it",
+        ("table_name", "text", "the table, with its schema unless that is public"),
+        ("column_name", "text", "the column"),
+        ("kind", "text", "plain; unit: whose row it is; key: joined on and counted, never shown; public: shown as it is"),
+        ("type", "text", "its type"),
+        ("low", "text", "the least value that counts; smaller ones count as this one; NULL: no range is declared"),
+        ("high", "text", "the largest value that counts; larger ones count as this one; NULL: no range is declared"),
+        ('"values"', "text", "the declared values: groups that are always in an answer; NULL: none are declared"),
+        ("note", "text", "its resolution (values are multiples of it), or the length of texts that counts"),
     ),
-    "tables": (
-        ("table_name", "text"), ("kind", "text"), ("rows_per_group", "int4"), ("groups", "int4"), ("note", "text"),
+    "tables": _table(
+        "A row for each table that you see",
+        ("table_name", "text", "the table, with its schema unless that is public"),
+        ("kind", "text", "private: only aggregates over many of its rows are answered; public: shown as it is"),
+        ("rows_per_group", "int4", "rows of one person that count in a group, or in all groups together; NULL: public"),
+        ("groups", "int4", "groups that one person's rows count in; NULL: all, or public"),
+        ("note", "text", "whether a person has one row, which rows are never counted, and which are in no declared group"),
     ),
 }  # fmt: skip

@@ -16,9 +16,9 @@ from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.authoring import odds
 from dpproxy.budget.ledger import amounts
 from dpproxy.budget.sqlite import SqliteLedger
-from dpproxy.facade.ddl import VIRTUAL
 from dpproxy.plan.report import explain
 from dpproxy.policy.model import ATTO, MICRO, Bounds, Budget, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, User
+from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 from tests.worlds.scripted import PEOPLE, ScriptedEngine, policy, scripted_dataset
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
@@ -36,10 +36,10 @@ def rows(table: str, dataset: Dataset, user: User | None = None) -> list[tuple[s
     return list(zip(*virtual_columns(table, dataset, asker), strict=True))
 
 
-@pytest.mark.parametrize("table", VIRTUAL)
+@pytest.mark.parametrize("table", VIRTUAL_TABLES)
 def test_each_is_as_wide_as_it_is_declared(table: str, dataset: Dataset) -> None:
     asker = Asker(dataset.policy.users["ada"], dataset.policy.roles["analyst"])
-    assert len(virtual_columns(table, dataset, asker)) == len(VIRTUAL[table].split(", "))
+    assert len(virtual_columns(table, dataset, asker)) == len(VIRTUAL_TABLES[table].columns)
 
 
 def test_no_other_table(dataset: Dataset) -> None:

@@ -42,6 +42,33 @@ def test_the_d_family(psql: Psql) -> None:
     assert "p1@example.org" not in done.stdout
 
 
+def test_comments_say_what_the_policy_says(psql: Psql) -> None:
+    assert "One of east, north, south, west" in psql("\\d+ people").stdout
+    assert "never more than their sum" in psql("\\d+ dpproxy.budget").stdout
+    assert "A row for each column that you see" in psql("\\dt+ dpproxy.*").stdout
+
+
+def test_information_schema_shows_keys(psql: Psql) -> None:
+    """By the query that most tools find foreign keys with; and the roles and databases are the session's own."""
+    sql = """
+        SELECT tc.table_name, kcu.column_name, ccu.table_name, ccu.column_name FROM information_schema.table_constraints AS tc
+        JOIN information_schema.key_column_usage AS kcu USING (constraint_schema, constraint_name)
+        JOIN information_schema.constraint_column_usage AS ccu USING (constraint_schema, constraint_name)
+        JOIN information_schema.referential_constraints AS rc USING (constraint_schema, constraint_name)
+        WHERE tc.constraint_type = 'FOREIGN KEY';
+    """
+    assert lines(psql(sql)) == ["visits|person|people|id"]
+    primary = "SELECT table_name FROM information_schema.table_constraints WHERE constraint_type = 'PRIMARY KEY' ORDER BY 1;"
+    assert lines(psql(primary)) == ["people", "shops", "visits"]
+    assert lines(psql("SELECT rolname FROM pg_roles WHERE rolname !~ '^pg_' ORDER BY 1;")) == ["analyst@town", "postgres"]
+    assert lines(psql("SELECT datname FROM pg_database;")) == ["town"]
+
+
+def test_the_old_name_of_utf8(psql: Psql) -> None:
+    done = psql("SET client_encoding TO 'UNICODE'; SELECT count(*) > 0 FROM people WHERE region <> 'Łódź';")
+    assert lines(done) == ["t"], done.stderr
+
+
 def test_refusals_point_at_their_place(psql: Psql) -> None:
     done = psql("SELECT 1\nFROM people;")
     assert "ERROR:  answers are aggregates over many persons" in done.stderr

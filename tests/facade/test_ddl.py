@@ -11,6 +11,7 @@ from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.ddl import NAME_LIMIT, Shown
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath
+from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 from tests.worlds.scripted import PEOPLE, SHOPS, policy
 
 ODD = TableName("care", "visits")
@@ -95,10 +96,21 @@ def test_a_role_has_its_tables_and_no_trace_of_others() -> None:
     assert not any(word in made for word in ("people", "visits", "care", "email"))
 
 
+def test_the_virtual_schema_says_what_its_columns_mean() -> None:
+    made = "".join(ddl.tables_script(shown()))
+    assert "CREATE TABLE dpproxy.budget (role text, scope text," in made
+    for name, table in VIRTUAL_TABLES.items():
+        assert f"COMMENT ON TABLE dpproxy.{name} IS {ddl.literal(table.meaning)};" in made
+        assert all(f"COMMENT ON COLUMN dpproxy.{name}.{c.name} IS {ddl.literal(c.meaning)};" in made for c in table.columns)
+    assert "Private: rows of persons" in made
+    assert "'Says whose row it is: may be counted and joined on, never shown (person)'" in made
+
+
 def test_what_is_granted() -> None:
     granted = list(ddl.grants_script(shown(), "shop", frozenset()))
-    assert 'GRANT SELECT ("id", "region") ON "public"."people" TO PUBLIC;' in granted
-    assert 'GRANT SELECT ON "public"."shops" TO PUBLIC;' in granted, "in slices of ctid, as tools read it"
+    columns = '("id", "region")'
+    assert f'GRANT SELECT {columns}, REFERENCES {columns} ON "public"."people" TO PUBLIC;' in granted
+    assert 'GRANT SELECT, REFERENCES ON "public"."shops" TO PUBLIC;' in granted, "in slices of ctid, as tools read it"
     assert 'GRANT CONNECT, TEMPORARY ON DATABASE "shop" TO PUBLIC;' in granted
     assert 'ALTER ROLE "analyst@shop" IN DATABASE "shop" SET dpproxy.epsilon = \'0.1\';' in granted
     withheld = list(ddl.grants_script(shown(), "shop", frozenset({SHOPS})))
@@ -119,12 +131,12 @@ def test_what_is_withdrawn() -> None:
     hidden = {**made.tables[PEOPLE].columns, "region": ColumnPolicy("region", ColumnRole.HIDDEN)}
     now = shown(given=replace(made, tables={**made.tables, PEOPLE: replace(made.tables[PEOPLE], columns=hidden)}))
     assert list(ddl.withdrawal_script(before, now)) == [
-        'REVOKE SELECT ON "public"."people" FROM PUBLIC;',
-        'REVOKE SELECT ("id", "region") ON "public"."people" FROM PUBLIC;',
+        'REVOKE SELECT, REFERENCES ON "public"."people" FROM PUBLIC;',
+        'REVOKE SELECT ("id", "region"), REFERENCES ("id", "region") ON "public"."people" FROM PUBLIC;',
         'GRANT SELECT ("id") ON "public"."people" TO PUBLIC;',
     ]
     gone = "".join(ddl.withdrawal_script(before, None))
-    assert gone.count("REVOKE SELECT ON") == 3
+    assert gone.count("REVOKE SELECT, REFERENCES ON") == 3
     assert "GRANT" not in gone
 
 

@@ -11,7 +11,7 @@ SAMPLES = {
     "LATIN1": ("é", b"\xe9"), "LATIN2": ("ł", b"\xb3"), "LATIN5": ("ğ", b"\xf0"), "LATIN9": ("€", b"\xa4"),
     "LATIN10": ("ș", b"\xba"), "ISO_8859_5": ("ж", b"\xd6"), "ISO_8859_7": ("ω", b"\xf9"), "WIN866": ("ж", b"\xa6"),
     "WIN1250": ("ł", b"\xb3"), "WIN1252": ("€", b"\x80"), "KOI8R": ("ж", b"\xd6"), "KOI8U": ("ї", b"\xa7"),
-    "UTF8": ("€", "€".encode()), "SQL_ASCII": ("€", "€".encode()),
+    "UTF8": ("€", "€".encode()), "UNICODE": ("€", "€".encode()), "SQL_ASCII": ("€", "€".encode()),
 }  # fmt: skip
 """Characters as PostgreSQL's documentation of each encoding has them."""
 

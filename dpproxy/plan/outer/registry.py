@@ -80,15 +80,15 @@ class Registry:
 
     def virtual(self, node: exp.Table, name: str) -> None:
         """Replace a table of schema dpproxy by arrays that the session fills."""
-        columns = VIRTUAL_TABLES.get(name)
-        if columns is None:
+        table = VIRTUAL_TABLES.get(name)
+        if table is None:
             raise Refusal(UNDEFINED_TABLE, f'relation "dpproxy.{name}" does not exist', position(node))
         if name not in self._virtual:
             self._virtual[name] = len(self.arrays)
-            self.arrays += [Array(t, None, i, name) for i, (_, t) in enumerate(columns)]
+            self.arrays += [Array(c.type, None, i, name) for i, c in enumerate(table.columns)]
         first = len(self.context.parameters) + 1 + self._virtual[name]
         alias = copied(node.args["alias"].this) if node.args.get("alias") is not None else exp.to_identifier(name)
-        source = array_source("dpproxy_v", first, list(columns))
+        source = array_source("dpproxy_v", first, [(c.name, c.type) for c in table.columns])
         source.args["alias"].set("this", alias)
         node.replace(source)
 
