@@ -3,11 +3,17 @@
 Knows: PostgreSQL's error fields. Must not know: data. Everything in a `Refusal` is a function of the SQL
 text, the policy, the settings and the ledger; nothing here may be built from a backend's result or a
 backend's error text. After the charge there is exactly one message, `AFTER_CHARGE`.
+
+What stops the operator's own commands is an `OperatorError`; it goes to the terminal and to the log, never to a client.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+class OperatorError(Exception):
+    """Says what keeps dpproxy from doing what its operator asks, and what to do about it. It is no word to a client."""
 
 
 @dataclass(unsafe_hash=True)  # not frozen: `contextlib` sets `__traceback__` on what passes through it

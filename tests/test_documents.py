@@ -30,6 +30,7 @@ import pytest
 import typer.main
 
 from dpproxy.cli import commands
+from dpproxy.late_commands import LateCommand
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -251,7 +252,8 @@ def options_of_commands() -> Mapping[str, Set[str]]:
     """The options of each command of `dpproxy`, by its words: `serve`, `ledger verify`."""
     found: dict[str, Set[str]] = {}
 
-    def look(command: Any, words: tuple[str, ...]) -> None:
+    def look(stated: Any, words: tuple[str, ...]) -> None:
+        command = stated.loaded() if isinstance(stated, LateCommand) else stated
         found[" ".join(words)] = {
             option
             for parameter in command.params

@@ -3,12 +3,13 @@
 Knows: the rooms and their ranks (docs/architecture.md). Must not know: what the code does. A room is named by the longest prefix
 of a module's name that has a rank; a file without a room fails, so that nobody opens a heap. Rooms of one rank are strangers:
 neither imports the other. Imports inside functions and under TYPE_CHECKING count like any other, since a reader has to follow
-them too.
+them too; so does the place of a late command, as in "dpproxy.authoring.app:policy_app".
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1] / "dpproxy"
 
 RANKS: Mapping[str, tuple[int, ...]] = {
     "errors": (0,),
+    "late_commands": (0,),
     "wire": (1,),
     "policy": (1,),
     "sql": (2,),
@@ -72,6 +74,8 @@ PURE = ("wire", "sql", "privacy", "plan", "policy", "mechanisms")
 IO_MODULES = {"asyncio", "socket", "subprocess", "sqlite3", "asyncpg", "duckdb", "threading", "random", "secrets"}
 """What pure rooms must not import: IO, threads, and generators other than the operating system's."""
 PURE_EXCEPT = {("wire.protocol", "asyncio"), ("wire.scram", "secrets"), ("policy.password", "secrets")}
+LATE = re.compile(r"dpproxy(\.\w+)+:\w+")
+"""What a string looks like that names a function to be imported later (`dpproxy.late_commands`)."""
 
 
 def room_of(module: str) -> str | None:
@@ -99,6 +103,8 @@ def named(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide the direction"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and LATE.fullmatch(node.value):
+            yield node.value.replace(":", ".")
 
 
 @cache
@@ -228,6 +234,11 @@ def test_the_test_sees_what_points_up(module: str, imported: str) -> None:
 )
 def test_and_leaves_the_rest_alone(module: str, imported: str) -> None:
     assert complaint(f"dpproxy.{module}", f"dpproxy.{imported}") is None
+
+
+def test_late_imports_are_imports() -> None:
+    assert "dpproxy.serve.serve_command" in imports()["dpproxy.cli"]
+    assert "dpproxy.authoring.check_command" in imports()["dpproxy.authoring.app"]
 
 
 def test_circles_are_found() -> None:

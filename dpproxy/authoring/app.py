@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import typer
 
-from dpproxy.authoring import commands
-from dpproxy.authoring.check_command import check
-from dpproxy.authoring.dbt_command import from_dbt
-from dpproxy.authoring.explain_command import explain
-from dpproxy.authoring.init_command import init
-from dpproxy.authoring.simulate_command import simulate
+from dpproxy.late_commands import register
 
-policy_app = typer.Typer(no_args_is_help=True, help="Draft, check, sample and explain policies; passwords; the schema.")
-policy_app.command()(init)
-policy_app.command()(check)
-policy_app.command()(explain)
-policy_app.command("test")(commands.run_tests)
-policy_app.command("diff")(commands.diff)
-policy_app.command("sample")(commands.sample)
-policy_app.command("simulate")(simulate)
-policy_app.command("from-dbt")(from_dbt)
+COMMANDS = {
+    "init": ("dpproxy.authoring.init_command:init", "Draft a policy from names, types, keys and constraints."),
+    "check": ("dpproxy.authoring.check_command:check", "Print every problem, with its place and what to write instead."),
+    "test": ("dpproxy.authoring.commands:run_tests", "Hold what a policy says of questions against what tests expect."),
+    "diff": ("dpproxy.authoring.commands:diff", "Say what one policy exposes more, or less, than another."),
+    "simulate": ("dpproxy.authoring.simulate_command:simulate", "Ask a year of questions over invented rows."),
+    "explain": ("dpproxy.authoring.explain_command:explain", "Say in plain words what a role can learn."),
+    "sample": ("dpproxy.authoring.commands:sample", "Write a small database of the policy's shape, of invented rows."),
+    "from-dbt": ("dpproxy.authoring.dbt_command:from_dbt", "Write the policy that a dbt project's schema files describe."),
+    "password": ("dpproxy.authoring.file_commands:password", "Ask for a password and print the verifier for a policy."),
+    "grants": ("dpproxy.authoring.file_commands:grants", "Print the GRANTs that the backend's role needs, as SQL."),
+    "schema": ("dpproxy.authoring.file_commands:schema", "Print the JSON Schema of policy files, for editors."),
+}
+"""By name the place of each command, and what it says of itself in the list."""
+
+policy_app = typer.Typer(no_args_is_help=True, help="Draft, check, test, compare, simulate and explain policies.")
+register(policy_app, COMMANDS)

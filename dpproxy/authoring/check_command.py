@@ -16,7 +16,6 @@ import typer
 
 from dpproxy import __version__
 from dpproxy.authoring import report
-from dpproxy.authoring.checking import Depth, findings
 
 
 class Output(enum.StrEnum):
@@ -43,6 +42,8 @@ def check(
 
     Exit codes: 0 when there is no error, 1 when there is one (with --strict: or a warning), 2 when the command itself is wrong.
     """
+    from dpproxy.authoring.checking import Depth, findings  # and engines with it, which `--help` does not wait for
+
     depth = {None: Depth.SHAPES, True: Depth.DATA, False: Depth.FILE}[data]
     found = asyncio.run(findings(files, depth))
     if output is Output.JSON:

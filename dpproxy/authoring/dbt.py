@@ -21,6 +21,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpproxy.errors import OperatorError
+
 KINDS = ("model", "seed", "snapshot", "source")
 DEFAULT_SCHEMAS = ("public", "main")
 GROUP = "group:"
@@ -28,7 +30,7 @@ GROUP = "group:"
 Entry = dict[str, Any]
 
 
-class DbtError(Exception):
+class DbtError(OperatorError):
     """Says that a manifest, or the policy beside it, cannot be made one policy."""
 
 

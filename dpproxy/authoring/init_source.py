@@ -21,6 +21,7 @@ from dpproxy.authoring.yaml_text import scalar
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
+from dpproxy.errors import OperatorError
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import ADDRESS
 from dpproxy.policy.model import DuckDBBackend, PostgresBackend
@@ -29,7 +30,7 @@ TABLES = (".parquet", ".csv", ".tsv", ".json", ".jsonl")
 PASSWORD = "PGPASSWORD"
 
 
-class SourceError(Exception):
+class SourceError(OperatorError):
     """Says that a source cannot be read, and what to name instead."""
 
 

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from dpproxy.errors import OperatorError
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.sql.template import Dialect
@@ -32,7 +33,7 @@ async def in_measuring_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_MEASURING, work)
 
 
-class BackendError(Exception):
+class BackendError(OperatorError):
     """Says that the engine failed. The text is for the operator's log only, never for a client."""
 
 

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, Refusal
+from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OperatorError, Refusal
 from dpproxy.policy.model import ATTO, Window
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, Loss
@@ -25,7 +25,7 @@ from dpproxy.privacy.loss import MICRO, Loss
 Scope = Literal["dataset", "role", "user"]
 
 
-class LedgerError(Exception):
+class LedgerError(OperatorError):
     """The ledger cannot answer: nothing may be taken as charged, so no statement may run. For the operator."""
 
 

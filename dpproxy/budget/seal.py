@@ -11,10 +11,12 @@ import importlib
 import os
 from typing import Any
 
+from dpproxy.errors import OperatorError
+
 NONCE = 12  # bytes, as NIST SP 800-38D recommends; random ones are good for 2**32 payloads under one key
 
 
-class SealError(Exception):
+class SealError(OperatorError):
     """A text is sealed under another key, or changed, or no sealing is possible; the message is for the operator."""
 
 

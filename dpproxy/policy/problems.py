@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dpproxy.errors import OperatorError
 from dpproxy.policy.codes import CODES, Code, Severity
 
 __all__ = ["START", "Code", "Mark", "PolicyError", "Problem", "suggestion"]
@@ -51,7 +52,7 @@ class Problem:
         return f"{self.file}:{self.line}:{self.column}: {self.what}; fix: {self.fix}"
 
 
-class PolicyError(Exception):
+class PolicyError(OperatorError):
     """Says that a policy cannot be used, with every problem found in it, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

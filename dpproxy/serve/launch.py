@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from dpproxy.errors import OperatorError
+
 START_TIMEOUT: Final = 120.0
 """Seconds until the proxy listens: a facade and the public tables of fifteen data sets take ten on a slow machine."""
 STOP_TIMEOUT: Final = 45.0
@@ -27,7 +29,7 @@ STOP_TIMEOUT: Final = 45.0
 _LISTENING: Final = re.compile(r"listening on (\S+):(\d+)")
 
 
-class LaunchError(Exception):
+class LaunchError(OperatorError):
     """The proxy did not come up. The text holds the last lines it said."""
 
 

@@ -38,7 +38,8 @@ from typing import Final
 import structlog
 
 from dpproxy.budget.place import SqlitePlace, place_of
-from dpproxy.serve.proxy import ERRORS, Options, Running, ServingError, listening, said, serve
+from dpproxy.errors import OperatorError
+from dpproxy.serve.proxy import Options, Running, ServingError, listening, said, serve
 from dpproxy.serve.runtime import log_json, run
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket
@@ -395,7 +396,7 @@ def main() -> None:
     log_json(member.number)
     try:
         run(serve(member.options, Post(member)))
-    except ERRORS as error:
+    except OperatorError as error:
         sys.exit(f"dpproxy: {error}")
 
 

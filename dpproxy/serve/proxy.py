@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
 import structlog
@@ -32,7 +32,8 @@ from dpproxy.backends.base import BackendError
 from dpproxy.budget.ledger import LedgerError
 from dpproxy.budget.place import ledger_key, place_of, read_secret
 from dpproxy.budget.record import recent
-from dpproxy.budget.seal import Sealer, SealError, derived
+from dpproxy.budget.seal import Sealer, derived
+from dpproxy.errors import OperatorError
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
@@ -62,12 +63,8 @@ REMEMBERED = 5000  # of the ledger's last entries, what is of a dataset is shown
 SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
 
 
-class ServingError(Exception):
+class ServingError(OperatorError):
     """What was asked for cannot be served together; the text says why."""
-
-
-ERRORS: Final = (PolicyError, BackendError, FacadeError, LedgerError, SealError, TlsError, ServingError)
-"""What an operator can mend; the text says how."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class Neighbours(Protocol):
 
 
 async def serve(options: Options, neighbours: Neighbours | None = None) -> None:
-    """Serve until SIGTERM or SIGINT. Raises what is in ERRORS."""
+    """Serve until SIGTERM or SIGINT. Raises OperatorError."""
     running = Running(options, neighbours)
     try:
         await running.start()

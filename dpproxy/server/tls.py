@@ -23,6 +23,8 @@ from typing import Final, Literal, cast
 
 from asn1crypto.x509 import Certificate  # type: ignore[import-untyped]
 
+from dpproxy.errors import OperatorError
+
 ALPN: Final = "postgresql"
 """The protocol's name at IANA; direct TLS requires it, against protocol confusion."""
 HANDSHAKE: Final = 0x16
@@ -38,7 +40,7 @@ _UNHASHED: Final = frozenset(("ed25519", "ed448"))
 _WEAK: Final = frozenset(("md5", "sha1"))
 
 
-class TlsError(Exception):
+class TlsError(OperatorError):
     """Certificate, key or authority cannot be used; the text says which file and why."""
 
 

@@ -1,12 +1,15 @@
-"""Each command under `dpproxy policy` is there, once, and says what it does."""
+"""Each command under `dpproxy policy` is there, and is the function of its name."""
 
 from __future__ import annotations
 
-from dpproxy.authoring.app import policy_app
+from typer.main import get_command
+
+from dpproxy.authoring.app import COMMANDS, policy_app
 
 
 def test_commands() -> None:
-    names = [command.name or command.callback.__name__ for command in policy_app.registered_commands if command.callback]
-    assert len(set(names)) == len(names)
-    assert {"init", "check", "test", "diff", "sample"} <= set(names)
-    assert all(command.callback and command.callback.__doc__ for command in policy_app.registered_commands)
+    there = get_command(policy_app).commands  # type: ignore[attr-defined]
+    assert list(there) == list(COMMANDS)
+    assert {"init", "check", "test", "diff", "simulate", "explain", "sample", "from-dbt"} <= set(there)
+    for name, (place, _) in COMMANDS.items():
+        assert place.rpartition(":")[2].removeprefix("run_").rstrip("s") == name.replace("-", "_").rstrip("s")

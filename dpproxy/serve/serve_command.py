@@ -1,0 +1,115 @@
+"""The command `dpproxy serve`: options from the command line, as values.
+
+Knows: the terminal, what can be asked together. Must not know: how anything is served.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State
+from dpproxy.serve import proxy
+from dpproxy.serve.processes import supervise
+from dpproxy.serve.proxy import Options, ServingError
+from dpproxy.serve.runtime import log_json, run
+from dpproxy.server.rations import Rations
+from dpproxy.server.server import DRAIN_SECONDS
+from dpproxy.server.tls import TlsFiles
+from dpproxy.session.limits import SessionLimits
+
+Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
+Seconds = Annotated[float, typer.Option(min=0)]
+
+
+def serve(
+    policies: Policies,
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 picks a free one")] = "127.0.0.1:6432",
+    unix_socket: Annotated[
+        Path | None, typer.Option(help="folder for a socket that local clients reach by `-h FOLDER`, same port", file_okay=False)
+    ] = None,
+    state: State = STATE,
+    postgres: Annotated[Path | None, typer.Option(help="bin folder of an installed PostgreSQL for the facade")] = None,
+    facade_dsn: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DPPROXY_FACADE_DSN",
+            show_envvar=True,
+            help="a superuser's DSN of a server for the facade alone; with `{role}` in it for several roles",
+        ),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM file: the server's certificate, then its chain")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key, readable by its owner alone")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="PEM file: clients must show a certificate that it signed; implies --require-tls")
+    ] = None,
+    tls_min: Annotated[str, typer.Option(help="oldest version of TLS: 1.2 or 1.3")] = "1.2",
+    require_tls: Annotated[bool, typer.Option("--require-tls", help="turn away who does not encrypt")] = False,
+    connections: Annotated[int, typer.Option(min=1, help="of all users together")] = SessionLimits.connections,
+    connections_per_user: Annotated[int, typer.Option(min=1)] = SessionLimits.connections_per_user,
+    login_timeout: Seconds = SessionLimits.login,
+    idle_timeout: Seconds = SessionLimits.idle,
+    transaction_timeout: Annotated[
+        float, typer.Option(min=0, help="seconds idle within a transaction")
+    ] = SessionLimits.transaction,
+    statement_timeout: Seconds = SessionLimits.statement,
+    facade_memory: Annotated[
+        int | None,
+        typer.Option(min=64, help="MB that statements of all users may take in the facade; default: a quarter"),
+    ] = None,
+    facade_disk: Annotated[
+        int | None, typer.Option(min=64, help="MB of its temporary files; default: a tenth of what is free, at most 8 GB")
+    ] = None,
+    role_share: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            max=1,
+            help="part of the facade's memory, disk and processors that one role's users may take together",
+        ),
+    ] = Rations.share,
+    disk_reserve: Annotated[int, typer.Option(min=0, help="MB of disk that statements leave free")] = Rations.reserve_mb,
+    processes: Annotated[int, typer.Option(min=1, help="serving the port together; needs a ledger in PostgreSQL")] = 1,
+    drain: Annotated[float, typer.Option(help="seconds running statements get when they must end")] = DRAIN_SECONDS,
+    ledger: Ledger = None,
+    anchor: Anchor = None,
+    key_file: KeyFile = None,
+    metrics: Annotated[str | None, typer.Option(help="HOST:PORT for Prometheus; the operator's, not for analysts")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="read policies again when their files change, as SIGHUP has it")] = False,
+) -> None:
+    """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
+
+    Timeouts are in seconds; 0 is none.
+    """
+    log_json()
+    host, port = _address(listen)
+    tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
+    if require_tls and tls is None:
+        raise ServingError("--require-tls needs --tls-cert and --tls-key")
+    encrypted = require_tls or tls_client_ca is not None
+    limits = SessionLimits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
+    files = tuple(policies)
+    scraped = _address(metrics) if metrics is not None else None
+    rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
+    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch)
+    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
+    run(proxy.serve(options) if processes == 1 else supervise(options, processes))
+
+
+def _tls_files(cert: Path | None, key: Path | None, client_ca: Path | None, minimum: str) -> TlsFiles | None:
+    if cert is None or key is None:
+        if cert or key or client_ca:
+            raise ServingError("TLS needs both --tls-cert and --tls-key")
+        return None
+    if minimum not in ("1.2", "1.3"):
+        raise ServingError("--tls-min is 1.2 or 1.3")
+    return TlsFiles(cert, key, client_ca, "1.3" if minimum == "1.3" else "1.2")
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise ServingError(f"`{listen}` is not HOST:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,0 +1,25 @@
+"""Options that do not go together are told before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from dpproxy.cli import commands
+from dpproxy.serve.proxy import ServingError
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--listen", "nonsense"], "`nonsense` is not HOST:PORT"),
+        (["--listen", "host:70000"], "is not HOST:PORT"),
+        (["--require-tls"], "--require-tls needs --tls-cert and --tls-key"),
+        (["--tls-cert", "a.pem"], "TLS needs both --tls-cert and --tls-key"),
+        (["--tls-client-ca", "a.pem"], "TLS needs both"),
+        (["--tls-cert", "a", "--tls-key", "b", "--tls-min", "1.1"], "--tls-min is 1.2 or 1.3"),
+    ],
+)
+def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
+    with pytest.raises(ServingError, match=says):
+        CliRunner().invoke(commands, ["serve", "town.yaml", *options], catch_exceptions=False)
