@@ -12,20 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpproxy.answers.data_epoch import epoch_query
-from dpproxy.answers.plan_cache import plans_for
 from dpproxy.authoring import doubts
-from dpproxy.authoring.exact_counts import questions
-from dpproxy.authoring.verdicts import Bench, Refused
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.errors import SYNTAX_ERROR, UNDEFINED_COLUMN, UNDEFINED_TABLE
-from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.problems import START, PolicyError, Problem
-from dpproxy.serve import datasets
-from dpproxy.serve.datasets import checked_catalog, open_backend
-
-UNREADABLE = (SYNTAX_ERROR, UNDEFINED_COLUMN, UNDEFINED_TABLE)
-"""SQLSTATEs of texts that are wrong, rather than not allowed."""
+from dpproxy.serve import data_checks
+from dpproxy.serve.data_checks import checked_catalog, open_backend
 
 
 class Depth(enum.Enum):
@@ -65,7 +57,7 @@ async def _of(loaded: Loaded, depth: Depth) -> tuple[Problem, ...]:
         return await _with_backend(loaded, backend, depth)
     except BackendError as error:
         at = loaded.positions.get(("backend",), START)
-        what, fix = f"the data cannot be read: {error}", datasets.OWN_SERVER
+        what, fix = f"the data cannot be read: {error}", data_checks.OWN_SERVER
         return (at.problem(loaded.file, what, fix, "backend-data"), *_grave(loaded))
     finally:
         await backend.close()
@@ -76,34 +68,18 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
         catalog = await checked_catalog(loaded, backend)
     except PolicyError as error:
         return (*error.problems, *_grave(loaded))
-    found = [*_texts(loaded, catalog, backend), *doubts.doubts(loaded, catalog), *await datasets.doubts(loaded, catalog, backend)]
+    found = [*doubts.doubts(loaded, catalog), *await data_checks.doubts(loaded, catalog, backend)]
+    if loaded.policy.views or epoch_query(loaded.policy) is not None:
+        from dpproxy.authoring.sql_texts import wrong_texts  # the planner is imported where there is SQL to read
+
+        found += await wrong_texts(loaded, catalog, backend)
     if depth is Depth.DATA:
+        from dpproxy.authoring.exact_counts import questions
+
         for question in questions(loaded, catalog, backend.dialect):
             told = question.told(await backend.violations(question.queries))
             found += [told] if told is not None else []
     return tuple(found)
-
-
-def _texts(loaded: Loaded, catalog: Catalog, backend: Backend) -> list[Problem]:
-    """SQL in the policy: views that PostgreSQL could not read, an epoch of private tables."""
-    query = epoch_query(loaded.policy)
-    found: list[Problem] = []
-    if query is not None:
-        try:
-            datasets.check_epoch(loaded, plans_for(loaded.policy, catalog, backend.dialect), query)
-        except PolicyError as error:
-            found += error.problems
-    bench = Bench(loaded.policy, catalog, backend.dialect) if loaded.policy.views else None
-    for name in loaded.policy.views if bench is not None else ():
-        role = next((r.name for r in loaded.policy.roles.values() if r.tables is None or name in r.tables), "")
-        verdict = (
-            bench.verdict(role, f'SELECT count(*) FROM "{name.schema}"."{name.name}"') if bench is not None and role else None
-        )
-        if isinstance(verdict, Refused) and verdict.sqlstate in UNREADABLE:
-            at = loaded.positions.get(("views", str(name)), START)
-            what = f"view `{name}` cannot be read: {verdict.message}"
-            found.append(Problem(loaded.file, at.line, at.column, what, "write a SELECT over the policy's tables", "view"))
-    return found
 
 
 def _grave(loaded: Loaded) -> list[Problem]:

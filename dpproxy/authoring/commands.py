@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
-from dpproxy.authoring import case_results, reports, sample_file
+from dpproxy.authoring import case_results, comparison
 from dpproxy.authoring.cases import TestFile, cases_beside, read_cases
 from dpproxy.authoring.exposure import changes, grows
+from dpproxy.authoring.progress import bar
 from dpproxy.authoring.sample import Size
-from dpproxy.authoring.workbench import fitting_catalog, on_shape, open_workbench
-from dpproxy.policy.catalog import TableName
+from dpproxy.authoring.sample_file import invented
+from dpproxy.authoring.workbench import on_shape, open_workbench
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError, Problem
-from dpproxy.serve.datasets import open_backend
 
 GROWS = 3  # the exit code of `policy diff` when exposure grows
 
@@ -84,11 +83,11 @@ def diff(
     before, after = load_file(old), load_file(new)
     found = changes(on_shape(before, shape).policy, on_shape(after, shape).policy)
     file = _questions(new, tests)
-    moved: tuple[reports.Shift, ...] = ()
+    moved: tuple[comparison.Shift, ...] = ()
     if file is not None:
         benches = [asyncio.run(open_workbench(path, shape)).bench for path in (old, new)]
-        moved = reports.shifts(file.cases, *benches)
-    print(reports.as_markdown(str(old), str(new), found, moved) if markdown else reports.as_text(found, moved), end="")
+        moved = comparison.shifts(file.cases, *benches)
+    print(comparison.as_markdown(str(old), str(new), found, moved) if markdown else comparison.as_text(found, moved), end="")
     raise typer.Exit(GROWS if grows(found) or any(shift.opens for shift in moved) else 0)
 
 
@@ -108,26 +107,7 @@ def sample(
     """Write a small database of the policy's shape, of declared values and ranges and public tables; no private row is read."""
     if out.exists():
         raise PolicyError([Problem(str(out), 1, 1, "exists already", "name a file that does not", "unreadable-file")])
-    with Progress(TextColumn("{task.description}"), BarColumn(), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-        made = asyncio.run(
-            _sample(
-                policy,
-                out,
-                Size(units, rows, skew, seed),
-                lambda what, done, of: bar.update(task, description=what, completed=done, total=of),
-            )
-        )
+    with bar("reading") as progress:
+        made = asyncio.run(invented(load_file(policy), out, Size(units, rows, skew, seed), progress))
     for name, count in made.items():
         print(f"{name}: {count} rows")
-
-
-async def _sample(path: Path, out: Path, size: Size, progress: sample_file.Progress) -> dict[TableName, int]:
-    loaded = load_file(path)
-    backend = open_backend(loaded)
-    try:
-        catalog = await fitting_catalog(loaded, backend)
-        publics = await sample_file.public_rows(loaded.policy, catalog, backend)
-    finally:
-        await backend.close()
-    return sample_file.write_sample(out, loaded.policy, catalog, publics, size, progress)

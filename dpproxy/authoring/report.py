@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 from dpproxy.policy.codes import CODES
 from dpproxy.policy.problems import Problem
 
-Format = Literal["text", "json", "sarif"]
 PRIVATE = "[exact: for the author alone, not for analysts] "
 """Before what rests on exact data. Who shows it to analysts tells them of single people."""
 

@@ -1,25 +1,26 @@
 """Invented rows (`authoring.sample`) as a DuckDB file, to develop dashboards on and to test policies with.
 
-Knows: files, DuckDB's names of types. Must not know: how rows are invented. A half-written file is never seen under its name.
+Knows: files, backends, DuckDB's names of types. Must not know: how rows are invented. A half-written file is never seen under
+its name.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
+from dpproxy.authoring.progress import Progress, silent
 from dpproxy.authoring.sample import Size, sample
 from dpproxy.backends.base import Backend
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.names import quote_name
-
-Progress = Callable[[str, int, int], None]
-"""What is being made, how many tables are done, of how many."""
+from dpproxy.serve.data_checks import fitting_catalog, open_backend
 
 MOST_PUBLIC = 1_000_000  # rows of a public table that are taken over
 
@@ -28,6 +29,18 @@ _TYPES = {
     "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMPTZ", "time": "TIME", "uuid": "UUID",
     "interval": "INTERVAL", "bytea": "BLOB", "json": "JSON", "jsonb": "JSON",
 }  # fmt: skip
+
+
+async def invented(loaded: Loaded, out: Path, size: Size, progress: Progress = silent) -> dict[TableName, int]:
+    """Write a file of a policy's shape: invented rows, and the rows of its public tables. Return how many rows each table has.
+    Raises PolicyError, BackendError, OSError, duckdb.Error."""
+    backend = open_backend(loaded)
+    try:
+        catalog = await fitting_catalog(loaded, backend)
+        publics = await public_rows(loaded.policy, catalog, backend)
+    finally:
+        await backend.close()
+    return write_sample(out, loaded.policy, catalog, publics, size, progress)
 
 
 async def public_rows(policy: Policy, catalog: Catalog, backend: Backend) -> dict[TableName, pa.Table]:
@@ -47,7 +60,7 @@ def write_sample(
     catalog: Catalog,
     publics: Mapping[TableName, pa.Table],
     size: Size,
-    progress: Progress = lambda _what, _done, _all: None,
+    progress: Progress = silent,
 ) -> dict[TableName, int]:
     """Write a file of invented rows, and return how many rows each table has. Raises OSError, duckdb.Error."""
     fresh, rows = path.with_name(f".{path.name}.{os.getpid()}"), {}

@@ -9,27 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
-from dpproxy.authoring import sample_file
 from dpproxy.authoring.cases import cases_beside, read_cases
+from dpproxy.authoring.progress import Progress, bar
 from dpproxy.authoring.sample import Size
+from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.simulation import Line, Simulation, picture, table
 from dpproxy.authoring.spending import Habit, spending
 from dpproxy.authoring.trials import Question, Trial, tried
 from dpproxy.authoring.verdicts import Answered, Bench, Verdict
-from dpproxy.authoring.workbench import fitting_catalog, open_workbench
+from dpproxy.authoring.workbench import open_workbench
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy, Window
 from dpproxy.policy.problems import PolicyError, Problem
-from dpproxy.serve.datasets import open_backend
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 WINDOWS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year")
@@ -62,24 +61,20 @@ def simulate(
     asked = _from_log(log) if log is not None else _from_tests(cases_beside(policy), per_day)
     bench = asyncio.run(open_workbench(policy)).bench
     verdicts = [bench.verdict(a.question.role, a.question.query, dict(a.question.settings)) for a in asked]
-    with Progress(TextColumn("{task.description}"), BarColumn(), transient=True) as bar:
-        task = bar.add_task("inventing rows", total=None)
-        trials = _trials(
-            loaded,
-            [a.question for a, v in zip(asked, verdicts, strict=True) if isinstance(v, Answered)],
-            Size(units, rows, skew, seed),
-            lambda what, done, of: bar.update(task, description=what, completed=done, total=of),
-        )
+    answered = [a.question for a, v in zip(asked, verdicts, strict=True) if isinstance(v, Answered)]
+    with bar("inventing rows") as progress:
+        trials = _trials(loaded, answered, Size(units, rows, skew, seed), progress)
     left = iter(trials)
     lines = [
         Line(a.question.role, a.name, v, next(left) if isinstance(v, Answered) else None)
         for a, v in zip(asked, verdicts, strict=True)
     ]
+    habits = _habits(asked, verdicts)
     found = Simulation(
         tuple(lines),
-        spending(loaded.policy, _habits(asked, verdicts), reloads),
-        {factor: _lasting(bench, asked, factor, reloads) for factor in EPSILONS},
-        {window: _lasting_in(loaded.policy, _habits(asked, verdicts), window, reloads) for window in WINDOWS},
+        spending(loaded.policy, habits, reloads),
+        {factor: _lasts_scaled(bench, asked, factor, reloads) for factor in EPSILONS},
+        {window: _lasts(_renewed(loaded.policy, window), habits, reloads) for window in WINDOWS},
     )
     print(table(found), end="")
     for path, text in ((report, table(found)), (svg, picture(found))):
@@ -87,24 +82,12 @@ def simulate(
             path.write_text(text, encoding="utf-8")
 
 
-def _trials(
-    loaded: Loaded, questions: Sequence[Question], size: Size, progress: Callable[[str, int, int], None]
-) -> tuple[Trial, ...]:
+def _trials(loaded: Loaded, questions: Sequence[Question], size: Size, progress: Progress) -> tuple[Trial, ...]:
     with tempfile.TemporaryDirectory(prefix="dpproxy-simulation-") as name:
         folder = Path(name)
-        asyncio.run(_invent(loaded, folder / "rows.duckdb", size, progress))
-        text = Path(loaded.file).read_text(encoding="utf-8-sig")
-        return tried(text, folder / "rows.duckdb", questions, folder, progress)
-
-
-async def _invent(loaded: Loaded, out: Path, size: Size, progress: Callable[[str, int, int], None]) -> None:
-    backend = open_backend(loaded)
-    try:
-        catalog = await fitting_catalog(loaded, backend)
-        publics = await sample_file.public_rows(loaded.policy, catalog, backend)
-    finally:
-        await backend.close()
-    sample_file.write_sample(out, loaded.policy, catalog, publics, size, progress)
+        asyncio.run(invented(loaded, folder / "rows.duckdb", size, progress))
+        texts = [path.read_text(encoding="utf-8-sig") for path in (Path(loaded.file), *loaded.included)]
+        return tried(texts, folder / "rows.duckdb", questions, folder, progress)
 
 
 def _habits(asked: Sequence[Asked], verdicts: Sequence[Verdict]) -> list[Habit]:
@@ -115,20 +98,23 @@ def _habits(asked: Sequence[Asked], verdicts: Sequence[Verdict]) -> list[Habit]:
     ]
 
 
-def _lasting(bench: Bench, asked: Sequence[Asked], factor: float, reloads: float) -> int | None:
-    """The first day on which a budget refuses a question, where each costs a factor of what it does."""
+def _lasts(policy: Policy, habits: Sequence[Habit], reloads: float) -> int | None:
+    """The first day on which a budget refuses a question."""
+    return min((s.ends for s in spending(policy, habits, reloads).values() if s.ends is not None), default=None)
+
+
+def _lasts_scaled(bench: Bench, asked: Sequence[Asked], factor: float, reloads: float) -> int | None:
+    """The same where each question costs a factor of what it does."""
     policy = _scaled(bench.policy, factor)
     scaled = Bench(policy, bench.catalog, bench.dialect)
     verdicts = [scaled.verdict(a.question.role, a.question.query, _scaled_settings(a.question, factor)) for a in asked]
-    ends = [s.ends for s in spending(policy, _habits(asked, verdicts), reloads).values() if s.ends is not None]
-    return min(ends, default=None)
+    return _lasts(policy, _habits(asked, verdicts), reloads)
 
 
-def _lasting_in(policy: Policy, habits: Sequence[Habit], window: Window, reloads: float) -> int | None:
-    """The same where the budgets of roles begin anew in each such window; the dataset's stays as it is."""
+def _renewed(policy: Policy, window: Window) -> Policy:
+    """The policy where the budgets of roles begin anew in each such window; the dataset's stays as it is."""
     roles = {name: replace(role, budget=replace(role.budget, every=window)) for name, role in policy.roles.items()}
-    ends = [s.ends for s in spending(replace(policy, roles=roles), habits, reloads).values() if s.ends is not None]
-    return min(ends, default=None)
+    return replace(policy, roles=roles)
 
 
 def _scaled_settings(question: Question, factor: float) -> dict[str, str]:

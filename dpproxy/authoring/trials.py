@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import asyncpg
 
 from dpproxy.authoring.deviations import Rows, deviation, missing
+from dpproxy.authoring.progress import Progress, silent
 from dpproxy.authoring.variants import Variant, asker, varied
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import Proxy, launched
@@ -26,8 +27,6 @@ AS_IS, QUIET, WHOLE = Variant("as_is"), Variant("quiet", quiet=True), Variant("w
 OTHER_ROWS = {factor: Variant(f"rows_{factor:g}".replace(".", "_"), rows=factor) for factor in (0.25, 0.5, 2.0, 4.0)}
 REPEATS = 3
 _WORD = "of invented people"
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,17 @@ class Trial:
 
 
 def tried(
-    text: str, database: Path, questions: Sequence[Question], folder: Path, progress: Progress = lambda _what, _done, _all: None
+    texts: Sequence[str], database: Path, questions: Sequence[Question], folder: Path, progress: Progress = silent
 ) -> tuple[Trial, ...]:
-    """Ask all questions of all variants. `folder`: an empty one for what the proxy needs. Raises LaunchError, OSError."""
+    """Ask all questions of all variants. `texts`: the policy's, and those that it includes; `folder`: an empty one for what the
+    proxy needs. Raises LaunchError, OSError."""
     verifier, variants = make_verifier(_WORD), (AS_IS, QUIET, WHOLE, *OTHER_ROWS.values())
     policies = []
     for variant in variants:
         copied = folder / f"{variant.dataset}.duckdb"
         shutil.copyfile(database, copied)
         path = folder / f"{variant.dataset}.yaml"
-        path.write_text(varied(text, variant, copied, verifier), encoding="utf-8")
+        path.write_text(varied(texts, variant, copied, verifier), encoding="utf-8")
         policies.append(path)
     with launched(policies, folder / "state") as proxy:
         return asyncio.run(_all(proxy, questions, progress))

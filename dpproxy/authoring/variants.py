@@ -6,9 +6,8 @@ no noise (what is left is what bounds do), and with bounds that nothing reaches 
 
 from __future__ import annotations
 
-import copy
 import io
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -38,9 +37,10 @@ def asker(role: str) -> str:
     return f"trial of {role}"
 
 
-def varied(text: str, variant: Variant, database: Path, verifier: str) -> str:
-    """Return a policy's text for a trial, over a database of invented rows. Every role has one user; no answer is kept."""
-    rules = copy.deepcopy(YAML(typ="safe", pure=True).load(text))
+def varied(texts: Sequence[str], variant: Variant, database: Path, verifier: str) -> str:
+    """Return one text of a policy for a trial, over a database of invented rows. `texts`: of a policy that is read
+    without problems, and of the files that it includes. Every role has one user; no answer is kept."""
+    rules = _merged(texts)
     rules["dataset"] = variant.dataset
     rules["backend"] = {"duckdb": str(database)}
     rules["budget"] = {"epsilon": AMPLE, "delta": 0.5, "every": "never"}
@@ -55,6 +55,16 @@ def varied(text: str, variant: Variant, database: Path, verifier: str) -> str:
     out = io.StringIO()
     YAML(typ="safe", pure=True).dump(rules, out)
     return out.getvalue()
+
+
+def _merged(texts: Sequence[str]) -> dict[str, Any]:
+    """One mapping of all files: what an included one holds is added to the policy's sections."""
+    rules, *parts = (YAML(typ="safe", pure=True).load(text) for text in texts)
+    rules.pop("include", None)
+    for part in parts:
+        for section, entries in part.items():
+            rules[section] = {**(rules.get(section) or {}), **(entries or {})}
+    return dict(rules)
 
 
 def _ask_freely(role: MutableMapping[str, Any], quiet: bool) -> None:

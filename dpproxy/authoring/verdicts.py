@@ -62,7 +62,7 @@ class Bench:
 
     def __init__(self, policy: Policy, catalog: Catalog, dialect: Dialect) -> None:
         self.policy, self.catalog, self.dialect = policy, catalog, dialect
-        self._plans: PlanCache = plans_for(policy, catalog, dialect)
+        self.plans: PlanCache = plans_for(policy, catalog, dialect)
 
     def verdict(self, role: str, query: str, settings: Settings | None = None) -> Verdict:
         """Say what would become of a query. `settings` are those of the session, as in {"dpproxy.epsilon": "0.5"}."""
@@ -75,14 +75,14 @@ class Bench:
         known = self.policy.roles.get(role)
         if known is None:
             raise Refusal(UNDEFINED_OBJECT, f'role "{role}" is not in the policy')
-        statements = self._plans.split(query, known)
+        statements = self.plans.split(query, known)
         if len(statements) != 1:
             raise Refusal(SYNTAX_ERROR, f"a test asks one statement, not {len(statements)}")
         (statement,) = statements
         if not statement.private:
             self._check_names(statement, known)
             return Answered(Decimal(0), Decimal(0), _columns(parse(statement.query)) if statement.query else ())
-        plan = self._plans.plan(_explained(statement), known, settings, ())
+        plan = self.plans.plan(_explained(statement), known, settings, ())
         price = (Decimal(plan.loss.epsilon) / MICRO, Decimal(plan.loss.delta) / ATTO)
         return Answered(*price, _columns(parse(plan.outer)), _errors(plan), plan.loss, plan.cuts)
 

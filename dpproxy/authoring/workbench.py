@@ -12,13 +12,9 @@ from pathlib import Path
 
 from dpproxy.answers import public_tables
 from dpproxy.authoring.verdicts import Bench
-from dpproxy.backends.base import Backend
-from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend
-from dpproxy.policy.problems import PolicyError
-from dpproxy.serve.datasets import open_backend
+from dpproxy.serve.data_checks import fitting_catalog, open_backend
 
 
 @dataclass(frozen=True)
@@ -34,15 +30,6 @@ def on_shape(loaded: Loaded, shape: Path | None) -> Loaded:
     if shape is None:
         return loaded
     return replace(loaded, policy=replace(loaded.policy, backend=DuckDBBackend(str(shape.absolute()))))
-
-
-async def fitting_catalog(loaded: Loaded, backend: Backend) -> Catalog:
-    """Read the shape of a backend's data. Raises PolicyError where the policy does not fit it, BackendError."""
-    catalog = await backend.introspect()
-    problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
-    if problems:
-        raise PolicyError(problems)
-    return catalog
 
 
 async def open_workbench(path: Path, shape: Path | None = None) -> Workbench:

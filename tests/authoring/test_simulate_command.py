@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ LOG = """{"role": "analyst", "query": "SELECT count(*) FROM visits", "per_day": 
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     found: list[object] = []
 
-    def tried(text: str, database: Path, questions: list[object], *rest: object) -> tuple[Trial, ...]:
+    def tried(texts: list[str], database: Path, questions: list[object], *rest: object) -> tuple[Trial, ...]:
         assert database.exists()
+        assert "visits:" in "".join(texts)
         found.extend(questions)
         return tuple(Trial(0.1, 0.2, 0.3) for _ in questions)
 
@@ -52,6 +54,17 @@ def test_from_a_log_to_a_report(town: Path, tmp_path: Path, asked: list[object])
     assert "| day | until day 11 |" in said, "five a day for analysts; ten a year for all"
     assert "| month | until day 6 |" in said
     assert svg.read_text().startswith("<svg")
+
+
+def test_a_policy_of_several_files(town: Path, tmp_path: Path, asked: list[object]) -> None:
+    """Each file's text goes into the trials, in the order in which they are included."""
+    shutil.copy(town.with_name("town.duckdb"), tmp_path)
+    main, roles = town.read_text().split("roles:\n")
+    (tmp_path / "town.yaml").write_text(main + "include: [roles.yaml]\n")
+    (tmp_path / "roles.yaml").write_text("roles:\n" + roles)
+    (tmp_path / "log").write_text(LOG)
+    assert "1 of 2 questions are answered." in simulated(tmp_path / "town.yaml", "--log", tmp_path / "log", "--units", 20)
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

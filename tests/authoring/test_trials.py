@@ -31,7 +31,7 @@ def test_noise_and_bounds(town: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         Question("analyst", "SELECT count(*) FROM visits"),
         Question("analyst", "SELECT nothing FROM people"),
     ]
-    people, visits, failed = tried(text, tmp_path / "rows.duckdb", asked, tmp_path / "trial")
+    people, visits, failed = tried([text], tmp_path / "rows.duckdb", asked, tmp_path / "trial")
     assert people.bounds == 0, "one row a person: nothing is cut"
     assert people.noise is not None
     assert people.noise < 0.2, "95 % of a Laplace of scale 1, of 400"

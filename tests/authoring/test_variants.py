@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ VERIFIER = make_verifier("sesame")
 
 
 def policy_of(variant: Variant, text: str = "") -> Policy:
-    return load_text(varied(text or town_text(), variant, Path("/rows.duckdb"), VERIFIER), "v.yaml", Path("/"))
+    return load_text(varied([text or town_text()], variant, Path("/rows.duckdb"), VERIFIER), "v.yaml", Path("/"))
 
 
 def test_as_it_is_but_for_budgets_and_people() -> None:
@@ -48,3 +49,18 @@ def test_bounds_of_groups() -> None:
     text = town_text().replace("bounds: { rows: 5 }", "bounds: { rows_per_group: 4, groups: 3 }")
     assert policy_of(Variant("x", rows=0.5), text).tables[VISITS].bounds == Bounds(2, 3)
     assert policy_of(Variant("x", rows=None), text).tables[VISITS].bounds == Bounds(UNREACHED, UNREACHED)
+
+
+def test_what_is_in_included_files_is_varied_too() -> None:
+    """Tables and roles of other files are found, and their bounds and prices are those of the trial."""
+    whole = town_text()
+    tables, rest = whole.split("  visits:\n")[1].split("  shops:")
+    roles = rest.split("roles:\n")[1].split("users:")[0]
+    main = whole.replace("  visits:\n" + tables, "").replace("roles:\n" + roles, "include: [tables.yaml, roles.yaml]\n")
+    texts = [main, f"tables:\n  visits:\n{tables}", f"roles:\n{roles}"]
+    for variant in (Variant("as_is"), Variant("wide", rows=2.0), Variant("quiet", quiet=True)):
+        made = load_text(varied(texts, variant, Path("/rows.duckdb"), VERIFIER), "v.yaml", Path("/"))
+        alone = load_text(varied([whole], variant, Path("/rows.duckdb"), VERIFIER), "v.yaml", Path("/"))
+        assert replace(made, digest="", tables=dict(sorted(made.tables.items(), key=str))) == replace(
+            alone, digest="", tables=dict(sorted(alone.tables.items(), key=str))
+        )

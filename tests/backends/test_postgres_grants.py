@@ -15,7 +15,7 @@ from dpproxy.policy.grants import grants
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.problems import PolicyError
-from dpproxy.serve.datasets import checked_catalog
+from dpproxy.serve.data_checks import checked_catalog
 
 TABLES = """
 CREATE SCHEMA "Care";

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpproxy.authoring.cases import read_cases
+from dpproxy.authoring.comparison import as_markdown, as_text, shifts
 from dpproxy.authoring.exposure import Change, Direction
-from dpproxy.authoring.reports import as_markdown, as_text, shifts
 from dpproxy.authoring.verdicts import Bench
 from dpproxy.policy.load import load_text
 from tests.worlds.authored_town import town_text

@@ -1,0 +1,51 @@
+"""SQL within a policy: views that PostgreSQL could not read, an epoch that reads private tables.
+
+Knows: the planner, the data's shape. Must not know: rows of private tables. Whether a view may be asked is not judged here: a
+statement over it decides that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpproxy.answers import public_tables
+from dpproxy.answers.data_epoch import epoch_query
+from dpproxy.authoring.verdicts import Bench, Refused
+from dpproxy.backends.base import Backend
+from dpproxy.errors import SYNTAX_ERROR, UNDEFINED_COLUMN, UNDEFINED_TABLE
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.load import Loaded
+from dpproxy.policy.names import quote_name
+from dpproxy.policy.problems import PolicyError, Problem
+from dpproxy.serve.data_checks import beside
+from dpproxy.serve.datasets import check_epoch
+
+UNREADABLE = (SYNTAX_ERROR, UNDEFINED_COLUMN, UNDEFINED_TABLE)
+"""SQLSTATEs of texts that are wrong, rather than not allowed."""
+
+
+async def wrong_texts(loaded: Loaded, catalog: Catalog, backend: Backend) -> list[Problem]:
+    """Return what is wrong with the SQL of a policy that fits the catalog. Raises BackendError."""
+    known, _ = await public_tables.read(loaded.policy, catalog, backend)
+    bench = Bench(loaded.policy, known, backend.dialect)
+    return [*_epoch(loaded, bench), *_views(loaded, bench)]
+
+
+def _epoch(loaded: Loaded, bench: Bench) -> tuple[Problem, ...]:
+    query = epoch_query(loaded.policy)
+    try:
+        if query is not None:
+            check_epoch(loaded, bench.plans, query)
+    except PolicyError as error:
+        return error.problems
+    return ()
+
+
+def _views(loaded: Loaded, bench: Bench) -> Iterator[Problem]:
+    for name in loaded.policy.views:
+        role = next((r.name for r in loaded.policy.roles.values() if r.tables is None or name in r.tables), None)
+        if role is not None:
+            verdict = bench.verdict(role, f"SELECT count(*) FROM {quote_name(name.schema)}.{quote_name(name.name)}")
+            if isinstance(verdict, Refused) and verdict.sqlstate in UNREADABLE:
+                what = f"view `{name}` cannot be read: {verdict.message}"
+                yield beside(loaded, ("views", str(name)), what, "write a SELECT over the policy's tables", "view")

@@ -1,0 +1,143 @@
+"""A policy held against its data: the engine opens, every name, type and key is there, and what the policy promises is true.
+
+Knows: the backend, what `policy` asks of data. Must not know: the planner, ledgers, the facade; `dpproxy policy check` and
+`dpproxy policy init` wait for no more than this. Of private rows it says which promise is broken, never how often.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import get_args
+
+from dpproxy.answers.engine_seats import share
+from dpproxy.backends.base import Backend, BackendError
+from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.check import check
+from dpproxy.policy.load import Loaded
+from dpproxy.policy.model import DuckDBBackend, Window
+from dpproxy.policy.probes import probes
+from dpproxy.policy.problems import START, Code, PolicyError, Problem
+from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables, uniqueness_checks
+
+TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
+OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
+OWN_SERVER = "see that the server runs, and that address, database, role and password are right"
+STANDS_ON = {
+    "duckdb": "copy what it reads into a table of the database: views over other files are not read",
+    "postgres": "see that what it stands on is there, and grant that to the backend's role too",
+}
+
+
+def open_backend(loaded: Loaded) -> Backend:
+    """Open the engine of a policy's data. Raises PolicyError when they cannot be opened."""
+    config, roles = loaded.policy.backend, len(loaded.policy.roles)
+    if not isinstance(config, DuckDBBackend):
+        from dpproxy.backends import postgres  # each engine's client is imported where it is used
+
+        return postgres.Postgres(config, share(postgres.PLACES, roles) * max(roles, 1))
+    from dpproxy.backends import duckdb
+
+    try:
+        return duckdb.DuckDB(config, share(duckdb.PLACES, roles) * max(roles, 1))
+    except BackendError as error:
+        what, fix = f"the data cannot be opened: {error}", _file_meant(Path(config.path))
+        raise PolicyError([beside(loaded, ("backend",), what, fix, "backend-data")]) from None
+
+
+def _file_meant(path: Path) -> str:
+    """What to write for a database file that cannot be opened."""
+    if not path.exists():
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.duckdb")], n=1)
+        return f"did you mean `{near[0]}`?" if near else "write a path that exists, relative to the policy's own folder"
+    if path.suffix in TABLE_FILES:
+        return f"make a database of it: `dpproxy policy init {path.name}`, or CREATE TABLE {path.stem} AS FROM '{path.name}'"
+    return OWN_FILE
+
+
+def beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str, code: Code) -> Problem:
+    """Return a problem at a place in the policy."""
+    at = loaded.positions.get(place, START)
+    return at.problem(loaded.file, what, fix, code)
+
+
+async def fitting_catalog(loaded: Loaded, backend: Backend) -> Catalog:
+    """Return the shape of a backend's data. Raises PolicyError when it cannot be read, or the policy does not fit it."""
+    try:
+        catalog = await backend.introspect()
+    except BackendError as error:
+        raise PolicyError(
+            [beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER, "backend-data")]
+        ) from None
+    problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
+    if problems:
+        raise PolicyError(problems)
+    return catalog
+
+
+async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
+    """Return the same, once every table is known to be readable and to keep what the policy promises of it. Raises PolicyError,
+    BackendError."""
+    catalog = await fitting_catalog(loaded, backend)
+    await _check_readable(loaded, catalog, backend)
+    await _check_promises(loaded, catalog, backend)
+    return catalog
+
+
+async def _check_readable(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
+    """Raises PolicyError for tables that the catalog shows and the engine cannot read."""
+    problems = []
+    for name, probe in probes(loaded.policy, catalog, backend.dialect).items():
+        try:
+            await backend.violations([probe])
+        except BackendError as error:
+            what = f"table `{name}` cannot be read: {error}"
+            problems.append(beside(loaded, ("tables", str(name)), what, STANDS_ON[backend.dialect], "backend-data"))
+    if problems:
+        raise PolicyError(problems)
+
+
+async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
+    """`one row per unit` must be true. Says which table, never how many units break it."""
+    checks = uniqueness_checks(loaded.policy, catalog, backend.dialect)
+    counts = await backend.violations(checks)
+    wrong = [name for name, count in zip(unique_tables(loaded.policy), counts, strict=True) if count]
+    if wrong:
+        raise PolicyError(_repeated(loaded, name) for name in wrong)
+
+
+def _repeated(loaded: Loaded, name: TableName) -> Problem:
+    """A table of one row per unit that has more. Where it has the unit's own key, one row is what that key alone says."""
+    what = f"`{name}`: a unit has more than one row here"
+    fix = "write `unique: false` and `bounds: { rows_per_group: 10, groups: 5 }` with the rows a unit may have"
+    if name == loaded.policy.unit_table:
+        fix += f"; or name in `privacy_unit` the key of a table with one row per {loaded.policy.unit_name}"
+    return beside(loaded, ("tables", str(name)), what, fix, "not-unique")
+
+
+async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
+    """Return what is no error and yet not what its author will have meant. The policy must fit the catalog. Raises
+    BackendError."""
+    steps = doubtful_steps(loaded.policy, catalog)
+    counts = await backend.violations(repetition_checks(loaded.policy, catalog, backend.dialect)) if steps else ()
+    found = []
+    for (table, step), count in zip(steps, counts, strict=True):
+        key = f"`{step.target}.{step.target_column}`"
+        what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
+        fix = "lead the path over a unique key, or make this one unique"
+        found += [beside(loaded, ("tables", str(table)), what, fix, "repeating-path")] if count else []
+    return tuple(sorted([*found, *_greedy(loaded)]))
+
+
+def _greedy(loaded: Loaded) -> list[Problem]:
+    """Roles that can leave nothing of the dataset's budget to the others, or to the rest of its window."""
+    policy, windows = loaded.policy, get_args(Window)
+    fix = "give roles less than all of them may spend together, or raise the dataset's `budget`"
+    found = []
+    for name, role in policy.roles.items():
+        sooner = windows.index(role.budget.every) < windows.index(policy.budget.every)
+        if role.budget.epsilon >= policy.budget.epsilon and (len(policy.roles) > 1 or sooner):
+            what = f"role `{name}` alone may spend the whole budget of all roles together"
+            what += f" in one {role.budget.every}" if sooner else ""
+            found.append(beside(loaded, ("roles", name), what, fix, "whole-budget"))
+    return found
