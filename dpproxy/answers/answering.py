@@ -31,7 +31,7 @@ from dpproxy.answers import public_tables
 from dpproxy.answers.answer_parts import AnswerParts, Source
 from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, verdict
 from dpproxy.answers.failures import incident, internal
-from dpproxy.answers.notices import of_values, told_of
+from dpproxy.answers.notices import NOTHING, Told, of_values, told_of
 from dpproxy.answers.paid_measurements import LOST
 from dpproxy.answers.question import Question, Rehearse
 from dpproxy.answers.store import Found
@@ -93,10 +93,14 @@ class Answering:
             raise
         finally:
             await self._engine.aclose()
+        lines = [made.entry for made in self._rounds if made.entry is not None]
         if not charged:
-            remembered(self._asking, len(self._plan.measurements), dt.datetime.now(dt.UTC), ZERO)
+            lines.append(remembered(self._asking, len(self._plan.measurements), dt.datetime.now(dt.UTC), ZERO))
             await self._grid.reached()
-        return Answer(parts.complete(), await self._note(charged), charged, len(parts.free))
+        told = await self._told(charged)
+        for line in lines:
+            line.errors = told.errors or None
+        return Answer(parts.complete(), told.text or None, charged, len(parts.free))
 
     def _not_told(self, reason: str) -> None:
         """What is charged and not yet through goes on, with the place it has; what is through is kept."""
@@ -207,10 +211,10 @@ class Answering:
             incident(error, statement=self._question.statement)
             raise replace(NO_ENGINE) from None
 
-    async def _note(self, charged: Loss) -> str | None:
+    async def _told(self, charged: Loss) -> Told:
         q, parts = self._question, self._parts
         try:
             return await told_of(q.dataset, q.asker, self._plan, parts.values, charged, len(parts.free))
         except Exception as error:
             incident(error, statement=q.statement)
-            return None
+            return NOTHING

@@ -32,7 +32,8 @@ RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 @dataclass
 class AnswerEntry:
     """Is one line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
-    charged, kept, and lost when it could not be measured to its end. None: answered before the proxy was started last."""
+    charged, kept, and lost when it could not be measured to its end. None: answered before the proxy was started last. `errors`:
+    what its notice says of typical errors; None where it says nothing."""
 
     role: str
     asked: dt.datetime
@@ -42,6 +43,7 @@ class AnswerEntry:
     reused: bool
     statement: str
     outcome: str | None = None
+    errors: str | None = None
 
 
 @dataclass(frozen=True)

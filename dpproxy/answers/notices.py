@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from dpproxy.answers.answer_parts import FEW
@@ -36,8 +37,19 @@ async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical
     return await in_measuring_thread(lambda: said(plan.typical, values))
 
 
-async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, charged: Loss, free: int) -> str:
-    """Return the notice. `free`: measurements that cost nothing. Raises LedgerError."""
+@dataclass(frozen=True)
+class Told:
+    """Is a notice, and the part of it that says typical errors (empty where there are none)."""
+
+    text: str
+    errors: str
+
+
+NOTHING = Told("", "")
+
+
+async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, charged: Loss, free: int) -> Told:
+    """Return what is told. `free`: measurements that cost nothing. Raises LedgerError."""
     name, held, lately = dataset.policy.dataset, dataset.applied_budgets(asker), dataset.recent_standing
     role, now = asker.role.name, asyncio.get_running_loop().time()
     if charged:
@@ -46,11 +58,12 @@ async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, ch
     found = [known] if known is not None else await _standings(dataset, held if charged else held[:1])
     lately.keep(role, found[0], now)
     reached = dataset.warning_levels.notices(name, found, held) if charged else ()
-    return note(charged, free, len(plan.measurements), found[0], (*await _said(dataset, plan, values), *reached))
+    errors, *others = await _said(dataset, plan, values)
+    return Told(note(charged, free, len(plan.measurements), found[0], (errors, *others, *reached)), errors)
 
 
 async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]:
-    """What the notice says of the answer itself."""
+    """What the notice says of the answer itself: first of all its typical errors."""
     remembered = dataset.recent_notices
     texts = remembered.find(plan, values)
     if texts is None:

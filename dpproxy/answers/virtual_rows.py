@@ -48,7 +48,7 @@ def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
         if a.role == asker.role.name:
             amounts = (decimal(a.epsilon, MICRO), decimal(a.delta, ATTO))
             count = None if a.measurements is None else str(a.measurements)
-            yield (a.asked.isoformat(), *amounts, count, "t" if a.reused else "f", a.statement, a.outcome)
+            yield (a.asked.isoformat(), *amounts, count, "t" if a.reused else "f", a.statement, a.outcome, a.errors)
 
 
 def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
@@ -117,7 +117,7 @@ def _readable(dataset: Dataset, asker: Asker) -> Iterator[TablePolicy]:
 
 _TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
     "budget": (11, _budget),
-    "answers": (7, _answers),
+    "answers": (8, _answers),
     "policy": (8, _policy),
     "tables": (5, _tables),
 }

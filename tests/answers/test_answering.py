@@ -13,7 +13,7 @@ from dpproxy.answers.statement_end import ASK_AGAIN, USER, Ending
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
 from dpproxy.mechanisms.noise_sources import OpenDPNoise
-from dpproxy.plan.model import Array, Plan
+from dpproxy.plan.model import Array, Plan, Typical
 from dpproxy.policy.model import Budget
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Vector
@@ -33,6 +33,18 @@ async def test_the_charge_is_durable_before_anything_is_measured(world: ShopOfAn
     assert answer.notice.startswith("charged epsilon 0.1; role analyst has epsilon 999.9 and delta 0.00000012 left")
     (entry,) = world.dataset.answered
     assert (entry.role, entry.epsilon, entry.measurements, entry.outcome) == ("analyst", COST.epsilon, 1, "told")
+
+
+async def test_what_is_said_of_errors_stays_to_be_seen(world: ShopOfAnswers) -> None:
+    plan = replace(world.plan("SELECT region, count(*) AS n FROM people"), typical=(Typical("n", "linear", 0, (0,), (1.0,)),))
+    for _ in range(2):
+        notice = (await world.answering(plan).run(())).notice
+        assert notice is not None
+        said = world.dataset.answered[-1].errors
+        assert said is not None
+        assert said.startswith("typical error ")
+        assert notice.endswith(said)
+    assert len(world.dataset.answered) == 2
 
 
 async def test_a_staged_measurement_is_charged_when_the_value_in_it_is_known(world: ShopOfAnswers) -> None:

@@ -59,7 +59,8 @@ def test_what_it_cost_and_what_is_left(charged: Loss, free: int, expected: str) 
 
 async def test_the_whole_notice(dataset: Dataset) -> None:
     told = await told_of(dataset, asker(dataset), plan(), VALUES, COST, 0)
-    cost, left, error = told.split("; ")
+    cost, left, error = told.text.split("; ")
+    assert told.errors == error
     assert cost == "charged epsilon 0.1"
     assert left.startswith("role analyst has epsilon 1000 ")
     assert error.startswith("typical error ")
@@ -76,7 +77,7 @@ async def test_what_is_said_of_an_answer_is_found_out_once(dataset: Dataset, mon
     monkeypatch.setattr(notices, "typical_errors_told", errors)
     made = plan()
     for _ in range(3):
-        assert "typical error 1 % of n" in await told_of(dataset, asker(dataset), made, VALUES, ZERO, 1)
+        assert "typical error 1 % of n" in (await told_of(dataset, asker(dataset), made, VALUES, ZERO, 1)).text
     assert asked == [VALUES]
     other = {0: (np.array([100, 50], np.int64),)}
     await told_of(dataset, asker(dataset), made, other, ZERO, 1)
@@ -104,8 +105,8 @@ async def test_levels_are_told_when_they_are_reached(dataset: Dataset) -> None:
     tight = replace(rules.roles["analyst"], budget=Budget(MICRO, 0, warn=(0, 50)))
     warned = replace(dataset, policy=replace(rules, roles={"analyst": tight}))
     told = await told_of(warned, asker(warned), plan(), VALUES, COST, 0)
-    assert told.endswith("; 0 % of the budget of role analyst is spent")
-    assert " is spent" not in await told_of(warned, asker(warned), plan(), VALUES, ZERO, 1)
+    assert told.text.endswith("; 0 % of the budget of role analyst is spent")
+    assert " is spent" not in (await told_of(warned, asker(warned), plan(), VALUES, ZERO, 1)).text
 
 
 async def test_many_groups_are_looked_through_beside_the_loop() -> None:

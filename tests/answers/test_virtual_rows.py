@@ -60,8 +60,8 @@ def test_answers_of_the_role_the_newest_first(dataset: Dataset) -> None:
     for i, role in enumerate(("analyst", "clerk", "analyst")):
         dataset.note(AnswerEntry(role, NOON, i * MICRO, i * ATTO // 10, None if i else 3, not i, f"hash {i}", "told"))
     assert rows("answers", dataset) == [
-        (NOON.isoformat(), "2", "0.2", None, "f", "hash 2", "told"),
-        (NOON.isoformat(), "0", "0", "3", "t", "hash 0", "told"),
+        (NOON.isoformat(), "2", "0.2", None, "f", "hash 2", "told", None),
+        (NOON.isoformat(), "0", "0", "3", "t", "hash 0", "told", None),
     ]
 
 
