@@ -322,8 +322,8 @@ def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -
 
     Tables hold visible columns only, and are granted by column, but for public ones: tools read these in slices of `ctid`,
     which wants the whole table's privilege. A withheld table says `permission denied` when it is read; empty it would be silently
-    wrong. REFERENCES is what shows a table's keys in information_schema to others than its owner. It is of no other use here: nobody
-    may make a table that stays, and PostgreSQL lets a temporary one refer to temporary ones only.
+    wrong. REFERENCES is what shows a table's keys in information_schema to others than its owner. It is of no other use here:
+    nobody may make a table that stays, and PostgreSQL lets a temporary one refer to temporary ones only.
     """
     schemas = sorted({*shown.schemas, "public"})
     path = ", ".join(['"$user"', "public", *(quoted(s) for s in schemas if s not in ("public", "dpproxy"))])
