@@ -80,16 +80,21 @@ class AnswerParts:
         return self._lookup
 
     async def _fill_virtual(self) -> None:
-        """In a thread: a ledger that several proxies share has to be asked. Raises Refusal."""
+        """What no measurement fills. In a thread: a ledger that several proxies share has to be asked, rows have to be invented.
+        Raises Refusal."""
         dataset, asker = self._question.dataset, self._question.asker
         tables = {a.virtual for a in self._plan.arrays if a.virtual is not None}
+        asked = any(a.invented is not None for a in self._plan.arrays)
         try:
             columns = {t: await asyncio.to_thread(virtual_columns, t, dataset, asker) for t in tables}
+            invented = await asyncio.to_thread(dataset.invented.rows, dataset.policy, dataset.catalog) if asked else {}
         except Exception as error:
             raise internal(error, statement=self._question.statement) from error
         for i, array in enumerate(self._plan.arrays):
             if array.virtual is not None:
                 self._literals[i] = text_literal(columns[array.virtual][array.column])
+            elif array.invented is not None:
+                self._literals[i] = text_literal(invented[array.invented[0]][array.invented[1]])
 
     async def evaluate_ready(self) -> None:
         """Evaluate inputs whose measurements are all released, in one question to the facade."""

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from dpproxy.answers import public_tables
 from dpproxy.answers.answer_parts import AnswerParts, Source
 from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, verdict
+from dpproxy.answers.dataset import AnswerEntry
 from dpproxy.answers.failures import incident, internal
 from dpproxy.answers.notices import NOTHING, Told, of_values, told_of
 from dpproxy.answers.paid_measurements import LOST
@@ -53,7 +54,7 @@ NO_ENGINE = Refusal(
 @dataclass(frozen=True)
 class Answer:
     """An answer is the arrays of the outer query: `literals[i]` is array i. `notice`: what it cost, for people; None when nothing
-    is measured. `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
+    is measured and nothing invented. `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
 
     literals: tuple[bytes, ...]
     notice: str | None
@@ -82,9 +83,11 @@ class Answering:
         Raises Refusal, StatementFailed, LinkLost, CancelledError; and Needless where the statement will do nothing.
         """
         self._parts = parts = await AnswerParts.begun(self._question, parameters)
-        if not self._plan.measurements:
-            return Answer(parts.complete(), None)
         q = self._question
+        if not self._plan.measurements:
+            if self._plan.preview:
+                q.dataset.note(AnswerEntry(q.asker.role.name, dt.datetime.now(dt.UTC), 0, 0, 0, False, q.statement, "preview"))
+            return Answer(parts.complete(), self._plan.preview or None)
         self._asking = Asking(q.dataset, q.asker, q.statement, parts.lookup, self._grid, q.ending, q.limit)
         try:
             charged = await self._settle()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpproxy.answers.engine_seats import Seats
+from dpproxy.answers.invented_rows import InventedRows
 from dpproxy.answers.paid_measurements import PaidMeasurements
 from dpproxy.answers.plan_cache import Plans
 from dpproxy.answers.recent_answers import RecentNotices
@@ -32,8 +33,8 @@ RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 @dataclass
 class AnswerEntry:
     """Is one line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
-    charged, kept, and lost when it could not be measured to its end. None: answered before the proxy was started last. `errors`:
-    what its notice says of typical errors; None where it says nothing."""
+    charged, kept, and lost when it could not be measured to its end; preview where no row of the data was read. None: answered
+    before the proxy was started last. `errors`: what its notice says of typical errors; None where it says nothing."""
 
     role: str
     asked: dt.datetime
@@ -79,6 +80,7 @@ class Dataset:
     recent_notices: RecentNotices = field(default_factory=RecentNotices)
     paid: PaidMeasurements = field(default_factory=PaidMeasurements)
     seats: Seats = field(default_factory=Seats)
+    invented: InventedRows = field(default_factory=InventedRows)
     publics: Mapping[TableName, str] = field(default_factory=dict)
     outdated: Callable[[], None] = lambda: None
 
@@ -110,7 +112,7 @@ class Dataset:
     def note(self, entry: AnswerEntry) -> None:
         """Note an answer that was just given."""
         self.answered.append(entry)
-        self.tally["reused" if entry.reused else "charged"] += 1
+        self.tally["preview" if entry.outcome == "preview" else "reused" if entry.reused else "charged"] += 1
 
     def remember(self, charges: Iterable[Charge]) -> None:
         """Remember charges of earlier runs of the proxy, in their order."""

@@ -45,4 +45,5 @@ async def deliver(
         epsilon=answer.charged.epsilon,
         reused=answer.reused,
     )
-    return replace(answer, notice=None) if quiet else answer, error
+    silent = quiet and not question.plan.preview  # which is told in any case: its rows look like others
+    return replace(answer, notice=None) if silent else answer, error

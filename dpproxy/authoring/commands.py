@@ -16,9 +16,9 @@ from dpproxy.authoring import case_results, comparison
 from dpproxy.authoring.cases import TestFile, cases_beside, read_cases
 from dpproxy.authoring.exposure import changes, grows
 from dpproxy.authoring.progress import bar
-from dpproxy.authoring.sample import Size
 from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.workbench import on_shape, open_workbench
+from dpproxy.facade.sample import Size
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError, Problem
 

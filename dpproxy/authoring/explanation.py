@@ -17,6 +17,12 @@ from dpproxy.policy.names import quote_name
 
 SHOWN = 12  # columns and values named in a sentence
 
+_PREVIEWS = {
+    "empty": "A query for rows of {unit}s without a filter is answered with no rows, at no cost: no row of the data is read.",
+    "synthetic": "A query for rows of {unit}s without a filter is answered with invented rows, at no cost: they are made of the "
+    "declared values, ranges and types alone, and no row of the data is read.",
+}
+
 
 @dataclass(frozen=True)
 class Section:
@@ -93,6 +99,8 @@ class _Explained:
             sentences.append(
                 f"Groups with undeclared keys are shown only from about {self._role.min_units} {self._policy.unit_name}s on."
             )
+        if self._role.previews != "refuse":
+            sentences.append(_PREVIEWS[self._role.previews].format(unit=self._policy.unit_name))
         return Section("What a query costs", tuple(sentences))
 
     def _private(self, table: TablePolicy) -> Section:

@@ -23,6 +23,7 @@ from dpproxy.policy.model import (
     ColumnRole,
     DuckDBBackend,
     Policy,
+    Previews,
     QueryLimits,
     Role,
     TablePolicy,
@@ -34,6 +35,12 @@ T = TypeVar("T")
 _PER_YEAR = {"day": 365.25, "week": 365.25 / 7, "month": 12.0, "quarter": 4.0, "year": 1.0, "never": 0.0}
 _OPEN = {ColumnRole.HIDDEN: 0, ColumnRole.UNIT: 1, ColumnRole.KEY: 1, ColumnRole.PLAIN: 2}
 _KIND = {ColumnRole.HIDDEN: "hidden", ColumnRole.UNIT: "unit", ColumnRole.KEY: "key", ColumnRole.PLAIN: "shown in aggregates"}
+
+_SHOWN: Mapping[Previews, str] = {
+    "refuse": "refused",
+    "empty": "answered with no rows",
+    "synthetic": "answered with invented rows",
+}
 
 
 class Direction(StrEnum):
@@ -262,6 +269,9 @@ def _role(where: str, old: Role | None, new: Role | None) -> Iterator[Change]:
         yield Change(_side(new.min_units < old.min_units), f"{where}.min_units", what)
     if old.temp_tables != new.temp_tables:
         yield Change(Direction.OTHER, f"{where}.temp_tables", f"may{'' if new.temp_tables else ' not'} make temporary tables")
+    if old.previews != new.previews:
+        what = f"queries for rows of people without a filter are {_SHOWN[new.previews]}, were {_SHOWN[old.previews]}"
+        yield Change(Direction.OTHER, f"{where}.previews", what)
 
 
 def _query(where: str, old: QueryLimits, new: QueryLimits) -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""Invented rows (`authoring.sample`) as a DuckDB file, to develop dashboards on and to test policies with.
+"""Invented rows (`facade.sample`) as a DuckDB file, to develop dashboards on and to test policies with.
 
 Knows: files, backends, DuckDB's names of types. Must not know: how rows are invented. A half-written file is never seen under
 its name.
@@ -14,8 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from dpproxy.authoring.progress import Progress, silent
-from dpproxy.authoring.sample import Size, sample
 from dpproxy.backends.base import Backend
+from dpproxy.facade.sample import Size, sample
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy

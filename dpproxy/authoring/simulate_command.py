@@ -19,13 +19,13 @@ import typer
 
 from dpproxy.authoring.cases import cases_beside, read_cases
 from dpproxy.authoring.progress import Progress, bar
-from dpproxy.authoring.sample import Size
 from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.simulation import Line, Simulation, picture, table
 from dpproxy.authoring.spending import Habit, spending
 from dpproxy.authoring.trials import Question, Trial, tried
 from dpproxy.authoring.verdicts import Answered, Bench, Verdict
 from dpproxy.authoring.workbench import open_workbench
+from dpproxy.facade.sample import Size
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy, Window
 from dpproxy.policy.problems import PolicyError, Problem

@@ -70,7 +70,7 @@ class Metrics(Collector):
                 limit.add_metric(account, standing.limit_epsilon / MICRO)
                 delta.add_metric(account, standing.spent_delta / ATTO)
                 warned.add_metric(account, level(standing, own))
-            for cost in ("charged", "reused"):
+            for cost in ("charged", "reused", "preview"):
                 answers.add_metric((name, cost), dataset.tally[cost])
             for labels, count in sorted(dataset.paid.untold.copy().items()):
                 untold.add_metric((name, *labels), count)

@@ -19,19 +19,11 @@ from dpproxy.facade.policy_comments import column_comment, table_comment
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import MICRO, ColumnRole, Policy, Role, TablePolicy
 from dpproxy.policy.names import quote_name
+from dpproxy.sql.types import shown_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 
 NAME_LIMIT = 63  # bytes of a PostgreSQL identifier; longer ones are cut silently, so two could become one
 STATEMENT_TIMEOUT = "10min"  # generous: what runs here reads no private row, but must end some day
-
-TYPES = frozenset(
-    {
-        *("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar"),
-        *("date", "time", "timetz", "timestamp", "timestamptz", "interval"),
-        *("uuid", "json", "jsonb", "bytea", "inet", "cidr", "macaddr", "bit", "varbit", "xml"),
-    }
-)
-"""Types a column may have, and arrays of them; any other is shown as text."""
 
 HARDENING = """
 DO $$
@@ -128,7 +120,7 @@ def role_name(role: str, dataset: str) -> str:
 
 
 def column_type(column: CatalogColumn) -> str:
-    return column.type if column.type.removesuffix("[]") in TYPES else "text"
+    return shown_type(column.type)
 
 
 def visible_columns(policy: TablePolicy, table: CatalogTable) -> tuple[CatalogColumn, ...]:
@@ -321,9 +313,9 @@ def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -
     """Grant CONNECT, USAGE, SELECT, REFERENCES; set session defaults. `withheld`: public tables too large to be here.
 
     Tables hold visible columns only, and are granted by column, but for public ones: tools read these in slices of `ctid`,
-    which wants the whole table's privilege. A withheld table says `permission denied` when it is read; empty it would be silently
-    wrong. REFERENCES is what shows a table's keys in information_schema to others than its owner. It is of no other use here:
-    nobody may make a table that stays, and PostgreSQL lets a temporary one refer to temporary ones only.
+    which wants the whole table's privilege. A withheld table says `permission denied` when it is read; empty it would be wrong
+    without a word. REFERENCES is what shows a table's keys in information_schema to who does not own it. It is of no other use
+    here: nobody may make a table that stays, and PostgreSQL lets a temporary one refer to temporary ones only.
     """
     schemas = sorted({*shown.schemas, "public"})
     path = ", ".join(['"$user"', "public", *(quoted(s) for s in schemas if s not in ("public", "dpproxy"))])

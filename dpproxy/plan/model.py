@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dpproxy.policy.catalog import TableName
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement
 
@@ -30,12 +31,14 @@ class Input:
 @dataclass(frozen=True)
 class Array:
     """An array is a parameter of the outer query: column `column` of measurement `measurement` (keys, bases, selections), or of
-    the virtual table `virtual` of schema `dpproxy`. `type` is the PostgreSQL element type."""
+    the virtual table `virtual` of schema `dpproxy`, or of the rows invented for a table's column, `invented`. `type` is the
+    PostgreSQL element type."""
 
     type: str
     measurement: int | None
     column: int
     virtual: str | None = None
+    invented: tuple[TableName, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,4 +102,5 @@ class Plan:
     measured_cuts: tuple[Cut, ...] = ()  # and those of which it is measured how many units they cut
     aimable: bool = False  # `typical` says the error of every aggregate
     moving: bool = False  # some measurement is another one at each time of day
+    preview: str = ""  # what is told instead of a price where no row of the data is read (`plan.previews`)
     rewritten: tuple[str, ...] = ()  # the rules (`plan.rewrite.rules`) that wrote the statement another way, in their order

@@ -36,6 +36,7 @@ from dpproxy.plan.outer.error_intervals import text_with_error_numbers, with_err
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
+from dpproxy.plan.previews import preview
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.hidden_groups import hidden_groups
@@ -102,7 +103,13 @@ def _with_room(statement: Statement, context: Context) -> Plan:
 
 
 def _all_stages(statement: Statement, context: Context) -> Plan:
-    registry, result, rules = _bind_or_rewrite(statement, context)
+    try:
+        registry, result, rules = _bind_or_rewrite(statement, context)
+    except Refusal as refusal:
+        shown = None if isinstance(refusal, NoRoom) else preview(statement, context)
+        if shown is None:
+            raise
+        return shown
     cuts = _measure_cuts(registry, context)
     measurements = calibrate(registry.compiled, context)
     outer = _spell(statement, registry, result, measurements, context)

@@ -44,6 +44,11 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
             "takes whichever is smaller for the statement.",
             "auto",
         ),
+        "previews": Note(
+            "Tells nothing of the data and costs nothing: such answers are made of what `dpproxy.policy` shows anyway. But "
+            "whoever reads no notices may take invented rows for real ones, or none for an empty table.",
+            "empty",
+        ),
         "reuse_answers": Note("A repeated question costs nothing and tells nothing new.", {"for": "1d"}),
         "timing": Note("Without it, how long an answer takes may tell how many rows somebody has.", {"quantum": "50ms"}),
     },
@@ -114,6 +119,7 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
         "tables": Note("Other tables do not exist for the role.", ["customers", "orders"]),
         "min_units": Note("Hides small undeclared groups on top of the threshold that delta needs.", 10),
         "temp_tables": Note("Only what was released can be kept in them.", True),
+        "previews": Note("As the policy's own: for a role of tools that show sample rows, say.", "synthetic"),
     },
     "query": {
         "epsilon": Note("A count of one row a unit is off by less than 3 / epsilon, 19 times in 20.", 0.1),

@@ -20,7 +20,7 @@ from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.includes import text_of, with_included
 from dpproxy.policy.model import DuckDBBackend, Mechanism, Policy, PostgresBackend, TablePolicy
-from dpproxy.policy.people import read_budget, read_roles, read_users
+from dpproxy.policy.people import read_budget, read_previews, read_roles, read_users
 from dpproxy.policy.problems import START, Mark, PolicyError, Problem, suggestion
 from dpproxy.policy.reader import Path as Place
 from dpproxy.policy.reader import Reader, kind
@@ -99,7 +99,8 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     for key in ("budget", "users"):
         if key in keys:
             reader.positions[key,] = keys[key].at
-    roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views))
+    previews = read_previews(reader, keys.get("previews"), "refuse")
+    roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views), previews)
     known = _keys_of(keys.get("roles"))
     users = read_users(reader, keys.get("users"), known, {r.name: r.budget for r in roles.values()})
     mechanism = reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"

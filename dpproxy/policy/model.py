@@ -119,6 +119,10 @@ class QueryLimits:
     measure_bounds: int = 0  # millionths of a statement's epsilon that measure how many units its bounds cut
 
 
+Previews = Literal["refuse", "empty", "synthetic"]
+"""What becomes of a query for rows of people without a filter, as tools ask it to show what a table looks like."""
+
+
 @dataclass(frozen=True)
 class Role:
     name: str
@@ -127,6 +131,7 @@ class Role:
     tables: frozenset[TableName] | None  # None: all
     min_units: int = 1
     temp_tables: bool = False
+    previews: Previews = "refuse"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import cast, get_args
 
 from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.catalog import TableName
-from dpproxy.policy.model import Budget, QueryLimits, Role, User, Window
+from dpproxy.policy.model import Budget, Previews, QueryLimits, Role, User, Window
 from dpproxy.policy.password import parse_verifier
 from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Reader, kind
@@ -69,13 +69,21 @@ def delta_of(reader: Reader, node: Node, what: str) -> int | None:
     return atto
 
 
-def read_roles(reader: Reader, node: Node | None, total: Budget | None, tables: frozenset[TableName]) -> dict[str, Role]:
+def read_previews(reader: Reader, node: Node | None, default: Previews) -> Previews:
+    found = reader.choice(node, "`previews`", get_args(Previews)) if node is not None else None
+    return cast(Previews, found) if found is not None else default
+
+
+def read_roles(
+    reader: Reader, node: Node | None, total: Budget | None, tables: frozenset[TableName], previews: Previews = "refuse"
+) -> dict[str, Role]:
+    """`previews`: what roles have that do not say."""
     listed = reader.named(node, "`roles`")
     roles: dict[str, Role] = {}
     for name, declared in listed.entries.items() if listed else ():
         reader.positions["roles", name] = listed.keys[name] if listed else declared.at
         _name(reader, name, "role", declared)
-        role = _role(reader, name, declared, total, tables)
+        role = _role(reader, name, declared, total, tables, previews)
         if role is not None:
             roles[name] = role
     if listed is not None and not listed.entries:
@@ -89,7 +97,9 @@ def _name(reader: Reader, name: str, what: str, node: Node) -> None:
         reader.problem(at, f"this is not a {what}'s name", "use at most 63 printable characters", "bad-name")
 
 
-def _role(reader: Reader, name: str, node: Node, total: Budget | None, tables: frozenset[TableName]) -> Role | None:
+def _role(
+    reader: Reader, name: str, node: Node, total: Budget | None, tables: frozenset[TableName], previews: Previews
+) -> Role | None:
     keys = reader.mapping(node, shapes.ROLE)
     if keys is None:
         return None
@@ -106,7 +116,7 @@ def _role(reader: Reader, name: str, node: Node, total: Budget | None, tables: f
     temp = reader.flag(keys["temp_tables"], "temp_tables") if "temp_tables" in keys else False
     if budget is None or query is None or least is None or temp is None:
         return None
-    return Role(name, budget, query, seen, least, temp)
+    return Role(name, budget, query, seen, least, temp, read_previews(reader, keys.get("previews"), previews))
 
 
 def _query(reader: Reader, node: Node, budget: Budget | None) -> QueryLimits | None:

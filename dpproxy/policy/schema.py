@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from dpproxy.policy import shapes
 from dpproxy.policy.key_notes import KEY_NOTES
-from dpproxy.policy.model import Mechanism, Window
+from dpproxy.policy.model import Mechanism, Previews, Window
 from dpproxy.policy.shapes import Shape
 
 Fragment = dict[str, Any]
@@ -26,6 +26,7 @@ SHARE: Fragment = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
 VALUE: Fragment = {"type": ["string", "number", "boolean"]}
 DATE: Fragment = {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].+)?$"}
 DURATION: Fragment = {"type": "string", "pattern": "^[1-9][0-9]*(ms|s|m|h|d|w)$"}
+PREVIEWS: Fragment = {"enum": list(get_args(Previews))}
 VERIFIER: Fragment = {"type": "string", "pattern": r"^SCRAM-SHA-256\$[0-9]+:[^$]+\$[^:]+:.+$"}
 TABLE_COLUMN: Fragment = {"type": "string", "pattern": r"^.+\..+$"}
 
@@ -57,6 +58,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "roles": _named("role"),
             "users": _named("user"),
             "mechanism": {"enum": list(get_args(Mechanism))},
+            "previews": PREVIEWS,
             "reuse_answers": {"anyOf": [{"const": "off"}, _ref("reuse")]},
             "timing": _ref("timing"),
         },
@@ -102,6 +104,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "tables": {"type": "array", "items": TEXT},
             "min_units": COUNT,
             "temp_tables": FLAG,
+            "previews": PREVIEWS,
         },
     ),
     "query": (shapes.QUERY, {"epsilon": POSITIVE, "max_epsilon": POSITIVE, "delta": SHARE, "measure_bounds": SHARE}),

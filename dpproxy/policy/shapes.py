@@ -34,6 +34,8 @@ POLICY = Shape(
         "roles": "What each kind of analyst may see and spend.",
         "users": "Who may log in.",
         "mechanism": "Noise: laplace (pure epsilon), gaussian (epsilon, delta), or auto (the cheaper one).",
+        "previews": "Queries for rows of people without a filter: refuse them, answer with no rows, or with invented ones "
+        "(default refuse).",
         "reuse_answers": "Answer an equal measurement again from the earlier release, at no charge.",
         "timing": "Side channels through time.",
     },
@@ -121,6 +123,7 @@ ROLE = Shape(
         "tables": "Tables and views the role can see (default: all).",
         "min_units": "Groups of fewer units are never shown, unless their keys are declared (default 1).",
         "temp_tables": "true: may make temporary tables (default false).",
+        "previews": "What the role gets for rows of people without a filter (default: the policy's `previews`).",
     },
     ("budget", "query"),
 )

@@ -16,6 +16,15 @@ OIDS = {
     2951: "uuid[]",
 }  # fmt: skip
 
+SHOWN = frozenset(
+    {
+        *("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar"),
+        *("date", "time", "timetz", "timestamp", "timestamptz", "interval"),
+        *("uuid", "json", "jsonb", "bytea", "inet", "cidr", "macaddr", "bit", "varbit", "xml"),
+    }
+)
+"""Types a column may have that analysts see, and arrays of them; any other is shown as text."""
+
 INTEGERS = ("int2", "int4", "int8")
 FLOATS = ("float4", "float8")
 NUMBERS = (*INTEGERS, "numeric", *FLOATS)
@@ -58,6 +67,11 @@ def wire_type(type_: str) -> str:
     """Return the type in which values travel between the facade and the engine: instants do as the session's local timestamps,
     and the outer query casts them in its time zone."""
     return "timestamp" if type_ == "timestamptz" else type_
+
+
+def shown_type(type_: str) -> str:
+    """Return the type in which analysts see a column of a type."""
+    return type_ if type_.removesuffix("[]") in SHOWN else "text"
 
 
 def common(types: list[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dpproxy.answers.answering import Answer
+from dpproxy.answers.invented_rows import SIZE
 from dpproxy.answers.preview import preview
 from dpproxy.answers.statement_end import ASK_AGAIN, USER, Ending
 from dpproxy.backends.base import BackendError
@@ -20,7 +21,7 @@ from dpproxy.privacy.measurement import Vector
 from dpproxy.privacy.noise_scale import gaussian_sigmas
 from dpproxy.privacy.vector_loss import loss_together, part_epsilon
 from dpproxy.sql.statements import split
-from tests.worlds.scripted import COST, policy, scripted_plan
+from tests.worlds.scripted import COST, PEOPLE, policy, scripted_plan
 
 from .shop_of_answers import COUNTS, REGIONS, STAGED, ShopOfAnswers, spent
 
@@ -98,6 +99,16 @@ async def test_nothing_to_measure_costs_nothing_and_is_not_noted(world: ShopOfAn
     virtual = Plan((), "SELECT 1", 0, (Array("text", None, 1, "tables"),), (), ZERO, ())
     assert await world.answering(virtual).run(()) == Answer((b'{"private","public"}',), None)
     assert (world.engine.asked, list(world.dataset.answered)) == ([], [])
+
+
+async def test_a_preview_is_invented_told_and_noted(world: ShopOfAnswers) -> None:
+    array = Array("text", None, 0, invented=(PEOPLE, "region"))
+    answer = await world.answering(Plan((), "SELECT 1", 0, (array,), (), ZERO, (), preview="told")).run(())
+    assert (answer.notice, answer.charged) == ("told", ZERO)
+    assert (answer.literals[0] or b"").count(b",") == SIZE.units - 1
+    (noted,) = world.dataset.answered
+    assert (noted.epsilon, noted.measurements, noted.reused, noted.outcome) == (0, 0, False, "preview")
+    assert (world.engine.asked, spent(world.ledger), dict(world.dataset.tally)) == ([], 0, {"preview": 1})
 
 
 async def test_what_can_be_foreseen_to_fail_fails_before_the_charge(world: ShopOfAnswers) -> None:

@@ -9,11 +9,11 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring.sample import Size
 from dpproxy.authoring.sample_file import write_sample
 from dpproxy.authoring.verdicts import Answered, Bench
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.cli import commands
+from dpproxy.facade.sample import Size
 from dpproxy.policy.problems import PolicyError
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dpproxy.authoring import trials
-from dpproxy.authoring.sample import Size
 from dpproxy.authoring.sample_file import write_sample
 from dpproxy.authoring.trials import Question, tried
 from dpproxy.authoring.variants import Variant
 from dpproxy.authoring.workbench import open_workbench
+from dpproxy.facade.sample import Size
 
 
 def test_noise_and_bounds(town: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ roles:
     budget: { epsilon: 1, delta: 0, every: never }
     query: { epsilon: 0.6, max_epsilon: 1 }
     tables: [people]
+    previews: synthetic
 users:
   ada: { role: analyst, password: "VERIFIER" }
   poor: { role: poor, password: "VERIFIER" }

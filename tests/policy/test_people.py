@@ -22,7 +22,15 @@ def test_roles() -> None:
     assert role.budget == Budget(10_000_000, 10**12, "month")
     assert role.query == QueryLimits(100_000, 1_000_000, 10**9)  # delta: a thousandth of the role's
     assert role.tables == {table("customers"), table("orders")}
-    assert (role.min_units, role.temp_tables) == (10, False)
+    assert (role.min_units, role.temp_tables, role.previews) == (10, False, "refuse")
+
+
+def test_previews_of_a_role_go_before_those_of_the_policy() -> None:
+    of_all = GOOD.replace("\nroles:\n", "\npreviews: empty\nroles:\n")
+    assert loaded(of_all).policy.roles["analyst"].previews == "empty"
+    assert loaded(of_all.replace("min_units: 10\n", "previews: synthetic\n")).policy.roles["analyst"].previews == "synthetic"
+    (problem,) = problems(of_all.replace("previews: empty", "previews: some"))
+    assert "`previews` cannot be `some`" in problem.what
 
 
 def test_limits_are_rounded_down() -> None:

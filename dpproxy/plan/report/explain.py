@@ -279,6 +279,8 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
     lines = [f"Differentially Private Answer  (charge {_price(told['Charge'])}; a query may cost up to {most})"]
     percent = _number(told["Confidence"] * 100)
     lines.append(f"  Privacy unit: {told['Privacy Unit']}; role: {told['Role']}; intervals hold with {percent} % (noise alone)")
+    if "Preview" in told:
+        lines.append(f"  {told['Preview'].capitalize()}")
     if "Rewritten" in told:
         lines.append(f"  Rewritten before planning: {', '.join(told['Rewritten'])}")
     if "Shared Gaussian Charge" in told:

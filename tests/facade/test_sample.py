@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.authoring.sample import Size, sample
 from dpproxy.authoring.verdicts import Bench
+from dpproxy.facade.sample import Size, sample
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Policy
