@@ -32,7 +32,7 @@ class Basis:
     `norm`: 1 or 2 where `linf` bounds that norm of a unit's changes in all groups together (`specs.Bounding`), else 0.
     `fine`: what the backend returns, `linf` and `scale` are in this many parts of a grid unit; what is released is rounded.
     `steps`: above 1, the backend returns that many columns, `b0s0`, `b0s1`, ..., of which one unit changes one, by `linf` in
-    all groups together; column j is in 2**j units (`plan.measure.norm_scaling`). Each gets noise of `scale`; they
+    all groups together; column j is in 2**j units (`plan.engines.norm_scaling`). Each gets noise of `scale`; they
     are put together after.
     """
 

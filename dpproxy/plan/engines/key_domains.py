@@ -9,22 +9,21 @@ from __future__ import annotations
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import Column, Domain, SeriesDomain, ValuesDomain
-from dpproxy.plan.properties.key_domains import Dense, Part
-from dpproxy.plan.properties.stray_values import Strays
+from dpproxy.plan.logical.measured import Declared, DeclaredPart, Strays
 
 
-def groups_text(dense: Dense, renderer: Renderer) -> str:
+def declared_text(groups: Declared, renderer: Renderer) -> str:
     """Write `SELECT k0, ... ` of all possible groups."""
     items: dict[int, str] = {}
     sources = []
-    for i, part in enumerate(dense.parts):
+    for i, part in enumerate(groups.parts):
         alias = f"g{i}"
         sources.append(f"({part_text(part, renderer)}) AS {alias}")
         items.update({index: f"{alias}.k{index} AS k{index}" for index, _ in part.keys})
-    return f"SELECT {', '.join(items[i] for i in range(dense.width))} FROM {' CROSS JOIN '.join(sources)}"
+    return f"SELECT {', '.join(items[i] for i in range(groups.width))} FROM {' CROSS JOIN '.join(sources)}"
 
 
-def part_text(part: Part, renderer: Renderer) -> str:
+def part_text(part: DeclaredPart, renderer: Renderer) -> str:
     """Write `SELECT DISTINCT k0, ...` of the groups that keys of common sources allow."""
     names: dict[int, str] = {}
     sources = []
@@ -32,8 +31,7 @@ def part_text(part: Part, renderer: Renderer) -> str:
         block = renderer.block(scan)
         names.update(block.names)
         sources.append(block.source)
-    tried = part.trial()
-    strays = {s.column.id: s for s in tried.strays}
+    strays = {s.column.id: s for s in part.strays}
     for i, (column, domain) in enumerate(part.columns):
         text = _values_text(column, domain, renderer)
         names[column.id] = f"v{i}.v"
@@ -42,8 +40,8 @@ def part_text(part: Part, renderer: Renderer) -> str:
             names[beside.stray.id] = f"v{i}.stray"
             names.update({test.id: f"v{i}.t{j}" for j, test in enumerate(beside.tests)})
         sources.append(f"({text}) AS v{i}")
-    where = [renderer.expr(c, names) for c in tried.conditions]
-    keys = ", ".join(f"{renderer.key(key, names)} AS k{index}" for index, key in tried.keys)
+    where = [renderer.expr(c, names) for c in part.conditions]
+    keys = ", ".join(f"{renderer.key(key, names)} AS k{index}" for index, key in part.keys)
     text = f"SELECT DISTINCT {keys}"
     if sources:
         text += f" FROM {' CROSS JOIN '.join(sources)}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpproxy.plan.engines.base import split_holes
+from dpproxy.plan.logical.measured import Test
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Cut
@@ -45,18 +46,15 @@ def _counted(made: Compiled) -> bool:
     return any(s.kind not in ("units", "weight") for s in made.specs) or bool(made.selections)
 
 
-def condition(made: Compiled) -> str:
-    """Say in SQL whether a unit is beyond the bounds; empty where none can be.
-
-    Its text reads `most`, the unit's rows in a group, `size`, its rows in all (of `Bounding.norm`), and `groups`, how many
-    groups it has.
-    """
-    bounding, tests = made.bounding, []
+def tests(made: Compiled) -> tuple[Test, ...]:
+    """Return what tells that a unit is beyond the bounds: `most`, its rows in a group, `size`, its rows in all (of
+    `Bounding.norm`), or `groups`, how many groups it has, above a number; nothing where none can be."""
+    bounding, found = made.bounding, list[Test]()
     if bounding.per_unit and _counted(made):
-        tests.append(f"size > {bounding.rows**bounding.norm}" if bounding.norm else f"most > {bounding.rows}")
+        found.append(("size", bounding.rows**bounding.norm) if bounding.norm else ("most", bounding.rows))
     if bounding.pick:
-        tests.append(f"groups > {bounding.l0}")
-    return " OR ".join(tests)
+        found.append(("groups", bounding.l0))
+    return tuple(found)
 
 
 def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
@@ -64,16 +62,18 @@ def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
     numbers follow those of the others."""
     found: dict[str, tuple[Compiled, Cut]] = {}
     for one in made:
-        if one.cut and one.cut not in found and (one.specs or one.selections):  # declared groups alone are there in any case
+        if one.cut is None or one.cut.text in found:
+            continue
+        if one.specs or one.selections:  # declared groups alone are there in any case
             specs = tuple(BasisSpec("units", None, None, label) for label in (f"{unit}s", f"{unit}s that bounds cut"))
-            name = split_holes(f"cut: {one.cut}")
+            name = split_holes(f"cut: {one.cut.text}")
             names = Names(
                 rows=name, keys=(), columns=tuple(map(split_holes, (UNITS, BEYOND))), base=name,
                 totals=(None, None), accepts=(), groups=(),
                 complete=False, bound=0, additive=(False, False), mixes=((), ()),
             )  # fmt: skip
             compiled = Compiled(one.cut, (), specs, (), (), _BOUNDING, None, 1, names=names, cutting=True)
-            found[one.cut] = compiled, Cut(len(made) + len(found), f"{unit}s", bounds_of(one, unit))
+            found[one.cut.text] = compiled, Cut(len(made) + len(found), f"{unit}s", bounds_of(one, unit))
     return list(found.values())
 
 
@@ -81,7 +81,7 @@ def unmeasured(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
     """Bounds that cut something where data go beyond them, and of which nothing is measured."""
     found: list[str] = []
     for made in compiled:
-        if not made.cut and not made.cutting:
+        if made.cut is None and not made.cutting:
             found += bounds_of(made, unit)
         found += [f"`range` of {name}" for name in made.clamped]
     return tuple(dict.fromkeys(found))

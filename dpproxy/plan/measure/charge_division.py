@@ -88,7 +88,7 @@ def divided(compiled: Sequence[Compiled], context: Context) -> tuple[list[Share]
 def _in_rounds(compiled: Compiled, parts: list[int]) -> tuple[int, ...]:
     """What the weights of a threshold have is that of both rounds: no output is made of the first one's alone."""
     at = compiled.threshold
-    if compiled.first and at is not None:
+    if compiled.first is not None and at is not None:
         both = parts[at] + parts[at + 1]
         parts[at + 1] = max(both * output_weights.FIRST // 100, 1)
         parts[at] = both - parts[at + 1]

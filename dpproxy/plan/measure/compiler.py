@@ -1,9 +1,9 @@
 """A measurement compiled: keys and aggregates over rows of units become bounded integer columns of one backend query.
 
 Knows: PRIVACY.md section 3, relations, an engine's spelling. Must not know: clients, ledgers, how noise is drawn. Every
-number that decides privacy (bounds, sensitivities, L0) is made here, before anything runs; `finish` adds noise scales,
-`bounding` writes the query. A step of bounding is skipped only by one of the two rules stated in `_bounding`: a bound may rest
-only on what the generated SQL enforces.
+number that decides privacy (bounds, sensitivities, L0) is made here, before anything runs; `noise_scales` adds noise,
+`bounding` builds the query's tree. A step of bounding is skipped only by one of the two rules stated in `_bounding`: a bound
+may rest only on what the generated SQL enforces.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.context import Context
 from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.engines.measured import Query, Source
 from dpproxy.plan.logical.expr import Expr
+from dpproxy.plan.logical.measured import Statement, Test
 from dpproxy.plan.logical.relation import Rows, of_somebody
 from dpproxy.plan.measure import clamps, coverage
-from dpproxy.plan.measure.bounding import Writer
+from dpproxy.plan.measure.bounding import Builder
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import (
     CONTRIBUTION_STEPS,
@@ -43,11 +44,11 @@ MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**6
 class Compiled:
     """This is a measurement without noise: its query, bases and bounding."""
 
-    sql: str
+    query: Query
     keys: tuple[tuple[str, str], ...]  # label, type
     specs: tuple[BasisSpec, ...]
     selections: tuple[SelectionSpec, ...]
-    side: tuple[str, ...]  # the query of each selection; equal ones are asked once
+    side: tuple[Query, ...]  # of each selection; equal ones are asked once
     bounding: Bounding
     threshold: int | None  # index of the units basis, when keys are undeclared
     min_units: int
@@ -55,14 +56,18 @@ class Compiled:
     rest: bool = False  # one row for what is in no released group
     outputs: tuple[Output, ...] = ()  # what is made of the columns
     names: Names | None = None
-    cut: str = ""  # the query that says how many units the bounds cut, where that is to be measured
+    cut: Query | None = None  # says how many units the bounds cut, where that is to be measured
     cutting: bool = False  # this is such a query
     moving: bool = False  # with the time of day (`plan.measure.moving_constants`)
     clamped: tuple[str, ...] = ()  # columns whose range may cut values (`plan.measure.clamps`)
     all_rows: bool = False  # no unit has more rows in a group than count, by the statement itself
     left_out: tuple[LeftOut, ...] = ()  # rows in none of the declared groups
-    first: str = ""  # the query of the round before, where there is one (`mechanisms.key_rounds`)
+    first: Query | None = None  # of the round before, where there is one (`mechanisms.key_rounds`)
     holds_all: bool = False  # every row is in one of the declared groups (`plan.measure.coverage`)
+
+    @property
+    def sql(self) -> str:
+        return self.query.text
 
 
 @dataclass
@@ -77,9 +82,8 @@ class Compiler:
     def __post_init__(self) -> None:
         unit = self.rows.unit
         assert unit is not None
-        self._renderer = Renderer(self.engine)
-        self._block = self._renderer.block(of_somebody(self.rows.node, unit))
-        self._unit = self._block.names[unit.id]
+        self._unit = unit
+        self._source = Source.of(of_somebody(self.rows.node, unit), self.engine)
 
     def over(self, rows: Rows) -> Compiler:
         return Compiler(rows, self.context, self.engine)
@@ -110,13 +114,13 @@ class Compiler:
                 )
         least = self.context.role.min_units
         undeclared = threshold is not None or (top is not None and bounding.dense is None)
-        sql = self._writer(bounding, specs).write(plain, least if undeclared else 1)
-        step(20 + len(sql) // 200)
-        side = tuple(self._writer(bounding).buckets(plain, s) for s in selections)
+        query = self._query(self._builder(bounding, specs).query(plain, least if undeclared else 1))
+        step(20 + len(query.text) // 200)
+        side = tuple(self._query(self._builder(bounding).buckets(plain, s)) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
         alone = [replace(spec, round=0) for spec in specs if spec.round == 1]
-        first = self._writer(bounding, alone).first_round(plain, least) if alone else ""
-        made = Compiled(sql, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, first=first)
+        first = self._query(self._builder(bounding, alone).first_round(plain, least)) if alone else None
+        made = Compiled(query, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, first=first)
         return self._told(made, plain)
 
     def _told(self, made: Compiled, keys: Sequence[Expr]) -> Compiled:
@@ -129,10 +133,10 @@ class Compiler:
             all_rows=clamps.rows_within(self.rows, keys, made.bounding.rows),
         )
 
-    def cut(self, keys: Sequence[tuple[str, Expr]], condition: str) -> str:
-        """Return the query that counts units, and those of which `condition` holds (`plan.measure.bound_cuts`)."""
+    def cut(self, keys: Sequence[tuple[str, Expr]], tests: tuple[Test, ...]) -> Query:
+        """Return the query that counts units, and those that one of the tests is true of (`plan.measure.bound_cuts`)."""
         plain = tuple(k for _, k in keys)
-        return self._writer(self._bounding(plain, False)).beyond(plain, condition)
+        return self._query(self._builder(self._bounding(plain, False)).beyond(plain, tests))
 
     @staticmethod
     def _heeded(top: TopSpec, bounding: Bounding, specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> bool:
@@ -151,8 +155,11 @@ class Compiler:
         few = WORTH_CHOOSING * top.k <= bounding.l0
         return few and size is not None and 2 * top.k * math.log(max(size, 3)) <= 9 * math.sqrt(bounding.l0)
 
-    def _writer(self, bounding: Bounding, specs: Sequence[BasisSpec] = ()) -> Writer:
-        return Writer(self._renderer.resumed(), self._block, self._unit, bounding, tuple(specs), self.context.pick_key)
+    def _builder(self, bounding: Bounding, specs: Sequence[BasisSpec] = ()) -> Builder:
+        return Builder(self._source, self._unit, bounding, tuple(specs), self.context.pick_key)
+
+    def _query(self, tree: Statement) -> Query:
+        return Query.of(tree, self._source)
 
     def _bounding(self, keys: tuple[Expr, ...], unscaled: bool) -> Bounding:
         if (keys, unscaled) not in self._boundings:

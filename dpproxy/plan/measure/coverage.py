@@ -156,4 +156,4 @@ def _kept_out(column: Column, domain: Domain | None, conditions: Sequence[Expr])
 
 def source(part: Part, key: Expr, renderer: Renderer) -> str:
     """Return the values of one key in its part: two measurements that have it in common show the same groups of it."""
-    return part_text(replace(part, keys=((0, key),)), renderer)
+    return part_text(replace(part, keys=((0, key),)).declared, renderer)

@@ -93,7 +93,7 @@ def _selections(compiler: Compiler, by_name: Keys, compiled: Compiled) -> list[_
     """The drawn columns of each selection."""
     found = []
     for chosen in compiled.selections:
-        side = compiler.compiled(by_name, (), (chosen,)).side[0]
+        side = compiler.compiled(by_name, (), (chosen,)).side[0].text
         end = f"{'low' if chosen.side < 0 else 'high'} end ({chosen.confidence}) of " if chosen.side else ""
         which = [f"{end}{fraction}" for fraction in chosen.fractions] or ["mode"]
         found += [_Column(f"{fraction} of {chosen.size}: {side}") for fraction in which]

@@ -62,9 +62,10 @@ def _finish_one(
     gaussian = vector if share.mechanism == "gaussian" and count else None
     bases = _gaussians(compiled, parts, gaussian, sigmas) if gaussian else _laplaces(compiled, parts)
     chosen = zip(compiled.selections, parts[count : count + len(compiled.selections)], strict=True)
-    side = list(dict.fromkeys(compiled.side))
+    side = list(dict.fromkeys(query.text for query in compiled.side))
     selections = [
-        _selection(spec, side.index(sql) + 1, bounding, part) for (spec, part), sql in zip(chosen, compiled.side, strict=True)
+        _selection(spec, side.index(query.text) + 1, bounding, part)
+        for (spec, part), query in zip(chosen, compiled.side, strict=True)
     ]
     threshold = _threshold(compiled, bases, share.delta_keys, context.dialect)
     loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
@@ -158,8 +159,8 @@ def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int, dialect: 
     if compiled.threshold is None:
         return None
     units, l0, least = bases[compiled.threshold], compiled.bounding.l0, compiled.min_units
-    if compiled.first:
-        return _two_rounds(compiled, compiled.threshold, bases, delta, dialect)
+    if compiled.first is not None:
+        return _two_rounds(compiled, compiled.threshold, compiled.first.text, bases, delta, dialect)
     if units.mechanism == "gaussian" or units.norm:
         tau = units_threshold(units.scale, l0, delta, least * units.fine, units.mechanism)
         return Threshold(compiled.threshold, tau, least, delta)
@@ -167,14 +168,14 @@ def _threshold(compiled: Compiled, bases: Sequence[Basis], delta: int, dialect: 
     return Threshold(compiled.threshold, tau, least, delta, reach)
 
 
-def _two_rounds(compiled: Compiled, index: int, bases: Sequence[Basis], delta: int, dialect: Dialect) -> Threshold:
+def _two_rounds(compiled: Compiled, index: int, query: str, bases: Sequence[Basis], delta: int, dialect: Dialect) -> Threshold:
     """The first round has a tenth of delta, too, which counts by its logarithm."""
     part, l0, least = delta // 10, compiled.bounding.l0, compiled.min_units
     taus = [
         units_threshold(bases[i].scale, l0, own, least * bases[i].fine, bases[i].mechanism)
         for i, own in ((index, delta - part), (index + 1, part))
     ]
-    first = FirstRound(template(dialect, compiled.first), index + 1, taus[1], part)
+    first = FirstRound(template(dialect, query), index + 1, taus[1], part)
     return Threshold(index, taus[0], least, delta, None, first)
 
 

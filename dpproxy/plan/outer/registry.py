@@ -99,8 +99,8 @@ class Registry:
         rows, keys, specs, selections = normal_form.normal(rows, chosen, request.specs, request.selections)
         compiler = Compiler(rows, context, self.engine_for(rows, keys, specs, selections))
         compiled = compiler.compiled(keys, specs, selections, request.top)
-        beyond = bound_cuts.condition(compiled) if context.role.query.measure_bounds else ""
-        cut = compiler.cut(keys, beyond) if beyond else ""
+        beyond = bound_cuts.tests(compiled) if context.role.query.measure_bounds else ()
+        cut = compiler.cut(keys, beyond) if beyond else None
         names, more = fingerprint.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
         told = replace(compiled.bounding, notes=(*compiled.bounding.notes, *more))
         dense = compiled.bounding.dense

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from dpproxy.plan.logical.expr import (
@@ -31,6 +32,7 @@ from dpproxy.plan.logical.expr import (
     references,
     walk,
 )
+from dpproxy.plan.logical.measured import Declared, DeclaredPart
 from dpproxy.plan.logical.relation import Public, Rows, Scan, is_public_list
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.facts import facts
@@ -55,10 +57,12 @@ class Part:
     scans: tuple[Scan | Public, ...]
     conditions: tuple[Expr, ...]
 
-    def trial(self) -> Trial:
-        """Return what is tried to find the groups, stray values among it."""
+    @cached_property
+    def declared(self) -> DeclaredPart:
+        """What is tried to find the groups, stray values among it."""
         conditions = tuple(map(on_days, self.conditions))
-        return trial(self.keys, self.columns, conditions) or Trial(self.keys, conditions, ())
+        tried = trial(self.keys, self.columns, conditions) or Trial(self.keys, conditions, ())
+        return DeclaredPart(tried.keys, self.columns, self.scans, tried.conditions, tried.strays)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,11 @@ class Dense:
     size: int | None
     width: int
     computed: tuple[tuple[Expr, Column], ...] = ()
+
+    @cached_property
+    def declared(self) -> Declared:
+        """The groups as a node of the tree."""
+        return Declared(tuple(part.declared for part in self.parts), self.width)
 
 
 def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
@@ -364,7 +373,7 @@ def on_days(condition: Expr) -> Expr:
 
 def _inputs(part: Part) -> int:
     """How many combinations of values the engine enumerates for a part."""
-    beside = {s.column.id: len(s.rows) for s in part.trial().strays}
+    beside = {s.column.id: len(s.rows) for s in part.declared.strays}
     declared = ((c.id, len(d.values) if isinstance(d, ValuesDomain) else getattr(d, "size", 1)) for c, d in part.columns)
     return prod(n + beside.get(i, 0) for i, n in declared)
 

@@ -38,6 +38,7 @@ from dpproxy.plan.logical.expr import (
     references,
     walk,
 )
+from dpproxy.plan.logical.measured import Strays, Text
 from dpproxy.plan.properties.facts import SPANS, literal_number
 from dpproxy.plan.properties.null_padding import LENIENT
 from dpproxy.sql.types import INTEGERS, TEXTS
@@ -48,19 +49,6 @@ _EQUAL = {"=", "<>", "is_distinct", "is_not_distinct"}
 _OF_NULL = {"is_null", "is_not_null"}
 _LOGIC = {"and", "or", "not", "is_true", "is_not_true", "is_false", "is_not_false"}
 _RESULTS = ("true", "false", None)
-
-Text = str | None
-
-
-@dataclass(frozen=True)
-class Strays:
-    """The stray values of a column. A row of the values tried is a value, whether it is stray (column `stray`), and a result for
-    each column of `tests`."""
-
-    column: Column
-    stray: Column
-    tests: tuple[Column, ...]
-    rows: tuple[tuple[Text, ...], ...]  # without the mark: all of them are stray
 
 
 @dataclass(frozen=True)

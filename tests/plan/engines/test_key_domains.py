@@ -9,7 +9,7 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.key_domains import groups_text, part_text
+from dpproxy.plan.engines.key_domains import declared_text, part_text
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain
 from dpproxy.plan.logical.relation import Contribution, Rows, Scan
@@ -38,7 +38,9 @@ def dense(*keys: Expr, conditions: tuple[Expr, ...] = ()) -> Dense:
 
 
 def groups(found: Dense) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = duckdb.connect().execute(groups_text(found, Renderer(engine("duckdb")))).fetchall()
+    rows: list[tuple[object, ...]] = (
+        duckdb.connect().execute(declared_text(found.declared, Renderer(engine("duckdb")))).fetchall()
+    )
     return rows
 
 
@@ -76,11 +78,13 @@ def test_conditions_leave_fewer() -> None:
 
 def test_parts_are_by_themselves() -> None:
     found = dense(ref(WORD), THIRD)
-    sizes = sorted(len(duckdb.connect().execute(part_text(part, Renderer(engine("duckdb")))).fetchall()) for part in found.parts)
+    sizes = sorted(
+        len(duckdb.connect().execute(part_text(part.declared, Renderer(engine("duckdb")))).fetchall()) for part in found.parts
+    )
     assert sizes == [3, 4]
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
 def test_only_constants_are_read(dialect: object) -> None:
-    text = groups_text(dense(ref(WORD), THIRD), Renderer(engine(dialect)))  # type: ignore[arg-type]
+    text = declared_text(dense(ref(WORD), THIRD).declared, Renderer(engine(dialect)))  # type: ignore[arg-type]
     assert '"t"' not in text

@@ -11,6 +11,10 @@ import pytest
 from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
 
+from dpproxy.plan.engines.measured import Query
+from dpproxy.plan.logical.expr import Column
+from dpproxy.plan.logical.measured import MeasuredRows, Sums
+from dpproxy.plan.logical.relation import Values
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
@@ -146,6 +150,8 @@ def test_where_the_truth_may_be_when_bounds_cut() -> None:
     one = Bounding(1, 1, False, False, None, ())
     rows, groups = replace(one, rows=3, per_unit=True), replace(one, rows=3, l0=2, per_unit=True, pick=True)
     whole = replace(rows, l0=1000, norm=2)
+    unit = Column(0, "u", "int4")
+    nothing = Query(Sums(MeasuredRows(Values((unit,)), unit, ()), ()), "")
     expected = {
         one: [(False, False)] * 3,
         rows: [(False, True), (True, True), (False, False)],
@@ -153,7 +159,7 @@ def test_where_the_truth_may_be_when_bounds_cut() -> None:
         whole: [(False, True), (True, True), (False, True)],
     }
     for bounding, ends in expected.items():
-        made = Compiled("", (), (), (), (), bounding, None, 1)
+        made = Compiled(nothing, (), (), (), (), bounding, None, 1)
         assert [bound_cuts.open_ends(made, spec) for spec in (counted, signed, units)] == ends
-    known = Compiled("", (), (), (), (), rows, None, 1, all_rows=True)
+    known = Compiled(nothing, (), (), (), (), rows, None, 1, all_rows=True)
     assert bound_cuts.open_ends(known, counted) == (False, False)

@@ -10,6 +10,7 @@ from small_expressions import column, lit
 
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.context import Context, Counter
+from dpproxy.plan.engines.measured import Query
 from dpproxy.plan.logical.expr import Hole
 from dpproxy.plan.logical.relation import Rows, Scan
 from dpproxy.plan.measure.compiler import Compiled
@@ -35,7 +36,9 @@ def counted(registry: Registry, where: str = "") -> Compiled:
     asked = MeasurementRequest(ORDERS)
     asked.basis(BasisSpec("count", None, lit("true", "bool") if where else None, "count(*)"))
     found = registry.compile(asked, ORDERS, ())
-    return replace(found, sql=found.sql + where, outputs=(Output(f"n{where}", "linear", (1.0,), (0,)),))
+    return replace(
+        found, query=Query(found.query.tree, found.sql + where), outputs=(Output(f"n{where}", "linear", (1.0,), (0,)),)
+    )
 
 
 def test_equal_measurements_are_one(registry: Registry) -> None:
@@ -50,15 +53,15 @@ def test_equal_measurements_are_one(registry: Registry) -> None:
 def test_there_is_an_end_to_them(registry: Registry) -> None:
     first = counted(registry)
     for i in range(MAX_MEASUREMENTS):
-        assert registry.register(replace(first, sql=f"{first.sql} -- {i}")) == i
-    assert registry.register(replace(first, sql=f"{first.sql} -- 0")) == 0
+        assert registry.register(replace(first, query=Query(first.query.tree, f"{first.sql} -- {i}"))) == i
+    assert registry.register(replace(first, query=Query(first.query.tree, f"{first.sql} -- 0"))) == 0
     with pytest.raises(Refusal) as refused:
         registry.register(first)
     assert refused.value.sqlstate == STATEMENT_TOO_COMPLEX
 
 
 def test_arrays_come_after_the_statements_own_parameters(registry: Registry) -> None:
-    registry.register(replace(counted(registry), sql="SELECT 0"))
+    registry.register(replace(counted(registry), query=Query(counted(registry).query.tree, "SELECT 0")))
     source = to_sql(registry.set_source("m", counted(registry), ()))
     width = len(registry.arrays) // 2
     assert source.startswith(f"UNNEST(CAST(${3 + width} AS BIGINT[])")
@@ -68,7 +71,7 @@ def test_arrays_come_after_the_statements_own_parameters(registry: Registry) -> 
 
 def test_inputs_know_what_they_read(registry: Registry) -> None:
     registry.register(counted(registry))
-    registry.register(replace(counted(registry), sql="SELECT 0"))
+    registry.register(replace(counted(registry), query=Query(counted(registry).query.tree, "SELECT 0")))
     last = 2 + len(registry.arrays)
     assert registry.input("(SELECT $1 + 7)", "int4") == Hole("int4", 2)
     assert registry.input(f"(SELECT $2 || ${last} || $3)", "text") == Hole("text", 3)

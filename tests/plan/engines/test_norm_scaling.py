@@ -8,18 +8,18 @@ import random
 import duckdb
 import pytest
 
-from dpproxy.plan.measure import norm_scaling
-from dpproxy.plan.measure.specs import BasisSpec, Bounding
+from dpproxy.plan.engines import norm_scaling
+from dpproxy.plan.logical.measured import Scaled
 
 ROWS = 4
 
 
-def contributions(spec: BasisSpec, bounding: Bounding, sums: list[int]) -> tuple[list[int], int]:
+def contributions(part: Scaled, sums: list[int]) -> tuple[list[int], int]:
     """What a unit with these sums in its groups adds to each; and the step it is in."""
     values = ", ".join(f"({t}::HUGEINT, 1)" for t in sums)
-    text = f"WITH g(t0, n0) AS (VALUES {values}), m AS (SELECT {norm_scaling.norm(spec, 0, bounding)}::HUGEINT AS s0 FROM g), "
-    text += f"w AS (SELECT *, {norm_scaling.step(spec, 0, bounding) or 1} AS m0 FROM m) "
-    text += f"SELECT {norm_scaling.partial(spec, 0, 0, bounding)}, m0 FROM g, w"
+    text = f"WITH g(t0, n0) AS (VALUES {values}), m AS (SELECT {norm_scaling.norm(part)}::HUGEINT AS s0 FROM g), "
+    text += f"w AS (SELECT *, {norm_scaling.step(part) or 1} AS m0 FROM m) "
+    text += f"SELECT {norm_scaling.partial(part)}, m0 FROM g, w"
     found = duckdb.connect().execute(text).fetchall()
     return [x for x, _ in found], found[0][1]
 
@@ -31,14 +31,14 @@ def test_the_norm_holds(norm: int, bits: int) -> None:
     rng = random.Random(bits * 4 + norm)
     for _ in range(40):
         largest = 2**bits // ROWS - rng.randrange(1, 2**12)
-        spec = BasisSpec("sum", None, None, "", lo=-largest, hi=largest)
-        bounding = Bounding(ROWS, 5, True, False, None, (), norm)
+        fine = 2 ** (max(2**20 // (ROWS * largest), 1) - 1).bit_length()
+        part = Scaled(0, "sum", norm, ROWS, largest, fine, 0, steps=12)
         step, groups = rng.choice([1, 2, 4, 8]), rng.choice([1, 2, 3, 4])
         parts = split(rng, norm_scaling.STEPS * step, groups, norm)
-        sums = [rng.choice([-1, 1]) * (spec.linf(ROWS) * n // norm_scaling.STEPS + rng.randrange(-2, 60)) for n in parts]
-        added, _ = contributions(spec, bounding, sums)
+        sums = [rng.choice([-1, 1]) * (part.bound * n // norm_scaling.STEPS + rng.randrange(-2, 60)) for n in parts]
+        added, _ = contributions(part, sums)
         size = sum(map(abs, added)) if norm == 1 else sum(x * x for x in added)
-        assert size <= spec.sensitivity(bounding) ** norm, (largest, sums, added)
+        assert size <= (part.bound * fine) ** norm, (largest, sums, added)
 
 
 def split(rng: random.Random, whole: int, groups: int, norm: int) -> list[int]:

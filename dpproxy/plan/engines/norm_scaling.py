@@ -1,0 +1,128 @@
+"""A unit's contributions to all its groups, scaled down together to a norm (`Scaled`; PRIVACY.md section 3, Bounds).
+
+Knows: columns `n{i}`, `t{i}` of a unit in a group, what one may add. Must not know: engines; this SQL is common
+to all. Let x be a unit's vector of a column over its groups, B = `Scaled.bound`. It is measured as x itself when its norm is at
+most B, else as x * B / norm(x): an l1 or l2 norm of at most B either way, which is the sensitivity whatever the number of groups.
+
+Counts and sums are measured in steps (`Scaled.steps`): the least power of two 2**j by which x must be divided to have a norm
+of at most B is the unit's step, x / 2**j is measured, in column j of the basis. The unit changes that column alone, by a
+norm of at most B: as one vector over groups and steps its contribution has that norm, and the noise is the same as if
+there were one column. Multiplied by 2**j and added up, the columns give back what was cut - at 2**j times the noise, so
+that they are only taken as far as they are more than noise (`mechanisms.step_columns`). Beyond the last step x is scaled to B.
+
+What is rounded, is rounded down. Norms are added up from whole numbers, so that the order of rows changes nothing: counts
+as they are, sums as their size in 4096ths of B, rounded up. Weights are doubles, each operation good to 3e-16, and lowered
+by 1e-9; products are truncated. A mean's sum is scaled by the weight of its count: of n rows, some of which add up to t,
+|t| <= n m, so the norm of t is at most m times that of n, and B of the one is m times B of the other.
+"""
+
+from __future__ import annotations
+
+from dpproxy.plan.logical.measured import MAX_SIZE as MOST
+from dpproxy.plan.logical.measured import Scaled
+
+STEPS = 4096
+LOWERED = "0.999999999"
+RAISED = "1.000000001"
+EXACT = 2**53
+"""Whole numbers up to this are doubles. A quotient of such is rounded, but never past a whole number; beyond, sizes are raised
+and what is divided by a step is lowered, by far more than doubles can be wrong."""
+
+
+def norm(part: Scaled) -> str:
+    """Write the sum over a unit's groups of sizes (l1) or of their squares (l2)."""
+    if part.fresh:
+        return "sum(fresh)"
+    if part.kind == "weight" or _present(part) == "1":
+        return "count(*)"
+    size = _size(part)
+    return f"sum({size})" if part.norm == 1 else f"sum({size} * {size})"
+
+
+def step(part: Scaled) -> str:
+    """Write 2**j of the unit's step, from its norm in `s{i}`; empty for columns without steps."""
+    if part.steps == 1:
+        return ""
+    arms = (f"WHEN s{part.index} <= {_most(part, j)} THEN {1 << j}" for j in range(part.steps - 1))
+    return f"CASE {' '.join(arms)} ELSE {1 << part.steps - 1} END"
+
+
+def partial(part: Scaled) -> str:
+    """Write a unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
+    i, fine, bound = part.index, part.fine, _bound(part)
+    whole = {"weight": _weight(part), "count": f"n{i}", "units": _present(part)}.get(part.kind, f"coalesce(t{i}, 0)")
+    if part.kind == "units" and part.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
+        return _of_units(part, whole)
+    measure = f"CAST(s{part.counter} AS DOUBLE PRECISION)"
+    root = measure if part.norm == 1 else f"sqrt({measure})"
+    held = f"{_held(part)} * {fine}"
+    first = f"WHEN s{part.counter} <= {_most(part, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
+    last = f"ELSE CAST(trunc({held} * ({bound} * {LOWERED} / {root})) AS BIGINT)"
+    lowered = "" if part.bound * fine << part.steps <= EXACT else f" * {LOWERED}"
+    divided = f"CAST(trunc({held}{lowered} / m{i}) AS BIGINT)"
+    between = f" WHEN s{i} <= {_most(part, part.steps - 1)} THEN {divided}" if part.steps > 1 else ""
+    return f"CASE {first}{between} {last} END"
+
+
+def _weight(part: Scaled) -> str:
+    """What a unit weighs in a group before it is scaled: nothing where an earlier round has found the group."""
+    return "fresh" if part.fresh else "1"
+
+
+def _most(part: Scaled, step: int) -> int:
+    """The largest norm, as it is added up, of that step."""
+    bound = _bound(part) << step
+    return bound if part.norm == 1 else bound * bound
+
+
+def _of_units(part: Scaled, present: str) -> str:
+    i, rows, fine = part.index, part.rows, part.fine
+    weight = f"{present} * {fine} * sqrt({rows} * {LOWERED} / CAST(s{i} AS DOUBLE PRECISION))"
+    return f"CASE WHEN s{i} <= {rows} THEN CAST({present} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+
+
+def _present(part: Scaled) -> str:
+    """1 in groups where a unit is counted, for columns of units."""
+    if part.kind != "units":
+        return ""
+    return f"CASE WHEN n{part.index} > 0 THEN 1 ELSE 0 END" if part.tested else "1"
+
+
+def _counted(part: Scaled) -> bool:
+    """Whether the norm is that of the numbers of rows."""
+    return part.kind == "count" or part.mean
+
+
+def _bound(part: Scaled) -> int:
+    """The largest norm, in the unit of sizes."""
+    if part.kind == "weight":
+        return 1
+    return part.rows if _counted(part) or part.kind == "units" else STEPS
+
+
+def _size(part: Scaled) -> str:
+    i = part.index
+    if part.kind == "units":
+        return f"({_present(part)})"
+    if _counted(part):
+        return f"CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END"
+    linf = max(part.bound, 1)
+    parts = f"floor(abs({_double(i)}) * {STEPS}{'' if linf <= EXACT else f' * {RAISED}'} / {linf})"
+    return f"CASE WHEN coalesce(t{i}, 0) = 0 THEN 0 WHEN {parts} < {MOST - 1} THEN CAST({parts} AS BIGINT) + 1 ELSE {MOST} END"
+
+
+def _held(part: Scaled) -> str:
+    """What is scaled, as a double within what sizes can say."""
+    i = part.index
+    if part.kind == "weight":
+        return _weight(part)
+    if part.kind == "units":
+        return f"({_present(part)})"
+    if part.kind == "count":
+        return f"CAST(CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END AS DOUBLE PRECISION)"
+    most = MOST * max(part.row, 1) if part.mean else (MOST - 1) * max(part.bound, 1) // STEPS
+    return f"greatest(least({_double(i)}, {float(most)!r}), {-float(most)!r})"
+
+
+def _double(i: int) -> str:
+    return f"CAST(coalesce(t{i}, 0) AS DOUBLE PRECISION)"

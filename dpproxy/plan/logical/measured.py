@@ -1,0 +1,367 @@
+"""The tree of a measurement's query, from its rows up: what bounding adds to a relation, as nodes.
+
+Knows: relations, expressions, whole numbers. Must not know: SQL text, engines, policies, why a bound was chosen. A generated
+query is one such tree and nothing else, written as SQL by `plan.engines.measured`. Columns are known by number: key i, row value
+i, count i (how many of a unit's rows in a group have value i), total i (what they add up to), part i (what the unit adds to the
+group), basis i.
+
+    MeasuredRows    rows with their unit, the keys they are grouped by, and what each adds: values on their grid
+    UnitGroups      GROUP BY unit and keys: counts and totals
+    Picked          as many groups of each unit as are to count, by a hash
+    Fresh           whether an earlier round has found the group
+    Contributions   parts: what a unit adds to a group, each clamped, or scaled down with the unit's other groups
+    Sums            GROUP BY keys: what all units add
+    Filled          LEFT JOIN of the declared groups with these
+    Numbered, Buckets, Beyond: the queries of a first round, of selections, of how much bounds cut
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dpproxy.plan.logical.expr import Column, Domain, Expr, Relation
+
+MAX_SIZE = 2**31 - 1
+"""Sizes of vectors are held here: their squares fit 64 bits, and what is held is also what is scaled."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """Base of all nodes above the relation."""
+
+
+# --- rows
+
+
+@dataclass(frozen=True)
+class Held:
+    """A number in units of `grid`, held within [lo, hi]; NaN becomes NULL. `native`: in the type that the engine adds up at
+    least cost, where it has one."""
+
+    lo: int
+    hi: int
+    grid: Fraction
+    native: bool = False
+
+
+@dataclass(frozen=True)
+class RowValue:
+    """What a row has for a column, in rows that satisfy `where`, NULL in others: 1 (no `value`), or the value, on its grid where
+    it is `held`."""
+
+    value: Expr | None
+    where: Expr | None
+    held: Held | None = None
+
+
+@dataclass(frozen=True)
+class RowBucket:
+    """On which of `size` points a row's value falls, from 0: of a grid from `lo` on, or of declared `values`; NULL for none."""
+
+    value: Expr
+    where: Expr | None
+    lo: int
+    hi: int
+    grid: Fraction
+    values: tuple[str | None, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.values) if self.values else self.hi - self.lo + 1
+
+
+@dataclass(frozen=True)
+class MeasuredRows(Node):
+    """Rows of units. `values[i]` is None where nothing is asked of the single row."""
+
+    child: Relation
+    unit: Column
+    keys: tuple[Expr, ...]
+    values: tuple[RowValue | RowBucket | None, ...] = ()
+
+
+# --- a unit in a group
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Count i: how many rows have row value `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Added:
+    """Total i: the sum of row value `index` less `shift`, which lies within [lo, hi] in each row."""
+
+    index: int
+    lo: int
+    hi: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class UnitGroups(Node):
+    rows: MeasuredRows
+    totals: tuple[Counted | Added, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """A pseudo-random order by a hash with `key`; of groups, whose keys are taken in the order `keys` (their numbers)."""
+
+    key: int
+    keys: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Picked(Node):
+    """The first `most` groups of each unit in that order."""
+
+    child: UnitGroups | Contributions
+    most: int
+    order: Order
+
+
+@dataclass(frozen=True)
+class Fresh(Node):
+    """The same groups; of each, 1 where no earlier round has found it, else 0."""
+
+    child: UnitGroups | Picked
+    order: Order
+
+
+# --- what a unit adds to a group
+
+
+@dataclass(frozen=True)
+class One:
+    """1: the unit is there."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """1 where count `index` is not 0."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class CountCut:
+    """Count `index`, at most `rows`."""
+
+    index: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class TotalCut:
+    """Total `index` held within [lo, hi], around 0; 0 for NULL."""
+
+    index: int
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True)
+class ShareCut:
+    """Total `index` where count `counter` is at most `rows`, else that many rows' share of it, towards 0. Each row adds a number
+    within [lo, hi]; `shift`: see `Added`."""
+
+    index: int
+    counter: int
+    rows: int
+    lo: int
+    hi: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A number of the unit in each of its groups, scaled down in all of them together until their l1 or l2 `norm` is `bound`:
+    that of `rows` times `row`, what one row adds at most. In `fine` parts.
+
+    `kind`: a `weight` is 1, or whether the group is `fresh`; `units` is 1, or where `tested` whether count `index` is not 0;
+    `count` and `sum` are the count and the total. `counter`: the column whose size decides, of a sum one whose count is no
+    smaller than the number of values added up (`mean`; else itself). Above 1 `steps`: the least power of two by which the vector
+    is to be divided says in which column it is counted.
+    """
+
+    index: int
+    kind: Literal["weight", "units", "count", "sum"]
+    norm: int
+    rows: int
+    row: int
+    fine: int
+    counter: int
+    steps: int = 1
+    mean: bool = False
+    fresh: bool = False
+    tested: bool = False
+
+    @property
+    def bound(self) -> int:
+        """Return the most one group has, before it is in `fine` parts."""
+        return 1 if self.kind in ("weight", "units") else self.rows * self.row
+
+
+Part = One | Present | CountCut | TotalCut | ShareCut | Scaled
+
+
+@dataclass(frozen=True)
+class Contributions(Node):
+    """`parts[i]` is None for columns of distinct values, and for those that another round measures."""
+
+    child: UnitGroups | Picked | Fresh
+    parts: tuple[Part | None, ...]
+
+    @property
+    def scaled(self) -> bool:
+        return any(isinstance(part, Scaled) for part in self.parts)
+
+
+# --- all units
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """The number of rows of what is summed: with a per-unit step, of units."""
+
+
+@dataclass(frozen=True)
+class ValueCount:
+    """How many rows have row value `index`, or how many values there are of it; of rows alone."""
+
+    index: int
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class ValueSum:
+    """The sum of row value `index` less `shift`; of rows alone."""
+
+    index: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class PartSum:
+    """The sum of part `index`, a column for each of its `steps`."""
+
+    index: int
+    steps: int = 1
+
+
+@dataclass(frozen=True)
+class DistinctCount:
+    """How many values there are of row value `index`, of each unit and group at most `most`, by a hash with `order.key`; where
+    `norm` is set, of all groups of a unit in turn as many as keep the numbers of them within a norm of `rows`."""
+
+    index: int
+    most: int
+    order: Order
+    norm: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class NoTotal:
+    """0: the column of another round."""
+
+
+Total = RowCount | ValueCount | ValueSum | PartSum | DistinctCount | NoTotal
+
+
+@dataclass(frozen=True)
+class Sums(Node):
+    """A row a group; groups of fewer than `least` rows of the child are left out."""
+
+    child: MeasuredRows | Contributions | Picked
+    totals: tuple[Total, ...]
+    least: int = 1
+
+
+# --- declared groups
+
+
+Text = str | None
+
+
+@dataclass(frozen=True)
+class Strays:
+    """The stray values of a column. A row of the values tried is a value, whether it is stray (column `stray`), and a result for
+    each column of `tests`."""
+
+    column: Column
+    stray: Column
+    tests: tuple[Column, ...]
+    rows: tuple[tuple[Text, ...], ...]  # without the mark: all of them are stray
+
+
+@dataclass(frozen=True)
+class DeclaredPart:
+    """Keys, by number, that share sources: the values of columns, public tables, `strays` beside the values; where all conditions
+    hold."""
+
+    keys: tuple[tuple[int, Expr], ...]
+    columns: tuple[tuple[Column, Domain], ...]
+    scans: tuple[Relation, ...]
+    conditions: tuple[Expr, ...]
+    strays: tuple[Strays, ...] = ()
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The product of the parts."""
+
+    parts: tuple[DeclaredPart, ...]
+    width: int
+
+
+@dataclass(frozen=True)
+class Filled(Node):
+    """Each declared group once, with what `child` has of it, or zeros; the declared groups alone where nothing is summed."""
+
+    child: Sums
+    groups: Declared
+
+
+# --- other queries
+
+
+@dataclass(frozen=True)
+class Numbered(Node):
+    """The groups of a first round: of each its first basis, and a number."""
+
+    child: Sums
+    order: Order
+
+
+@dataclass(frozen=True)
+class Buckets(Node):
+    """How many rows of each group fall in each bucket, of a unit and group at most `most`, by a hash (None: all, of rows of which
+    a unit has one); of groups of a unit, those that are picked."""
+
+    rows: MeasuredRows
+    most: int | None
+    picked: Picked | None
+    order: Order
+
+
+Test = tuple[Literal["most", "size", "groups"], int]
+"""A number of a unit, and what it is beyond."""
+
+
+@dataclass(frozen=True)
+class Beyond(Node):
+    """How many units there are, and how many of these are beyond one of `tests`: their `most` rows in a group, the `size` of
+    their rows in all groups (of that `norm`), their `groups`."""
+
+    rows: MeasuredRows
+    norm: int
+    tests: tuple[Test, ...]
+
+
+Statement = Sums | Filled | Numbered | Buckets | Beyond

@@ -1,0 +1,121 @@
+"""The tree of a query as SQL: each kind of node run on a few rows, and counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pytest
+from small_expressions import column, ref
+
+from dpproxy.plan.engines import engine
+from dpproxy.plan.engines.measured import Query, Source
+from dpproxy.plan.logical.expr import ValuesDomain
+from dpproxy.plan.logical.measured import (
+    Added,
+    Beyond,
+    Buckets,
+    Contributions,
+    CountCut,
+    Counted,
+    Declared,
+    DeclaredPart,
+    DistinctCount,
+    Filled,
+    Fresh,
+    Held,
+    MeasuredRows,
+    Numbered,
+    One,
+    Order,
+    PartSum,
+    Picked,
+    Present,
+    RowBucket,
+    RowCount,
+    RowValue,
+    Scaled,
+    ShareCut,
+    Statement,
+    Sums,
+    TotalCut,
+    UnitGroups,
+    ValueCount,
+    ValueSum,
+)
+from dpproxy.plan.logical.relation import Scan
+
+UNIT, GROUP, AMOUNT = column(0, nullable=False), column(1), column(2)
+SCAN = Scan((UNIT, GROUP, AMOUNT), 0, ("main", "t"), ("u", "g", "a"))
+ROWS = [(1, 7, 5), (1, 7, 90), (1, 7, None), (1, 8, 1), (2, 7, 3), (2, 9, 3)]
+HELD = RowValue(ref(AMOUNT), None, Held(0, 10, Fraction(1)))
+KEYED = MeasuredRows(SCAN, UNIT, (ref(GROUP),), (HELD,))
+WHOLE = replace(KEYED, keys=())
+FIRST = Order(3, (0,))
+GROUPS = UnitGroups(KEYED, (Counted(0), Added(0, 0, 10, 0)))
+DOMAIN = Declared((DeclaredPart(((0, ref(GROUP)),), ((GROUP, ValuesDomain(("7", "11"))),), (), ()),), 1)
+
+
+def run(tree: Statement) -> list[tuple[Any, ...]]:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t(u INT, g INT, a INT)")
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?)", ROWS)
+    text = Query.of(tree, Source.of(SCAN, engine("duckdb"))).text
+    return connection.execute(text.replace("\x00found\x00", "")).fetchall()
+
+
+def sums(child: Any, *totals: Any, least: int = 1) -> Sums:
+    return Sums(child, totals, least)
+
+
+CASES: dict[str, tuple[Statement, list[tuple[Any, ...]]]] = {
+    "rows alone": (sums(WHOLE, RowCount(), ValueCount(0), ValueCount(0, True), ValueSum(0, 1)), [(6, 5, 4, 22 - 5)]),
+    "a unit is there": (sums(Contributions(GROUPS, (One(),)), PartSum(0), RowCount()), [(7, 2, 2), (8, 1, 1), (9, 1, 1)]),
+    "few units": (sums(Contributions(GROUPS, (One(),)), PartSum(0), least=2), [(7, 2)]),
+    "counts cut": (sums(Contributions(GROUPS, (CountCut(0, 1),)), PartSum(0)), [(7, 2), (8, 1), (9, 1)]),
+    "present": (sums(Contributions(GROUPS, (Present(0),)), PartSum(0)), [(7, 2), (8, 1), (9, 1)]),
+    "totals cut": (sums(Contributions(GROUPS, (TotalCut(0, 0, 12),)), PartSum(0)), [(7, 15), (8, 1), (9, 3)]),
+    "shares cut": (sums(Contributions(GROUPS, (ShareCut(0, 0, 1, 0, 10, 0),)), PartSum(0)), [(7, 7 + 3), (8, 1), (9, 3)]),
+    "scaled": (
+        sums(Contributions(GROUPS, (Scaled(0, "count", 1, 3, 1, 1000, 0),)), PartSum(0)),
+        [(7, 2000 + 1000), (8, 1000), (9, 1000)],
+    ),
+    "distinct": (sums(Contributions(GROUPS, (None,)), DistinctCount(0, 5, Order(3))), [(7, 3), (8, 1), (9, 1)]),
+    "filled": (Filled(sums(Contributions(GROUPS, (One(),)), PartSum(0)), DOMAIN), [(7, 2), (11, 0)]),
+    "beyond": (Beyond(KEYED, 1, (("most", 2), ("groups", 5))), [(2, 1)]),
+    "buckets": (
+        Buckets(replace(KEYED, values=(RowBucket(ref(AMOUNT), None, 0, 10, Fraction(1)),)), None, None, Order(3)),
+        [(7, 3, 1), (7, 5, 1), (7, 10, 1), (8, 1, 1), (9, 3, 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nodes_are_what_they_say(name: str) -> None:
+    tree, expected = CASES[name]
+    assert sorted(run(tree)) == expected
+
+
+PICKED: dict[str, Callable[[int], Statement]] = {
+    "before": lambda most: sums(Contributions(Picked(GROUPS, most, FIRST), (Scaled(0, "weight", 2, 1, 1, 1, 0),)), RowCount()),
+    "after": lambda most: sums(Picked(Contributions(GROUPS, (One(),)), most, FIRST), PartSum(0)),
+    "fresh": lambda most: sums(
+        Contributions(Fresh(Picked(GROUPS, most, FIRST), FIRST), (Scaled(0, "weight", 1, 1, 1, 4, 0, fresh=True),)), RowCount()
+    ),
+    "numbered": lambda most: Numbered(sums(Picked(Contributions(GROUPS, (One(),)), most, FIRST), PartSum(0)), FIRST),
+}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_no_more_groups_than_are_picked(name: str) -> None:
+    units = [sum(row[1] for row in run(PICKED[name](most))) for most in (1, 2)]
+    assert units == [2, 4]
+
+
+def test_the_rows_are_those_of_the_tree() -> None:
+    other = replace(KEYED, child=replace(SCAN, number=1))
+    with pytest.raises(ValueError, match="another relation"):
+        Query.of(sums(other, RowCount()), Source.of(SCAN, engine("duckdb")))
