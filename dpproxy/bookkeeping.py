@@ -59,8 +59,10 @@ class _ShowByDefault(TyperGroup):
         return super().resolve_command(ctx, args if known else ["show", *args])
 
 
-ledger_app = typer.Typer(no_args_is_help=True, help="Verify, show, export, back up and repair the ledger.")
-budget_app = typer.Typer(no_args_is_help=True, cls=_ShowByDefault, help="What is spent and left; grant more.")
+ledger_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Verify, show, export, back up and repair the ledger.")
+budget_app = typer.Typer(
+    no_args_is_help=True, add_completion=False, cls=_ShowByDefault, help="What is spent and left; grant more."
+)
 
 
 # budget

@@ -1,0 +1,105 @@
+"""The pages of docs/reference say all that the code knows, and nothing that it does not: functions, aggregates, settings, SQLSTATEs.
+
+Knows: tables of Markdown, the code's own lists. Must not know: whether what a page says of a name is true. Pages that are written
+from the code as a whole are held by `tests/test_documents.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpproxy import errors
+from dpproxy.plan.bind import calls, windows
+from dpproxy.plan.functions.registry import FUNCTIONS
+from dpproxy.plan.measure import moments
+from dpproxy.session.session_settings import NAMES
+from dpproxy.sql import translation
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import reference_errors  # noqa: E402
+from reference_topics import TOPICS  # noqa: E402
+
+PAGES = ROOT / "docs" / "reference"
+OUR_SPELLINGS = {"date_from_parts", "dpproxy_first"}
+"""Names by which the parser or a rule calls functions that have another name in SQL."""
+OF_GRIDS = {"count", "sum", "avg", "min", "max", "percentile_cont", "percentile_disc", "mode"}
+NOT_TOLD = {"SUCCESSFUL_COMPLETION", "READ_ONLY", "DEADLOCK_DETECTED", "CRASH_SHUTDOWN"}
+"""SQLSTATEs of notices, of PostgreSQL itself, and of the backend, which no client is told of."""
+
+
+def section(page: str, title: str) -> str:
+    return (PAGES / page).read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def names(text: str) -> set[str]:
+    return set(re.findall(r"`([a-z_][a-z0-9_]*)`", text))
+
+
+def first_cells(text: str) -> str:
+    return "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("|"))
+
+
+def test_functions_are_those_of_the_registry() -> None:
+    text = section("sql.md", "Functions below an aggregate")
+    table = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    assert names(table) == FUNCTIONS.keys() - OUR_SPELLINGS
+    borrowed = text.partition("From other engines")[2].partition(";")[0]
+    assert names(borrowed) == translation._CALLS.keys()
+    within, _, window = text.partition("Functions over the rows")[2].partition("as windows")
+    assert names(within) == calls._PER_UNIT_AGGREGATES - {"every", "stddev_samp", "var_samp"}
+    assert names(window) == windows._FUNCTIONS | windows._AGGREGATES
+
+
+def test_aggregates_are_those_that_are_measured() -> None:
+    told = set(re.findall(r"`([a-z_0-9]+)(?:\(.*?\))?`", first_cells(section("sql.md", "Aggregates"))))
+    assert told == OF_GRIDS | moments.SINGLE | moments.PAIRED
+
+
+def test_settings_are_those_of_sessions() -> None:
+    told = re.findall(r"`(\w+(?:\.\w+)?)`", first_cells(section("settings.md", "Of a session")))
+    assert told == list(dict.fromkeys(told))
+    assert set(told) == set(NAMES)
+
+
+def test_environment_variables_are_those_of_the_commands() -> None:
+    told = set(re.findall(r"DPPROXY_\w+", section("settings.md", "Of the server")))
+    assert told == set(re.findall(r"environment: `(\w+)`", (PAGES / "command-line.md").read_text()))
+
+
+def test_every_sqlstate_is_on_the_page_of_errors() -> None:
+    page = (PAGES / "errors.md").read_text()
+    untold = {
+        name for name, value in vars(errors).items() if name.isupper() and isinstance(value, str) and f"| {value}" not in page
+    }
+    assert {name for name in untold if f", {getattr(errors, name)}" not in page} == NOT_TOLD
+
+
+def test_every_refusal_has_a_topic_and_says_something() -> None:
+    sites = reference_errors.sites()
+    assert len(sites) > 250
+    assert all(reference_errors.topic_of(site) in TOPICS and site.messages and site.states for site in sites)
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "said"),
+    [
+        ("plan/new.py", 'raise Refusal(SYNTAX_ERROR, f"no {what}")', None),
+        ("plan/new.py", "raise Refusal(SYNTAX_ERROR, told)", "nothing is known"),
+        ("unheard/of.py", 'raise Refusal(SYNTAX_ERROR, "no")', "no topic"),
+    ],
+)
+def test_a_refusal_that_the_page_would_forget_is_seen(file: str, code: str, said: str | None, tmp_path: Path) -> None:
+    path = tmp_path / file
+    path.parent.mkdir()
+    path.write_text(f"def f(what, told):\n    {code}\n")
+    if said is None:
+        assert "`no <what>` | 42601" in reference_errors.page(tmp_path)
+    else:
+        with pytest.raises(ValueError, match=said):
+            reference_errors.page(tmp_path)
