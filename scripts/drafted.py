@@ -54,7 +54,7 @@ class Sketch:
                 links[name] = link
         return Decisions(
             self._unit,
-            unit_name(self._unit[0]),
+            unit_name(self._unit),
             public=frozenset(name for name, _ in self._tables(dict.fromkeys(self._said["public"], ""))),
             left_out=frozenset(out),
             links=links,

@@ -3,17 +3,18 @@
 Knows: catalogs, what a schema says of values, the decisions that a person has made already. Must not know: engines, rows,
 terminals; a draft is a pure function. It is careful where it guesses: a table is public only when nothing in it is named like a
 person's, columns named so are hidden, and no range or value comes from the data unless the owner allotted epsilon for it
-(`authoring.measured_ranges`).
+(`authoring.paid_session`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dpproxy.authoring import hints
-from dpproxy.authoring.paths import Link, bare, called_like, links, own_key, singular
+from dpproxy.authoring.paths import Link, bare, called_like, links, named_key, own_key, singular
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName, same_kind
@@ -43,19 +44,36 @@ class Decisions:
     ranges: Mapping[Column, tuple[str, str]] = field(default_factory=dict)
     values: Mapping[Column, tuple[Cell, ...]] = field(default_factory=dict)
     bounds: Mapping[TableName, tuple[int, int]] = field(default_factory=dict)
-    origin: str = ""
-    """Where ranges and bounds come from, for their comments."""
+    origins: Mapping[Column | TableName, str] = field(default_factory=dict)
+    """Where ranges, values and bounds come from, or why there are none, for their comments."""
+    people: str = ""
+    """How many units there are, for a comment, where that is known."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Holds what stands around the tables: the dataset, its backend as YAML, one role and one user."""
+    """Holds what stands around the tables: the dataset, its backend as YAML, one role and one user. `limits`: what the role may
+    spend, as lines of YAML."""
 
     dataset: str
     backend: str
     user: str
     verifier: str
     role: str = "analyst"
+    limits: tuple[str, ...] = (
+        "budget: { epsilon: 10, delta: 1e-6, every: month }  # TODO how much users of the role may learn together",
+        "query: { epsilon: 0.1, max_epsilon: 1 }",
+        "min_units: 10  # undeclared groups of fewer are never shown",
+    )
+
+
+@dataclass(frozen=True)
+class Open:
+    """Is a column that a draft leaves open: its values and ends are anybody's. `has_ends`: those of its type are drafted."""
+
+    place: Column
+    type: str
+    has_ends: bool
 
 
 def candidates(catalog: Catalog) -> list[Column]:
@@ -71,9 +89,37 @@ def candidates(catalog: Catalog) -> list[Column]:
     return [place for *_, place in sorted(found)]
 
 
-def unit_name(table: TableName) -> str:
-    """Return a noun for one row of a table of people."""
-    return singular(table.name.lower()).replace("_", " ")
+def unit_name(unit: Column) -> str:
+    """Return a noun for one of the people that a column names: by its table, or by its own name where the table is not theirs."""
+    table, column = unit[0].name.lower(), unit[1].lower()
+    own = hints.names_people(column) and not hints.of_people(table)
+    name = re.sub(r"_?(?:id|key|sk|no)$", "", column) if own else singular(table)
+    return (name if len(name) > 1 else singular(table)).replace("_", " ")
+
+
+def led(catalog: Catalog, decisions: Decisions) -> dict[TableName, Link]:
+    """Return the link of each table that a draft has as private, the unit's own table first."""
+    found = {n: link for n, link in links(catalog, decisions.unit).items() if n not in decisions.public}
+    found |= decisions.links
+    gone = set(decisions.left_out)
+    while gone:
+        found = {name: link for name, link in found.items() if name not in gone}
+        gone = {name for name, link in found.items() if link.target is not None and link.target not in found}
+    return found
+
+
+def one_row(table: CatalogTable, link: Link, unit: Column) -> bool:
+    """Return whether a unit has one row in a table, as far as its keys, or in the unit's own table names, say. A person's number
+    that comes first in a table which is not called after people, one of events, says nothing."""
+    keys = [key for key in (table.primary_key, *table.unique) if len(key) == 1]
+    called = named_key(table) == link.column or hints.of_people(table.name.name)
+    own = (table.name, link.column) == unit and own_key(table) == link.column and called
+    return link.target is None and ((link.column,) in keys or own)
+
+
+def open_columns(catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts]) -> list[Open]:
+    """Return the columns of private tables of which neither the schema, nor a name, nor anybody says more than a type."""
+    return _Draft(catalog, decisions, facts, Frame("", "", "", "")).open()
 
 
 def draft(catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts], frame: Frame) -> str:
@@ -85,10 +131,7 @@ class _Draft:
     def __init__(self, catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts], frame: Frame) -> None:
         self._catalog, self._decisions, self._frame = catalog, decisions, frame
         self._facts = {(s, t, fold(c)): f for (s, t, c), f in facts.items()}
-        found = {n: link for n, link in links(catalog, decisions.unit).items() if n not in decisions.public}
-        self._links = {**found, **decisions.links}
-        for name in decisions.left_out:
-            self._links.pop(name, None)
+        self._links = led(catalog, decisions)
         self._led_to = {(link.target, link.target_column) for link in self._links.values() if link.target is not None}
 
     def lines(self) -> Iterator[str]:
@@ -100,7 +143,8 @@ class _Draft:
         yield f"dataset: {scalar(frame.dataset)}"
         yield f"backend: {frame.backend}"
         unit = scalar(_dotted(decisions.unit))
-        yield f"privacy_unit: {{ name: {scalar(decisions.unit_name)}, key: {unit} }}  # who is protected"
+        about = "; ".join(filter(None, ("who is protected", decisions.people)))
+        yield f"privacy_unit: {{ name: {scalar(decisions.unit_name)}, key: {unit} }}  # {about}"
         yield "budget: { epsilon: 100, delta: 1e-5, every: year }  # TODO all roles together; delta far below 1 / people"
         yield "tables:"
         first = [name for name in self._links if name in self._catalog.tables]
@@ -111,11 +155,22 @@ class _Draft:
                 yield from self._other(table)
         yield "roles:"
         yield f"  {scalar(frame.role)}:"
-        yield "    budget: { epsilon: 10, delta: 1e-6, every: month }  # TODO how much users of the role may learn together"
-        yield "    query: { epsilon: 0.1, max_epsilon: 1 }"
-        yield "    min_units: 10  # undeclared groups of fewer are never shown"
+        yield from (f"    {line}" for line in frame.limits)
         yield "users:"
         yield f"  {scalar(frame.user)}: {{ role: {scalar(frame.role)}, password: {scalar(frame.verifier)} }}"
+
+    def open(self) -> list[Open]:
+        """The columns that nobody has decided about."""
+        found = []
+        for table, link in ((self._catalog.tables[n], link) for n, link in self._links.items() if n in self._catalog.tables):
+            for column in table.columns:
+                if column.bounded and self._decided(table, link, column) is None:
+                    ends = _ends_of(self._known(table, column), "") is not None or family(column.type) == "date"
+                    found.append(Open((table.name, column.name), column.type, ends))
+        return found
+
+    def _known(self, table: CatalogTable, column: CatalogColumn) -> Facts:
+        return self._facts.get((*table.source, column.name), Facts())
 
     def _private(self, table: CatalogTable, link: Link) -> Iterator[str]:
         yield f"  {written_name(table.name)}:"
@@ -139,7 +194,7 @@ class _Draft:
         name, own = table.name, (table.name, link.column) == self._decisions.unit
         keys = [key for key in (table.primary_key, *table.unique) if len(key) == 1]
         decided = self._decisions.bounds.get(name)
-        single = (link.column,) in keys or (own and own_key(table) == link.column)
+        single = one_row(table, link, self._decisions.unit)
         if link.target is None and decided in (None, (1, 1)) and (single or decided is not None):
             if not own:
                 yield "    unique: true"
@@ -149,22 +204,24 @@ class _Draft:
         if own:
             yield "    unique: false"
         rows, groups = decided or (ROWS, GROUPS)
-        why = f"  # {self._decisions.origin}" if decided and self._decisions.origin else ""
-        todo = why if decided else "  # TODO how much of one unit an answer may contain"
-        yield f"    bounds: {{ rows_per_group: {rows}, groups: {groups} }}{todo}"
+        todo = "" if decided else "TODO how much of one unit an answer may contain"
+        comment = "; ".join(filter(None, (todo, self._decisions.origins.get(name))))
+        yield f"    bounds: {{ rows_per_group: {rows}, groups: {groups} }}" + (f"  # {comment}" if comment else "")
 
     def _column(self, table: CatalogTable, link: Link, column: CatalogColumn) -> str:
         place = (table.name, column.name)
         name = written_name(TableName("public", column.name))
         if not column.bounded:
             return f"      # {name}: left out, {column.reason or 'of a type without a counterpart'}"
-        form, comment = self._form(table, link, column, place)
+        form, comment = self._decided(table, link, column) or _undecided(column, self._known(table, column))
         about = " ".join((column.comment or "").split())
-        comment = "; ".join(part for part in (comment, about) if part)
+        comment = "; ".join(filter(None, (comment, self._decisions.origins.get(place), about)))
         return f"      {name}: {form}" + (f"  # {comment}" if comment else "")
 
-    def _form(self, table: CatalogTable, link: Link, column: CatalogColumn, place: Column) -> tuple[str, str]:
+    def _decided(self, table: CatalogTable, link: Link, column: CatalogColumn) -> tuple[str, str] | None:
+        """What somebody, the schema, or a name says of a column, and a comment on it."""
         name, decisions = column.name, self._decisions
+        place = (table.name, name)
         if link.target is None and name == link.column:
             return "unit", ""
         if place in decisions.hidden:
@@ -176,8 +233,7 @@ class _Draft:
             return f"{{ references: {scalar(_dotted(other))} }}", "a row of the same unit"
         if place in decisions.keys:
             return "key", ""
-        known = self._facts.get((*table.source, name), Facts())
-        stated = self._stated(place, column, known)
+        stated = self._stated(place, column, self._known(table, column))
         if stated is not None:
             return stated
         of_people = table.name == decisions.unit[0] or hints.of_people(table.name.name)
@@ -185,7 +241,7 @@ class _Draft:
             return "hidden", "TODO named like what finds a person"
         if place not in decisions.shown and hints.free_text(name):
             return "hidden", "TODO named like free text"
-        return _undecided(column, known)
+        return None
 
     def _referred(self, table: CatalogTable, column: CatalogColumn) -> Column | None:
         """The key of another private table that a column refers to, by a foreign key or by its name. To be wrong here costs
@@ -233,15 +289,17 @@ class _Draft:
         grid = f", resolution: {known.resolution:f}" if known.resolution is not None else ""
         nulls = ", nulls: true" if column.nullable else ""
         if place in decisions.values:
-            return f"{{ values: [{', '.join(map(scalar, decisions.values[place]))}]{nulls} }}", decisions.origin
+            return f"{{ values: [{', '.join(map(scalar, decisions.values[place]))}]{nulls} }}", ""
         if place in decisions.ranges and kind in ("number", "date"):
             low, high = decisions.ranges[place]
-            return f"{{ range: [{low}, {high}]{grid if kind == 'number' else ''} }}", decisions.origin
+            return f"{{ range: [{low}, {high}]{grid if kind == 'number' else ''} }}", ""
         if column.type == "bool":
             return f"{{ values: [true, false]{nulls} }}", ""
         if known.values and kind in ("text", "number"):
             return f"{{ values: [{', '.join(map(scalar, known.values))}]{nulls} }}", "from the schema"
-        return _ends_of(known, grid) if kind == "number" else None
+        if kind == "number" and known.low is not None and known.high is not None:
+            return _ends_of(known, grid)
+        return None
 
     def _other(self, table: CatalogTable) -> Iterator[str]:
         name = written_name(table.name)
@@ -271,11 +329,14 @@ def _ends_of(known: Facts, grid: str) -> tuple[str, str] | None:
 def _undecided(column: CatalogColumn, known: Facts) -> tuple[str, str]:
     """A column nobody has said anything of."""
     kind = family(column.type)
+    grid = f"resolution: {known.resolution:f}" if known.resolution is not None else ""
+    ends = _ends_of(known, f", {grid}" if grid else "") if kind == "number" else None
+    if ends is not None:
+        return ends
     if hints.key_like(column.name):
         return "{}", "TODO `key` if it names a person's own rows"
     if kind == "number":
-        form = f"{{ resolution: {known.resolution:f} }}" if known.resolution is not None else "{}"
-        return form, "TODO a `range` for sums and averages"
+        return (f"{{ {grid} }}" if grid else "{}"), "TODO a `range` for sums and averages"
     if kind == "date":
         return f"{{ range: [{CENTURIES[0]}, {CENTURIES[1]}] }}", "TODO anybody's dates: narrower ends are more exact"
     if kind == "text":

@@ -6,23 +6,19 @@ takes flags otherwise; whatever nobody said becomes a TODO. The password is draw
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
-import asyncpg
 import typer
 
 from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
 from dpproxy.authoring.init_source import Described, SourceError, describe
-from dpproxy.authoring.measured_ranges import Asked, measured, questions, searching
+from dpproxy.authoring.paid_session import Draft, measurements
 from dpproxy.authoring.paths import links
 from dpproxy.policy import names
 from dpproxy.policy.catalog import Catalog, TableName
@@ -30,7 +26,6 @@ from dpproxy.policy.check import check
 from dpproxy.policy.load import read_text
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError, Problem
-from dpproxy.serve.launch import launched
 
 STATE = Path("dpproxy-state")
 
@@ -47,7 +42,9 @@ def init(
     spend_epsilon: Annotated[
         float | None,
         typer.Option(
-            min=0.000001, help="measure ranges and bounds privately, of this much epsilon in all, charged to the ledger"
+            min=0.001,
+            max=100,
+            help="measure ranges, values and bounds privately, of this much epsilon in all, charged to the ledger",
         ),
     ] = None,
     state: Annotated[Path, typer.Option(help="with --spend-epsilon: the folder whose ledger is charged")] = STATE,
@@ -68,7 +65,8 @@ def init(
     password = secrets.token_urlsafe(12)
     frame = Frame(dataset, described.backend, user, make_verifier(password))
     if spend_epsilon is not None:
-        decisions = _spent(described, decisions, frame, folder, state, Decimal(f"{spend_epsilon:g}"))
+        made = Draft(described.catalog, described.facts, decisions, frame)
+        decisions = measurements(made, Decimal(f"{spend_epsilon:g}"), folder, state)
     text = draft(described.catalog, decisions, described.facts, frame)
     _verified(text, described.catalog, out)
     out.write_text(text, encoding="utf-8")
@@ -99,7 +97,7 @@ def _decisions(
         what = f"`{unit}` is no column here" if unit else "no column names people by its name"
         raise _problem("--unit", what, f"write --unit table.column ({known})")
     if noun is None:
-        noun = typer.prompt("What is one of them called?", default=unit_name(place[0])) if ask else unit_name(place[0])
+        noun = typer.prompt("What is one of them called?", default=unit_name(place)) if ask else unit_name(place)
     chosen = _tables(catalog, public)
     private = links(catalog, place)
     if ask:
@@ -133,47 +131,6 @@ def _verified(text: str, catalog: Catalog, out: Path) -> None:
     problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
     if problems:
         raise PolicyError(problems)
-
-
-def _spent(described: Described, decisions: Decisions, frame: Frame, folder: Path, state: Path, epsilon: Decimal) -> Decisions:
-    """Ask for ranges and bounds through a proxy of the draft, whose role may spend so much and no more."""
-    asked = questions(described.catalog, decisions)
-    if not asked:
-        return decisions
-    each = (epsilon / len(asked)).quantize(Decimal("0.000001"), rounding="ROUND_FLOOR")
-    password = secrets.token_urlsafe(12)
-    trial = replace(frame, user="init", role="init", verifier=make_verifier(password))
-    text = draft(described.catalog, searching(described.catalog, decisions), described.facts, trial)
-    text = text.replace(
-        "    budget: { epsilon: 10, delta: 1e-6, every: month }", f"    budget: {{ epsilon: {epsilon}, every: never }}"
-    )
-    text = text.replace("    query: { epsilon: 0.1, max_epsilon: 1 }", f"    query: {{ epsilon: {each} }}")
-    text = text.replace("    min_units: 10", "    min_units: 1")
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml", dir=folder, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        with launched([Path(file.name)], state) as proxy:
-            answers = asyncio.run(_answers(proxy.host, proxy.port, frame.dataset, password, asked))
-    return measured(described.catalog, decisions, answers, str(epsilon))
-
-
-async def _answers(
-    host: str, port: int, dataset: str, password: str, asked: Sequence[Asked]
-) -> dict[Column | TableName, list[str]]:
-    connection = await asyncpg.connect(host=host, port=port, user="init", password=password, database=dataset)
-    found: dict[Column | TableName, list[str]] = {}
-    try:
-        for question in asked:
-            try:
-                row = await connection.fetchrow(question.sql)
-            except asyncpg.PostgresError as error:
-                print(f"not measured: {question.sql}: {error}", file=sys.stderr)
-                continue
-            if row is not None and all(value is not None for value in row):
-                found[question.about] = list(row)
-    finally:
-        await connection.close()
-    return found
 
 
 def _told(text: str, out: Path, described: Described, frame: Frame, password: str) -> None:

@@ -58,15 +58,19 @@ def called_like(column: str, key: str) -> bool:
 def own_key(table: CatalogTable) -> str | None:
     """Return the column that names a table's rows: its primary or unique key, or one that is called like it."""
     for key in (table.primary_key, *table.unique):
-        if len(key) == 1:
+        if len(key) == 1 and table.column(key[0]) is not None:  # others exist and may not be read
             return key[0]
     if table.primary_key:
         return None
+    first = table.columns[0].name if table.columns else ""
+    return named_key(table) or (first if first and hints.key_like(first) else None)
+
+
+def named_key(table: CatalogTable) -> str | None:
+    """Return the column that is called after its table: the number of a row, whatever else stands in it."""
     one, names = singular(table.name.name), bare(table)
     wanted = ("id", f"{one}_id", f"{one}id", f"{table.name.name}_id", f"{one}_sk", f"{one}key")
-    found = next((name for name in names if names[name] in wanted), None)
-    first = table.columns[0].name if table.columns else ""
-    return found or (first if first and hints.key_like(first) else None)
+    return next((name for name in names if names[name] in wanted), None)
 
 
 def links(catalog: Catalog, unit: tuple[TableName, str]) -> dict[TableName, Link]:

@@ -96,7 +96,7 @@ def test_what_is_decided_is_no_todo() -> None:
             ranges={(orders, "amount"): ("0", "500"), (orders, "ts"): ("2024-01-01", "2024-12-31")},
             values={(name("customers"), "sex"): ("F", "M", "X")},
             bounds={orders: (30, 5)},
-            origin="measured",
+            origins={(orders, "amount"): "measured", orders: "of most customers"},
         ),
         FACTS,
     )
@@ -109,6 +109,15 @@ def test_what_is_decided_is_no_todo() -> None:
     assert policy.tables[orders].bounds.rows == 30
     assert policy.tables[orders].columns["amount"].range == (Decimal(0), Decimal(500))
     assert "{ range: [0, 500], resolution: 0.01 }  # measured" in text
+    assert "bounds: { rows_per_group: 30, groups: 5 }  # of most customers" in text
+
+
+def test_a_table_of_events_has_many_rows_of_a_person() -> None:
+    """Its first column is the person's number, and nothing says that there is one row each."""
+    hits = Catalog({name("hits"): table("hits", "user_id:int4 page:text")})
+    assert "unique: false" in draft(hits, Decisions((name("hits"), "user_id"), "user"), {}, FRAME)
+    members = Catalog({name("members"): table("members", "nr:int4 page:text")})
+    assert "unique: false" not in draft(members, Decisions((name("members"), "nr"), "member"), {}, FRAME)
 
 
 def test_a_unit_in_a_table_of_many_rows() -> None:
@@ -117,10 +126,18 @@ def test_a_unit_in_a_table_of_many_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "noun"), [("customers", "customer"), ("hospital_patients", "hospital patient"), ("hits", "hit")]
+    ("text", "column", "noun"),
+    [
+        ("customers", "customer_id", "customer"),
+        ("hospital_patients", "id", "hospital patient"),
+        ("hits", "hit_id", "hit"),
+        ("hits", "user_id", "user"),
+        ("hits", "UserID", "user"),
+        ("ratings", "p_id", "rating"),
+    ],
 )
-def test_nouns(text: str, noun: str) -> None:
-    assert unit_name(name(text)) == noun
+def test_nouns(text: str, column: str, noun: str) -> None:
+    assert unit_name((name(text), column)) == noun
 
 
 def test_who_may_be_meant() -> None:

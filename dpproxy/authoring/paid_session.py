@@ -1,0 +1,94 @@
+"""A draft's questions, asked through a proxy of the draft itself, whose only role may spend what the owner allots and no more.
+
+Knows: processes, a PostgreSQL client, how an allotment is divided. Must not know: what is asked, what becomes of answers. Each
+question is planned, charged and recorded in the ledger of `state` as any analyst's. Epsilon is divided by the questions' weights;
+a part is kept for those that depend on first answers, and what a question did not cost goes to them as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from dpproxy.authoring.draft import Decisions, Frame, draft
+from dpproxy.authoring.paid_answers import Answer, account, measured
+from dpproxy.authoring.paid_questions import Asked, ends, questions, searching
+from dpproxy.authoring.schema_facts import Facts, Place
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.password import make_verifier
+from dpproxy.serve.launch import launched
+
+MICRO = Decimal("0.000001")  # the finest epsilon that a ledger counts
+DELTA = Decimal("0.000001")  # of all questions together: that a value of one person is shown after all
+THRESHOLDS = 20  # of a role's delta thresholds may take a part only: a twentieth is within each `privacy.accountant.Shares`
+_WORD = "of a draft"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Is what a draft is made of."""
+
+    catalog: Catalog
+    facts: Mapping[Place, Facts]
+    decisions: Decisions
+    frame: Frame
+
+
+def measurements(made: Draft, epsilon: Decimal, folder: Path, state: Path) -> Decisions:
+    """Ask what the draft leaves open, and return its decisions with the answers. `folder`: where the policy's paths begin;
+    `state`: whose ledger is charged. Raises LaunchError, OSError, asyncpg's errors where no session can be had."""
+    first = questions(made.catalog, made.decisions, made.facts)
+    delta = (DELTA / (THRESHOLDS * len(first))).quantize(Decimal("1e-12"), ROUND_FLOOR)
+    limits = (
+        f"budget: {{ epsilon: {epsilon:f}, delta: {DELTA:f}, every: never }}",
+        f"query: {{ epsilon: {epsilon:f}, max_epsilon: {epsilon:f}, delta: {delta:f} }}",
+        "min_units: 1",
+    )
+    frame = replace(made.frame, user="init", role="init", verifier=make_verifier(_WORD), limits=limits)
+    text = draft(made.catalog, searching(made.catalog, made.decisions, made.facts), made.facts, frame)
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", dir=folder, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        with launched([Path(file.name)], state) as proxy:
+            answers = asyncio.run(_asked(made, first, epsilon, proxy.host, proxy.port))
+    return measured(made.catalog, made.decisions, answers)
+
+
+async def _asked(made: Draft, first: Sequence[Asked], epsilon: Decimal, host: str, port: int) -> list[Answer]:
+    connection = await asyncpg.connect(host=host, port=port, user="init", password=_WORD, database=made.frame.dataset)
+    try:
+        kept = sum(asked.weight for asked in ends(made.catalog, made.decisions, made.facts))
+        answers = await _shared(connection, first, epsilon, kept)
+        found = measured(made.catalog, made.decisions, answers)
+        left = epsilon - sum(answer.epsilon for answer in answers)
+        return answers + await _shared(connection, ends(made.catalog, found, made.facts), left, Decimal(0))
+    finally:
+        await connection.close()
+
+
+async def _shared(connection: Any, asked: Sequence[Asked], epsilon: Decimal, kept: Decimal | int) -> list[Answer]:
+    """Ask questions of one epsilon, divided by their weights. `kept`: the weight of what is asked later."""
+    whole = sum((question.weight for question in asked), Decimal(kept))
+    found = [await _answer(connection, question, epsilon * question.weight / whole) for question in asked]
+    return [answer for answer in found if answer is not None]
+
+
+async def _answer(connection: Any, asked: Asked, epsilon: Decimal) -> Answer | None:
+    """Ask one question; None where it is refused, which costs nothing."""
+    cost = epsilon.quantize(max(MICRO, Decimal(1).scaleb(epsilon.adjusted() - 2)), ROUND_FLOOR)  # three digits, to be read
+    try:
+        await connection.execute("SELECT set_config('dpproxy.epsilon', $1, false)", f"{cost:f}")
+        told = await connection.fetch(f"EXPLAIN (FORMAT JSON) {asked.sql}")
+        rows = await connection.fetch(asked.sql)
+    except asyncpg.PostgresError as error:
+        print(f"not measured: {asked.sql}: {error}", file=sys.stderr)
+        return None
+    return Answer(asked, cost, [tuple(row) for row in rows], account("\n".join(row[0] for row in told)))
