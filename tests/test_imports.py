@@ -41,6 +41,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "plan.outer": (4, 8),
     "plan.report": (4, 8),
     "plan.previews": (4, 8, 1),
+    "plan.signals": (4, 8, 1),
     "plan.pipeline": (4, 9),
     "mechanisms": (4,),
     "budget": (4,),

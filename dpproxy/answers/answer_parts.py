@@ -66,6 +66,7 @@ class AnswerParts:
         parts, dataset = cls(question, parameters), question.dataset
         await parts._fill_virtual()
         await parts.evaluate_ready()
+        await parts._send_signals()
         names = (dataset.policy.dataset, question.asker.role.name)
         spelled = (dataset.backend.dialect, dataset.literal)
         reuse = dataset.reuse if question.plan.measurements else None
@@ -95,6 +96,17 @@ class AnswerParts:
                 self._literals[i] = text_literal(columns[array.virtual][array.column])
             elif array.invented is not None:
                 self._literals[i] = text_literal(invented[array.invented[0]][array.invented[1]])
+
+    async def _send_signals(self) -> None:
+        """Where the statement is run. Raises Refusal where it was its own session's statement that was to be cancelled."""
+        question = self._question
+        for i, array in enumerate(self._plan.arrays):
+            number = self._inputs[array.column] if array.signal is not None else None
+            if array.signal is None or question.kind == "explain":
+                continue
+            reached = None if number is None else "t" if await question.reach(array.signal, int(number)) else "f"
+            self._literals[i] = text_literal([reached])
+        question.ending.check()
 
     async def evaluate_ready(self) -> None:
         """Evaluate inputs whose measurements are all released, in one question to the facade."""

@@ -25,7 +25,9 @@ from dpproxy.mechanisms.noise import Noise
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
 from dpproxy.sql.aliases import FOREIGN
+from dpproxy.sql.budget_call import NAME as BUDGET_CALL
 from dpproxy.sql.session_reach import BEYOND_WORDS
+from dpproxy.sql.signals import SIGNALS
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
@@ -136,7 +138,8 @@ class Dataset:
 
 
 def words_of(names: frozenset[str]) -> tuple[bytes, ...]:
-    """Return what to look for in a text: private tables' names, the virtual schema, statements that outlive a session, and what
-    other engines would understand."""
+    """Return what to look for in a text: private tables' names, the virtual schema, statements that outlive a session or
+    are for another one, and what other engines would understand."""
     named = sorted(n.replace('"', '""').encode().lower() for n in names)
-    return (*named, b"dpproxy", *BEYOND_WORDS, *(w.encode() for w in FOREIGN))
+    others = (*FOREIGN, BUDGET_CALL, *SIGNALS)
+    return (*named, b"dpproxy", *BEYOND_WORDS, *(word.encode() for word in others))

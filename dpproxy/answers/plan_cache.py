@@ -23,6 +23,7 @@ from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
 from dpproxy.sql.aliases import spelled_out
+from dpproxy.sql.budget_call import as_table
 from dpproxy.sql.clock import CLOCK, CLOSENESS, Reading, reading, shown
 from dpproxy.sql.effort import Stop, stoppable
 from dpproxy.sql.statements import Statement, split
@@ -173,7 +174,8 @@ class PlanCache:
 
     def _statements(self, text: str, known: Known) -> tuple[Statement, ...]:
         return tuple(
-            _spelled_out(s, known) if s.query and (s.private or s.kind == "select") else s for s in split(text, known.private)
+            _spelled_out(s, known) if s.query and (s.private or s.kind == "select") else s
+            for s in split(as_table(text), known.private)
         )
 
     def forget(self) -> None:

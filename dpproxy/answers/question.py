@@ -13,6 +13,7 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.reuse import Mode
 from dpproxy.answers.statement_end import Ending
 from dpproxy.plan.model import Plan
+from dpproxy.sql.signals import Signal
 
 Literals = list[bytes | None]
 """Arrays of the outer query as array literals; None for those that are not released yet."""
@@ -24,6 +25,15 @@ Rehearse = Callable[[], Awaitable[None]]
 
 class Needless(Exception):
     """The statement will do nothing, as CREATE TABLE IF NOT EXISTS does of a table that exists: it needs no answer."""
+
+
+Reach = Callable[[Signal, int], Awaitable[bool]]
+"""Ends what a session of the asker's role does, or the session, by a number that clients know it by; whether there is one."""
+
+
+async def unreachable(signal: Signal, number: int) -> bool:
+    """Reach nobody: who asks has no sessions."""
+    return False
 
 
 async def unrehearsed() -> None:
@@ -48,3 +58,4 @@ class Question:
     rehearse: Rehearse = unrehearsed
     limit: float = 0.0
     kind: str = "select"
+    reach: Reach = unreachable

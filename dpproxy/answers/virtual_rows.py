@@ -6,7 +6,7 @@ order of `sql.virtual_tables.VIRTUAL_TABLES`; values are PostgreSQL's text forms
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from dpproxy.answers.dataset import Asker, Dataset
@@ -15,7 +15,7 @@ from dpproxy.budget.ledger import Standing, decimal
 from dpproxy.facade.ddl import column_type, readable, visible_columns
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report.left_out import rows_text
-from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy
+from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy, Window
 from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.sql.types import INTEGERS, TIMES
 
@@ -41,6 +41,24 @@ def _standing(role: str, s: Standing) -> Row:
     delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
     lifetime = (decimal(s.lifetime_epsilon, MICRO), decimal(s.lifetime_delta, ATTO))
     return (role, s.scope, *epsilon, *delta, s.window, s.resets.isoformat() if s.resets else None, *lifetime)
+
+
+_WINDOWS: Mapping[Window, str] = {
+    "day": "DAILY",
+    "week": "WEEKLY",
+    "month": "MONTHLY",
+    "quarter": "QUARTERLY",
+    "year": "YEARLY",
+    "never": "NEVER",
+}
+
+
+def _remaining(dataset: Dataset, asker: Asker) -> Iterator[Row]:
+    """The tightest of the asker's budgets. That many statements add up to no more than what is left for one."""
+    own = [held for held in dataset.applied_budgets(asker) if held.scope != "dataset"]
+    least = min(standings(dataset.ledger, dataset.policy.dataset, own), key=lambda s: s.left_epsilon)
+    limit, spent = (decimal(amount, MICRO) for amount in (least.limit_epsilon, least.spent_epsilon))
+    yield str(least.left_epsilon // asker.role.query.epsilon), limit, _WINDOWS[least.window], spent
 
 
 def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
@@ -120,6 +138,7 @@ _TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
     "answers": (8, _answers),
     "policy": (8, _policy),
     "tables": (5, _tables),
+    "estimate_remaining_dp_aggregates": (4, _remaining),
 }
 
 __all__: Sequence[str] = ["virtual_columns"]

@@ -12,6 +12,7 @@ from typing import Literal
 from dpproxy.policy.catalog import TableName
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.sql.signals import Signal
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,15 @@ class Input:
 @dataclass(frozen=True)
 class Array:
     """An array is a parameter of the outer query: column `column` of measurement `measurement` (keys, bases, selections), or of
-    the virtual table `virtual` of schema `dpproxy`, or of the rows invented for a table's column, `invented`. `type` is the
-    PostgreSQL element type."""
+    the virtual table `virtual` of schema `dpproxy`, or of the rows invented for a table's column, `invented`; or whether a
+    session was reached by a `signal` to the number that is input `column`. `type` is the PostgreSQL element type."""
 
     type: str
     measurement: int | None
     column: int
     virtual: str | None = None
     invented: tuple[TableName, str] | None = None
+    signal: Signal | None = None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from dpproxy.plan.report.hidden_groups import hidden_groups
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
+from dpproxy.plan.signals import signals
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role
 from dpproxy.policy.unitless_rows import told, unitless_rows
@@ -103,6 +104,9 @@ def _with_room(statement: Statement, context: Context) -> Plan:
 
 
 def _all_stages(statement: Statement, context: Context) -> Plan:
+    signalled = signals(statement, context)
+    if signalled is not None:
+        return signalled
     try:
         registry, result, rules = _bind_or_rewrite(statement, context)
     except Refusal as refusal:

@@ -43,6 +43,7 @@ from dpproxy.serve.proxy import Options, Running, ServingError, listening, said,
 from dpproxy.serve.runtime import log_json, run
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket
+from dpproxy.sql.signals import Signal
 
 LOG = structlog.get_logger()
 
@@ -323,10 +324,17 @@ class Post:
 
     def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
         """Done as well when nobody has said so for a while."""
+        return self._ask(number, f"{pid} {secret.hex()}")
+
+    def reach(self, number: int, pid: int, signal: Signal, of: tuple[str, str]) -> asyncio.Future[None]:
+        """Done as well when nobody has said so for a while."""
+        return self._ask(number, f"{pid} {signal} {' '.join(name.encode().hex() for name in of)}")
+
+    def _ask(self, number: int, what: str) -> asyncio.Future[None]:
         loop, ticket = asyncio.get_running_loop(), next(self._tickets)
         heard = self._unheard[ticket] = loop.create_future()
         loop.call_later(HEARD, self._heard, ticket)
-        self._say(f"cancel {number} {ticket} {pid} {secret.hex()}\n")
+        self._say(f"cancel {number} {ticket} {what}\n")
         return heard
 
     def _heard(self, ticket: int) -> None:
@@ -366,6 +374,10 @@ class Post:
             match line.split():
                 case [b"cancel", sender, ticket, pid, secret]:
                     self._cancel(running, sender, ticket, int(pid), bytes.fromhex(secret.decode()))
+                case [b"cancel", sender, ticket, pid, (b"cancel" | b"terminate") as kind, dataset, role]:
+                    of = (bytes.fromhex(dataset.decode()).decode(), bytes.fromhex(role.decode()).decode())
+                    running.reach(int(pid), "cancel" if kind == b"cancel" else "terminate", of)
+                    self._say(f"heard {sender.decode()} {ticket.decode()}\n")
                 case [b"heard", ticket]:
                     self._heard(int(ticket))
                 case [b"reload", states]:

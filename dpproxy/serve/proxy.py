@@ -55,6 +55,7 @@ from dpproxy.server.tls import TlsError, TlsFiles, load_tls
 from dpproxy.server.warden import Warden
 from dpproxy.session.client import ClientSession
 from dpproxy.session.limits import SessionLimits
+from dpproxy.sql.signals import Signal
 
 LOG = structlog.get_logger()
 ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
@@ -125,6 +126,10 @@ class Neighbours(Protocol):
         """Pass a cancel request on to the process whose key it is; done when what is cancelled has heard of it."""
         ...
 
+    def reach(self, number: int, pid: int, signal: Signal, of: tuple[str, str]) -> asyncio.Future[None]:
+        """Have another process signal one of its sessions, if it is of this dataset and role; done when it has."""
+        ...
+
     async def joined(self, running: Running) -> None:
         """Say that this process listens."""
         ...
@@ -184,7 +189,7 @@ class Running:
             require_tls=options.require_tls,
             places=neighbours.places if neighbours else None,
             number=neighbours.number if neighbours else 0,
-            elsewhere=neighbours.cancel if neighbours else None,
+            elsewhere=neighbours,
             secret=derived(secret, "unknown users") if secret else lasting_secret(options.state / UNKNOWN),
         )
         self._local = ExitStack()
@@ -261,6 +266,10 @@ class Running:
         await self._facade.stop()
         self._ledger.close()
         self._answers.close()
+
+    def reach(self, pid: int, signal: Signal, of: tuple[str, str]) -> None:
+        """Signal a session of a dataset's role, where this process has one of that number."""
+        self._server.reached(of, signal, pid)
 
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
         """Hear a cancel request that reached another process."""

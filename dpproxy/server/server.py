@@ -11,6 +11,7 @@ import hmac
 import secrets
 import socket
 from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
 
 from dpproxy.answers.dataset import Dataset
 from dpproxy.errors import ADMIN_SHUTDOWN
@@ -26,10 +27,23 @@ from dpproxy.session.client import ClientSession
 from dpproxy.session.limits import SessionLimits, State, Watch
 from dpproxy.session.memo import Memo
 from dpproxy.session.turns import Turns
+from dpproxy.sql.signals import Signal
 
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
 LEAVE = "terminating connection due to administrator command"
 DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
+
+
+class Elsewhere(Protocol):
+    """Is what a server needs of other processes on its port, by their numbers."""
+
+    def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
+        """Pass a cancel request on to the process whose key it is; done when what is cancelled has heard of it."""
+        ...
+
+    def reach(self, number: int, pid: int, signal: Signal, of: tuple[str, str]) -> asyncio.Future[None]:
+        """Have another process signal one of its sessions, if it is of this dataset and role; done when it has."""
+        ...
 
 
 class Server:
@@ -45,7 +59,7 @@ class Server:
         require_tls: bool = False,
         places: ConnectionSlots | None = None,
         number: int = 0,
-        elsewhere: Callable[[int, int, bytes], asyncio.Future[None]] | None = None,
+        elsewhere: Elsewhere | None = None,
         secret: bytes | None = None,
     ) -> None:
         """`tls` may be exchanged while the server runs: handshakes that begin later use the new one.
@@ -213,12 +227,36 @@ class Server:
         if self._sessions.pop(session.key[0], None) is not None:
             self._places.give(session.asker.user.name)
 
+    async def reach(self, session: ClientSession, signal: Signal, number: int) -> bool:
+        """Cancel or terminate a session of this one's role, by the number of its cancel key or of its facade's process."""
+        mine = (session.dataset.policy.dataset, session.asker.role.name)
+        if self.reached(mine, signal, number):
+            return True
+        owner = number >> (31 - NUMBER_BITS)
+        if self._elsewhere is None or owner <= 0 or owner == self._number:
+            return False
+        await self._elsewhere.reach(owner, number, signal, mine)
+        return True
+
+    def reached(self, of: tuple[str, str], signal: Signal, number: int) -> bool:
+        """Cancel or terminate a session of a dataset's role in this process; return whether there is one of that number."""
+        role = [s for s in self._sessions.values() if (s.dataset.policy.dataset, s.asker.role.name) == of]
+        found = next((s for s in role if s.key[0] == number), None)
+        found = found or next((s for s in role if s.server_process == number != 0), None)
+        if found is None:
+            return False
+        if signal == "terminate":
+            found.end()
+        else:
+            found.cancel()
+        return True
+
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
         """Cancel what a session does; silently nothing when the key is wrong, as in PostgreSQL. The result, if any, is done when
         what is cancelled has heard of it."""
         owner = pid >> (31 - NUMBER_BITS)
         if self._number and owner != self._number:
-            return self._elsewhere(owner, pid, secret) if self._elsewhere is not None and owner > 0 else None
+            return self._elsewhere.cancel(owner, pid, secret) if self._elsewhere is not None and owner > 0 else None
         session = self._sessions.get(pid)
         if session is not None and hmac.compare_digest(session.key[1], secret):
             return session.cancel()

@@ -35,6 +35,7 @@ from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
 from dpproxy.session.tracker import SMALL, Counts
 from dpproxy.session.turns import RELAYED, Turns
+from dpproxy.sql.signals import Signal
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import FrontendFramer, Span
@@ -46,6 +47,7 @@ LOG = structlog.get_logger()
 QUEUE_LIMIT = 1 << 20  # bytes a client may have waiting behind a private statement before it is not read any more
 CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
 PIECE = 16 * 1024  # bytes of an answer that are worth a piece of their own
+TERMINATED = "terminating connection due to administrator command"
 SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
 REMEMBERED = 4096  # texts of no concern that a dataset remembers
 LONG_TEXT = 4096  # bytes; longer texts are not remembered
@@ -67,6 +69,10 @@ class Site(Protocol):
     def memo(self, dataset: Dataset) -> Memo: ...
 
     def new_pid(self) -> int: ...
+
+    async def reach(self, session: ClientSession, signal: Signal, number: int) -> bool:
+        """Cancel or terminate another session of this one's role; return whether there is one of that number."""
+        ...
 
     def opened(self, session: ClientSession) -> None: ...
 
@@ -400,6 +406,14 @@ class ClientSession(asyncio.Protocol):
             return self._cancelling
         return None
 
+    async def reach(self, signal: Signal, number: int) -> bool:
+        """Cancel or terminate a session of the same role by a number that clients know it by; return whether there is one."""
+        return await self._site.reach(self, signal, number)
+
+    def end(self) -> None:
+        """End the session, as PostgreSQL does when it is told to."""
+        self.fatal(ADMIN_SHUTDOWN, TERMINATED)
+
     @property
     def server_process(self) -> int:
         """Return the process of the facade that works for this session; 0 before there is one."""
@@ -439,7 +453,7 @@ class ClientSession(asyncio.Protocol):
             LOG.warning(
                 "the facade ended a session without a word", dataset=self.dataset.policy.dataset, role=self.asker.role.name
             )
-        self.fatal(ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+        self.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True

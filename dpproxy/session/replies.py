@@ -21,6 +21,7 @@ from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.repeat_cache import ReplyRecorder
 from dpproxy.session.tracker import STATUSES
+from dpproxy.sql.signals import Signal
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 
@@ -80,6 +81,10 @@ class Client(Protocol):
 
     async def drained(self) -> None:
         """Wait while the client does not read."""
+        ...
+
+    async def reach(self, signal: Signal, number: int) -> bool:
+        """Cancel or terminate a session of the same role by a number that clients know it by; return whether there is one."""
         ...
 
     def close(self) -> None: ...

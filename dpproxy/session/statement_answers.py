@@ -166,4 +166,5 @@ class StatementAnswers:
             tried,
             client.statement_limit,
             private.statement.kind,
+            client.reach,
         )

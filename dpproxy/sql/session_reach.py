@@ -15,6 +15,11 @@ from dpproxy.sql.statements import Statement, words_of
 
 _MESSAGES = "Sessions cannot send each other messages here."
 _SETTINGS = "Use SET in your session."
+_NO_POLICY = "privacy policies are not made or shown by statements"
+_POLICY = (
+    "A policy is a YAML file that the proxy reads, kept by whoever runs it (docs/policies). What yours says is in "
+    "dpproxy.policy, dpproxy.tables and dpproxy.budget."
+)
 _BEYOND: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
     ("LISTEN",): (FEATURE_NOT_SUPPORTED, "LISTEN is not supported", _MESSAGES),
     ("NOTIFY",): (FEATURE_NOT_SUPPORTED, "NOTIFY is not supported", _MESSAGES),
@@ -24,10 +29,17 @@ _BEYOND: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
     ("ALTER", "DEFAULT"): (INSUFFICIENT_PRIVILEGE, "permission denied to alter default privileges", ""),
     ("DROP", "OWNED"): (INSUFFICIENT_PRIVILEGE, "permission denied to drop objects", "DISCARD TEMP drops temporary tables."),
     ("REASSIGN", "OWNED"): (INSUFFICIENT_PRIVILEGE, "permission denied to reassign objects", ""),
+    ("CREATE", "PRIVACY"): (FEATURE_NOT_SUPPORTED, _NO_POLICY, _POLICY),
+    ("CREATE", "OR", "REPLACE", "PRIVACY"): (FEATURE_NOT_SUPPORTED, _NO_POLICY, _POLICY),
+    ("ALTER", "PRIVACY"): (FEATURE_NOT_SUPPORTED, _NO_POLICY, _POLICY),
+    ("DROP", "PRIVACY"): (FEATURE_NOT_SUPPORTED, _NO_POLICY, _POLICY),
+    ("DESCRIBE", "PRIVACY"): (FEATURE_NOT_SUPPORTED, _NO_POLICY, _POLICY),
+    ("DESC", "PRIVACY"): (FEATURE_NOT_SUPPORTED, _NO_POLICY, _POLICY),
+    ("SHOW", "PRIVACY"): (FEATURE_NOT_SUPPORTED, _NO_POLICY, _POLICY),
     ("CREATE", "RULE"): (FEATURE_NOT_SUPPORTED, "CREATE RULE is not supported", ""),
     ("CREATE", "OR", "REPLACE", "RULE"): (FEATURE_NOT_SUPPORTED, "CREATE RULE is not supported", ""),
 }
-BEYOND_WORDS: Final = (b"listen", b"notify", b"alter", b"owned", b"rule")
+BEYOND_WORDS: Final = (b"listen", b"notify", b"alter", b"owned", b"rule", b"privacy")
 """A text that holds none of them, in small letters, is no such statement."""
 _LONGEST: Final = max(map(len, _BEYOND))
 

@@ -1,8 +1,9 @@
 """A client's text as statements: where each begins, what kind it is, whether it may read a private table.
 
 Knows: tokens and trees. Must not know: what a private table may be used for (that is `plan`). The rule for `private`:
-a table position names a private table (or schema dpproxy). A miss here is not a leak: the facade's tables
-are empty. When the text can't be parsed but mentions a private name, `private` is True and the planner refuses.
+a table position names a private table (or schema dpproxy), or a function is called that reaches another session. A miss here
+is not a leak: the facade's tables are empty. When the text can't be parsed but mentions a private name, `private` is True and
+the planner refuses.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from dpproxy.errors import SYNTAX_ERROR, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, ident
 from dpproxy.sql.guard import check, refuse_wide, tokenize
+from dpproxy.sql.signals import SIGNALS, signal_calls
 
 Kind = Literal["select", "explain", "copy", "cursor", "create_table_as", "prepare", "other"]
 
@@ -75,7 +77,7 @@ def _statement(text: str, tokens: list[Token], names: frozenset[str]) -> Stateme
     begin, end = tokens[0].start, tokens[-1].end + 1
     body = text[begin:end]
     kind, first, last, options = _kind(tokens)
-    if not _mentions(tokens, names):
+    if not _mentions(tokens, names if kind == "other" else names | SIGNALS.keys()):
         return Statement(body, kind, False, query=body, offset=begin)
     into = _into(tokens) if kind == "other" else None
     if into is not None:
@@ -260,6 +262,7 @@ def _reads(query: str, tokens: list[Token] | None, names: frozenset[str]) -> boo
     except Refusal:
         return True
     found = any(ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in tree.find_all(exp.Table))
+    found = found or bool(signal_calls(tree))
     if found:
         keep(query, tree)
     return found

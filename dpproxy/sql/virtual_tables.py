@@ -79,4 +79,15 @@ VIRTUAL_TABLES: dict[str, VirtualTable] = {
         ("groups", "int4", "groups that one person's rows count in; NULL: all, or public"),
         ("note", "text", "whether a person has one row, which rows are never counted, and which are in no declared group"),
     ),
+    "estimate_remaining_dp_aggregates": _table(
+        "One row: how much your budget still allows, as Snowflake's function of this name tells it",
+        (
+            "number_of_remaining_dp_aggregates", "int8",
+            "statements at your role's own price that there is epsilon left for, whatever number of aggregates each has; it "
+            "may turn out to be more",
+        ),
+        ("budget_limit", "numeric", "epsilon that may be spent in a window"),
+        ("budget_window", "text", "how long a window is: DAILY, WEEKLY, MONTHLY, QUARTERLY, YEARLY or NEVER"),
+        ("budget_spent", "numeric", "what this window's charges come to together, as in dpproxy.budget"),
+    ),
 }  # fmt: skip

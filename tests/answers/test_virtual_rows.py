@@ -56,6 +56,12 @@ def test_the_askers_own_budgets(dataset: Dataset) -> None:
     assert dt.datetime.fromisoformat(own[8]).day == 1, "the first of the next month"
 
 
+def test_what_remains_is_of_the_tightest_budget(dataset: Dataset) -> None:
+    assert rows("estimate_remaining_dp_aggregates", dataset) == [("10000", "1000", "NEVER", "0")]
+    ada = User("ada", "analyst", "", Budget(5 * MICRO // 2, ATTO // 1000, "month"))
+    assert rows("estimate_remaining_dp_aggregates", dataset, ada) == [("25", "2.5", "MONTHLY", "0")]
+
+
 def test_answers_of_the_role_the_newest_first(dataset: Dataset) -> None:
     for i, role in enumerate(("analyst", "clerk", "analyst")):
         dataset.note(AnswerEntry(role, NOON, i * MICRO, i * ATTO // 10, None if i else 3, not i, f"hash {i}", "told"))

@@ -120,6 +120,17 @@ def test_a_cancel_request_finds_its_process(proxy: Proxy) -> None:
             assert running.ended() == "57014"
 
 
+def test_sessions_are_cancelled_by_number_across_processes(proxy: Proxy) -> None:
+    with ExitStack() as stack:
+        one, two = one_of_each(proxy, stack)
+        running = Running(two, 3600)
+        assert one.execute("SELECT pg_cancel_backend(%s)", (two.info.backend_pid,)).fetchone() == (True,)
+        assert running.ended() == "57014"
+        one.execute("SELECT pg_terminate_backend(%s)", (two.info.backend_pid,))
+        with pytest.raises(psycopg.OperationalError):
+            two.execute("SELECT 1")
+
+
 def test_a_cancel_request_does_not_reach_the_next_statement(proxy: Proxy) -> None:
     """Its connection ends when it has been heard, in whichever process that is."""
     with ExitStack() as stack:

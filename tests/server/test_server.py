@@ -13,6 +13,7 @@ from dpproxy.budget.ledger import Ledger
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.server.server import NUMBER_BITS, Server
 from dpproxy.session.limits import SessionLimits, State
+from dpproxy.sql.signals import Signal
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 from tests.worlds.waiting import until
 
@@ -28,11 +29,16 @@ class Session:
     cancelled: asyncio.Future[None] | None = None
     done: list[str] = field(default_factory=list)
     server: Server | None = None
+    role: str = "analyst"
+    server_process: int = 0
 
     @property
     def asker(self) -> Asker:
         rules = self.dataset.policy
-        return Asker(rules.users["ada"], rules.roles["analyst"])
+        return Asker(rules.users["ada"], replace(rules.roles["analyst"], name=self.role))
+
+    def end(self) -> None:
+        self.done.append("ended")
 
     def renew_key(self) -> None:
         self.key = (self.keys.pop(0), self.key[1])
@@ -81,14 +87,42 @@ async def test_only_the_whole_key_cancels(dataset: Dataset) -> None:
     assert session.done == ["cancelled"]
 
 
-async def test_keys_of_other_processes_go_to_them(dataset: Dataset) -> None:
-    passed: list[tuple[int, int, bytes]] = []
+class Others:
+    """Notes what is passed on to other processes."""
 
-    def elsewhere(number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
-        passed.append((number, pid, secret))
+    def __init__(self, passed: list[tuple[object, ...]]) -> None:
+        self.passed = passed
+
+    def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
+        self.passed.append((number, pid, secret))
         return asyncio.get_running_loop().create_future()
 
-    server = serving(dataset, number=2, elsewhere=elsewhere)
+    def reach(self, number: int, pid: int, signal: Signal, of: tuple[str, str]) -> asyncio.Future[None]:
+        self.passed.append((number, pid, signal, of))
+        heard = asyncio.get_running_loop().create_future()
+        heard.set_result(None)
+        return heard
+
+
+async def test_sessions_of_the_same_role_are_reached_by_either_number(dataset: Dataset) -> None:
+    passed: list[tuple[object, ...]] = []
+    server = serving(dataset, number=2, elsewhere=Others(passed))
+    asking = logged_in(server, Session(dataset, key=(2 << BITS | 5, b"s")))
+    other = logged_in(server, Session(dataset, key=(2 << BITS | 6, b"s"), server_process=77))
+    stranger = logged_in(server, Session(dataset, key=(2 << BITS | 7, b"s"), role="clerk", server_process=78))
+    assert await server.reach(cast(Any, asking), "cancel", 2 << BITS | 6)
+    assert await server.reach(cast(Any, asking), "terminate", 77)
+    assert other.done == ["cancelled", "ended"]
+    for number in (2 << BITS | 7, 78, 0, 12345, -1):
+        assert not await server.reach(cast(Any, asking), "terminate", number)
+    assert (stranger.done, passed) == ([], [])
+    assert await server.reach(cast(Any, asking), "cancel", 3 << BITS | 5)
+    assert passed == [(3, 3 << BITS | 5, "cancel", ("shop", "analyst"))]
+
+
+async def test_keys_of_other_processes_go_to_them(dataset: Dataset) -> None:
+    passed: list[tuple[object, ...]] = []
+    server = serving(dataset, number=2, elsewhere=Others(passed))
     own, other, none = 2 << BITS | 5, 3 << BITS | 5, 5
     session = logged_in(server, Session(dataset, key=(own, b"s")))
     server.cancel(own, b"s")

@@ -26,6 +26,8 @@ BEYOND = [
     "drop/**/owned by \"analyst@shop\" cascade",
     "REASSIGN OWNED BY CURRENT_USER TO CURRENT_USER",
     "CREATE RULE r AS ON INSERT TO t DO ALSO NOTIFY news",
+    "CREATE PRIVACY POLICY p AS () RETURNS PRIVACY_BUDGET -> PRIVACY_BUDGET(BUDGET_NAME => 'analysts')",
+    "show privacy policies",
     "CREATE OR REPLACE RULE r AS ON INSERT TO t DO ALSO NOTIFY news",
 ]  # fmt: skip
 

@@ -28,6 +28,7 @@ from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.plan.model import Array, Input, Plan
+from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.policy.model import (
     ATTO,
@@ -49,6 +50,7 @@ from dpproxy.privacy.measurement import Basis, Key, Measurement
 from dpproxy.server.server import Server
 from dpproxy.session.limits import SessionLimits
 from dpproxy.session.session_settings import Settings
+from dpproxy.sql.signals import SIGNALS
 from dpproxy.sql.statements import Statement
 from dpproxy.sql.template import Dialect, Param, Template
 from dpproxy.wire.scram import make_verifier
@@ -129,7 +131,9 @@ COST = Loss(MICRO // 10)
 
 def scripted_plan(statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan:
     """`FORBIDDEN` in the text is refused at its place, `STAGED` needs a second measurement, `WRONG` another type;
-    else one measurement by region. The statement's parameters reach the engine."""
+    else one measurement by region. The statement's parameters reach the engine. Signals are planned as they are."""
+    if any(name in statement.query for name in SIGNALS):
+        return planning(policy(), catalog(), "duckdb")(statement, role, settings, types)
     if statement.kind in ("other", "prepare"):
         raise Refusal("0A000", "only queries")
     if "FORBIDDEN" in statement.query:
