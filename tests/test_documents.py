@@ -11,8 +11,7 @@ In the docstrings and comments of `dpproxy` these must exist:
   of ours defines, or a key of a policy. Whatever else they name is somebody else's, and stands in `FOREIGN`.
 
 In the pages (README.md, CONTRIBUTING.md, docs/) these must exist: paths that begin with a folder of the repository, dotted names as
-above, commands of `dpproxy`, and options of commands and scripts. Pages that `scripts/reference` writes from the code say what it
-says now.
+above, commands of `dpproxy`, and options of commands and scripts. Pages that `scripts/reference` writes say what the code says now.
 """
 
 from __future__ import annotations
@@ -67,6 +66,8 @@ FOREIGN: Final = frozenset(
 
 FOREIGN_OPTIONS: Final = frozenset({"--collect-only", "--maxfail", "--output", "--strict"})
 """Options of programs that are not ours: pytest, mypy, dbt."""
+
+FOREIGN_PROGRAMS: Final = re.compile(r"docker |    -v ")
 
 MESSAGES: Final = frozenset({"errors.md"})
 """Pages whose code is what clients are told, not what they type."""
@@ -289,7 +290,7 @@ def code_in(page: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(page.splitlines(), 1):
         if line.startswith("```"):
             fenced = not fenced
-        elif fenced and "-->" not in line:
+        elif fenced and "-->" not in line and not FOREIGN_PROGRAMS.match(line):
             yield number, line
         elif not fenced:
             yield from ((number, found[1]) for found in TICKED.finditer(line))

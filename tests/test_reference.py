@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+import dpproxy
 from dpproxy import errors
 from dpproxy.plan.bind import calls, windows
 from dpproxy.plan.functions.registry import FUNCTIONS
@@ -70,6 +73,16 @@ def test_settings_are_those_of_sessions() -> None:
 def test_environment_variables_are_those_of_the_commands() -> None:
     told = set(re.findall(r"DPPROXY_\w+", section("settings.md", "Of the server")))
     assert told == set(re.findall(r"environment: `(\w+)`", (PAGES / "command-line.md").read_text()))
+
+
+def test_one_version_is_named_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text())
+    assert project["version"] == cited["version"] == dpproxy.__version__
+    assert project["license"] == cited["license"] == "Apache-2.0"
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert changes.index("## [Unreleased]") < changes.index(project["version"])
+    assert re.findall(r"^## \[(.*?)\]", changes, re.M)[0] == "Unreleased"
 
 
 def test_every_sqlstate_is_on_the_page_of_errors() -> None:
