@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -27,13 +26,3 @@ def test_what_clients_are_promised_is_there() -> None:
     assert set(names) == {"budget", "answers", "policy", "tables", "estimate_remaining_dp_aggregates"}
     assert {"epsilon_left", "delta_spent", "resets"} <= set(names["budget"])
     assert {"asked", "epsilon", "reused", "outcome"} <= set(names["answers"])
-
-
-def test_the_guide_says_what_comments_say() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "dpproxy-schema.md").read_text()
-    for name, table in VIRTUAL_TABLES.items():
-        _, _, part = page.partition(f"## `dpproxy.{name}`\n")
-        section = part.partition("\n## ")[0]
-        assert table.meaning in section
-        rows = [f"| `{c.name}` | {c.type} | {c.meaning} |" for c in table.columns]
-        assert [line for line in section.splitlines() if line.startswith("| `")] == rows
