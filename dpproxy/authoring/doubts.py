@@ -17,6 +17,7 @@ from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, Role, TablePolicy, Window
+from dpproxy.policy.names import written
 from dpproxy.policy.problems import START, Code, Problem
 
 QUERY_EPSILON = 10 * MICRO  # odds of 22,000 to 1 from a single answer
@@ -148,11 +149,13 @@ class _Doubts:
         unit = self.loaded.policy.unit_column
         if unit in shown and unit not in hidden and (unit != "id" or hints.of_people(table.name.name)):
             what = f"public table `{table.name}` has the column `{unit}`, which names a {self.loaded.policy.unit_name} elsewhere"
-            yield self._at([place], what, f"give it `unit: {unit}` if its rows are about people", "personal-table")
+            yield self._at([place], what, f"give it `unit: {written(unit)}` if its rows are about people", "personal-table")
         for name in shown:
             if name not in hidden and hints.personal(name):
                 what = f"public table `{table.name}` shows `{name}` to everybody, a name that columns about people have"
-                yield self._at([(*place, name), place], what, f"write `{name}: hidden`, unless it is nobody's", "personal-column")
+                yield self._at(
+                    [(*place, name), place], what, f"write `{written(name)}: hidden`, unless it is nobody's", "personal-column"
+                )
 
     def _bounds(self, table: TablePolicy) -> Iterator[Problem]:
         rows, groups = table.bounds.rows, table.bounds.groups
@@ -178,7 +181,7 @@ class _Doubts:
             return
         column = table.unit.column
         what = f"`{column}` names the unit of `{table.name}` and is not listed: it can be neither counted nor joined on"
-        yield self._at([("units", str(table.name))], what, f"write `{column}: unit` under `columns`", "unit-not-listed")
+        yield self._at([("units", str(table.name))], what, f"write `{written(column)}: unit` under `columns`", "unit-not-listed")
 
     def _column(self, table: TablePolicy, column: ColumnPolicy) -> Iterator[Problem]:
         shape = self._shape(table.name)
@@ -189,9 +192,15 @@ class _Doubts:
         if not known.bounded:
             what = f"`{column.name}` cannot be used in any query: it is {known.reason or 'of a type without a counterpart'}"
             yield self._at(place, what, "remove it, or make a column of another type of it", "unreachable")
-        elif family(known.type) == "number" and column.range is None and not column.values and not hints.key_like(column.name):
+        elif family(known.type) == "number" and not (column.range or column.values or self._names_rows(table, column)):
             what = f"number `{column.name}` has no range: it can be counted and grouped by, not added up or averaged"
             yield self._at(place, what, "write `{ range: [lowest, highest] }` from what is publicly known", "no-range")
+
+    def _names_rows(self, table: TablePolicy, column: ColumnPolicy) -> bool:
+        """Whether a number is an identifier, which nobody adds up: by its name, or by a foreign key."""
+        shape = self._shape(table.name)
+        keys = shape.foreign_keys if shape is not None else ()
+        return hints.key_like(column.name) or any(column.name in key.columns for key in keys)
 
     def _shape(self, name: TableName) -> CatalogTable | None:
         return self.catalog.tables.get(name) if self.catalog is not None else None

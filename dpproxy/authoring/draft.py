@@ -176,9 +176,9 @@ class _Draft:
         yield f"  {written_name(table.name)}:"
         guess = "" if link.sure or table.name in self._decisions.links else "  # TODO a guess by the column's name"
         if link.target is None:
-            yield f"    unit: {scalar(link.column)}{guess}"
+            yield f"    unit: {_name(link.column)}{guess}"
         else:
-            column = f", column: {scalar(link.column)}" if link.column != link.target_column else ""
+            column = f", column: {_name(link.column)}" if link.column != link.target_column else ""
             yield f"    unit: {{ via: {scalar(_dotted((link.target, link.target_column)))}{column} }}{guess}"
         yield from self._bounds(table, link)
         yield "    columns:"
@@ -210,7 +210,7 @@ class _Draft:
 
     def _column(self, table: CatalogTable, link: Link, column: CatalogColumn) -> str:
         place = (table.name, column.name)
-        name = written_name(TableName("public", column.name))
+        name = _name(column.name)
         if not column.bounded:
             return f"      # {name}: left out, {column.reason or 'of a type without a counterpart'}"
         form, comment = self._decided(table, link, column) or _undecided(column, self._known(table, column))
@@ -233,6 +233,9 @@ class _Draft:
             return f"{{ references: {scalar(_dotted(other))} }}", "a row of the same unit"
         if place in decisions.keys:
             return "key", ""
+        named = next((k.target for k in table.foreign_keys if k.columns == (name,) and k.target not in self._links), None)
+        if named is not None and place not in decisions.ranges and place not in decisions.values:
+            return "{}", f"names a row of `{named}`"
         stated = self._stated(place, column, self._known(table, column))
         if stated is not None:
             return stated
@@ -342,6 +345,11 @@ def _undecided(column: CatalogColumn, known: Facts) -> tuple[str, str]:
     if kind == "text":
         return "{}", "TODO `values` if they are few and public"
     return "{}", ""
+
+
+def _name(column: str) -> str:
+    """A column's name as a scalar."""
+    return written_name(TableName("public", column))
 
 
 def _dotted(place: Column) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
-from dpproxy.authoring.init_source import Described, SourceError, describe
+from dpproxy.authoring.init_source import Described, describe
 from dpproxy.authoring.paid_session import Draft, measurements
 from dpproxy.authoring.paths import links
 from dpproxy.policy import names
@@ -52,10 +52,7 @@ def init(
 ) -> None:
     """Draft a policy from names, types, keys and constraints. No row is read, unless --spend-epsilon says what it may cost."""
     folder = out.parent if out is not None else Path()
-    try:
-        described = describe(source, folder, os.environ)
-    except SourceError as error:
-        raise _problem(source, str(error), "name a DuckDB, Parquet or CSV file, or postgresql://role@host/database") from None
+    described = describe(source, folder, os.environ)
     dataset = dataset or described.name
     out = out or Path(f"{dataset}.yaml")
     if out.exists():
@@ -84,6 +81,8 @@ def _problem(file: str, what: str, fix: str) -> PolicyError:
 def _decisions(
     catalog: Catalog, unit: str | None, noun: str | None, public: Sequence[str], left_out: Sequence[str], ask: bool
 ) -> Decisions:
+    if not catalog.tables:
+        raise _problem("--unit", "there is no table here that may be read", "name another database, or GRANT SELECT to the role")
     likely = candidates(catalog)
     if unit is None and ask:
         shown = ", ".join(f"{t}.{c}" for t, c in likely[:5])

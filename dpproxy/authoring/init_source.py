@@ -25,9 +25,11 @@ from dpproxy.errors import OperatorError
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import ADDRESS
 from dpproxy.policy.model import DuckDBBackend, PostgresBackend
+from dpproxy.serve.data_checks import OWN_SERVER
 
 TABLES = (".parquet", ".csv", ".tsv", ".json", ".jsonl")
 PASSWORD = "PGPASSWORD"
+KINDS = "name a DuckDB, Parquet or CSV file, or postgresql://role@host/database"
 
 
 class SourceError(OperatorError):
@@ -51,9 +53,7 @@ def describe(source: str, folder: Path, env: Mapping[str, str]) -> Described:
         return asyncio.run(_postgres(source, env))
     path = Path(source)
     if not path.exists():
-        raise SourceError(
-            f"{source}: there is no such file; name a DuckDB, Parquet or CSV file, or postgresql://role@host/database"
-        )
+        raise SourceError(f"{source}: there is no such file; {KINDS}")
     made = None
     if path.suffix.lower() in TABLES:
         made = folder / f"{path.stem}.duckdb"
@@ -75,7 +75,7 @@ def _make(path: Path, database: Path) -> None:
 
 async def _duckdb(path: Path, folder: Path, made: Path | None) -> Described:
     absolute = path.resolve()
-    catalog = await _catalog(lambda: DuckDB(DuckDBBackend(str(absolute))), str(path))
+    catalog = await _catalog(lambda: DuckDB(DuckDBBackend(str(absolute))), f"{path}", KINDS)
     with duckdb.connect(str(absolute), read_only=True) as connection:
         rows = [row for query in DUCKDB for row in connection.execute(query).fetchall()]
     inside = absolute.relative_to(folder.resolve()) if absolute.is_relative_to(folder.resolve()) else absolute
@@ -86,7 +86,7 @@ async def _postgres(address: str, env: Mapping[str, str]) -> Described:
     parts = urlsplit(address)
     password = parts.password or env.get(PASSWORD)
     plain = urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", "@"))) if parts.password else address
-    catalog = await _catalog(lambda: Postgres(PostgresBackend(plain, password), 1), plain)
+    catalog = await _catalog(lambda: Postgres(PostgresBackend(plain, password), 1), plain, OWN_SERVER)
     connection = await asyncpg.connect(plain, password=password)
     try:
         rows = [tuple(row) for query in POSTGRES for row in await connection.fetch(query)]
@@ -97,13 +97,13 @@ async def _postgres(address: str, env: Mapping[str, str]) -> Described:
     return Described(parts.path.strip("/").lower() or "data", backend, catalog, read_facts(rows, "postgres"))
 
 
-async def _catalog(opened: Callable[[], Backend], name: str) -> Catalog:
+async def _catalog(opened: Callable[[], Backend], name: str, fix: str) -> Catalog:
     backend: Backend | None = None
     try:
         backend = opened()
         return await backend.introspect()
     except BackendError as error:
-        raise SourceError(f"{name}: {error}") from None
+        raise SourceError(f"{name}: {error}; {fix}") from None
     finally:
         if backend is not None:
             await backend.close()

@@ -64,8 +64,7 @@ def measured(catalog: Catalog, decisions: Decisions, answers: Sequence[Answer]) 
 class _Measured:
     def __init__(self, catalog: Catalog, decisions: Decisions, answers: Sequence[Answer]) -> None:
         self._catalog, self._decisions, self._answers = catalog, decisions, answers
-        self._count = next((a for a in answers if a.asked.aim == "people" and a.rows), None)
-        self._people = int(self._count.rows[0][0]) if self._count is not None else 0
+        self._counts = {_table(a.asked.about): a for a in answers if a.asked.aim == "people" and a.rows}
         self._noun = f"{decisions.unit_name}s"
         self._ranges, self._values = dict(decisions.ranges), dict(decisions.values)
         self._origins: dict[Subject, str] = dict(decisions.origins)
@@ -87,8 +86,18 @@ class _Measured:
             values=self._values,
             bounds={**self._decisions.bounds, **bounds},
             origins=self._origins,
-            people=f"about {self._people} {self._noun}, {_off(self._count)}" if self._count is not None else "",
+            people=self._known(),
         )
+
+    def _known(self) -> str:
+        """What is known of how many people there are."""
+        count = self._counts.get(self._decisions.unit[0])
+        return f"about {count.rows[0][0]} {self._noun}, {_off(count)}" if count is not None else ""
+
+    def _people(self, about: Subject) -> int | None:
+        """How many people have rows in a table; None where that is not known."""
+        count = self._counts.get(_table(about))
+        return int(count.rows[0][0]) if count is not None else None
 
     def _ends(self, place: Column, answer: Answer) -> None:
         low, high = answer.rows[0] if answer.rows else (None, None)
@@ -106,11 +115,12 @@ class _Measured:
     def _kinds(self, place: Column, answer: Answer) -> None:
         column = self._catalog.tables[place[0]].column(place[1])
         found: list[Cell] = [row[0] for row in answer.rows if row[0] is not None]
-        coarse = answer.account.hidden > FINE * self._people > 0
+        whole = self._people(place)
+        coarse = whole is not None and answer.account.hidden > FINE * whole
         least = f"{answer.account.hidden} {self._noun} (epsilon {answer.epsilon})"
         if column is not None and column.type in INTEGERS:
             people = sum(row[1] for row in answer.rows)
-            if not found or int(max(found)) - int(min(found)) > FEW or people < COVERED * self._people or coarse:
+            if not found or int(max(found)) - int(min(found)) > FEW or people < COVERED * (whole or 0) or coarse:
                 return  # its ends are asked for
         elif not found or len(found) > MOST_VALUES:
             many = f"more than {MOST_VALUES} values" if found else "no value"
@@ -137,12 +147,17 @@ class _Measured:
 
     def _too_far(self, about: Subject, answer: Answer) -> bool:
         """Whether a percentile may be off by more ranks than there are people beyond it; then it says nothing."""
-        beyond = int(self._people * (1 - MOST))
-        if answer.account.within <= beyond or not self._people:
+        people = self._people(about)
+        beyond = int((people or 0) * (1 - MOST))
+        if people is None or answer.account.within <= beyond:
             return False
         tried = f"not measured: at epsilon {answer.epsilon} ranks are off by up to {answer.account.within}, and 5 % of"
-        self._origins[about] = f"{tried} {self._noun} are about {beyond}"
+        self._origins[about] = f"{tried} {self._noun} with rows here are about {beyond}"
         return True
+
+
+def _table(about: Subject) -> TableName:
+    return about if isinstance(about, TableName) else about[0]
 
 
 def _off(answer: Answer) -> str:

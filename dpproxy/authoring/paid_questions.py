@@ -29,6 +29,7 @@ LEAST, MOST = Decimal("0.05"), Decimal("0.95")
 ranks where epsilon is small, and must not miss past the first row."""
 WIDE = ("-1000000", "1000000")
 MOST_ROWS = 1000
+PEOPLE_WEIGHT = Decimal("0.25")  # one count: of much less error than percentiles need
 ENDS_WEIGHT = Decimal(3)  # two percentiles are off by five times as many people as a count, at the same epsilon
 KEYS = 8  # columns of a table whose values are counted for a person
 
@@ -56,12 +57,12 @@ def searching(catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Fact
 def questions(catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts]) -> list[Asked]:
     """Return what is asked first: people, values, rows and groups."""
     found, unit = led(catalog, decisions), decisions.unit
-    count = f"SELECT count(DISTINCT {quote_name(unit[1])}) FROM {_table(unit[0])}"
-    asked = [Asked("people", unit, count, Decimal("0.25"))]  # one count, of much less error than percentiles need
+    private = [name for name in found if name in catalog.tables]
+    asked = [Asked("people", name, _people(found, name), PEOPLE_WEIGHT) for name in private]
     columns = [c for c in _open(catalog, decisions, facts) if family(c.type) == "text" or c.type in INTEGERS]
     asked += [Asked("values", column.place, _values(column.place, found)) for column in columns]
-    for name, link in found.items():
-        if name in catalog.tables and name not in decisions.bounds and not one_row(catalog.tables[name], link, unit):
+    for name in private:
+        if name not in decisions.bounds and not one_row(catalog.tables[name], found[name], unit):
             asked.append(Asked("rows", name, _most(found, name, "count(*)")))
             counts = [f"count(DISTINCT t0.{quote_name(c.place[1])})" for c in columns if c.place[0] == name][:KEYS]
             if counts:
@@ -93,6 +94,11 @@ def _ends(column: Open, found: Mapping[TableName, Link], alone: bool) -> str:
         rows = f"(SELECT {person} AS person, min({key}) AS low, max({key}) AS high FROM {source} GROUP BY 1) AS each"
     both = ", ".join(f"percentile_disc({p}) WITHIN GROUP (ORDER BY {end}){cast}" for p, end in ((LEAST, low), (MOST, high)))
     return f"SELECT {both} FROM {rows}"
+
+
+def _people(found: Mapping[TableName, Link], name: TableName) -> str:
+    source, person = _source(found, name)
+    return f"SELECT count(DISTINCT {person}) FROM {source}"
 
 
 def _values(place: Column, found: Mapping[TableName, Link]) -> str:

@@ -34,10 +34,15 @@ POSTGRES = (
     "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND a.atttypid = 'numeric'::regtype AND a.atttypmod > 0 "
     "AND n.nspname NOT IN ('pg_catalog', 'information_schema')",
+    "SELECT n.nspname, c.relname, a.attname, '', pg_get_expr(k.conbin, 0) FROM pg_attribute a "
+    "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "JOIN pg_constraint k ON k.contypid = a.atttypid "
+    "WHERE k.contype = 'c' AND c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')",
 )
 """Queries of (schema, table, column, type, condition): types that have values, and what rows must satisfy."""
 
 MANY_DIGITS = 7  # before the point: a type that holds more was not chosen for its ends
+OF_DOMAIN = "VALUE"  # what the condition of a domain calls the column that is of it
 Place = tuple[str, str, str]
 """Schema, table, column, as the engine spells them."""
 _LITERAL = re.compile(r"'((?:[^']|'')*)'")
@@ -78,7 +83,7 @@ def read_facts(rows: Iterable[tuple[str, str, str, str, str]], dialect: Dialect)
         elif type_:
             known.add((schema, table, column), _of_type(type_))
         for name, facts in _of_condition(condition, dialect) if condition else ():
-            known.add((schema, table, name), facts)
+            known.add((schema, table, column if name == OF_DOMAIN else name), facts)
     return known.found
 
 

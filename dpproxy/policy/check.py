@@ -17,6 +17,7 @@ from decimal import Decimal
 
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName, same_kind
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
+from dpproxy.policy.names import written, written_place
 from dpproxy.policy.problems import START, Code, Mark, Problem, suggestion
 from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
 
@@ -161,7 +162,8 @@ class _Check:
         near = near or (listed if len(listed) == 1 else [])
         named = near[0] if near else "COLUMN"
         mean = "" if near else f", COLUMN being the column of `{name}` that holds `{other[0]}.{column}`"
-        return f"write `unit: {{ via: {other[0]}.{column}, column: {named} }}`{mean}"
+        named = written(named) if near else named
+        return f"write `unit: {{ via: {written_place(other[0], column)}, column: {named} }}`{mean}"
 
     def _compared(self, table: TablePolicy, column: str | None, who: str, one: _Side, other: _Side) -> Iterator[Problem]:
         """Rows are one person's where these are equal: what is only nearly equal must not be taken for it."""

@@ -217,7 +217,9 @@ def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str], tables:
         reader.problem(node.at, what, "name a private table, whose rows are people", "unit-key")
     elif table.unit.steps or table.unit.column != unit[1]:
         what = f"`{unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
-        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {unit[1]}` there", "unit-key")
+        reader.problem(
+            reader.positions["tables", str(unit[0])], what, f"write `unit: {names.written(unit[1])}` there", "unit-key"
+        )
 
 
 def _views(reader: Reader, node: Node | None, tables: Mapping[TableName, TablePolicy]) -> dict[TableName, str]:

@@ -21,6 +21,17 @@ def quote_name(name: str, quote: str = '"') -> str:
     return quote + name.replace(quote, quote * 2) + quote
 
 
+def written(*parts: str) -> str:
+    """Return a name, or several with dots between, as a policy is to have it, for messages that say what to write."""
+    text = ".".join(part if fold(part) == part and not set(part) & set('."') else quote_name(part) for part in parts)
+    return "'" + text.replace("'", "''") + "'" if '"' in text else text
+
+
+def written_place(table: TableName, column: str) -> str:
+    """Return a table's column in the same way."""
+    return written(*((table.name,) if table.schema == "public" else (table.schema, table.name)), column)
+
+
 def fold(name: str) -> str:
     """Return one identifier in PostgreSQL's spelling."""
     return name.lower() if _PLAIN.match(name) else name

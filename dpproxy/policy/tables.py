@@ -145,7 +145,8 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     if keyed is draft and draft.via is not None:
         target = f"{draft.via[0]}.{draft.via[1]}"
         what = f"table `{draft.name}` has the privacy unit's key, and a path on to `{target}`"
-        reader.problem(draft.unit_at, what, f"write `key: {target}` in `privacy_unit`, or a unit column here", "unit-key")
+        fix = f"write `key: {names.written_place(*draft.via)}` in `privacy_unit`, or a unit column here"
+        reader.problem(draft.unit_at, what, fix, "unit-key")
     bounds = _bound(reader, draft, one, doubtful)
     _roles(reader, draft, path, doubtful or (keyed is not None and unit is not None and keyed.column != unit[1]))
     _references(reader, draft, drafts)
@@ -221,19 +222,20 @@ def _references(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft
         if known is None or known.role not in (ColumnRole.KEY, ColumnRole.UNIT):
             at = reader.positions["tables", str(draft.name), name]
             what = f"column `{name}` refers to `{table}.{target}`, which is not a key of a private table"
-            reader.problem(at, what, f"list `{target}: key` under `{table}`, or write `{name}: key`", "column-role")
+            fix = f"list `{names.written(target)}: key` under `{table}`, or write `{names.written(name)}: key`"
+            reader.problem(at, what, fix, "column-role")
 
 
 def _roles(reader: Reader, draft: _Draft, path: UnitPath, doubtful: bool) -> None:
     """A unit column must not be shown as plain, and nothing else may be called the unit."""
     own = None if path.steps else path.column
     for name, column in draft.columns.items():
-        at = reader.positions["tables", str(draft.name), name]
+        at, said = reader.positions["tables", str(draft.name), name], names.written(name)
         if name == own and column.role not in (ColumnRole.UNIT, ColumnRole.HIDDEN):
             what = f"column `{name}` names the unit and cannot be shown"
-            reader.problem(at, what, f"write `{name}: unit` or `{name}: hidden`", "column-role")
+            reader.problem(at, what, f"write `{said}: unit` or `{said}: hidden`", "column-role")
         if name != own and column.role is ColumnRole.UNIT and not doubtful:
-            what, fix = f"column `{name}` is not the unit column of `{draft.name}`", f"write `{name}: key` or `{name}: hidden`"
+            what, fix = f"column `{name}` is not the unit column of `{draft.name}`", f"write `{said}: key` or `{said}: hidden`"
             if draft.via is not None and draft.column == draft.via[1] and draft.column not in draft.columns:
-                fix = f"write `unit: {{ via: {draft.via[0]}.{draft.via[1]}, column: {name} }}` if it holds that key"
+                fix = f"write `unit: {{ via: {names.written_place(*draft.via)}, column: {said} }}` if it holds that key"
             reader.problem(at, what, fix, "column-role")

@@ -17,7 +17,8 @@ def answer(aim: Aim, about: Subject, *rows: tuple[Any, ...], within: int = 0, hi
     return Answer(Asked(aim, about, ""), Decimal("0.1"), rows, Account(within, hidden))
 
 
-COUNT = answer("people", DECIDED.unit, (1000,), within=30)
+COUNT = answer("people", PEOPLE, (1000,), within=30)
+OF_VISITS = answer("people", VISITS, (1000,), within=30)
 
 
 def test_what_explain_says() -> None:
@@ -44,10 +45,15 @@ def test_ends_are_rounded_outwards_and_tell_their_error() -> None:
 def test_what_may_be_off_by_all_that_lies_beyond_is_not_proposed() -> None:
     """51 ranks of 1,000 people: the end may be anywhere."""
     found = measured(
-        CATALOG, DECIDED, [COUNT, answer("ends", AGE, ("17", "1234"), within=51), answer("rows", VISITS, ("7",), within=51)]
+        CATALOG,
+        DECIDED,
+        [COUNT, OF_VISITS, answer("ends", AGE, ("17", "1234"), within=51), answer("rows", VISITS, ("7",), within=51)],
     )
     assert (found.ranges, found.bounds) == ({}, {})
-    assert found.origins[AGE] == "not measured: at epsilon 0.1 ranks are off by up to 51, and 5 % of persons are about 50"
+    assert (
+        found.origins[AGE]
+        == "not measured: at epsilon 0.1 ranks are off by up to 51, and 5 % of persons with rows here are about 50"
+    )
     assert found.origins[VISITS] == found.origins[AGE]
 
 
@@ -65,7 +71,7 @@ def test_values() -> None:
 
 def test_whole_numbers_are_values_where_these_are_few_and_nearly_all() -> None:
     def kept(*rows: tuple[int, int], hidden: int = 20) -> bool:
-        return measured(CATALOG, DECIDED, [COUNT, answer("values", WARD, *rows, hidden=hidden)]).values == {
+        return measured(CATALOG, DECIDED, [OF_VISITS, answer("values", WARD, *rows, hidden=hidden)]).values == {
             WARD: tuple(r[0] for r in rows)
         }
 
@@ -78,11 +84,22 @@ def test_whole_numbers_are_values_where_these_are_few_and_nearly_all() -> None:
 
 def test_bounds() -> None:
     rows = answer("rows", VISITS, ("123",), within=9)
-    found = measured(CATALOG, DECIDED, [COUNT, rows])
+    found = measured(CATALOG, DECIDED, [OF_VISITS, rows])
     assert found.bounds == {VISITS: (130, 10)}
-    found = measured(CATALOG, DECIDED, [COUNT, rows, answer("groups", VISITS, ("4",), within=8)])
+    found = measured(CATALOG, DECIDED, [OF_VISITS, rows, answer("groups", VISITS, ("4",), within=8)])
     assert found.bounds == {VISITS: (130, 4)}
     assert found.origins[VISITS] == (
         "rows of about 95 % of persons, give or take 9 (epsilon 0.1); groups by one column likewise, give or take 8 (epsilon 0.1)"
     )
     assert measured(CATALOG, DECIDED, [answer("rows", VISITS, ("1",))]).bounds == {VISITS: (2, 2)}, "one row is a promise"
+
+
+def test_a_table_of_nobody_has_no_bounds() -> None:
+    """The percentile of no rows is any number."""
+    nobody = answer("people", VISITS, (0,), within=30)
+    found = measured(
+        CATALOG,
+        DECIDED,
+        [COUNT, nobody, answer("rows", VISITS, ("620",), within=9), answer("ends", DAY, ("1950-01-01", "2090-01-01"), within=9)],
+    )
+    assert (found.bounds, found.ranges) == ({}, {})

@@ -22,7 +22,8 @@ def test_questions_are_of_what_nobody_decided() -> None:
     """Not of keys, of what is named like a person's, of what the schema says."""
     everything = told(DECIDED)
     assert everything == [
-        ("people", "person_id"), ("values", "sex"), ("values", "age"), ("values", "ward"), ("values", "drug"),
+        ("people", "people"), ("people", "visits"), ("people", "drugs"),
+        ("values", "sex"), ("values", "age"), ("values", "ward"), ("values", "drug"),
         ("rows", "visits"), ("groups", "visits"), ("rows", "drugs"), ("groups", "drugs"),
         ("ends", "age"), ("ends", "day"), ("ends", "cost"), ("ends", "ward"),
     ]  # fmt: skip
@@ -32,7 +33,7 @@ def test_questions_are_of_what_nobody_decided() -> None:
         DECIDED.unit, "person", ranges={(PEOPLE, "age"): ("0", "9")}, values={(VISITS, "ward"): (1, 2)}, bounds={VISITS: (3, 3)},
         left_out=frozenset({DRUGS}),
     )  # fmt: skip
-    assert told(known) == [("people", "person_id"), ("values", "sex"), ("ends", "day"), ("ends", "cost")]
+    assert told(known) == [("people", "people"), ("people", "visits"), ("values", "sex"), ("ends", "day"), ("ends", "cost")]
 
 
 def test_search_begins_from_the_type() -> None:

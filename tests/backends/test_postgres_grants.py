@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
+from typer.testing import CliRunner
 
+from dpproxy.authoring.app import policy_app
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
+from dpproxy.errors import OperatorError
+from dpproxy.policy.catalog import TableName
 from dpproxy.policy.grants import grants
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import PostgresBackend
+from dpproxy.policy.model import ColumnRole, PostgresBackend
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.data_checks import checked_catalog
 
@@ -25,6 +30,20 @@ CREATE TABLE drugs (stay int, dose int, kind int, batch text, mother int);
 CREATE TABLE kinds (kind int PRIMARY KEY, label text, price int);
 CREATE TABLE other (a int);
 INSERT INTO people VALUES (1, 'east', 'e', 'n');
+"""
+
+CLUB = """
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE DOMAIN percent AS int CHECK (VALUE BETWEEN 0 AND 100);
+CREATE TABLE "Members" ("MemberID" int PRIMARY KEY, feels mood, share percent, age int CHECK (age >= 18 AND age <= 120),
+  fee numeric(6, 2), email text, home inet);
+CREATE TABLE courts (court int PRIMARY KEY, name text);
+CREATE TABLE bookings (booking bigserial PRIMARY KEY, member int NOT NULL REFERENCES "Members", court int REFERENCES courts,
+  kind char(1) CHECK (kind IN ('a', 'b')), at timestamptz, remark text) PARTITION BY RANGE (booking);
+CREATE TABLE bookings_1 PARTITION OF bookings FOR VALUES FROM (1) TO (1000);
+COMMENT ON COLUMN bookings.at IS 'when it begins: local time # of the court';
+CREATE ROLE clerk LOGIN;
+GRANT SELECT ON "Members", courts, bookings TO clerk;
 """
 
 POLICY = """
@@ -50,7 +69,54 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
         with psycopg.connect(running.conninfo(), autocommit=True) as connection:
             connection.execute(TABLES)
             connection.execute("CREATE ROLE reader LOGIN; REVOKE ALL ON SCHEMA public FROM PUBLIC")
+            connection.execute("CREATE DATABASE club")
+        with psycopg.connect(running.conninfo("club"), autocommit=True) as connection:
+            connection.execute(CLUB)
         yield running
+
+
+def test_a_draft_of_a_server_fits_it(server: Scratch, tmp_path: Path) -> None:
+    """Keys, types, constraints and comments are read, names with capitals come out as they are, and the draft passes check."""
+    out = tmp_path / "club.yaml"
+    done = CliRunner().invoke(policy_app, ["init", server.dsn("club", "clerk"), "--out", str(out), "--yes"])
+    assert done.exit_code == 0, done.exception
+    policy = load_file(out).policy
+    members, bookings = TableName("public", "Members"), TableName("public", "bookings")
+    assert (policy.dataset, policy.unit_table, policy.unit_column) == ("club", members, "MemberID")
+    columns = policy.tables[members].columns
+    assert (columns["feels"].values, columns["share"].range, columns["age"].range) == (("sad", "ok"), (0, 100), (18, 120))
+    assert (columns["fee"].resolution, columns["email"].role) == (Decimal("0.01"), ColumnRole.HIDDEN)
+    assert policy.tables[bookings].columns["kind"].values == ("a", "b")
+    assert set(map(str, policy.tables)) == {"Members", "bookings", "courts"}, "of a partitioned table the whole"
+    text = out.read_text()
+    assert "# home: left out, of type inet, which has no bounds" in text
+    assert "court: {}  # names a row of `courts`" in text
+    assert "more exact; when it begins: local time # of the court" in text
+    checked = CliRunner().invoke(policy_app, ["check", str(out)])
+    assert (checked.exit_code, checked.stderr) == (0, ""), checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("database", "user", "says"),
+    [
+        ("nowhere", "clerk", 'database "nowhere" does not exist; see that the server runs'),
+        ("club", "nobody", 'role "nobody" does not exist; see that the server runs'),
+        ("template1", "postgres", "there is no table here that may be read; fix: name another database, or GRANT SELECT"),
+    ],
+)
+def test_servers_that_cannot_be_drafted(server: Scratch, tmp_path: Path, database: str, user: str, says: str) -> None:
+    with pytest.raises(OperatorError) as caught:
+        CliRunner().invoke(
+            policy_app, ["init", server.dsn(database, user), "-o", str(tmp_path / "x.yaml"), "-y"], catch_exceptions=False
+        )
+    assert says in str(caught.value)
+
+
+def test_an_address_with_a_password_is_not_told_again(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError) as caught:
+        CliRunner().invoke(policy_app, ["init", "postgresql://ada:sesame@127.0.0.1:1/x", "-y"], catch_exceptions=False)
+    assert "127.0.0.1" in str(caught.value)
+    assert "sesame" not in str(caught.value)
 
 
 async def test_grants_are_enough_and_not_too_much(server: Scratch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ruamel.yaml import YAML
 
 from dpproxy.policy import names
 from dpproxy.policy.catalog import TableName
@@ -48,3 +49,25 @@ def test_columns() -> None:
 )
 def test_quoted_names(name: str, mark: str, quoted: str) -> None:
     assert names.quote_name(name, mark) == quoted
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        (("a",), "a"),
+        (("a b",), "a b"),
+        (("UserID",), "'\"UserID\"'"),
+        (("a.b", "c"), "'\"a.b\".c'"),
+        (('o"d',), '\'"o""d"\''),
+        (("O'D",), "O'D"),
+        (("It's", "A"), "'It''s.\"A\"'"),
+    ],
+)
+def test_written_names_are_read_back(parts: tuple[str, ...], text: str) -> None:
+    assert names.written(*parts) == text
+    assert names.split(YAML(typ="safe").load(f"key: {text}")["key"]) == parts
+
+
+def test_written_places() -> None:
+    assert names.written_place(TableName("public", "people"), "id") == "people.id"
+    assert names.written_place(TableName("Care", "Stays"), "id") == """'"Care"."Stays".id'"""
