@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ import pytest
 from ruamel.yaml import YAML
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.facade.account import SOCKET_NAME
+from dpproxy.facade.binaries import find_binaries
 from dpproxy.policy.grants import grants
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend
@@ -104,7 +107,57 @@ def test_grants_are_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> 
     assert (DOCKER / "shop.sql").read_text().endswith(grants(policy, policy.backend))
 
 
-# the entrypoint as a plain process
+# the entrypoint as a process, with the rights of the container where that can be arranged
+
+PYTHON = Path(sys.base_prefix).resolve()
+CONFINED = """set -e
+mount --make-rprivate /
+mount --bind "$1/passwd" /etc/passwd
+mount --bind "$1/state" "$1/state"
+mount --bind "$2" "$1/socket/$(basename "$2")"
+if [ "$3" != "$4" ]; then
+    mount --bind "$4" "$1/python"
+    mount -t tmpfs -o mode=755 tmpfs "$3"
+    mkdir -p "$4"
+    mount --bind "$1/python" "$4"
+fi
+mount -o remount,bind,ro /
+mount -t tmpfs -o nosuid,nodev,noexec,size=64m,mode=1777 tmpfs /tmp
+shift 4
+exec setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all "$@"
+"""
+"""What the compose file says of the container - a root that is only read, /tmp in memory, no capability, no new privileges, the image's
+user - for a process without Docker. $1: its folder; $2: the socket of the data's server; $4: the interpreter's folder, which is
+shown alone in $3, the folder above it that is closed to others, if there is one."""
+
+
+def closed_above(path: Path) -> Path:
+    """The first folder on the way to a path that others may not enter; the path itself where there is none."""
+    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), path)
+
+
+def can_be_confined() -> bool:
+    """Whether this user may make a namespace of mounts, there are the programs for it, and all else that is needed is open."""
+    if os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("setpriv")):
+        return False
+    needed = (ROOT, Path(sys.prefix), find_binaries().folder)
+    if any(closed_above(path.resolve()) != path.resolve() for path in needed):
+        return False
+    return subprocess.run(["unshare", "-m", "mount", "--make-rprivate", "/"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Not below /tmp, which the process has for itself; open to the image's user."""
+    with tempfile.TemporaryDirectory(prefix="dpproxy-docker-", dir="/var/tmp", ignore_cleanup_errors=True) as made:
+        place = Path(made)
+        place.chmod(0o755)
+        for name in ("policies", "state", "socket", "python"):
+            (place / name).mkdir()
+        user = "dpproxy:x:10001:10001::/var/lib/dpproxy:/usr/sbin/nologin\n"
+        (place / "passwd").write_text(Path("/etc/passwd").read_text() + user)
+        (place / "socket" / SOCKET_NAME).touch()
+        yield place
 
 
 @pytest.fixture(scope="module")
@@ -127,24 +180,44 @@ def healthy(env: dict[str, str]) -> bool:
     return subprocess.run([ENTRYPOINT, "healthy"], env=env, capture_output=True, timeout=20, check=False).returncode == 0
 
 
-def test_the_entrypoint_serves(shop: Scratch, tmp_path: Path) -> None:
-    (tmp_path / "policies").mkdir()
-    served = POLICY.read_text().replace("postgresql://reader@db/shop", shop.dsn("shop", "reader"))
-    (tmp_path / "policies" / "shop.yaml").write_text(served)
-    (tmp_path / "policies" / "shop.test.yaml").write_text("not a policy")
+@pytest.mark.parametrize("confined", [pytest.param(True, id="confined"), pytest.param(False, id="plain")])
+def test_the_entrypoint_serves(confined: bool, shop: Scratch, folder: Path) -> None:
+    if confined and not can_be_confined():
+        pytest.skip("NAMESPACES ABSENT: needs root, unshare and setpriv")
+    if not confined and can_be_confined():
+        pytest.skip("it is tried with fewer rights")
+    server = shop.dsn("shop", "reader")
+    served = POLICY.read_text().replace(
+        "postgresql://reader@db/shop", server.replace(str(shop.home), str(folder / "socket")) if confined else server
+    )
+    (folder / "policies" / "shop.yaml").write_text(served)
+    (folder / "policies" / "shop.test.yaml").write_text("not a policy")
+    confine = (
+        ["unshare", "-m", "sh", "-c", CONFINED, "confine", folder, shop.home / SOCKET_NAME, closed_above(PYTHON), PYTHON]
+        if confined
+        else []
+    )
+    if confined:
+        os.chown(folder / "state", 10001, 10001)
+        (shop.home / SOCKET_NAME).chmod(0o777)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    env = environment(tmp_path, port)
+    env = environment(folder, port) | {"TMPDIR": "/tmp", "HOME": "/var/lib/dpproxy"}
     assert not healthy(env)
-    with (tmp_path / "said").open("w") as said:
-        process = subprocess.Popen([ENTRYPOINT, "serve", "--drain", "1"], env=env, stdout=said, stderr=said)
+    with (folder / "said").open("w") as said:
+        process = subprocess.Popen([*confine, ENTRYPOINT, "serve", "--drain", "1"], env=env, stdout=said, stderr=said)
     try:
         deadline = time.monotonic() + 60
         while not healthy(env):
-            assert process.poll() is None, (tmp_path / "said").read_text()
+            assert process.poll() is None, (folder / "said").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.2)
+        if confined:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            assert re.search(r"Uid:\t10001\b", status)
+            assert len(re.findall(r"Cap(?:Prm|Eff|Bnd|Amb):\t0{16}", status)) == 4
+            assert "NoNewPrivs:\t1" in status
         with psycopg.connect(f"host=127.0.0.1 port={port} user=ada password=ada dbname=shop", autocommit=True) as connection:
             connection.execute("SET dpproxy.epsilon = 1")
             rows = connection.execute("SELECT region, count(*) FROM customers GROUP BY region ORDER BY 1").fetchall()
@@ -153,7 +226,7 @@ def test_the_entrypoint_serves(shop: Scratch, tmp_path: Path) -> None:
             assert connection.execute("SELECT sum(amount) FROM orders").fetchone()[0] > 0  # type: ignore[index]
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(30) == 0, (folder / "said").read_text()
     assert not healthy(env)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import tempfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,3 +126,29 @@ def test_an_installed_wheel(machine: Machine, folder: Path) -> None:
         proxy.process.send_signal(signal.SIGTERM)
         assert proxy.process.wait(PATIENCE) == 0
     assert "analyst" in machine.run((program, "budget", "town.yaml", "--state", "state"), work)
+
+
+def test_a_command_by_pipx(machine: Machine, folder: Path) -> None:
+    """The wheel holds the package, its licence and nothing else; pipx makes a command of it that runs where nothing else of it is."""
+    clone = machine.clone(folder / "source")
+    tools = machine.environment(folder / "tools", "pip", "pipx", "setuptools", "wheel")
+    machine.run((tools / "bin" / "pip", "wheel", "--no-deps", "--wheel-dir", folder / "made", clone), folder)
+    (wheel,) = (folder / "made").glob("dpproxy-*.whl")
+    clone.rename(folder / "away")
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        (told,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = packed.read(told).decode()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"dpproxy"}
+    assert {"dpproxy/py.typed", f"{told.removesuffix('METADATA')}licenses/LICENSE"} <= set(names)
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "# dpproxy" in metadata, "README is the package's own page"
+    home = {
+        "PIPX_HOME": str(folder / "pipx"),
+        "PIPX_BIN_DIR": str(folder / "bin"),
+        "PIPX_MAN_DIR": str(folder / "man"),
+        "HOME": str(folder),
+    }
+    machine.run((tools / "bin" / "pipx", "install", wheel), folder, **home)
+    assert "differential privacy" in machine.run((folder / "bin" / "dpproxy", "--help"), folder)
+    assert json.loads(machine.run((folder / "bin" / "dpproxy", "policy", "schema"), folder))["title"]
