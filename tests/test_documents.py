@@ -235,7 +235,8 @@ def _variable(name: str, file: File) -> bool:
 
 
 def path_exists(path: str, beside: Path) -> bool:
-    return any((folder / path).exists() for folder in (ROOT, ROOT / "docs", ROOT / "dpproxy", beside))
+    """Whether a file is there, or is made by a script and not kept (.gitignore)."""
+    return path.endswith(".duckdb") or any((folder / path).exists() for folder in (ROOT, ROOT / "docs", ROOT / "dpproxy", beside))
 
 
 def page_paths(text: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
@@ -21,7 +22,9 @@ def silent(what: str, done: int, whole: int) -> None:
 
 @contextmanager
 def bar(what: str) -> Iterator[Progress]:
-    """Show a bar while the body runs; it is told of steps by what is yielded."""
-    with Bar(TextColumn("{task.description}"), BarColumn(), transient=True) as shown:
+    """Show a bar while the body runs, on a terminal; it is told of steps by what is yielded."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task(what, total=None)
         yield lambda what, done, whole: shown.update(task, description=what, completed=done, total=whole)

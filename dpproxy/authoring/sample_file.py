@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.backends.base import Backend
+from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size, sample
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.load import Loaded
@@ -33,7 +34,7 @@ _TYPES = {
 
 async def invented(loaded: Loaded, out: Path, size: Size, progress: Progress = silent) -> dict[TableName, int]:
     """Write a file of a policy's shape: invented rows, and the rows of its public tables. Return how many rows each table has.
-    Raises PolicyError, BackendError, OSError, duckdb.Error."""
+    Raises OperatorError, OSError."""
     backend = open_backend(loaded)
     try:
         catalog = await fitting_catalog(loaded, backend)
@@ -62,7 +63,7 @@ def write_sample(
     size: Size,
     progress: Progress = silent,
 ) -> dict[TableName, int]:
-    """Write a file of invented rows, and return how many rows each table has. Raises OSError, duckdb.Error."""
+    """Write a file of invented rows, and return how many rows each table has. Raises OperatorError, OSError."""
     fresh, rows = path.with_name(f".{path.name}.{os.getpid()}"), {}
     try:
         with duckdb.connect(str(fresh)) as database:
@@ -71,6 +72,8 @@ def write_sample(
                 _write(database, shape, table)
                 rows[shape.name] = table.num_rows
         fresh.replace(path)
+    except duckdb.IOException as error:
+        raise OperatorError(f"{path}: cannot be written ({str(error).splitlines()[0]})") from None
     finally:
         for left in path.parent.glob(f"{fresh.name}*"):
             left.unlink()

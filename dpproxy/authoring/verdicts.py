@@ -8,7 +8,7 @@ a statement (a column of a public table that does not exist, a function of the w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -93,13 +93,19 @@ class Bench:
         except Exception as error:
             raise Refusal(SYNTAX_ERROR, "this is no statement that dpproxy can read") from error
         there = {table.name for table, _ in Shown(self.policy, self.catalog, role).tables}
-        local = {ident(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
-        for table in tree.find_all(exp.Table):
-            name, schema = ident(table.this), ident(table.args.get("db"))
-            if isinstance(table.this, exp.Func) or (not schema and name in local) or schema in SYSTEM_SCHEMAS:
-                continue
-            if TableName(schema or "public", name) not in there and not (not schema and name.startswith("pg_")):
-                raise Refusal(UNDEFINED_TABLE, f'relation "{name}" does not exist')
+        for name in relations(tree):
+            if name not in there:
+                raise Refusal(UNDEFINED_TABLE, f'relation "{name.name}" does not exist')
+
+
+def relations(tree: exp.Expr) -> Iterator[TableName]:
+    """Yield the tables and views that a statement names, those of PostgreSQL and of dpproxy left out."""
+    local = {ident(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        name, schema = ident(table.this), ident(table.args.get("db"))
+        own = not schema and (name in local or name.startswith("pg_"))
+        if not isinstance(table.this, exp.Func) and not own and schema not in SYSTEM_SCHEMAS:
+            yield TableName(schema or "public", name)
 
 
 def _explained(statement: Statement) -> Statement:

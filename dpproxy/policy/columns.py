@@ -71,6 +71,9 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     if resolution is not None and resolution <= 0:
         reader.problem(keys["resolution"].at, "`resolution` must be above 0", "write the grid, as in 0.01", "out-of-range")
         resolution = None
+    if resolution is not None and bounds and isinstance(bounds[0], Decimal) and resolution > bounds[1] - bounds[0]:  # type: ignore[operator]
+        what = "`resolution` is larger than the whole range: every number would be one of its ends"
+        reader.problem(keys["resolution"].at, what, "write the grid of the numbers, as in 0.01", "out-of-range")
     if resolution is not None and bounds and isinstance(bounds[0], dt.datetime):
         reader.problem(keys["resolution"].at, "dates have no `resolution`", "remove it", "resolution")
     length = reader.integer(keys["length"], "length", 1, MAX_LENGTH) if "length" in keys else None

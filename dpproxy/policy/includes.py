@@ -57,6 +57,11 @@ def with_included(reader: Reader, root: Node, base: Path) -> Whole:
         if name is None:
             continue
         path = base / name
+        own = path.resolve() == Path(reader.file).resolve()
+        known = "this file itself" if own else "given twice" if path in files else ""
+        if known:
+            reader.problem(node.at, f"`{name[:80]}` is {known}", "name each other file once", "duplicate")
+            continue
         try:
             text = text_of(path, node.at, reader.file)
             part = parse(text, str(path), included=True)

@@ -141,6 +141,8 @@ def _misplaced(key: str, shape: Shape) -> str | None:
     if difflib.get_close_matches(key, shape.keys, n=1, cutoff=0.8):
         return None
     homes = [other.title for other in shapes.ALL if key in other.keys and other is not shape]
+    if shape is shapes.INCLUDED and key in shapes.POLICY.keys:
+        return f"write `{key}` in the policy's own file"
     return f"`{key}` belongs to {' or '.join(homes)}: indent it there" if homes else None
 
 

@@ -59,6 +59,9 @@ def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] |
 
 
 def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | None:
+    if isinstance(node, Scalar) and node.text == "public":
+        reader.problem(node.at, "a table must be a mapping, not `public`", "write `{ public: true }`", "wrong-type")
+        return None
     keys = reader.mapping(node, shapes.TABLE)
     if keys is None:
         return None
@@ -223,6 +226,8 @@ def _references(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft
             at = reader.positions["tables", str(draft.name), name]
             what = f"column `{name}` refers to `{table}.{target}`, which is not a key of a private table"
             fix = f"list `{names.written(target)}: key` under `{table}`, or write `{names.written(name)}: key`"
+            if other is not None and other.public:
+                fix = f"write `{names.written(name)}: {{}}`: a public table is joined on any column"
             reader.problem(at, what, fix, "column-role")
 
 

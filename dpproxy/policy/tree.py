@@ -32,6 +32,7 @@ from dpproxy.policy.problems import START, Code, Mark, PolicyError, Problem
 
 MAX_BYTES = 1 << 20  # a policy of 1,000 wide tables is some 300 KB; more is a mistake or an attack
 MAX_DEPTH = 16  # the format needs 6
+TYPOGRAPHIC = frozenset("“”„‘’‚«»")  # what word processors make of quotes
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,9 @@ class _Builder:
                 self._add(Scalar("", False, self._mark(event.start_mark)))
             case ScalarEvent():
                 self._check(event)
+                if event.style in (None, "") and event.value[:1] in TYPOGRAPHIC:
+                    what = f"`{event.value[:1]}` is a quote of typography, not of YAML"
+                    self.problem(self._mark(event.start_mark), what, 'write straight quotes, as in "north", or none', "yaml")
                 self._add(Scalar(event.value, event.style in (None, ""), self._mark(event.start_mark)))
             case MappingStartEvent() | SequenceStartEvent():
                 return self._begin(event)

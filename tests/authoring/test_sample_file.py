@@ -13,6 +13,7 @@ from dpproxy.authoring.sample_file import write_sample
 from dpproxy.authoring.verdicts import Answered, Bench
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.cli import commands
+from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size
 from dpproxy.policy.problems import PolicyError
 
@@ -41,3 +42,8 @@ def test_what_fails_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_sample(tmp_path / "x.duckdb", bench.policy, bench.catalog, {}, Size(units=10), stop)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="cannot be written"):
+        write_sample(tmp_path / "nowhere" / "x.duckdb", bench.policy, bench.catalog, {}, Size(units=1))

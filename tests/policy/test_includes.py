@@ -50,6 +50,8 @@ def test_sections_are_put_together(tmp_path: Path) -> None:
         ({"tables": FILES["tables.yaml"].replace("rows: 5", "rows: no")}, "tables.yaml:7:21: `rows` must be a whole number"),
         ({"tables": "tables: {\n"}, "tables.yaml:2:1: not YAML"),
         ({"tables": FILES["tables.yaml"] + "budget: { epsilon: 3 }\n"}, "tables.yaml:10:1: unknown key `budget` in an included file"),
+        ({"town": FILES["town.yaml"].replace("[tables.yaml,", "[tables.yaml, tables.yaml,")}, "`tables.yaml` is given twice"),
+        ({"tables": FILES["tables.yaml"] + "timing: {}\n"}, "fix: write `timing` in the policy's own file"),
         ({"tables": FILES["tables.yaml"] + "include: [x.yaml]\n"}, "unknown key `include` in an included file"),
         ({"people__roles": "tables:\n  shops: { public: true }\n" + PEOPLE}, "roles.yaml:2:3: `shops` is given twice; fix: keep one; "
          "the first is in tables.yaml, line 9"),
