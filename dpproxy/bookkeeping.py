@@ -1,17 +1,20 @@
 """The commands `ledger` and `budget`: what operators do with the record of what was spent.
 
-Knows: the terminal, both kinds of ledger by their address. Must not know: how a record is kept or read. All but
-`budget grant`, `ledger clock` and `ledger repair` work while proxies run; these three need a SQLite ledger's proxy stopped.
+Knows: the terminal, both kinds of ledger by their address, how a proxy is asked. Must not know: how a record is kept or read.
+All but `ledger name` and `ledger repair` work while proxies run; these two need a SQLite ledger's proxy stopped. A SQLite
+ledger has one writer: where a proxy serves, it is asked to write (`_write`). Whatever is written is in the audit log of the
+state folder, too.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -25,8 +28,12 @@ from dpproxy.budget.book import Book
 from dpproxy.budget.entries import encode
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import Grant, LedgerError, Scope, Standing, decimal
-from dpproxy.budget.place import Place, begin_anchor, ledger_key, place_of, read_secret, repair
+from dpproxy.budget.place import Place, SqlitePlace, begin_anchor, ledger_key, named, place_of, read_secret, repair
 from dpproxy.budget.record import Verified, current, export, show, verify, verify_export, witnessed
+from dpproxy.operations import audit
+from dpproxy.operations.audit import AuditLog
+from dpproxy.operations.client import ask_any, serves
+from dpproxy.operations.requests import GrantBudget, OperationError, SetClock
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Policy
 
@@ -49,6 +56,7 @@ Anchor = Annotated[
 Dataset = Annotated[str | None, typer.Option(help="a ledger in PostgreSQL has a record for each dataset")]
 Reason = Annotated[str, typer.Option(help="kept in the record")]
 PolicyFile = Annotated[Path, typer.Argument(help="the policy file of a dataset")]
+PolicyFiles = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
 
 
 class _ShowByDefault(TyperGroup):
@@ -69,19 +77,25 @@ budget_app = typer.Typer(
 
 
 @budget_app.command("show")
-def budget_show(policy: PolicyFile, state: State = STATE, ledger: Ledger = None) -> None:
-    """Print what each role, each user with a budget, and all together, have spent and have left; also while the proxy runs."""
-    rules = load_file(policy).policy
+def budget_show(policies: PolicyFiles, state: State = STATE, ledger: Ledger = None) -> None:
+    """Print what each role, each user with a budget, and all together, have spent and have left, of each policy; also while the
+    proxy runs."""
     place = place_of(ledger, state)
+    columns = ("dataset", "scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets", "lifetime")
+    print("\t".join(columns))
+    for file in policies:
+        _show(load_file(file).policy, place)
+
+
+def _show(rules: Policy, place: Place) -> None:
     account, others = place.names().named(rules.dataset, data_of(rules))
     account = account or rules.dataset
     book = current(place.reader(account))
     _warn(book, rules, account, others)
     at = dt.datetime.now(dt.UTC)
-    print("\t".join(("scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets", "lifetime")))
     for scope, name, budget in _accounts(rules):
         key = (account, scope, account if scope == "dataset" else name)
-        print("\t".join(_standing(replace(book.standing(key, limit(budget), at), name=name))))
+        print("\t".join((rules.dataset, *_standing(replace(book.standing(key, limit(budget), at), name=name)))))
 
 
 def _warn(book: Book, rules: Policy, account: str, others: Iterable[str]) -> None:
@@ -137,9 +151,13 @@ def grant(
     amounts = (_amount("epsilon", epsilon, MICRO), _amount("delta", delta, ATTO))
     if not any(amounts):
         raise LedgerError("nothing is granted: say --epsilon or --delta")
-    with _opened(place_of(ledger, state, anchor), key_file) as journal:
+    place = place_of(ledger, state, anchor)
+
+    def write(journal: Journal) -> None:
         journal.name(rules.dataset, data_of(rules), dt.datetime.now(dt.UTC))
         journal.grant(Grant(rules.dataset, scope, name, *amounts, reason, dt.datetime.now(dt.UTC)))
+
+    _write(place, state, key_file, GrantBudget(named(place), rules.dataset, scope, name, *amounts, reason), write)
 
 
 def _account(rules: Policy, role: str | None, user: str | None, whole: bool) -> tuple[Scope, str]:
@@ -163,6 +181,23 @@ def _amount(what: str, text: str, unit: int) -> int:
     if not value.is_finite() or value < 0:
         raise LedgerError(f"--{what} must be a number from 0, not `{text}`")
     return int(value * unit)
+
+
+def _write(
+    place: Place, state: Path, key_file: Path | None, request: GrantBudget | SetClock, write: Callable[[Journal], None]
+) -> None:
+    """By the proxy that serves with a SQLite ledger, or by ourselves. Raises LedgerError."""
+    if isinstance(place, SqlitePlace) and serves(state):
+        try:
+            ask_any(state, request)
+        except OperationError as error:
+            raise LedgerError(str(error)) from None
+        return
+    with _opened(place, key_file) as journal:
+        write(journal)
+    if state.is_dir():
+        details = {name: value for name, value in asdict(request).items() if name != "ledger"}
+        AuditLog(state / audit.FILE).note(type(request).__name__, audit.account(os.getuid()), **details)
 
 
 @contextmanager
@@ -313,6 +348,10 @@ def ledger_clock(
 ) -> None:
     """Give an operator's word that this machine's clock is right, when charges are refused after it jumped ahead; with --wrong,
     when the ledger's clock ran ahead and keeps windows closed."""
-    with _opened(place_of(ledger, state, anchor), key_file) as journal:
+    place = place_of(ledger, state, anchor)
+
+    def write(journal: Journal) -> None:
         accept = journal.set_clock_back if wrong else journal.accept_clock
         accept(dataset, dt.datetime.now(dt.UTC), reason)
+
+    _write(place, state, key_file, SetClock(named(place), dataset, wrong, reason), write)

@@ -9,7 +9,8 @@ What stops the operator's own commands is an `OperatorError`; it goes to the ter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 
 
 class OperatorError(Exception):
@@ -21,8 +22,9 @@ class Refusal(Exception):
     """Carries an ordinary PostgreSQL error, decided before any data is touched. It is a value all the same: once made it never
     changes.
 
-    `position` is 1-based, in characters of the statement text, as on the wire; None when unknown.
-    `hint` says what to write instead.
+    `position` is 1-based, in characters of the statement text, as on the wire; None when unknown. `hint` says what to write
+    instead. `site` is for the operator's log, where nothing of the statement may stand: the function that decided, as
+    `plan.bind.joins.filtered`.
     """
 
     sqlstate: str
@@ -30,6 +32,12 @@ class Refusal(Exception):
     position: int | None = None
     detail: str | None = None
     hint: str | None = None
+    site: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.site:
+            maker = sys._getframe(2)  # above this function and the `__init__` that calls it
+            self.site = f"{maker.f_globals['__name__']}.{maker.f_code.co_qualname}".removeprefix("dpproxy.").split(".<")[0]
 
     def __str__(self) -> str:
         return f"{self.sqlstate} {self.message}"
@@ -85,6 +93,7 @@ TOO_MANY_CONNECTIONS = "53300"
 CONFIGURATION_LIMIT_EXCEEDED = "53400"  # the budget is exhausted
 PROGRAM_LIMIT_EXCEEDED = "54000"
 STATEMENT_TOO_COMPLEX = "54001"
+OBJECT_NOT_IN_PREREQUISITE_STATE = "55000"  # the operator has paused the role
 QUERY_CANCELED = "57014"
 ADMIN_SHUTDOWN = "57P01"
 CRASH_SHUTDOWN = "57P02"

@@ -137,7 +137,7 @@ TOPICS = (
         "A statement or a session was ended: by you, by a timeout, by the operator, for want of memory, or by an engine that failed.",
         "Ask again. If the statement had been charged, asking again gets its answer at no further charge, unless the message "
         "says that the engine failed: then the charge stands and nothing was measured. The reason is in the operator's log.",
-        ("answers/", "session/", "errors.py", "backends/", "facade/", "serve/", "budget/"),
+        ("answers/", "session/", "errors.py", "backends/", "facade/", "serve/", "budget/", "operations/"),
         besides=tuple((f"{taken.message}: <detail>", taken.sqlstate, "Ask for less at a time: smaller sorts, fewer rows.") for taken in Resource),
     ),
     Topic(

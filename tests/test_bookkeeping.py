@@ -79,7 +79,7 @@ def ask(policy: Path, count: int, first: int = 0, user: str = "ada", **options: 
 def test_what_is_spent(policy: Path, run: Run) -> None:
     ask(policy, 1, user="bob")
     for words in (("budget", str(policy)), ("budget", "show", str(policy))):
-        lines = [line.split("\t")[:6] for line in run(*words).stdout.splitlines()[1:]]
+        lines = [line.split("\t")[1:7] for line in run(*words).stdout.splitlines()[1:]]
         assert lines == [
             ["role", "analyst", "year", "0.5", "1", "0.5"],
             ["user", "bob", "never", "0.5", "0.5", "0"],
@@ -177,7 +177,7 @@ def test_backup_and_repair(policy: Path, run: Run, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="repair"):
         ask(policy, 1, first=2)
     assert "entries" in run("ledger", "repair", "--reason", "restored from backup").stdout
-    spent = [line.split("\t")[3:6] for line in run("budget", str(policy)).stdout.splitlines()[1:]]
+    spent = [line.split("\t")[4:7] for line in run("budget", str(policy)).stdout.splitlines()[1:]]
     assert spent[0] == ["1", "1", "0"], "what may have been lost is taken as spent"
 
 
@@ -189,7 +189,7 @@ def test_clock(policy: Path, run: Run) -> None:
 
 def test_what_needs_the_proxy_stopped_says_so(policy: Path, run: Run) -> None:
     with launched([policy], policy.parent / "state"):
-        refused = run("budget", "grant", str(policy), "--all", "--epsilon", "1", "--reason", "r", fails=True)
+        refused = run("ledger", "name", str(policy), "--reason", "r", fails=True)
         assert "another dpproxy is using this ledger" in refused.stderr
         run("budget", str(policy))
         run("ledger", "verify")
@@ -217,7 +217,7 @@ def test_a_ledger_in_postgresql(policy: Path, run: Run, dsn_of_ledger: str) -> N
             run("budget", "grant", str(policy), "--role", "analyst", "--epsilon", "0.5", "--reason", "r", *words)
             connection.execute("SELECT count(*) FROM people WHERE region <> 'x2'")
         lines = run("budget", str(policy), *words).stdout.splitlines()
-        assert lines[1].split("\t")[3:6] == ["1.5", "1.5", "0"]
+        assert lines[1].split("\t")[4:7] == ["1.5", "1.5", "0"]
     assert run("ledger", "verify", "--dataset", "town", *words).stdout.startswith("5 entries")
     assert "say which one" in run("ledger", "verify", *words, fails=True).stderr
     assert "own tools" in run("ledger", "backup", str(state / "copy"), *words, fails=True).stderr
@@ -242,4 +242,4 @@ def test_a_renamed_dataset_needs_a_word(policy: Path, run: Run) -> None:
     shown = run("budget", str(renamed))
     assert "charges the accounts of `town`" in shown.stderr
     assert "role `analyst` has spent epsilon 0.5 and is not in the policy" in shown.stderr
-    assert shown.stdout.splitlines()[-1].split("\t")[1:4] == ["city", "never", "0.5"]
+    assert shown.stdout.splitlines()[-1].split("\t")[2:5] == ["city", "never", "0.5"]

@@ -68,8 +68,8 @@ def test_a_life(policy: Path) -> None:
     assert not [line for line in proxy.said if "SELECT" in line or "sesame" in line]
     done = dpproxy("budget", str(policy), "--state", str(state))
     _, role, dataset = (line.split("\t") for line in done.stdout.splitlines())
-    assert role[:6] == ["role", "analyst", "year", "0.5", "5", "4.5"]
-    assert dataset[:6] == ["dataset", "town", "never", "0.5", "10", "9.5"]
+    assert role[1:7] == ["role", "analyst", "year", "0.5", "5", "4.5"]
+    assert dataset[1:7] == ["dataset", "town", "never", "0.5", "10", "9.5"]
     with launched([policy], state, options=["--watch"]) as again:
         dsn = f"host={again.host} port={again.port} user=ada password=sesame dbname=town"
         with psycopg.connect(dsn, autocommit=True) as connection:

@@ -302,10 +302,14 @@ def wrong_command(code: str) -> str | None:
     known = set().union(*options_of_commands().values()) | options_of_scripts() | FOREIGN_OPTIONS
     called = re.match(r"\s*(?:\$ )?dpproxy ([a-z].*)", code.partition("#")[0])
     words = called[1].split() if called else []
-    name = (
-        " ".join(words[:2]) if words[:1] in (["policy"], ["ledger"]) or words[:2] == ["budget", "grant"] else "".join(words[:1])
-    )
-    name = name + " show" if name == "budget" else name
+    names = (n for n in (3, 2, 1) if " ".join(words[:n]) in options_of_commands())
+    length = next(names, 1)
+    name, rest = " ".join(words[:length]), words[length : length + 1]
+    group = any(other.startswith(f"{name} ") for other in options_of_commands())
+    if name == "budget":
+        name = "budget show"
+    elif group and rest and not rest[0].startswith(("-", "[")):
+        name = f"{name} {rest[0]}"
     if words and name not in options_of_commands():
         return f"there is no command `dpproxy {name}`"
     options = re.findall(r"(?<![\w-])--[a-z][a-z-]+", code.partition("#")[0])

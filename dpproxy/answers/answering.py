@@ -53,13 +53,15 @@ NO_ENGINE = Refusal(
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer is the arrays of the outer query: `literals[i]` is array i. `notice`: what it cost, for people; None when nothing
-    is measured and nothing invented. `charged`: what it cost; `reused`: how many measurements were answered at no charge."""
+    """An answer is the arrays of the outer query: `literals[i]` is array i. `notice`: what it cost, for people; None when
+    nothing is measured and nothing invented. `charged`: what it cost; `reused`: how many measurements were answered at no
+    charge; `rows`: of all released measurements."""
 
     literals: tuple[bytes, ...]
     notice: str | None
     charged: Loss = ZERO
     reused: int = 0
+    rows: int = 0
 
 
 class Answering:
@@ -103,7 +105,8 @@ class Answering:
         told = await self._told(charged)
         for line in lines:
             line.errors = told.errors or None
-        return Answer(parts.complete(), told.text or None, charged, len(parts.free))
+        rows = sum(len(columns[0]) for columns in parts.values.values() if columns)
+        return Answer(parts.complete(), told.text or None, charged, len(parts.free), rows)
 
     def _not_told(self, reason: str) -> None:
         """What is charged and not yet through goes on, with the place it has; what is through is kept."""

@@ -185,7 +185,7 @@ class Round:
                 raise internal(error, statement=asking.statement) from error
             at, loss = charge.at, charge.loss
         self.entry = remembered(asking, self._parts, at, loss)
-        asking.ending.charged(asking.grid)
+        asking.ending.charged(asking.grid, loss)
         return loss
 
     def _losses(self) -> tuple[Loss, Loss]:

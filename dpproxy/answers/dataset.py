@@ -6,7 +6,7 @@ Knows: the other rooms' types. Must not know: connections, protocols.
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -22,12 +22,14 @@ from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.facade import Rooms
 from dpproxy.mechanisms.noise import Noise
+from dpproxy.operations.pauses import Pauses
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
 from dpproxy.sql.aliases import FOREIGN
 from dpproxy.sql.budget_call import NAME as BUDGET_CALL
 from dpproxy.sql.session_reach import BEYOND_WORDS
 from dpproxy.sql.signals import SIGNALS
+from dpproxy.telemetry.tallies import Tallies
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
@@ -62,7 +64,8 @@ class Dataset:
     """Is all that answers of one dataset need. `words`: lower-case bytes of which a statement's text must hold one before it is
     looked at more closely. `withheld`: public tables too large for the facade. `reuse`: None where no answers are stored.
     `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables held when they were
-    read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew."""
+    read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew. `tallies`
+    and `pauses` are the process's: what it counts, and which roles are paused."""
 
     policy: Policy
     catalog: Catalog
@@ -76,7 +79,6 @@ class Dataset:
     reuse: Reuse | None = None
     rooms: Rooms | None = None
     answered: deque[AnswerEntry] = field(default_factory=lambda: deque(maxlen=RECENT))
-    tally: Counter[str] = field(default_factory=Counter)  # answers since the start: charged, reused
     warning_levels: WarningLevels = field(default_factory=WarningLevels)
     recent_standing: RecentStanding = field(default_factory=RecentStanding)
     recent_notices: RecentNotices = field(default_factory=RecentNotices)
@@ -85,6 +87,8 @@ class Dataset:
     invented: InventedRows = field(default_factory=InventedRows)
     publics: Mapping[TableName, str] = field(default_factory=dict)
     outdated: Callable[[], None] = lambda: None
+    tallies: Tallies = field(default_factory=Tallies)
+    pauses: Pauses = field(default_factory=Pauses)
 
     async def close(self, seconds: float = 0.0) -> None:
         """Close what no session is in any more. What is charged has `seconds` to be measured; then the engine is closed."""
@@ -114,7 +118,6 @@ class Dataset:
     def note(self, entry: AnswerEntry) -> None:
         """Note an answer that was just given."""
         self.answered.append(entry)
-        self.tally["preview" if entry.outcome == "preview" else "reused" if entry.reused else "charged"] += 1
 
     def remember(self, charges: Iterable[Charge]) -> None:
         """Remember charges of earlier runs of the proxy, in their order."""

@@ -1,22 +1,26 @@
 """What a session gets for a question: an answer, or what EXPLAIN says of it; and the operator's log its line.
 
-Knows: answers, previews, the log. Must not know: protocols. Where the client sets an accuracy, a question is asked several times,
-each time with more of the budget (`accuracy_search`): each of these is one delivery.
+Knows: answers, previews, the log. Must not know: protocols. Where the client sets an accuracy, a question is asked several
+times, each time with more of the budget (`accuracy_search`): each of these is one delivery. What is not delivered is noted by
+the session, which alone knows what becomes of a refusal.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import structlog
-
 from dpproxy.answers.answering import Answer, Answering
 from dpproxy.answers.array_literals import text_literal
+from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.preview import foretold, preview
 from dpproxy.answers.question import Needless, Question
-
-LOG = structlog.get_logger()
+from dpproxy.answers.statement_end import Ending
+from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.telemetry import statement_event
+from dpproxy.telemetry.statement_event import StatementEvent, Verdict, milliseconds
 
 
 async def deliver(
@@ -26,8 +30,12 @@ async def deliver(
 
     `quiet`: the client wants no notices. Raises Refusal, StatementFailed, LinkLost.
     """
+    pause = question.dataset.pauses.of(question.dataset.policy.dataset, question.asker.role.name)
+    if pause is not None:
+        raise pause.refusal()
     if question.kind == "explain":
         lines = foretold(question.plan.explain, await preview(question, parameters))
+        _note(question, Answer((), None), "explained")
         return Answer((text_literal(lines),), None), 1.0
     answering = Answering(question)
     try:
@@ -35,15 +43,38 @@ async def deliver(
     except Needless:
         return Answer(tuple(b"{}" for _ in question.plan.arrays), None), 1.0
     error = await answering.error() if aimed else 1.0
-    LOG.info(
-        "answered",
-        dataset=question.dataset.policy.dataset,
-        role=question.asker.role.name,
-        kind=question.kind,
-        statement=question.statement,
-        measurements=len(question.plan.measurements),
-        epsilon=answer.charged.epsilon,
-        reused=answer.reused,
-    )
+    _note(question, answer, _verdict(question, answer))
+    question.ending.paid = ZERO
     silent = quiet and not question.plan.preview  # which is told in any case: its rows look like others
     return replace(answer, notice=None) if silent else answer, error
+
+
+def _verdict(question: Question, answer: Answer) -> Verdict:
+    if question.plan.preview:
+        return "preview"
+    return "answered" if answer.charged or not answer.reused else "reused"
+
+
+def _note(question: Question, answer: Answer, verdict: Verdict) -> None:
+    free = verdict in ("explained", "preview")
+    event = event_of(question.dataset, question.asker, question.session, question.statement, question.kind, verdict)
+    saved = 0 if free else max(0, question.plan.loss.epsilon - answer.charged.epsilon)
+    measured = len(question.plan.measurements)
+    whole = replace(event, saved=saved, measurements=measured, reused=answer.reused, rows=answer.rows)
+    note(question.dataset, question.ending, whole, answer.charged)
+
+
+def event_of(dataset: Dataset, asker: Asker, session: int, statement: str, kind: str, verdict: Verdict) -> StatementEvent:
+    """Return the event with what is known of every statement."""
+    policy = dataset.policy
+    who = (policy.dataset, asker.role.name, asker.user.name, session)
+    return StatementEvent(time.time(), *who, statement, kind, verdict, policy.digest)
+
+
+def note(dataset: Dataset, ending: Ending | None, event: StatementEvent, paid: Loss) -> None:
+    """Write the line of a statement that has ended, and count it."""
+    seconds = asyncio.get_running_loop().time() - ending.began if ending is not None else 0.0
+    took = milliseconds(seconds, dataset.policy.timing_quantum_ms)
+    whole = replace(event, epsilon=paid.epsilon, delta=paid.delta, milliseconds=took)
+    dataset.tallies.statement(whole)
+    statement_event.log(whole)

@@ -1,19 +1,24 @@
 """How a statement fails, beside a refusal of the proxy's own: by the facade's error, or by what must not happen.
 
 Knows: errors, the log. Must not know: what was being done. A client hears the facade's error as it is (`StatementFailed`). Of
-what must not happen the operator's log has everything, and a client a number by which to ask for it.
+what must not happen the operator's log has the place, and a client a number by which to ask for it. The text of an exception may
+hold a literal or a value of the data, so it is logged for those classes alone whose texts are made without (`PLAIN`).
 """
 
 from __future__ import annotations
 
-import traceback
 import uuid
+from typing import Final
 
 import structlog
 
+from dpproxy.backends.base import BackendError
+from dpproxy.budget.ledger import LedgerError
 from dpproxy.errors import INTERNAL_ERROR, Refusal
+from dpproxy.telemetry.log import places
 
 LOG = structlog.get_logger()
+PLAIN: Final = (BackendError, LedgerError, OSError)
 
 
 class StatementFailed(Exception):
@@ -27,8 +32,8 @@ class StatementFailed(Exception):
 def incident(error: BaseException, **context: object) -> str:
     """Log an unexpected error for the operator; returns the number by which a client may name it."""
     number = uuid.uuid4().hex[:12]
-    trace = "".join(traceback.format_exception(error))  # as text: a logger's own rendering might show variables
-    LOG.error("incident", incident=number, error=type(error).__name__, trace=trace, **context)
+    text = {"text": str(error)} if isinstance(error, PLAIN) else {}
+    LOG.error("incident", incident=number, **places(error), **text, **context)
     return number
 
 

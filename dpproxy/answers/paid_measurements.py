@@ -73,6 +73,11 @@ class PaidMeasurements:
         self.untold[role, reason, outcome] += 1
         LOG.warning("paid and not told", dataset=dataset, role=role, reason=reason, outcome=outcome, statement=statement)
 
+    @property
+    def running(self) -> int:
+        """Return how many rounds are charged and not through."""
+        return len(self._running)
+
     # where nothing is stored
 
     def expect(self, key: Key) -> None:

@@ -213,7 +213,7 @@ def _caught(function: Callable[..., T]) -> Callable[..., T | Refusal]:
 
 def _unpacked(value: T | Refusal) -> T:
     if isinstance(value, Refusal):
-        raise Refusal(value.sqlstate, value.message, value.position, value.detail, value.hint)
+        raise replace(value)
     return value
 
 

@@ -45,7 +45,8 @@ class Question:
     """A question is one statement to be answered. `statement` is the hash that names it in logs and ledger; `kind` is
     `Statement.kind`.
 
-    `ending` says when it is to end; `limit`: seconds in which what is charged has to be measured, 0 is no limit.
+    `session` is its number in the log. `ending` says when it is to end; `limit`: seconds in which what is charged has to be
+    measured, 0 is no limit.
     """
 
     dataset: Dataset
@@ -59,3 +60,4 @@ class Question:
     limit: float = 0.0
     kind: str = "select"
     reach: Reach = unreachable
+    session: int = 0

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from dpproxy.answers.time_grid import Grid
 from dpproxy.errors import QUERY_CANCELED, Refusal
+from dpproxy.privacy.loss import ZERO, Loss
 
 T = TypeVar("T")
 
@@ -25,10 +26,12 @@ USER, TIMEOUT = "user request", "statement timeout"
 
 class Ending:
     """Is asked to end one statement, and heard by it. `reason`: why it is to end, in PostgreSQL's words; None as long as nobody
-    wants that."""
+    wants that. `began`: by the loop's clock; `paid`: what it was charged and nobody was told of yet."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.began = asyncio.get_running_loop().time()
+        self.paid: Loss = ZERO
         self._heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting = False
         self._grid: Grid | None = None
@@ -55,9 +58,10 @@ class Ending:
         self._heed()
         return self._waiting
 
-    def charged(self, grid: Grid) -> None:
+    def charged(self, grid: Grid, loss: Loss = ZERO) -> None:
         """Note a charge: from here on time depends on data, and the statement ends on points of the grid."""
         self._grid = grid
+        self.paid = self.paid + loss
 
     def _heed(self) -> None:
         if not self._heard.done():

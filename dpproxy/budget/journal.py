@@ -182,6 +182,13 @@ class Journal:
             for scope, name, limit in accounts
         ]
 
+    def lag(self, dataset: str) -> float:
+        """Return the seconds after which a transaction that charges nothing has ended: what waits before a charge. Raises
+        LedgerError."""
+        began = time.monotonic()
+        self._enqueue(self._chain_of(self._account(dataset)), lambda tx: None).result()
+        return time.monotonic() - began
+
     def identity(self, dataset: str) -> str:
         return self._book(dataset).ledger
 

@@ -166,6 +166,11 @@ def place_of(address: str | None, state: Path, anchor: Path | None = None) -> Pl
     return SqlitePlace(Path(address) if address is not None else state / FILE, anchor)
 
 
+def named(place: Place) -> str:
+    """Return what tells a place from others, for people: a file, or that it is a server."""
+    return str(place.path.resolve()) if isinstance(place, SqlitePlace) else "a ledger in PostgreSQL"
+
+
 def read_secret(path: Path | None) -> bytes | None:
     """Read the secret in a file, without the white space around it. Raises LedgerError when it is too short or unreadable."""
     if path is None:

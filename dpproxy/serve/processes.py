@@ -39,11 +39,13 @@ import structlog
 
 from dpproxy.budget.place import SqlitePlace, place_of
 from dpproxy.errors import OperatorError
-from dpproxy.serve.proxy import Options, Running, ServingError, listening, said, serve
-from dpproxy.serve.runtime import log_json, run
+from dpproxy.serve.options import Options, ServingError, listening
+from dpproxy.serve.proxy import Running, said, serve
+from dpproxy.serve.runtime import run
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket
 from dpproxy.sql.signals import Signal
+from dpproxy.telemetry.log import start_log
 
 LOG = structlog.get_logger()
 
@@ -199,7 +201,7 @@ class _Watcher:
         if self._rounds <= ROUNDS:
             self._reload()
         else:
-            LOG.error("a process does not get the data the others have, and is ended", process=worker.number)
+            LOG.error("a process does not get the data the others have, and is ended", number=worker.number)
             worker.send(signal.SIGTERM)
 
     def _joined(self, worker: _Worker, states: bytes) -> None:
@@ -252,6 +254,8 @@ class _Watcher:
                     self._reloaded(worker, states)
                 case [b"outdated"]:
                     self._reload()
+                case [b"drain"]:
+                    self._stop()
                 case [b"cancel", number, ticket, *key]:
                     other = self._workers.get(int(number))
                     if other is not None:
@@ -273,7 +277,7 @@ class _Watcher:
             if self._stopping.is_set():
                 return
             pause = FIRST_PAUSE if loop.time() - began > LIVED else min(2 * pause, LONGEST_PAUSE)
-            LOG.error("a process died and is started again", process=number, code=self._workers[number].process.returncode)
+            LOG.error("a process died and is started again", number=number, exit_code=self._workers[number].process.returncode)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
                 return
@@ -367,6 +371,9 @@ class Post:
     def outdated(self) -> None:
         self._say("outdated\n")
 
+    def drain(self) -> None:
+        self._say("drain\n")
+
     async def _listen(self, running: Running) -> None:
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
@@ -405,9 +412,9 @@ def _exactly(size: int) -> bytes:
 
 def main() -> None:
     member = _told()
-    log_json(member.number)
+    lines = start_log(member.options.log_format, member.options.log_level, member.number)
     try:
-        run(serve(member.options, Post(member)))
+        run(serve(member.options, Post(member), lines))
     except OperatorError as error:
         sys.exit(f"dpproxy: {error}")
 

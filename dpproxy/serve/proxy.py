@@ -16,83 +16,65 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
-from wsgiref.simple_server import WSGIServer
 
 import structlog
 
+from dpproxy import __version__
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.failures import incident
 from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import BackendError
 from dpproxy.budget.ledger import LedgerError
-from dpproxy.budget.place import ledger_key, place_of, read_secret
+from dpproxy.budget.place import ledger_key, named, place_of, read_secret
 from dpproxy.budget.record import recent
 from dpproxy.budget.seal import Sealer, derived
-from dpproxy.errors import OperatorError
+from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.facade.server import Bounds
 from dpproxy.facade.usage import visible
+from dpproxy.operations import audit
+from dpproxy.operations import pauses as paused
+from dpproxy.operations.audit import AuditLog
+from dpproxy.operations.pauses import Pauses
+from dpproxy.operations.status import DatasetStatus, Status
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
+from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.datasets import open_dataset, outdated
 from dpproxy.serve.memory import give_back
+from dpproxy.serve.operator import Operator
+from dpproxy.serve.options import Options, ServingError, listening
 from dpproxy.serve.policy_watch import watched
+from dpproxy.serve.rounds import Rounds
 from dpproxy.serve.secret import lasting_secret
+from dpproxy.serve.self_report import PolicyHistory, SelfReport
 from dpproxy.server.connection_slots import ConnectionSlots
 from dpproxy.server.quota import Quota
-from dpproxy.server.rations import Rations
-from dpproxy.server.server import DRAIN_SECONDS, Server
+from dpproxy.server.server import LEAVE, Server
 from dpproxy.server.sockets import local_socket
-from dpproxy.server.tls import TlsError, TlsFiles, load_tls
+from dpproxy.server.tls import TlsError, load_tls
 from dpproxy.server.warden import Warden
 from dpproxy.session.client import ClientSession
-from dpproxy.session.limits import SessionLimits
 from dpproxy.sql.signals import Signal
+from dpproxy.telemetry.log import Lines
+from dpproxy.telemetry.tallies import Tallies
 
 LOG = structlog.get_logger()
 ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
 UNKNOWN = "unknown-users.key"  # in the state folder, of this machine's processes: what unknown users' salts are made of
 REMEMBERED = 5000  # of the ledger's last entries, what is of a dataset is shown in its `dpproxy.answers`
+OPERATOR = "operator request"
 SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
-
-
-class ServingError(OperatorError):
-    """What was asked for cannot be served together; the text says why."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Says what is served, and how. `postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for
-    it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored
-    answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
-    `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:
-    policies are read again when their files change."""
-
-    policies: tuple[Path, ...]
-    host: str
-    port: int
-    state: Path
-    postgres: Path | None = None
-    facade_dsn: str | None = None
-    tls: TlsFiles | None = None
-    require_tls: bool = False
-    drain: float = DRAIN_SECONDS
-    limits: SessionLimits = field(default_factory=SessionLimits)
-    ledger: str | None = None
-    key_file: Path | None = None
-    metrics: tuple[str, int] | None = None
-    local: Path | None = None
-    rations: Rations = field(default_factory=Rations)
-    anchor: Path | None = None
-    watch: bool = False
 
 
 class Neighbours(Protocol):
@@ -134,24 +116,19 @@ class Neighbours(Protocol):
         """Say that this process listens."""
         ...
 
+    def drain(self) -> None:
+        """Have all processes stop."""
+        ...
 
-async def serve(options: Options, neighbours: Neighbours | None = None) -> None:
-    """Serve until SIGTERM or SIGINT. Raises OperatorError."""
-    running = Running(options, neighbours)
+
+async def serve(options: Options, neighbours: Neighbours | None = None, lines: Lines | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. `lines`: what counts the lines of the log. Raises OperatorError."""
+    running = Running(options, neighbours, lines)
     try:
         await running.start()
         await running.stopping.wait()
     finally:
         await running.stop()
-
-
-@contextmanager
-def listening(where: str) -> Iterator[None]:
-    """Raises ServingError for an address that cannot be had."""
-    try:
-        yield
-    except OSError as error:
-        raise ServingError(f"cannot listen on {where}: {error.strerror or error}") from None
 
 
 def said(host: str, port: int, local: Path | None) -> str:
@@ -162,7 +139,7 @@ def said(host: str, port: int, local: Path | None) -> str:
 class Running:
     """Is a proxy that serves. `stopping` is set by the first signal."""
 
-    def __init__(self, options: Options, neighbours: Neighbours | None = None) -> None:
+    def __init__(self, options: Options, neighbours: Neighbours | None = None, lines: Lines | None = None) -> None:
         """Opens the ledger and the stored answers. Raises LedgerError, SealError, TlsError."""
         try:
             options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -181,6 +158,9 @@ class Running:
         self._datasets: dict[str, Dataset] = {}
         self._names: dict[Path, str] = {}  # datasets by policy file
         self._included: dict[Path, tuple[Path, ...]] = {}  # the files that a policy file includes
+        self._history = {path: PolicyHistory() for path in options.policies}
+        self._tallies, self._pauses = Tallies(), Pauses(options.state / paused.FILE)
+        self._number = neighbours.number if neighbours else 0
         self._server = Server(
             self._datasets,
             lambda dataset, role: dataset.endpoint(role),
@@ -188,14 +168,23 @@ class Running:
             tls=tls,
             require_tls=options.require_tls,
             places=neighbours.places if neighbours else None,
-            number=neighbours.number if neighbours else 0,
+            number=self._number,
             elsewhere=neighbours,
             secret=derived(secret, "unknown users") if secret else lasting_secret(options.state / UNKNOWN),
+            tallies=self._tallies,
         )
+        state = (self._number, self._datasets, self._server, self._ledger, self._tallies, self._pauses, self._history)
+        files, stopping = lambda: {name: path for path, name in self._names.items()}, self.stopping.is_set
+        self.report = SelfReport(*state, files, stopping, lines)
+        served = (options.state, self._number, self._datasets, self._ledger, named(self._place))
+        self._audit = AuditLog(options.state / audit.FILE)
+        self.operator = Operator(self, *served, self._pauses, self._tallies, self._audit)
+        self._admin = AdminSocket(options.state, self._number, self.operator.carry_out)
         self._local = ExitStack()
-        self._scraped: WSGIServer | None = None
+        self._end_health: Callable[[], None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Event()
+        self._reloaded = Rounds()
         self._reloader: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._policies: asyncio.Task[None] | None = None
@@ -206,6 +195,9 @@ class Running:
 
     async def start(self) -> None:
         options, neighbours = self._options, self._neighbours
+        with listening(f"the admin socket in {options.state}"):
+            await self._admin.open()
+        self._pauses.read()  # whoever changes them from now on tells this process
         await self._facade.start(options.state / f"process-{neighbours.number}" if neighbours else options.state)
         for path in options.policies:
             await self._open(path, load_file(path))
@@ -218,7 +210,8 @@ class Running:
         with listening(f"{options.host}:{options.port}"):
             bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
         await self._listen_locally(bound)
-        self._serve_metrics()
+        self._serve_health()
+        self._audit.note("start", "proxy", process=self._number, version=__version__)
         give_back()
         if neighbours is not None:
             await neighbours.joined(self)
@@ -234,24 +227,21 @@ class Running:
         if local is not None:
             await self._server.listen_locally(local)
 
-    def _serve_metrics(self) -> None:
+    def _serve_health(self) -> None:
         """Raises ServingError."""
         options = self._options
         if options.metrics is None or (self._neighbours is not None and self._neighbours.number != 1):
             return
-        from dpproxy.console.metrics import Metrics, serve_metrics  # who does not ask for it does not pay for its memory
+        from dpproxy.serve.health import open_health  # who does not ask for it does not pay for its memory
 
-        host, port = options.metrics
-        with listening(f"{host}:{port}"):
-            metrics = Metrics(lambda: dict(self._datasets), self._server.occupancy, self._server.turns.delayed)
-            self._scraped = serve_metrics(host, port, metrics)
-        print(f"metrics on {host}:{self._scraped.server_port}", file=sys.stderr, flush=True)
+        statuses = partial(self.operator.statuses, checked=True)
+        self._end_health = open_health(options.metrics, options.metrics_token, statuses)
 
     async def stop(self) -> None:
         """Stop everything, also after a start that failed halfway."""
-        if self._scraped is not None:
-            await asyncio.to_thread(self._scraped.shutdown)
-            self._scraped.server_close()
+        await self._admin.close()
+        if self._end_health is not None:
+            await asyncio.to_thread(self._end_health)
         for task in (self._reloader, self._watching, self._policies):
             if task is not None:
                 task.cancel()
@@ -266,6 +256,7 @@ class Running:
         await self._facade.stop()
         self._ledger.close()
         self._answers.close()
+        self._audit.note("stop", "proxy", process=self._number)
 
     def reach(self, pid: int, signal: Signal, of: tuple[str, str]) -> None:
         """Signal a session of a dataset's role, where this process has one of that number."""
@@ -280,6 +271,31 @@ class Running:
             self._server.hurry()
         self.stopping.set()
 
+    # what an operator may ask
+
+    async def status(self, checked: bool = False) -> Status:
+        return await self.report.status(checked)
+
+    def end_session(self, session: int, end: bool) -> bool:
+        found = next((each for each in self._server.sessions() if each.key[0] == session), None)
+        if found is not None and end:
+            found.fatal(ADMIN_SHUTDOWN, LEAVE)
+        elif found is not None:
+            found.cancel(OPERATOR)
+        return found is not None
+
+    async def reloaded(self) -> tuple[DatasetStatus, ...]:
+        awaited = self._reloaded.next()
+        self._outdated()
+        await awaited
+        return (await self.report.status()).datasets
+
+    def drain(self) -> None:
+        if self._neighbours is not None:
+            self._neighbours.drain()
+        else:
+            self.told_to_stop()
+
     async def _open(self, path: Path, loaded: Loaded) -> None:
         """Serve a policy, in place of the one of the same name. Raises PolicyError, BackendError, FacadeError, ServingError."""
         name = loaded.policy.dataset
@@ -289,7 +305,7 @@ class Running:
         before = self._datasets.get(name)
         expected = self._neighbours.expected.get(name) if self._neighbours else None
         opened = await open_dataset(loaded, self._facade, self._ledger, self._answers, expected)
-        dataset = replace(opened, outdated=self._outdated)
+        dataset = replace(opened, outdated=self._outdated, tallies=self._tallies, pauses=self._pauses)
         try:
             dataset.remember(await asyncio.to_thread(recent, self._place.reader(name), name, REMEMBERED))
             await dataset.take_place()
@@ -299,6 +315,7 @@ class Running:
         self._datasets[name] = dataset  # from here on it holds
         former = self._names.get(path)
         self._names[path] = name
+        self._history[path].loaded = time.time()
         if former is not None and former != name:  # the file was another dataset's
             self._retire(self._datasets.pop(former), None)
         if before is not None:
@@ -329,9 +346,10 @@ class Running:
         while True:
             await self._reloading.wait()
             self._reloading.clear()
-            self._reload_tls()
-            for path in self._options.policies:
-                await self._reload_policy(path)
+            with self._reloaded.round():
+                self._reload_tls()
+                for path in self._options.policies:
+                    await self._reload_policy(path)
             if self._neighbours is not None:
                 self._neighbours.reloaded(self)
 
@@ -361,6 +379,7 @@ class Running:
             LOG.error("certificates not reloaded", reason=str(error))
 
     async def _reload_policy(self, path: Path) -> None:
+        self._history[path].problem = ""
         try:
             loaded = load_file(path)
             self._included[path] = loaded.included
@@ -374,13 +393,19 @@ class Running:
                 await self._change_users(current, loaded.policy)
             LOG.info("policy reloaded", file=str(path))
         except (PolicyError, BackendError, FacadeError, LedgerError, ServingError) as error:
+            self._history[path].problem = str(error)
             LOG.error("policy not reloaded", file=str(path), reason=str(error))
         except Exception as error:  # the proxy goes on with what it has
-            LOG.error("policy not reloaded", file=str(path), incident=incident(error))
+            number = incident(error)
+            self._history[path].problem = f"internal error, incident {number}"
+            LOG.error("policy not reloaded", file=str(path), incident=number)
 
     async def _change_users(self, dataset: Dataset, policy: Policy) -> None:
         newer = replace(dataset, policy=policy)
         self._datasets[policy.dataset] = newer
+        for path, name in self._names.items():
+            if name == policy.dataset:
+                self._history[path].loaded = time.time()
 
         def unchanged(session: ClientSession) -> bool:
             user = session.asker.user

@@ -6,21 +6,24 @@ Knows: the terminal, what can be asked together. Must not know: how anything is 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State
+from dpproxy.console import access
 from dpproxy.serve import proxy
+from dpproxy.serve.options import Options, ServingError
 from dpproxy.serve.processes import supervise
-from dpproxy.serve.proxy import Options, ServingError
-from dpproxy.serve.runtime import log_json, run
+from dpproxy.serve.runtime import run
 from dpproxy.server.rations import Rations
 from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
 from dpproxy.session.limits import SessionLimits
+from dpproxy.telemetry.log import FORMATS, LEVELS, start_log
 
 Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]
+Word = TypeVar("Word", bound=str)
 Seconds = Annotated[float, typer.Option(min=0)]
 
 
@@ -76,14 +79,22 @@ def serve(
     ledger: Ledger = None,
     anchor: Anchor = None,
     key_file: KeyFile = None,
-    metrics: Annotated[str | None, typer.Option(help="HOST:PORT for Prometheus; the operator's, not for analysts")] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="HOST:PORT for /metrics, /healthz and /ready; the operator's, not for analysts")
+    ] = None,
+    metrics_token_file: Annotated[
+        Path | None, typer.Option(help="file with what must be shown for /metrics; needed on an address that others reach")
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="json, or human")] = "json",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
     watch: Annotated[bool, typer.Option("--watch", help="read policies again when their files change, as SIGHUP has it")] = False,
 ) -> None:
     """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
 
     Timeouts are in seconds; 0 is none.
     """
-    log_json()
+    form, level = _chosen("--log-format", log_format, FORMATS), _chosen("--log-level", log_level, LEVELS)
+    lines = start_log(form, level)
     host, port = _address(listen)
     tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
     if require_tls and tls is None:
@@ -92,10 +103,21 @@ def serve(
     limits = SessionLimits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
     scraped = _address(metrics) if metrics is not None else None
+    token = access.read_token(metrics_token_file) if metrics_token_file is not None else None
+    if scraped is not None:
+        access.check_address(scraped[0], token)
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
-    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch)
+    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch, form, level, token)
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
-    run(proxy.serve(options) if processes == 1 else supervise(options, processes))
+    run(proxy.serve(options, lines=lines) if processes == 1 else supervise(options, processes))
+
+
+def _chosen(option: str, given: str, known: tuple[Word, ...]) -> Word:
+    """Raises ServingError."""
+    for word in known:
+        if word == given:
+            return word
+    raise ServingError(f"{option} is one of {', '.join(known)}")
 
 
 def _tls_files(cert: Path | None, key: Path | None, client_ca: Path | None, minimum: str) -> TlsFiles | None:

@@ -8,6 +8,7 @@ the time is bounded, and every answer to a wrong login is the same.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Protocol, cast
 
 import structlog
@@ -28,8 +29,9 @@ from dpproxy.server.sockets import address_of, keep_alive
 from dpproxy.server.throttle import Throttle
 from dpproxy.server.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.session.client import ClientSession, Site
-from dpproxy.session.greeting import Greeting, greet
+from dpproxy.session.greeting import Greeting, Origin, greet
 from dpproxy.session.session_settings import misnamed
+from dpproxy.telemetry.tallies import Tallies
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer
 from dpproxy.wire.frontend import CancelRequest, GSSENCRequest, SSLRequest, Startup, decode_startup
@@ -60,6 +62,9 @@ class Host(Site, Protocol):
 
     @property
     def throttle(self) -> Throttle: ...
+
+    @property
+    def tallies(self) -> Tallies: ...
 
     def dataset(self, name: str) -> Dataset | None: ...
 
@@ -172,6 +177,7 @@ class Arrival(asyncio.Protocol):
                 self._close_after(self._host.cancel(pid, secret))
             case Startup() as startup:
                 if self._host.require_tls and self._tls is None and not self._local:
+                    self._turned_away("tls")
                     raise ProtocolError(INVALID_AUTHORIZATION, "this server accepts connections over TLS only", fatal=True)
                 self._greeted(greet(startup))
 
@@ -216,6 +222,7 @@ class Arrival(asyncio.Protocol):
 
     def _greeted(self, greeting: Greeting) -> None:
         if not self._host.room():
+            self._turned_away("connections")
             self._refuse(TOO_MANY_CONNECTIONS, "sorry, too many clients already")
             return
         self._greeting = greeting
@@ -240,6 +247,7 @@ class Arrival(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         wait = self._host.throttle.begin(self._address, self._greeting.user, loop.time())
         if wait is None:
+            self._turned_away("throttled")
             self._refuse(INVALID_AUTHORIZATION, "too many failed logins, try again later")
         elif wait:
             self._pause(True)
@@ -262,23 +270,38 @@ class Arrival(asyncio.Protocol):
             answer = self._login.answer(frame)
         except ProtocolError as error:
             if error.sqlstate == INVALID_PASSWORD:
-                LOG.warning("login failed", address=self._address)
+                self._turned_away("password")
             raise
         assert self._login.user is not None
         self._host.throttle.succeeded(self._address, self._greeting.user)
         self._enter(self._login.user, answer)
+
+    def _turned_away(self, reason: str) -> None:
+        """Tell the log, and count. A name is told only where the policy knows it: people type passwords there."""
+        asked = self._greeting
+        dataset = self._host.dataset(asked.database) if asked is not None else None
+        name = dataset.policy.dataset if dataset is not None else ""
+        known = dataset is not None and asked is not None and asked.user in dataset.policy.users
+        user = {"user": asked.user} if known and asked is not None else {}
+        whose = "known" if known else "unknown"
+        LOG.warning("login failed", address=self._address, dataset=name, user_class=whose, reason=reason, **user)
+        self._host.tallies.login(name, reason)
 
     def _enter(self, user: User, answer: bytes) -> None:
         """Into the dataset as it is now, which the policy may have changed since this began."""
         assert self._greeting is not None
         foreign, dataset = self._greeting.foreign, self._host.dataset(self._greeting.database)
         if dataset is None or dataset.policy.users.get(user.name) != user:
+            self._turned_away("policy")
             self._refuse(CANNOT_CONNECT_NOW, "the policy has been read again, try again")
         elif foreign is not None and not all(word.isascii() for word in dataset.words):
+            self._turned_away("settings")
             self._refuse(INVALID_PARAMETER_VALUE, f"client_encoding {foreign} is not supported: use UTF8")
         elif (wrong := misnamed(self._greeting.settings)) is not None:
+            self._turned_away("settings")
             self._refuse(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{wrong}"')
         elif not self._host.admit(user.name):
+            self._turned_away("connections of the user")
             self._refuse(TOO_MANY_CONNECTIONS, f'too many connections for user "{user.name}"')
         else:
             self._write(answer)
@@ -290,7 +313,11 @@ class Arrival(asyncio.Protocol):
         assert self._greeting is not None
         self._framer.authenticated()
         transport, self._transport = self._transport, None
-        session = ClientSession(self._host, transport, self._framer, asker, dataset, self._greeting)
+        origin = Origin(self._address, self._tls is not None, time.time())
+        session = ClientSession(self._host, transport, self._framer, asker, dataset, self._greeting, origin)
         transport.set_protocol(session)
         self._leave()
         session.begin()
+        who = {"dataset": dataset.policy.dataset, "role": asker.role.name, "user": asker.user.name}
+        LOG.info("login", **who, session=session.key[0], address=origin.address, tls=origin.tls)
+        self._host.tallies.login(dataset.policy.dataset, "ok")

@@ -10,8 +10,11 @@ import asyncio
 import hmac
 import secrets
 import socket
+import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
+
+import structlog
 
 from dpproxy.answers.dataset import Dataset
 from dpproxy.errors import ADMIN_SHUTDOWN
@@ -28,7 +31,9 @@ from dpproxy.session.limits import SessionLimits, State, Watch
 from dpproxy.session.memo import Memo
 from dpproxy.session.turns import Turns
 from dpproxy.sql.signals import Signal
+from dpproxy.telemetry.tallies import Tallies
 
+LOG = structlog.get_logger()
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
 LEAVE = "terminating connection due to administrator command"
 DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
@@ -61,17 +66,20 @@ class Server:
         number: int = 0,
         elsewhere: Elsewhere | None = None,
         secret: bytes | None = None,
+        tallies: Tallies | None = None,
     ) -> None:
         """`tls` may be exchanged while the server runs: handshakes that begin later use the new one.
 
         Of several processes on one port each has its `number`, from 1, and passes the others' cancel requests to `elsewhere`.
-        `secret`: what unknown users' salts are made of; it must outlive the server, and None is for tests.
+        `secret`: what unknown users' salts are made of; it must outlive the server, and None is for tests. `tallies`: what counts
+        logins.
         """
         self.tls = tls
         self.require_tls = require_tls
         self._secret = secret or secrets.token_bytes(32)
         self.limits = limits or SessionLimits()
         self.throttle = Throttle()
+        self.tallies = tallies or Tallies()
         self.turns = Turns()
         self._datasets = datasets
         self._memos: dict[str, tuple[Dataset, Memo]] = {}
@@ -226,6 +234,8 @@ class Server:
     def closed(self, session: ClientSession) -> None:
         if self._sessions.pop(session.key[0], None) is not None:
             self._places.give(session.asker.user.name)
+            since = session.origin.since
+            LOG.info("session ended", session=session.key[0], seconds=round(time.time() - since, 3) if since else 0)
 
     async def reach(self, session: ClientSession, signal: Signal, number: int) -> bool:
         """Cancel or terminate a session of this one's role, by the number of its cancel key or of its facade's process."""

@@ -24,7 +24,7 @@ from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
-from dpproxy.session.greeting import Greeting
+from dpproxy.session.greeting import NOWHERE, Greeting, Origin
 from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
@@ -91,8 +91,10 @@ class ClientSession(asyncio.Protocol):
         asker: Asker,
         dataset: Dataset,
         greeting: Greeting,
+        origin: Origin = NOWHERE,
     ) -> None:
         self.asker = asker
+        self.origin = origin
         self.dataset = dataset
         self.memo = site.memo(dataset)
         self.link = FacadeLink(self)
@@ -100,6 +102,7 @@ class ClientSession(asyncio.Protocol):
         self.queue: deque[tuple[bytes, bytes]] = deque()
         self.key = (0, b"")
         self.leaving: str | None = None  # why it begins nothing any more
+        self.asking = ""  # the hash of the private statement in the making
         self.write: Callable[[bytes], None] = transport.write
         self._site = site
         self._account = site.turns.opened((dataset.policy.dataset, asker.role.name))

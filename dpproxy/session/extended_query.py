@@ -44,13 +44,16 @@ class ExtendedQuery:
             statements = await self._answers.statements(message.sql) if client.mentions(raw[5:]) else ()
             raw = public_text.parse(raw, message, statements)
         except Refusal as refusal:
+            self._answers.not_answered(message.sql, "other", refusal)
             await replies.refuse(refusal, simple=False)
             return
         private = len(statements) == 1 and statements[0].private
         if private and statements[0].kind == "prepare":
             told = "PREPARE over private tables must be a simple query"
             hint = "Prepare the query itself by the protocol."
-            await replies.refuse(Refusal(FEATURE_NOT_SUPPORTED, told, hint=hint), simple=False)
+            simple_only = Refusal(FEATURE_NOT_SUPPORTED, told, hint=hint)
+            self._answers.not_answered(message.sql, "prepare", simple_only)
+            await replies.refuse(simple_only, simple=False)
             return
         if not private and message.name not in client.private:
             replies.forward(b"P", raw)
@@ -69,8 +72,11 @@ class ExtendedQuery:
         except StatementFailed as failure:
             if not message.name:
                 self._client.private.pop("", None)
+            if statement is not None:
+                self._answers.not_answered(statement.text, statement.kind, failure)
             self._client.tell(failure.raw)
         except Refusal as refusal:
+            self._answers.not_answered(message.sql, statement.kind if statement is not None else "other", refusal)
             await talk.ask(front.close("S", message.name), 1)
             await self._replies.fail(refusal, talk)
 
@@ -113,8 +119,10 @@ class ExtendedQuery:
             try:
                 bind = await self._bound(talk, message, found)
             except StatementFailed as failure:
+                self._answers.not_answered(found.statement.text, found.statement.kind, failure)
                 self._client.tell(failure.raw)
             except Refusal as refusal:
+                self._answers.not_answered(found.statement.text, found.statement.kind, refusal)
                 await replies.fail(refusal, talk)
         if bind is not None:
             replies.forward(b"B", bind)

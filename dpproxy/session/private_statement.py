@@ -102,8 +102,8 @@ async def fit(
     except (StatementFailed, RuntimeError, ValueError, KeyError) as error:
         if isinstance(error, StatementFailed) and back.read_report(error.raw[5:]).get("C") == QUERY_CANCELED:
             raise
-        detail = back.read_report(error.raw[5:]) if isinstance(error, StatementFailed) else None
-        raise internal(error, outer_error=detail) from error
+        code = back.read_report(error.raw[5:]).get("C") if isinstance(error, StatementFailed) else None
+        raise internal(error, code=code) from error
     return PrivateStatement(statement, description, plan, internal_name, outer)
 
 
@@ -153,7 +153,7 @@ async def planned(dataset: Dataset, asker: Asker, statement: Statement, descript
         return plan
     except Refusal as r:
         at = None if r.position is None else r.position + statement.offset + len(statement.prefix)
-        raise Refusal(r.sqlstate, r.message, at, r.detail, r.hint) from None
+        raise replace(r, position=at) from None
     except Exception as error:
         raise internal(error) from error
 
@@ -165,7 +165,7 @@ def explained(statement: Statement) -> str | None:
     try:
         return explain_format(statement.options)
     except Refusal as r:
-        raise Refusal(r.sqlstate, r.message, statement.offset + 1, r.detail, r.hint) from None
+        raise replace(r, position=statement.offset + 1) from None
 
 
 def check_withheld(plan: Plan, dataset: Dataset) -> None:

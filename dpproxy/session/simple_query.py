@@ -49,6 +49,7 @@ class SimpleQuery:
             statements = await self._answers.statements(sql)
             by_name = any(sql_prepare.concerned(s, client.private) for s in statements)
         except Refusal as refusal:
+            self._answers.not_answered(sql, "other", refusal)
             await replies.refuse(refusal, simple=True)
             return
         if not by_name and not any(s.private for s in statements):
@@ -69,8 +70,10 @@ class SimpleQuery:
         try:
             return await self._attempt(statement, talk)
         except StatementFailed as failure:
+            self._answers.not_answered(statement.text, statement.kind, failure)
             self._client.tell(failure.raw)
         except Refusal as refusal:
+            self._answers.not_answered(statement.text, statement.kind, refusal)
             await self._replies.fail(refusal, talk)
         return False
 

@@ -16,11 +16,14 @@ from typing import Final
 
 from dpproxy.answers import accuracy_search
 from dpproxy.answers.answering import Answer
-from dpproxy.answers.delivery import deliver
+from dpproxy.answers.delivery import deliver, event_of, note
+from dpproxy.answers.failures import StatementFailed
 from dpproxy.answers.question import Literals, Question
 from dpproxy.answers.reuse import reuse_mode
 from dpproxy.answers.statement_end import Ending
+from dpproxy.errors import Refusal
 from dpproxy.plan.report.explain import epsilon_text
+from dpproxy.privacy.loss import ZERO
 from dpproxy.session.description import client_values
 from dpproxy.session.parameter_values import PreparedStatement, current
 from dpproxy.session.private_statement import PrivateStatement, evaluate, fit
@@ -31,6 +34,8 @@ from dpproxy.session.replies import Client
 from dpproxy.session.session_settings import check_name, is_off, seconds
 from dpproxy.sql.session_reach import check_allowed
 from dpproxy.sql.statements import Statement
+from dpproxy.telemetry.statement_event import Verdict, class_of
+from dpproxy.wire import backend as back
 from dpproxy.wire.frontend import Bind
 
 NO_VALUES: Final = Bind("", "", (), (), ())
@@ -43,6 +48,7 @@ class StatementAnswers:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._ending: Ending | None = None
+        self._ended: Ending | None = None  # the last one
         self._repeats = RepeatCache()
 
     # the end of a statement
@@ -50,16 +56,29 @@ class StatementAnswers:
     @contextmanager
     def endable(self) -> Iterator[Ending]:
         """Begin a statement: from here on whoever wants to end it is heard."""
-        self._ending = ending = Ending()
+        self._ending = self._ended = ending = Ending()
         try:
             yield ending
         finally:
-            self._ending = None
+            self._ending, self._client.asking = None, ""
             ending.over()
 
     def cancel(self, reason: str) -> bool:
         """End the statement in the making; return False when the facade may be at work for it, or for the client itself."""
         return self._ending is not None and self._ending.ask(reason)
+
+    def not_answered(self, text: str, kind: str, error: Refusal | StatementFailed) -> None:
+        """Note that a statement over private tables is refused, or has failed after its charge; `text` may be of several."""
+        client, ending = self._client, self._ended
+        paid = ending.paid if ending is not None else ZERO
+        verdict: Verdict = "failed" if paid else "refused"
+        event = event_of(client.dataset, client.asker, client.key[0], _hash(text), kind, verdict)
+        if isinstance(error, Refusal):
+            code, reason = error.sqlstate, error.site
+        else:
+            code, reason = back.read_report(error.raw[5:]).get("C", ""), "facade"
+        note(client.dataset, ending, replace(event, code=code, reason=reason, reason_class=class_of(code)), paid)
+        self._ended = None
 
     # texts
 
@@ -145,6 +164,7 @@ class StatementAnswers:
 
     def _question(self, talk: PrivateTalk, private: PrivateStatement, ending: Ending, bind: Bind) -> Question:
         client = self._client
+        client.asking = _hash(private.statement.text)
         tracker = client.link.tracker
         alone = tracker.status == "I" and not tracker.done
 
@@ -159,7 +179,7 @@ class StatementAnswers:
             client.dataset,
             client.asker,
             private.plan,
-            hashlib.sha256(private.statement.text.encode()).hexdigest()[:16],
+            client.asking,
             ask,
             ending,
             reuse_mode(private.description.settings["dpproxy.reuse"]),
@@ -167,4 +187,10 @@ class StatementAnswers:
             client.statement_limit,
             private.statement.kind,
             client.reach,
+            client.key[0],
         )
+
+
+def _hash(text: str) -> str:
+    """What names a statement in logs and ledger."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

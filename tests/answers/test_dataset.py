@@ -49,19 +49,17 @@ def entry(i: int, reused: bool) -> AnswerEntry:
     return AnswerEntry("analyst", NOON, 0, 0, 1, reused, f"hash {i}")
 
 
-def test_answers_are_noted_and_counted_and_the_oldest_forgotten(dataset: Dataset) -> None:
+def test_answers_are_noted_and_the_oldest_forgotten(dataset: Dataset) -> None:
     for i in range(RECENT + 1):
         dataset.note(entry(i, reused=i % 4 == 0))
     assert len(dataset.answered) == RECENT
     assert dataset.answered[0].statement == "hash 1"
-    assert dataset.tally == {"charged": 750, "reused": 251}
 
 
-def test_earlier_charges_are_shown_and_not_counted(dataset: Dataset) -> None:
+def test_earlier_charges_are_shown(dataset: Dataset) -> None:
     loss = Loss(MICRO, ATTO // 100)
     dataset.remember([Charge("id", 1, "shop", "analyst", "ada", loss, loss, "hash", NOON)])
     assert list(dataset.answered) == [AnswerEntry("analyst", NOON, MICRO, ATTO // 100, None, False, "hash")]
-    assert not dataset.tally
 
 
 def test_the_budgets_that_apply(dataset: Dataset) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
 from dpproxy.answers.answering import Answer
 from dpproxy.answers.delivery import deliver
 from dpproxy.answers.question import Needless
+from dpproxy.errors import Refusal
+from dpproxy.operations.pauses import Pause
 from tests.worlds.scripted import COST
 
 from .shop_of_answers import COUNTS, REGIONS, ShopOfAnswers, spent
@@ -19,18 +23,47 @@ async def test_an_answer_is_logged_once_and_nothing_of_it_is_data(world: ShopOfA
     with capture_logs() as logged:
         answer, error = await deliver(world.question(world.plan(COUNT)), ())
     assert (answer.literals, answer.charged, error) == ((REGIONS, COUNTS), COST, 1.0)
-    (line,) = [entry for entry in logged if entry["event"] == "answered"]
-    del line["log_level"]
+    (line,) = [entry for entry in logged if entry["event"] == "statement"]
+    assert line.pop("milliseconds") >= 0
     assert line == {
-        "event": "answered",
+        "event": "statement",
+        "log_level": "info",
+        "verdict": "answered",
         "dataset": "shop",
         "role": "analyst",
+        "user": "ada",
+        "session": 0,
         "kind": "select",
         "statement": "hash",
+        "policy": "",
         "measurements": 1,
-        "epsilon": COST.epsilon,
         "reused": 0,
+        "rows": 3,
+        "epsilon": 0.1,
+        "delta": 0.0,
+        "saved": 0.0,
     }
+    (event,) = world.dataset.tallies.recent
+    assert (event.verdict, event.epsilon, event.rows) == ("answered", COST.epsilon, 3)
+
+
+async def test_nothing_is_answered_to_a_role_that_is_paused(world: ShopOfAnswers) -> None:
+    world.dataset.pauses.add(Pause("shop", "analyst", 0.0, "root", "a lost laptop"))
+    for kind in ("select", "explain"):
+        with pytest.raises(Refusal, match="role `analyst` is paused by the operator") as refused:
+            await deliver(world.question(world.plan(COUNT), kind=kind), ())
+        assert (refused.value.sqlstate, refused.value.detail) == ("55000", "Nothing was charged.")
+    assert (spent(world.ledger), world.engine.asked) == (0, [])
+    world.dataset.pauses.remove("shop", "analyst")
+    await deliver(world.question(world.plan(COUNT)), ())
+
+
+async def test_times_are_told_on_the_policys_grid(world: ShopOfAnswers) -> None:
+    world.dataset = replace(world.dataset, policy=replace(world.dataset.policy, timing_quantum_ms=20))
+    await deliver(world.question(world.plan(COUNT)), ())
+    (event,) = world.dataset.tallies.recent
+    assert event.milliseconds % 20 == 0
+    assert event.milliseconds > 0
 
 
 async def test_whoever_wants_no_notices_gets_none(world: ShopOfAnswers) -> None:
@@ -45,7 +78,9 @@ async def test_explain_is_one_array_of_lines_and_costs_nothing(world: ShopOfAnsw
         answer, error = await deliver(world.question(world.plan(COUNT), kind="explain"), ())
     assert (len(answer.literals), answer.notice, error) == (1, None, 1.0)
     assert b"Charge now: epsilon 0.1" in (answer.literals[0] or b"")
-    assert (spent(world.ledger), world.engine.asked, logged) == (0, [], [])
+    assert (spent(world.ledger), world.engine.asked) == (0, [])
+    ((entry),) = logged
+    assert (entry["verdict"], entry["log_level"], entry["epsilon"]) == ("explained", "debug", 0.0)
 
 
 async def test_what_does_nothing_needs_no_answer(world: ShopOfAnswers) -> None:

@@ -1,92 +1,97 @@
-"""A proxy scraped by what Prometheus would send."""
+"""Numbers for Prometheus: every family of the list, from statuses, in the form it reads; dashboard and rules name no other."""
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-import duckdb
-import psycopg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
 
-from dpproxy.console.metrics import Metrics
-from dpproxy.policy.password import make_verifier
+from dpproxy.console.metrics import FAMILIES, families, page
+from dpproxy.operations.status import Status
+from tests.worlds.told_status import STATUS
 
-POLICY = """
-version: 1
-dataset: town
-backend: { duckdb: town.duckdb }
-privacy_unit: { name: person, key: people.id }
-budget: { epsilon: 10, delta: 0, every: never }
-tables:
-  people: { unit: id, columns: { id: unit, region: { values: [east, west] } } }
-roles:
-  analyst: { budget: { epsilon: 2, delta: 0, every: never, warn: [40, 80] }, query: { epsilon: 1, max_epsilon: 1 } }
-  other: { budget: { epsilon: 3, delta: 0, every: never }, query: { epsilon: 1, max_epsilon: 1 } }
-users:
-  ada: { role: analyst, password: "VERIFIER" }
-"""
+ROOT = Path(__file__).resolve().parents[2]
+NAME = re.compile(r"\bdpproxy_[a-z_]+")
+ROLE = {"dataset": "shop", "role": "analyst"}
+ACCOUNT = {"dataset": "shop", "scope": "role", "name": "analyst"}
 
 
-@pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[tuple[int, int]]:
-    """(port, metrics' port) of a served policy."""
-    with duckdb.connect(str(tmp_path / "town.duckdb")) as connection:
-        connection.execute("CREATE TABLE people AS SELECT i::INTEGER AS id, 'east' AS region FROM range(50) AS t(i)")
-    policy = tmp_path / "town.yaml"
-    policy.write_text(POLICY.replace("VERIFIER", make_verifier("ada")))
-    command = [sys.executable, "-m", "dpproxy", "serve", str(policy), "--state", str(tmp_path / "state")]
-    command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    ports: dict[str, int] = {}
-    for line in process.stderr:
-        if found := re.match(r"(listening|metrics) on 127\.0\.0\.1:(\d+)$", line):
-            ports[found[1]] = int(found[2])
-        if len(ports) == 2:
-            break
-    try:
-        yield ports["listening"], ports["metrics"]
-    finally:
-        process.terminate()
-        _, rest = process.communicate(timeout=300)
-        assert process.returncode == 0
-        assert "leaked" not in rest
+def told(*statuses: Status) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """What Prometheus reads, by name and labels."""
+    found = text_string_to_metric_families(page(statuses).decode())
+    return {(s.name, frozenset(s.labels.items())): s.value for family in found for s in family.samples}
 
 
-def scrape(port: int) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as response:
-        lines = response.read().decode().splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+def number(found: dict[tuple[str, frozenset[tuple[str, str]]], float], name: str, /, **labels: str) -> float:
+    return found[name, frozenset(labels.items())]
 
 
-def test_budgets_answers_and_sessions(proxy: tuple[int, int]) -> None:
-    port, metrics = proxy
-    account = '{dataset="town",name="analyst",scope="role"}'
-    before = scrape(metrics)
-    assert before[f"dpproxy_budget_epsilon_spent{account}"] == 0
-    assert before["dpproxy_sessions"] == 0
-    with psycopg.connect(host="127.0.0.1", port=port, user="ada", password="ada", dbname="town", autocommit=True) as connection:
-        for _ in range(3):
-            connection.execute("SELECT region, count(*) FROM people GROUP BY 1").fetchall()
-        after = scrape(metrics)
-    assert after["dpproxy_sessions"] == 1
-    assert after[f"dpproxy_budget_epsilon_spent{account}"] == pytest.approx(1, abs=1e-5)
-    assert after[f"dpproxy_budget_epsilon_limit{account}"] == 2
-    assert after[f"dpproxy_budget_warning_percent{account}"] == 40
-    assert after['dpproxy_budget_epsilon_spent{dataset="town",name="other",scope="role"}'] == 0
-    assert after['dpproxy_budget_epsilon_spent{dataset="town",name="town",scope="dataset"}'] == pytest.approx(1, abs=1e-5)
-    assert after['dpproxy_answers_total{cost="charged",dataset="town"}'] == 1
-    assert after['dpproxy_answers_total{cost="reused",dataset="town"}'] == 2
+def test_every_family_is_told_with_its_labels() -> None:
+    found = {family.name: family for family in families([STATUS])}
+    assert set(found) == set(FAMILIES)
+    for name, family in FAMILIES.items():
+        samples = found[name].samples
+        labels = {frozenset(sample.labels) - {"le"} for sample in samples}
+        assert labels <= {frozenset(family.labels)}, name
+        assert (found[name].type, found[name].documentation) == (family.kind, family.help)
+        assert samples, f"{name} is never told"
 
 
-def test_delayed_turns_by_role() -> None:
-    metrics = Metrics(dict, lambda: 0, lambda: {("town", "analyst"): (2, 0.5)})
-    found = {sample.name: sample for family in metrics.collect() for sample in family.samples}
-    assert found["dpproxy_delayed_turns_total"].value == 2
-    assert found["dpproxy_delayed_seconds_total"].value == 0.5
-    assert found["dpproxy_delayed_turns_total"].labels == {"dataset": "town", "role": "analyst"}
+def test_amounts_are_in_plain_units_and_counts_by_who() -> None:
+    found = told(STATUS)
+    assert number(found, "dpproxy_budget_epsilon_spent", **ACCOUNT) == 0.5
+    assert number(found, "dpproxy_budget_epsilon_limit", **ACCOUNT) == 2
+    assert number(found, "dpproxy_budget_delta_spent", **ACCOUNT) == pytest.approx(1e-6)
+    assert number(found, "dpproxy_budget_warning_percent", **ACCOUNT) == 20
+    assert number(found, "dpproxy_epsilon_spent_total", process="0", **ROLE) == 0.5
+    assert number(found, "dpproxy_epsilon_saved_total", process="0", **ROLE) == 0.5
+    for verdict in ("answered", "reused", "refused"):
+        assert number(found, "dpproxy_statements_total", process="0", verdict=verdict, **ROLE) == 1
+    assert number(found, "dpproxy_refusals_total", process="0", code="53400", **ROLE, **{"class": "budget"}) == 1
+    assert number(found, "dpproxy_sessions", process="0", state="idle", **ROLE) == 1
+    assert number(found, "dpproxy_delayed_seconds_total", process="0", **ROLE) == 0.5
+    assert number(found, "dpproxy_paused_roles", dataset="shop", role="intern") == 1
+
+
+def test_times_are_a_histogram() -> None:
+    found = told(STATUS)
+    labels = {"process": "0", "dataset": "shop", "verdict": "answered"}
+    below = [number(found, "dpproxy_statement_seconds_bucket", le=le, **labels) for le in ("0.025", "0.05", "60.0", "+Inf")]
+    assert below == [0, 1, 1, 1]
+    assert number(found, "dpproxy_statement_seconds_sum", **labels) == pytest.approx(0.03)
+
+
+def test_what_processes_share_is_told_once_and_the_rest_of_each() -> None:
+    found = told(replace(STATUS, process=1), replace(STATUS, process=2))
+    assert number(found, "dpproxy_budget_epsilon_spent", **ACCOUNT) == 0.5
+    assert [number(found, "dpproxy_memory_bytes", process=process) for process in ("1", "2")] == [1e8, 1e8]
+    assert sum(name == "dpproxy_budget_epsilon_spent" for name, _ in found) == 2
+
+
+def exported() -> set[str]:
+    """Names as Prometheus stores them."""
+    return {sample.name for family in families([STATUS]) for sample in family.samples}
+
+
+def test_the_dashboard_asks_for_what_exists() -> None:
+    dashboard = json.loads((ROOT / "docker" / "grafana-dashboard.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    assert len(asked) > 10
+    assert {name for expression in asked for name in NAME.findall(expression)} <= exported()
+
+
+def test_the_alert_rules_ask_for_what_exists() -> None:
+    rules = YAML(typ="safe").load((ROOT / "docker" / "alerts.yaml").read_text())
+    alerts = [rule for group in rules["groups"] for rule in group["rules"]]
+    assert {tuple(sorted(rule)) for rule in alerts} == {("alert", "annotations", "expr", "for", "labels")}
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) > 5
+    for rule in alerts:
+        names = set(NAME.findall(rule["expr"]))
+        assert names or "up{" in rule["expr"]
+        assert names <= exported(), rule["alert"]
+        assert {"summary", "description"} <= set(rule["annotations"])

@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,7 +86,8 @@ class Terminal:
         if line.startswith("dpproxy serve"):
             return self._serve(line.split()[2:])
         if line.startswith("kill "):
-            return self._kill(hang_up="-HUP" in line)
+            self.running.close()
+            return ""
         for there, here in self.ports.items():
             line = line.replace(there, here)
         done = subprocess.run(
@@ -110,17 +109,6 @@ class Terminal:
         if found := re.search(r"metrics on \S+:(\d+)", said):
             self.ports["9432"] = found[1]
         return said
-
-    def _kill(self, hang_up: bool) -> str:
-        assert self.proxy is not None
-        if not hang_up:
-            self.running.close()
-            return ""
-        self.proxy.process.send_signal(signal.SIGHUP)
-        until = time.monotonic() + 60
-        while not any("policy" in line and "reload" in line for line in self.proxy.said) and time.monotonic() < until:
-            time.sleep(0.05)
-        return "\n".join(self.proxy.said)
 
 
 @pytest.fixture(scope="module")

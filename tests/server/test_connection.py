@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 import scramp
+from structlog.testing import capture_logs
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.budget.ledger import Ledger
@@ -17,8 +18,9 @@ from dpproxy.server import connection
 from dpproxy.server.connection import Arrival
 from dpproxy.server.login import Nobody
 from dpproxy.server.throttle import Throttle
-from dpproxy.session.greeting import Greeting
+from dpproxy.session.greeting import Greeting, Origin
 from dpproxy.session.limits import SessionLimits
+from dpproxy.telemetry.tallies import Tallies
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_authentication, read_report
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
@@ -87,6 +89,7 @@ class Host:
     admits: bool = True
     cancelled: list[tuple[int, bytes]] = field(default_factory=list)
     heard: asyncio.Future[None] | None = None
+    tallies: Tallies = field(default_factory=Tallies)
     arrivals: set[Arrival] = field(default_factory=set)
 
     @property
@@ -123,7 +126,9 @@ class Session:
     asker: Asker
     dataset: Dataset
     greeting: Greeting
+    origin: Origin
     begun: bool = False
+    key: tuple[int, bytes] = (7, b"")
 
     def begin(self) -> None:
         self.begun = True
@@ -183,7 +188,14 @@ async def test_however_the_bytes_are_cut(world: World) -> None:
     ("password", "database", "user"), [("wrong", "shop", "ada"), (PASSWORD, "nowhere", "ada"), (PASSWORD, "shop", "eve")]
 )
 async def test_who_is_wrong_hears_the_same(world: World, password: str, database: str, user: str) -> None:
-    world.login(world.open(), password, database, user)
+    """And the log is told no name that may be a password typed into the wrong field."""
+    with capture_logs() as logged:
+        world.login(world.open(), password, database, user)
+    ((entry),) = logged
+    known = (database, user) == ("shop", "ada")
+    assert (entry["event"], entry["address"], entry["reason"]) == ("login failed", "10.0.0.1", "password")
+    assert (entry["user_class"], entry.get("user")) == (("known", "ada") if known else ("unknown", None))
+    assert world.host.tallies.counted().logins == ((("shop" if database == "shop" else "", "password"), 1),)
     assert world.transport.refusal() == ("28P01", f'password authentication failed for user "{user}"')
 
 

@@ -12,6 +12,7 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.budget.ledger import Ledger
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.server.server import NUMBER_BITS, Server
+from dpproxy.session.greeting import NOWHERE, Origin
 from dpproxy.session.limits import SessionLimits, State
 from dpproxy.sql.signals import Signal
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
@@ -31,6 +32,7 @@ class Session:
     server: Server | None = None
     role: str = "analyst"
     server_process: int = 0
+    origin: Origin = NOWHERE
 
     @property
     def asker(self) -> Asker:

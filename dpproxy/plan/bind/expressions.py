@@ -62,7 +62,7 @@ class ExprBinder:
             return self._asked(node, constant, scope)
         except Refusal as refusal:
             if refusal.position is None and (at := position(node)) is not None:
-                raise Refusal(refusal.sqlstate, refusal.message, at, refusal.detail, refusal.hint) from refusal
+                raise Refusal(refusal.sqlstate, refusal.message, at, refusal.detail, refusal.hint, refusal.site) from refusal
             raise
 
     def _asked(self, node: exp.Expr, constant: NotPlain, scope: Scope) -> Expr:

@@ -1,0 +1,48 @@
+"""Who may read what operators read by HTTP: who shows the token, or is on this machine.
+
+Knows: tokens, addresses. Must not know: what is read.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from pathlib import Path
+from typing import Final
+
+from dpproxy.errors import OperatorError
+
+LEAST_TOKEN: Final = 16
+"""Characters: a token is drawn, not thought of."""
+
+
+class AccessError(OperatorError):
+    """Operators' pages could be read by others, or by nobody; the text says why."""
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file. Raises AccessError."""
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"the token file {path} cannot be read: {error}") from None
+    if len(token) < LEAST_TOKEN or not token.isascii():
+        raise AccessError(f"the token file {path} holds fewer than {LEAST_TOKEN} characters of ASCII")
+    return token
+
+
+def check_address(host: str, token: str | None) -> None:
+    """Raise AccessError where anybody in the network could read what roles have spent."""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if token is None and not local:
+        raise AccessError(
+            f"metrics on {host} can be read by others: say --metrics-token-file, or an address of this machine alone"
+        )
+
+
+def shown(authorization: str, token: str | None) -> bool:
+    """Return whether a header shows the token; without a token nothing has to be shown."""
+    return token is None or hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode())

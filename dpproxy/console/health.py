@@ -1,0 +1,124 @@
+"""`/metrics`, `/healthz` and `/ready` by HTTP, for Prometheus and for who restarts what hangs.
+
+Knows: HTTP, tokens. Must not know: how a status is made. `/healthz` says that the process answers, `/ready` that it can answer
+statements and what of it cannot; they tell no name, so that a probe needs no token. `/metrics` tells what roles have spent:
+where a token is configured it must be shown (`Authorization: Bearer ...`), and without one the address must be of this machine
+(`access.check_address`). Everything else is 404. Requests are answered in threads of their own, a few at a time; nothing is
+read of a request but its first line and headers.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+import structlog
+
+from dpproxy.console import access, metrics
+from dpproxy.operations.requests import OperationError
+from dpproxy.operations.status import Status
+
+LOG = structlog.get_logger()
+LASTS: Final = 1.0
+"""Seconds for which a status is told again."""
+Statuses = Callable[[], Sequence[Status]]
+"""Tries the parts, and returns what all processes know. Called in a thread. Raises OperationError, TimeoutError, OSError."""
+
+
+class HealthServer(ThreadingHTTPServer):
+    """Listens at one address, in threads, until `end`."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, statuses: Statuses, alive: Callable[[], object], token: str | None = None) -> None:
+        """`alive` raises where the process does not answer. Raises OSError."""
+        self.alive = alive
+        self.token = token
+        self._statuses = statuses
+        self._trying = threading.Lock()
+        self._tried: tuple[float, Sequence[Status]] = (-LASTS, ())
+        super().__init__((host, port), _Handler)
+        self._thread = threading.Thread(target=self.serve_forever, name="health", daemon=True)
+        self._thread.start()
+
+    def statuses(self) -> Sequence[Status]:
+        """Return what is known now."""
+        return self._statuses()
+
+    def recent(self) -> Sequence[Status]:
+        """Return what was known a moment ago at most: however often a probe asks, parts are tried once in that time."""
+        with self._trying:
+            at, found = self._tried
+            if time.monotonic() - at >= LASTS:
+                found = self._statuses()
+                self._tried = time.monotonic(), found
+            return found
+
+    def end(self) -> None:
+        """Answer nobody any more."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HealthServer
+    server_version, sys_version = "dpproxy", ""
+    timeout = 30  # seconds for a client that does not finish its request
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        try:
+            if path == "/healthz":
+                self.server.alive()
+                self._say(200, "ok\n")
+            elif path == "/ready":
+                self._ready()
+            elif path == "/metrics":
+                self._metrics()
+            else:
+                self._say(404, "there is /metrics, /healthz and /ready\n")
+        except Exception as error:  # whatever it is, the process does not do what it should
+            LOG.error("health request failed", path=path, error=type(error).__name__)
+            why = str(error) if isinstance(error, OperationError) else type(error).__name__
+            self._say(503, f"{why}\n")
+
+    do_HEAD = do_GET
+
+    def _ready(self) -> None:
+        statuses = self.server.recent()
+        parts = sorted({check.part for status in statuses for check in status.checks})
+        works = {p: all(c.works for s in statuses for c in s.checks if c.part == p) for p in parts}
+        loaded = [dataset.loaded for status in statuses for dataset in status.datasets]
+        ready = bool(statuses) and all(status.ready for status in statuses)
+        found = {"ready": ready, **works, "stopping": any(status.stopping for status in statuses)}
+        policy = {
+            "policy_loaded": min(loaded, default=0.0),
+            "reload_failed": any(d.problem for s in statuses for d in s.datasets),
+        }
+        self._say(200 if ready else 503, json.dumps(found | policy) + "\n", "application/json")
+
+    def _metrics(self) -> None:
+        if not access.shown(self.headers.get("Authorization", ""), self.server.token):
+            self._say(401, "show the token: Authorization: Bearer ...\n")
+            return
+        self._say(200, metrics.page(self.server.statuses()).decode(), "text/plain; version=0.0.4; charset=utf-8")
+
+    def _say(self, status: int, text: str, kind: str = "text/plain; charset=utf-8") -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "no-store")
+        if status == 401:
+            self.send_header("WWW-Authenticate", "Bearer")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: a probe comes every few seconds."""

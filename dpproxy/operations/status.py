@@ -1,0 +1,111 @@
+"""What one process of a proxy knows of itself, as frozen values: sessions, budgets, counts, whether its parts work.
+
+Knows: names, numbers, times. Must not know: where they are from, who shows them: the commands of `dpproxy admin`, Prometheus
+and the operators' pages all read these. Amounts of epsilon are millionths, of delta 10^-18; times are seconds since 1970. A
+`Status` passes between processes as JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpproxy.operations.pauses import Pause
+from dpproxy.telemetry.tallies import Counted
+
+
+@dataclass(frozen=True)
+class SessionStatus:
+    """Is one client that is logged in. `session`: its number, also in the log; `address`: empty for a unix socket; `state`:
+    idle, idle in transaction, statement; `statement`: the hash of the private statement in the making, or empty."""
+
+    session: int
+    process: int
+    dataset: str
+    role: str
+    user: str
+    address: str
+    tls: bool
+    since: float
+    state: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class AccountStatus:
+    """Is where one budget stands in its window. `scope`: role, user, dataset; `resets`: when the window ends, None for never;
+    `warned`: the highest of the policy's levels that is reached, in percent, or 0."""
+
+    dataset: str
+    scope: str
+    name: str
+    window: str
+    spent_epsilon: int
+    limit_epsilon: int
+    left_epsilon: int
+    spent_delta: int
+    limit_delta: int
+    lifetime_epsilon: int
+    charges: int
+    resets: float | None
+    warned: int
+
+
+@dataclass(frozen=True)
+class DatasetStatus:
+    """Is one policy that is served. `policy`: the digest of its text; `loaded`: when it was read; `problem`: why the last
+    attempt to read it again failed, or empty; `places`: measurements that may run at once, of each role; `running`: charged
+    measurements that are not through."""
+
+    name: str
+    file: str
+    policy: str
+    backend: str
+    loaded: float
+    problem: str
+    places: int
+    running: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """Says whether a part works: `facade`, `backend` or `ledger`. `subject`: the dataset, with the role behind a slash for a
+    facade; `seconds`: how long it took to find out."""
+
+    part: str
+    subject: str
+    works: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Status:
+    """Is one process. `process`: its number of several, 0 of one; `untold`: dataset, role, reason, outcome and number of
+    charged statements whose client was not told; `delayed`: dataset, role, turns, seconds; `lines`: of the log, by level."""
+
+    process: int
+    pid: int
+    version: str
+    started: float
+    stopping: bool
+    memory: int
+    sessions: tuple[SessionStatus, ...]
+    datasets: tuple[DatasetStatus, ...]
+    accounts: tuple[AccountStatus, ...]
+    checks: tuple[Check, ...]
+    pauses: tuple[Pause, ...]
+    counted: Counted
+    untold: tuple[tuple[str, str, str, str, int], ...]
+    delayed: tuple[tuple[str, str, int, float], ...]
+    lines: tuple[tuple[str, int], ...]
+
+    @property
+    def ready(self) -> bool:
+        """Return whether statements can be answered."""
+        return not self.stopping and all(check.works for check in self.checks)
+
+
+def rebuilt(fields: object) -> Status:
+    """Return the status that went through JSON as a dictionary of its fields. Raises ValueError."""
+    from pydantic import TypeAdapter  # for who reads another process's alone: it takes memory
+
+    return TypeAdapter(Status).validate_python(fields)

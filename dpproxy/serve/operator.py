@@ -1,0 +1,248 @@
+"""Carries out what operators ask of a proxy that serves, in this process and, where it concerns all, in the others.
+
+Knows: requests, what a running process can do, the sockets of its siblings. Must not know: sockets' protocols, the command
+line. Whatever changes something is in the audit log before it is replied to, with the account that asked; grants and words
+about the clock are in the ledger as well. Of several processes any may be asked. It passes on what each has to do by itself; a
+reload and a drain are told to who watches the processes, who tells them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import structlog
+
+from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.dataset import Dataset
+from dpproxy.budget.journal import Journal
+from dpproxy.budget.ledger import Grant, LedgerError, Scope
+from dpproxy.operations.audit import AuditLog
+from dpproxy.operations.client import ask, socket_name, sockets
+from dpproxy.operations.pauses import Pause, Pauses
+from dpproxy.operations.requests import (
+    CancelSession,
+    Drain,
+    GrantBudget,
+    OperationError,
+    PauseRole,
+    Recent,
+    Reload,
+    Report,
+    Request,
+    Reread,
+    ResumeRole,
+    SetClock,
+)
+from dpproxy.operations.status import DatasetStatus, Status, rebuilt
+from dpproxy.telemetry.tallies import Tallies
+
+LOG = structlog.get_logger()
+SIBLINGS: Final = 10.0
+"""Seconds another process may take for what is passed on to it."""
+RELOADED: Final = 100.0
+"""Seconds a reload is waited for."""
+
+
+class Steered(Protocol):
+    """Is a running process as its operator steers it."""
+
+    def end_session(self, session: int, end: bool) -> bool:
+        """Cancel what a session does, or end it; return whether it is this process's."""
+        ...
+
+    async def status(self, checked: bool = False) -> Status: ...
+
+    async def reloaded(self) -> tuple[DatasetStatus, ...]:
+        """Read policies and data again, here and in all processes; wait until this one has. Raises TimeoutError."""
+        ...
+
+    def drain(self) -> None:
+        """Stop all processes, as SIGTERM does."""
+        ...
+
+
+class Operator:
+    """Carries out requests. `ledger_name` says which ledger is meant: a command for another one must not be carried out here."""
+
+    def __init__(
+        self,
+        steered: Steered,
+        state: Path,
+        number: int,
+        datasets: Mapping[str, Dataset],
+        ledger: Journal,
+        ledger_name: str,
+        pauses: Pauses,
+        tallies: Tallies,
+        audit: AuditLog,
+    ) -> None:
+        self._steered = steered
+        self._state = state
+        self._own = socket_name(number)
+        self._datasets = datasets
+        self._ledger = ledger
+        self._ledger_name = ledger_name
+        self._pauses = pauses
+        self._tallies = tallies
+        self._audit = audit
+
+    async def carry_out(self, request: Request, by: str, passed: bool = False) -> Any:
+        """Return what JSON can hold. `by`: the account that asks; `passed`: another process has passed it on. Raises
+        OperationError."""
+        match request:
+            case Report(checked=checked):
+                return await self._report(checked, passed)
+            case Recent(count=count):
+                return await self._recent(count, passed)
+            case PauseRole() | ResumeRole():
+                return await self._pause(request, by)
+            case Reread():
+                self._pauses.read()
+                return True
+            case Reload():
+                return await self._reload(by)
+            case Drain():
+                self._note("drain", by)
+                self._steered.drain()
+                return True
+            case CancelSession():
+                return await self._cancel(request, by, passed)
+            case GrantBudget():
+                return await self._grant(request, by)
+            case SetClock():
+                return await self._clock(request, by)
+
+    def _note(self, action: str, by: str, outcome: str = "done", **details: str | int | bool) -> None:
+        """To the audit log, and to the log without the reason, which is a person's own words."""
+        self._audit.note(action, by, outcome, **details)
+        told = {name: value for name, value in details.items() if name != "reason"}
+        LOG.warning("operator", action=action, by=by, outcome=outcome, details=told)
+
+    async def _elsewhere(self, request: Request) -> list[Any]:
+        """The replies of all other processes that serve. Raises OperationError when one does not answer."""
+        others = [path for path in sockets(self._state) if path.name != self._own]
+        asked = (asyncio.to_thread(ask, path, request, passed=True, patience=SIBLINGS) for path in others)
+        replies = await asyncio.gather(*asked, return_exceptions=True)
+        failed = []
+        for path, reply in zip(others, replies, strict=True):
+            if isinstance(reply, OperationError | TimeoutError):
+                failed.append(f"{path.name}: {reply or 'no answer'}")
+            elif isinstance(reply, BaseException) and not isinstance(reply, ConnectionRefusedError | FileNotFoundError):
+                raise reply
+        if failed:
+            raise OperationError(f"other processes did not do it: {'; '.join(failed)}")
+        return [reply for reply in replies if not isinstance(reply, BaseException)]
+
+    # what is known
+
+    async def statuses(self, checked: bool = False) -> list[Status]:
+        """Return the statuses of all processes, this one's first. Raises OperationError when one does not answer."""
+        own, others = await asyncio.gather(self._steered.status(checked), self._elsewhere(Report(checked)))
+        return [own, *(rebuilt(status) for found in others for status in found)]
+
+    async def _report(self, checked: bool, passed: bool) -> list[Any]:
+        found = [await self._steered.status(checked)] if passed else await self.statuses(checked)
+        return [asdict(status) for status in found]
+
+    async def _recent(self, count: int, passed: bool) -> list[Any]:
+        own = [asdict(event) for event in list(self._tallies.recent)[-count:]] if count > 0 else []
+        others = [] if passed else await self._elsewhere(Recent(count))
+        events = [*own, *(event for found in others for event in found)]
+        return sorted(events, key=lambda event: float(event["at"]), reverse=True)[: max(count, 0)]
+
+    # what is changed
+
+    async def _pause(self, request: PauseRole | ResumeRole, by: str) -> bool:
+        dataset = self._dataset_of(request.role, request.dataset)
+        if isinstance(request, PauseRole):
+            if not request.reason.strip():
+                raise OperationError("a pause has a reason: --reason")
+            changed = self._pauses.add(Pause(dataset, request.role, time.time(), by, request.reason))
+            action = "pause"
+        else:
+            changed, action = self._pauses.remove(dataset, request.role), "resume"
+        outcome = "done" if changed else "nothing changed"
+        self._note(action, by, outcome, dataset=dataset, role=request.role, reason=request.reason)
+        await self._elsewhere(Reread())
+        return changed
+
+    def _dataset_of(self, role: str, dataset: str) -> str:
+        """Raises OperationError."""
+        having = sorted(name for name, each in self._datasets.items() if role in each.policy.roles)
+        paused = sorted(pause.dataset for pause in self._pauses.all() if pause.role == role)
+        found = [name for name in dict.fromkeys((*having, *paused)) if dataset in ("", name)]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            where = f" in dataset `{dataset}`" if dataset else ""
+            raise OperationError(f"there is no role `{role}`{where}")
+        names = ", ".join(f"`{name}`" for name in found)
+        raise OperationError(f"say which: --dataset; {names} have a role `{role}`")
+
+    async def _reload(self, by: str) -> list[Any]:
+        try:
+            found = await asyncio.wait_for(self._steered.reloaded(), RELOADED)
+        except TimeoutError:
+            self._note("reload", by, "not yet done")
+            raise OperationError(f"the reload has not ended within {RELOADED:g} seconds; the log will say how it does") from None
+        failed = [dataset.name for dataset in found if dataset.problem]
+        self._note("reload", by, f"not reloaded: {', '.join(failed)}" if failed else "done")
+        return [asdict(dataset) for dataset in found]
+
+    async def _cancel(self, request: CancelSession, by: str, passed: bool) -> bool:
+        found = self._steered.end_session(request.session, request.end)
+        if passed:
+            return found
+        found = found or any(await self._elsewhere(request))
+        outcome = "done" if found else "no such session"
+        self._note("cancel", by, outcome, session=request.session, end=request.end)
+        if not found:
+            raise OperationError(f"there is no session {request.session}: see `dpproxy admin who`")
+        return found
+
+    # the ledger
+
+    async def _grant(self, request: GrantBudget, by: str) -> bool:
+        dataset = self._meant(request.ledger, request.dataset)
+        scope = request.scope
+        known = {"role": dataset.policy.roles, "user": dataset.policy.users, "dataset": [request.dataset]}
+        if request.name not in known.get(scope, ()):
+            raise OperationError(f"there is no {scope} `{request.name}` in the policy that is served")
+        at = dt.datetime.now(dt.UTC)
+        names = (request.dataset, cast("Scope", scope), request.name)
+        grant = Grant(*names, request.epsilon, request.delta, request.reason, at)
+        await self._kept(lambda: self._ledger.name(request.dataset, data_of(dataset.policy), at))
+        await self._kept(lambda: self._ledger.grant(grant))
+        dataset.recent_standing.forget()
+        details = {"dataset": request.dataset, "scope": scope, "name": request.name, "reason": request.reason}
+        self._note("grant", by, **details, epsilon_millionths=request.epsilon, delta_attos=request.delta)
+        return True
+
+    async def _clock(self, request: SetClock, by: str) -> bool:
+        self._meant(request.ledger, request.dataset)
+        accept: Callable[[str, dt.datetime, str], None]
+        accept = self._ledger.set_clock_back if request.wrong else self._ledger.accept_clock
+        await self._kept(lambda: accept(request.dataset, dt.datetime.now(dt.UTC), request.reason))
+        self._note("clock", by, dataset=request.dataset, wrong=request.wrong, reason=request.reason)
+        return True
+
+    def _meant(self, ledger: str, dataset: str) -> Dataset:
+        """Raises OperationError."""
+        if ledger != self._ledger_name:
+            raise OperationError(f"the proxy that serves there keeps another ledger: {self._ledger_name}")
+        if dataset not in self._datasets:
+            raise OperationError(f"dataset `{dataset}` is not served")
+        return self._datasets[dataset]
+
+    async def _kept(self, work: Callable[[], object]) -> None:
+        """Raises OperationError."""
+        try:
+            await asyncio.to_thread(work)
+        except LedgerError as error:
+            raise OperationError(str(error)) from None

@@ -1,0 +1,102 @@
+"""Three paths and no more: what each says, to whom, and what it says when something does not work."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from dpproxy.console import health
+from dpproxy.console.health import HealthServer
+from dpproxy.operations.requests import OperationError
+from dpproxy.operations.status import Check, Status
+from tests.worlds.told_status import STATUS
+
+TOKEN = "a token of operators"
+
+
+@dataclass
+class Proxy:
+    """What is asked, and what it says."""
+
+    told: Status | Exception = STATUS
+    asked: int = 0
+    dead: Exception | None = None
+    server: HealthServer = field(init=False)
+
+    def statuses(self) -> Sequence[Status]:
+        self.asked += 1
+        if isinstance(self.told, Exception):
+            raise self.told
+        return [self.told]
+
+    def alive(self) -> None:
+        if self.dead is not None:
+            raise self.dead
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=300)
+        connection.request(method, path, headers=headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    monkeypatch.setattr(health, "LASTS", 0.0)
+    made = Proxy()
+    made.server = HealthServer("127.0.0.1", 0, made.statuses, made.alive, TOKEN)
+    yield made
+    made.server.end()
+
+
+def test_metrics_are_for_who_shows_the_token(proxy: Proxy) -> None:
+    assert proxy.get("/metrics")[0] == 401
+    assert proxy.get("/metrics", Authorization=f"Bearer {TOKEN}x")[0] == 401
+    assert proxy.asked == 0, "nothing is done for who may not ask"
+    status, text = proxy.get("/metrics?x=1", Authorization=f"Bearer {TOKEN}")
+    assert status == 200
+    assert "dpproxy_budget_epsilon_spent" in text
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/METRICS", "/metrics.json", "/healthz/x", "/ready.", "/admin"])
+def test_there_is_nothing_else(proxy: Proxy, path: str) -> None:
+    assert proxy.get(path, Authorization=f"Bearer {TOKEN}")[0] == 404
+    assert proxy.asked == 0
+
+
+def test_other_methods_are_refused(proxy: Proxy) -> None:
+    assert proxy.get("/metrics", "POST", Authorization=f"Bearer {TOKEN}")[0] == 501
+    assert proxy.get("/healthz", "HEAD") == (200, "")
+
+
+def test_a_process_that_answers_is_healthy_whatever_else_fails(proxy: Proxy) -> None:
+    proxy.told = OperationError("the ledger is gone")
+    assert proxy.get("/healthz") == (200, "ok\n")
+    proxy.dead = TimeoutError()
+    with capture_logs() as logged:
+        assert proxy.get("/healthz") == (503, "TimeoutError\n")
+    assert logged == [{"event": "health request failed", "path": "/healthz", "error": "TimeoutError", "log_level": "error"}]
+
+
+def test_ready_says_what_does_not_work_and_names_nothing(proxy: Proxy) -> None:
+    status, text = proxy.get("/ready")
+    assert (status, json.loads(text)["ready"]) == (200, True)
+    proxy.told = replace(STATUS, checks=(*STATUS.checks, Check("ledger", "shop", False, 5.0)))
+    status, text = proxy.get("/ready")
+    found = json.loads(text)
+    assert (status, found["ready"], found["ledger"], found["backend"]) == (503, False, False, True)
+    assert not any(name in text for name in ("shop", "analyst", "ada"))
+    proxy.told = replace(STATUS, stopping=True)
+    assert proxy.get("/ready")[0] == 503
+
+
+def test_parts_are_tried_once_a_moment_however_many_ask(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LASTS", 3600.0)
+    for _ in range(5):
+        proxy.get("/ready")
+    assert proxy.asked == 1
