@@ -20,11 +20,13 @@ MOST = 100  # files of one policy
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole policy: its tree, and the texts and paths of the files that it includes."""
+    """A whole policy: its tree, and the texts and paths of the files that it includes. `unread`: how many could not be read:
+    whatever is missing may be in them."""
 
     root: Node
     texts: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
+    unread: int = 0
 
 
 def text_of(path: Path, at: Mark, file: str) -> str:
@@ -51,7 +53,7 @@ def with_included(reader: Reader, root: Node, base: Path) -> Whole:
     listed = reader.items(entries.pop("include"), "include") or ()
     if len(listed) > MOST:
         reader.problem(keys["include"], f"more than {MOST} files", "put several tables into one file", "too-large")
-    texts, files = [], []
+    texts, files, unread = [], [], 0
     for node in listed[:MOST]:
         name = reader.text(node, "include")
         if name is None:
@@ -67,11 +69,12 @@ def with_included(reader: Reader, root: Node, base: Path) -> Whole:
             part = parse(text, str(path), included=True)
         except PolicyError as error:
             reader.problems += error.problems
+            unread += 1
             continue
         texts.append(text)
         files.append(path)
         _merge(reader, part, entries, keys)
-    return Whole(Mapping(entries, keys, root.at), tuple(texts), tuple(files))
+    return Whole(Mapping(entries, keys, root.at), tuple(texts), tuple(files), unread)
 
 
 def _merge(reader: Reader, part: Node, entries: dict[str, Node], keys: dict[str, Mark]) -> None:

@@ -69,6 +69,8 @@ def read_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = 
     """Load the policy in a text, as `load_text` does, with places."""
     reader = Reader(name)
     whole = with_included(reader, parse(text, name), base)
+    if whole.unread:
+        raise PolicyError(reader.problems)
     secrets = Secrets(os.environ if env is None else env, base)
     policy = _policy(reader, whole.root, secrets)
     if policy is None or any(problem.severity == "error" for problem in reader.problems):

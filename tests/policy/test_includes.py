@@ -76,3 +76,13 @@ def test_files_that_are_too_many(tmp_path: Path) -> None:
     names = ", ".join(f"f{i}.yaml" for i in range(101))
     with pytest.raises(PolicyError, match="more than 100 files"):
         load(tmp_path, town=FILES["town.yaml"].replace("[tables.yaml", f"[{names}, tables.yaml"))
+
+
+def test_what_may_be_in_a_file_that_is_not_read_is_not_missed(tmp_path: Path) -> None:
+    """Roles and users are in a file with a bracket left open: nobody is told that there are none."""
+    for name, text in {**FILES, "people/roles.yaml": FILES["people/roles.yaml"] + "views: [\n"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(PolicyError) as caught:
+        load_file(tmp_path / "town.yaml")
+    assert [Path(p.file).name for p in caught.value.problems] == ["roles.yaml"]
