@@ -208,9 +208,11 @@ async def _table(proxy: Proxy, seconds: float, chosen: list[tuple[str, int]]) ->
     print("misbehaviour\tsessions\tstored\tsmall measurement\tquiet ms\tits statements/s\tmemory MB\tdisk MB", flush=True)
     for name, sessions in chosen:
         case = Case()
+        watching = asyncio.ensure_future(case.most.watch(proxy))  # in quiet too: it takes time of the ten
         for _ in range(ROUNDS):
             await _round(proxy, connections, MISBEHAVIOURS[name], sessions, seconds / ROUNDS, case)
         case.quiet.add(await waited(connections, seconds / ROUNDS))
+        watching.cancel()
         quiet, most = case.quiet, case.most
         ratios = f"{_ratios(case.waits.stored, quiet.stored)}\t{_ratios(case.waits.small, quiet.small)}"
         base = f"{1000 * statistics.median(quiet.stored):.1f}, {1000 * statistics.median(quiet.small):.1f}"
@@ -223,13 +225,11 @@ async def _round(
     proxy: Proxy, connections: list[Any], statements: tuple[str, ...], sessions: int, seconds: float, case: Case
 ) -> None:
     case.quiet.add(await waited(connections, seconds))
-    watching = asyncio.ensure_future(case.most.watch(proxy))
     with misbehaving(arguments(proxy, "eve"), statements, sessions) as asked:
         await asyncio.sleep(SETTLE)
         before = asked.value
         case.waits.add(await waited(connections, seconds))
         case.asked += (asked.value - before) / seconds / ROUNDS
-    watching.cancel()
     await asyncio.sleep(SETTLE)
 
 

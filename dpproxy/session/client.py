@@ -22,24 +22,23 @@ from dpproxy.answers.processor_time import metered
 from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
+from dpproxy.session.arrival_times import seconds_waited
+from dpproxy.session.concern import concerns, text_concerns
 from dpproxy.session.conductor import Conductor
-from dpproxy.session.facade_login import FacadeLogin, cancel_at, open_link
+from dpproxy.session.facade_entry import Key, enter
+from dpproxy.session.facade_login import cancel_at
 from dpproxy.session.greeting import NOWHERE, Greeting, Origin
 from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
-from dpproxy.session.message_counts import counted
+from dpproxy.session.message_counts import glance
 from dpproxy.session.message_flow import HARMLESS
 from dpproxy.session.parameter_values import PreparedStatement
-from dpproxy.session.sql_prepare import WORDS
-from dpproxy.session.tracker import REMEMBERED as REMEMBERED_PIECES
-from dpproxy.session.tracker import SMALL, Counts
+from dpproxy.session.tracker import Counts
 from dpproxy.session.turns import RELAYED, Turns
 from dpproxy.sql.signals import Signal
 from dpproxy.wire import backend as back
-from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import FrontendFramer, Span
-from dpproxy.wire.frontend import peek_bind, peek_name
 from dpproxy.wire.protocol import ProtocolError
 
 LOG = structlog.get_logger()
@@ -49,8 +48,6 @@ CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may 
 PIECE = 16 * 1024  # bytes of an answer that are worth a piece of their own
 TERMINATED = "terminating connection due to administrator command"
 SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
-REMEMBERED = 4096  # texts of no concern that a dataset remembers
-LONG_TEXT = 4096  # bytes; longer texts are not remembered
 
 
 class Site(Protocol):
@@ -100,7 +97,7 @@ class ClientSession(asyncio.Protocol):
         self.link = FacadeLink(self)
         self.private: dict[str, PreparedStatement] = {}
         self.queue: deque[tuple[bytes, bytes]] = deque()
-        self.key = (0, b"")
+        self.key: Key = (0, b"")
         self.leaving: str | None = None  # why it begins nothing any more
         self.asking = ""  # the hash of the private statement in the making
         self.write: Callable[[bytes], None] = transport.write
@@ -109,7 +106,7 @@ class ClientSession(asyncio.Protocol):
         self._transport = transport
         self._framer = framer
         self._greeting = greeting
-        self._facade_key = (0, b"")
+        self._facade_key: Key = (0, b"")
         self._conductor = Conductor(self)
         self._worker: asyncio.Task[None] | None = None
         self._cancelling: asyncio.Task[None] | None = None
@@ -145,7 +142,7 @@ class ClientSession(asyncio.Protocol):
             if self.late:
                 await self.turn()
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                await self._connect()
+                await self._enter()
             await self.link.release()
             await self._conductor.run()
         except (TimeoutError, LinkLost):
@@ -161,41 +158,11 @@ class ClientSession(asyncio.Protocol):
         """Raises OSError while it is being started again."""
         return self._site.facade(self.dataset, self.asker.role.name)
 
-    async def _connect(self) -> None:
-        """Again and again while the facade is being restarted. Raises LinkLost."""
-        while True:
-            try:
-                facade = self._endpoint()
-                await open_link(facade, self.link)
-                await self._greet(facade.password)
-                return
-            except OSError:
-                pass
-            except LinkLost:
-                if not self.link.too_early:
-                    raise
-                self.link = FacadeLink(self)
-            await asyncio.sleep(0.1)
-
-    async def _greet(self, password: str | None) -> None:
-        """Start-up on the facade. Raises LinkLost when it refused: the client has heard its reason."""
-        dataset = self.dataset.policy.dataset
-        role = role_name(self.asker.role.name, dataset)
-        login = FacadeLogin(role, password)
-        limit = {"statement_timeout": str(round(self._site.limits.statement * 1000))}  # in PostgreSQL's own words
-        self.link.write(front.startup(role, dataset, limit | dict(self._greeting.settings)))
-        while True:
-            tag, raw = await self.link.read()
-            if tag == b"R":
-                self.link.write(login.answer(raw[5:]))
-            elif tag == b"K":
-                self._facade_key = back.read_backend_key_data(raw[5:])
-                self.tell(back.backend_key_data(*self.key))
-            elif tag == b"N":
-                self.tell(raw)
-            elif tag == b"Z":
-                self.tell(raw)
-                return
+    async def _enter(self) -> None:
+        """Connect to the facade. Raises LinkLost."""
+        dataset, limit = self.dataset.policy.dataset, round(self._site.limits.statement * 1000)
+        settings = {"statement_timeout": str(limit)} | dict(self._greeting.settings)  # the first in PostgreSQL's own words
+        self._facade_key = await enter(self, self._endpoint, role_name(self.asker.role.name, dataset), dataset, settings)
 
     # the client's bytes
 
@@ -207,7 +174,7 @@ class ClientSession(asyncio.Protocol):
             self._work_off()
             return
         if self._plain:
-            counts = self._known.get(data) or self._glance(data)
+            counts = self._known.get(data) or glance(self._known, data, self.memo.unconcerned)
             if counts is not None:
                 self.link.pass_on(data, counts)
                 return
@@ -221,21 +188,12 @@ class ClientSession(asyncio.Protocol):
         self._busy = False
         self._plain = not self._framer.pending and not self.private and self.leaving is None
 
-    def _glance(self, data: bytes) -> Counts | None:
-        """What a piece comes to if it concerns nobody; None: it has to be looked at message by message."""
-        counts = counted(data, self.memo.unconcerned)
-        if counts is not None and len(data) <= SMALL:
-            if len(self._known) >= REMEMBERED_PIECES:
-                self._known.clear()
-            self._known[data] = counts
-        return counts
-
     def _look(self, data: bytes) -> None:
         """Message by message, up to the first that needs the proxy itself."""
         buffer, spans, error = self._framer.batch(data)
         tracker = self.link.tracker
         for i, (tag, start, end) in enumerate(spans):
-            if tag not in HARMLESS and (self.leaving is not None or self._concerns(tag, buffer, start, end)):
+            if tag not in HARMLESS and (self.leaving is not None or concerns(self, tag, buffer, start, end)):
                 if start:
                     self.link.write(buffer[:start])
                 self._take_over(buffer, spans[i:], error)
@@ -246,41 +204,15 @@ class ClientSession(asyncio.Protocol):
             self.link.write(buffer if end == len(buffer) else buffer[:end])
         self._ready()
         if error is not None:
-            self._violated(error)
-
-    def _concerns(self, tag: bytes, buffer: bytes, start: int, end: int) -> bool:
-        """Whether a message needs more than to be passed on."""
-        if tag == b"Q":
-            return self.concerns(buffer[start + 5 : end])
-        try:
-            if tag == b"P":
-                named = bool(self.private) and peek_name(buffer, start) in self.private
-                return named or self.mentions(buffer[start + 5 : end])
-            if tag == b"B":
-                return bool(self.private) and peek_bind(buffer, start)[1] in self.private
-            if tag == b"C":
-                return bool(self.private) and peek_name(buffer, start + 1) in self.private
-        except ProtocolError:
-            return False  # the facade says what is wrong with it
-        return True
+            self.fatal(error.sqlstate, error.message)
 
     def concerns(self, text: bytes) -> bool:
         """Whether a text must be read: it holds a word of the dataset's, or may name a prepared statement by SQL."""
-        return self.mentions(text) or (bool(self.private) and any(word in text.lower() for word in WORDS))
+        return text_concerns(self, text)
 
     def mentions(self, text: bytes) -> bool:
-        """Whether a text holds a word for which it must be read. Those that do not are remembered, for all sessions."""
-        unconcerned = self.memo.unconcerned
-        if text in unconcerned:
-            return False
-        lower = text.lower()
-        if any(word in lower for word in self.dataset.words):
-            return True
-        if len(text) <= LONG_TEXT:
-            if len(unconcerned) >= REMEMBERED:
-                unconcerned.clear()
-            unconcerned.add(text)
-        return False
+        """Whether a text holds a word for which it must be read."""
+        return self.memo.mentions(text, self.dataset.words)
 
     def _take_over(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
         self._busy, self._plain = True, False
@@ -288,7 +220,7 @@ class ClientSession(asyncio.Protocol):
         self._work_off()
 
     def _work_off(self) -> None:
-        self._site.turns.works(self._account)
+        self._site.turns.works(self._account, seconds_waited(self._transport))
         self._worker = asyncio.ensure_future(metered(self._work(), self._account))
 
     async def _work(self) -> None:
@@ -312,7 +244,7 @@ class ClientSession(asyncio.Protocol):
             self.queue.append((tag, buffer[start:end]))
             self._queued += end - start
         if error is not None:
-            self._violated(error)
+            self.fatal(error.sqlstate, error.message)
         elif self._queued > QUEUE_LIMIT:
             self.pause_client()
 
@@ -324,9 +256,6 @@ class ClientSession(asyncio.Protocol):
         if before > QUEUE_LIMIT >= self._queued:
             self.resume_client()
         return tag, raw
-
-    def _violated(self, error: ProtocolError) -> None:
-        self.fatal(error.sqlstate, error.message)
 
     @property
     def progress(self) -> Progress:

@@ -3,12 +3,19 @@
 Knows: seconds of processor that were taken for a session, and a clock, as it is told. Must not know: messages, threads, sockets.
 
 A session pays for what it takes by pauses: a second of processor is paid by `1 / PAID` seconds in which it asks for nothing.
-People and dashboards pay by reading. While the loop works for anybody, or the facade for its role, no pause is counted: whoever
-asks may only wait behind others. Who asks on without a pause is in debt as soon as it owes more than `BURST`, as in a leaky
-bucket, and waits while others work who are not, in one line for each role: sixteen sessions of a role get what one gets. The
-line moves at a rate, as in virtual clock scheduling: a turn that took `s` seconds lets the next one begin `s / rate` later. All
-lines have together what others leave of `HEADROOM`, and `LEAST` in any case; where one role alone is at work, what others of it
-leave of a whole processor. When nobody else is at work, nobody waits.
+People and dashboards pay by reading. A program that asks on pauses as well, for what it does with an answer, now and then for
+long: pauses pay for nothing as far as they are shorter than `NO_PAUSE`, in the mean over the time that is spent in them, which
+one long pause among many short ones hardly changes. A pause ends when a message arrives, not when the loop comes to read it.
+Whoever connects goes on where one of its role has left: connecting anew is no payment.
+
+Who asks on is in debt as soon as it owes more than `BURST`, as in a leaky bucket, and waits while others work who are not, in one
+line for each role: sixteen sessions of a role get what one gets. The line moves at a rate, as in virtual clock scheduling: a turn
+that took `s` seconds lets the next one begin `s / rate` later. All who are in debt have together what others leave of
+`HEADROOM`, and `LEAST` in any case; where one role alone is at work, what others of it leave of a whole processor. When nobody
+else is at work, nobody waits.
+
+Sessions that all pause may be too many all the same. Roles share a loop that has no time left: then all sessions of a role that
+takes more than its part wait in its line, which moves at that part.
 
 A turn's cost is known when it is over: the next place in the line is given by what a session's turns took before, and moved by
 the difference. Places are given in the order of asking, and each moves the line by `LONGEST` at most: nobody starves.
@@ -17,25 +24,31 @@ the difference. Places are given in the order of asking, and each moves the line
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
 PAID: Final = 1 / 2
 """Seconds of processor that a second of pause pays for: a statement of 10 milliseconds is paid by 20 of reading."""
-NO_PAUSE: Final = 0.005
-"""Seconds of a pause that pay for nothing: so long may a message have waited for the loop, behind those of others."""
+NO_PAUSE: Final = 0.03
+"""Seconds: the mean pause up to which pauses pay for nothing. A program takes some milliseconds to read an answer."""
+FORGETS: Final = 0.9
+"""What a pause leaves of the weight of those before it: the last ten count."""
 BURST: Final = 0.05
 """Seconds of processor a session may owe: a dashboard's first charts."""
 MOST_OWED: Final = 0.15
 """What is owed beyond is forgotten: who pauses for half a second is welcome again."""
+FORGIVEN: Final = 2.0
+"""Seconds after which whoever comes owes nothing of what those before it did."""
 QUANTUM: Final = 0.005
 """Seconds of processor that a turn may take before another is asked for: a relayed statement takes a hundredth of it."""
 LEAST: Final = 1 / 8
 """Of a processor, for all that are in debt together, whatever the others do."""
 HEADROOM: Final = 1 / 2
 """Of a processor, for all roles together, when some are in debt: beyond it others would wait for each other as well."""
+FULL: Final = 0.95
+"""Of a processor: while all roles together take more, none of them gets more than its part of this."""
 LATELY: Final = 2.0
 """Seconds for which a session counts as at work, or as in debt, after it last was."""
 LONGEST: Final = 5.0
@@ -55,9 +68,12 @@ class Account:
     fresh: float = 0.0
     turn: float | None = None
     owed: float = 0.0
+    asking: bool = False  # something is begun for it that has not ended: no pause
     since: float = -math.inf  # the beginning of a pause that is not counted yet
-    before: float = 0.0  # seconds of work then, behind which it may have waited
+    before: float = 0.0  # seconds of other processors for its role until then
     active: float = -math.inf  # when it was last worked for
+    pauses: float = 0.0  # seconds of its pauses of late, and squares of each
+    squares: float = 0.0
     late: float = -math.inf  # when it was last in debt
     used: float = 0.0  # processors of late, fading
     faded: float = -math.inf
@@ -72,26 +88,37 @@ class FairShare:
 
     def __init__(self) -> None:
         self._accounts: set[Account] = set()
-        self._taken = 0.0  # seconds of the loop's processor, by all
         self._elsewhere: defaultdict[Hashable, float] = defaultdict(float)  # seconds of other processors, by role
         self._lines: defaultdict[Hashable, float] = defaultdict(lambda: -math.inf)  # when a role's next turn in debt is
-        self._left: dict[Hashable, tuple[float, float]] = {}  # what those who went owed, and when
+        self._left: defaultdict[Hashable, deque[Account]] = defaultdict(deque)  # those who went and have not paid, by role
+        self._parts: dict[Hashable, float] = {}  # of a processor, for roles that take more
         self._looked = -math.inf
         self._share = 1.0  # of a processor, for a line
 
     def opened(self, role: Hashable, now: float) -> Account:
-        """Return the account of a new session: it takes over what those of its role owed that went before they had paid."""
-        owed, since = self._left.pop(role, (0.0, now))
-        account = Account(role, owed=owed, since=since, before=self._busy(role), faded=now)
+        """Return the account of a new session: it owes what the first of its role owed that went and was not followed yet."""
+        account = Account(role, since=now, before=self._elsewhere[role], faded=now)
+        left = self._left[role]
+        while left:
+            former = left.popleft()
+            if now - former.since < FORGIVEN:
+                account.owed, account.since, account.before = former.owed, former.since, former.before
+                break
         self._accounts.add(account)
         return account
 
     def closed(self, account: Account, now: float) -> None:
+        """Note that a session has gone; whoever comes next takes over what it owes."""
+        if account not in self._accounts:
+            return
         self._book(account, now)
         self._accounts.discard(account)
-        before, since = self._left.get(account.role, (0.0, now))
-        owed = min(MOST_OWED, account.owed + _paid(before, now - since))
-        self._left[account.role] = (owed, now)
+        self._pauses(account, now)
+        left = self._left[account.role]
+        if account.owed > 0:
+            left.append(account)
+        while left and now - left[0].since >= FORGIVEN:
+            left.popleft()
 
     def beside(self, account: Account, seconds: float, now: float) -> None:
         """Note processor time that was taken for a session elsewhere: no pause of its role, but the loop was free for others."""
@@ -100,22 +127,29 @@ class FairShare:
             self._owe(account, seconds, now)
             self._pauses(account, now)
 
-    def works(self, account: Account, now: float) -> None:
-        """Note that something is done for a session again: it has paid until now."""
-        account.owed = _paid(account.owed, now - account.since - (self._busy(account.role) - account.before) - NO_PAUSE)
-        self._pauses(account, now)
-
-    def _pauses(self, account: Account, now: float) -> None:
-        account.since, account.before = now, self._busy(account.role)
-
-    def _busy(self, role: Hashable) -> float:
-        """Seconds of work, so far, behind which a session of this role may have waited."""
-        return self._taken + self._elsewhere[role]
+    def works(self, account: Account, arrived: float, now: float) -> None:
+        """Note that what a session asks for, which `arrived` some time ago, is begun: it has paid until then."""
+        self._pay(account, arrived, now)
+        account.asking = True
 
     def rests(self, account: Account, now: float) -> None:
         """Note that nothing is done for a session any more: from here on it pays."""
         self._book(account, now)
         self._pauses(account, now)
+        account.asking = False
+
+    def _pay(self, account: Account, arrived: float, now: float) -> None:
+        """Count a pause that ended with what `arrived`."""
+        pause = arrived - account.since - (self._elsewhere[account.role] - account.before)
+        if pause > 0:
+            account.pauses = FORGETS * account.pauses + pause
+            account.squares = FORGETS * account.squares + pause**2
+            usual = account.squares / account.pauses
+            account.owed = max(0.0, account.owed - PAID * pause * max(0.0, 1 - NO_PAUSE / usual))
+        self._pauses(account, now)
+
+    def _pauses(self, account: Account, now: float) -> None:
+        account.since, account.before = now, self._elsewhere[account.role]
 
     def wait(self, account: Account, now: float) -> float:
         """Return the seconds until a session's turn comes; 0: it has begun. To be asked again, at the latest then."""
@@ -124,9 +158,10 @@ class FairShare:
         self._look(now)
         if account.turn is None:
             return 0.0
-        if account.turn > now and self._share < 1.0:
+        free = self._share == 1.0 and account.role not in self._parts
+        if account.turn > now and not free:
             return account.turn - now
-        if self._share == 1.0:
+        if free:
             self._lines[account.role] = now
         self.left(account, now)
         return 0.0
@@ -144,21 +179,23 @@ class FairShare:
     # what a session asks
 
     def _ask(self, account: Account, now: float) -> None:
-        """Give a place in the line to who is in debt."""
+        """Give a place in the line to who is in debt, or whose role takes more than its part."""
         self._book(account, now)
         account.usual = max(QUANTUM, account.taken, (account.usual + account.taken) / 2)
         account.taken = account.prepaid = 0.0
         account.rate = 1.0
-        self.works(account, now)
-        if account.owed <= BURST:
+        if not account.asking:
+            self._pay(account, now, now)
+        part = self._parts.get(account.role, 1.0)
+        if account.owed > BURST:
+            if not _lately(account.late, now):
+                self._looked = -math.inf  # who is in debt has changed
+            account.late = now
+            self._look(now)
+            part = self._share
+        if part == 1.0:
             return
-        if not _lately(account.late, now):
-            self._looked = -math.inf  # who is in debt has changed
-        account.late = now
-        self._look(now)
-        if self._share == 1.0:
-            return
-        account.rate, account.prepaid = self._share, account.usual
+        account.rate, account.prepaid = part, account.usual
         account.turn = max(now, self._lines[account.role])
         self._lines[account.role] = account.turn + min(LONGEST, account.usual / account.rate)
 
@@ -171,7 +208,6 @@ class FairShare:
         if seconds <= 0:
             return
         account.active = now
-        self._taken += seconds
         self._owe(account, seconds, now)
 
     def _owe(self, account: Account, seconds: float, now: float) -> None:
@@ -188,25 +224,24 @@ class FairShare:
         if now < self._looked + _LOOK:
             return
         self._looked = now
-        others, waiting, roles = [], set(), set()
+        waiting, others = set(), 0.0
+        roles: defaultdict[Hashable, float] = defaultdict(float)
         for account in self._accounts:
             self._book(account, now)
             if not _lately(account.active, now):
                 continue
-            roles.add(account.role)
-            if account.turn is not None or _lately(account.late, now):
+            in_debt = _lately(account.late, now) or (account.turn is not None and account.owed > BURST)
+            roles[account.role] += account.used
+            if in_debt:
                 waiting.add(account.role)
             else:
-                others.append(account.used)
+                others += account.used
         room = HEADROOM if len(roles) > 1 else 1.0
-        whole = max(LEAST, room - sum(others)) if others else 1.0
+        whole = max(LEAST, room - others) if others else 1.0
         self._share = whole / max(1, len(waiting))
+        full = len(roles) > 1 and sum(roles.values()) > FULL
+        self._parts = {role: FULL / len(roles) for role, used in roles.items() if full and used > FULL / len(roles)}
 
 
 def _lately(then: float, now: float) -> bool:
     return now - then < LATELY
-
-
-def _paid(owed: float, pause: float) -> float:
-    """What is still owed after a pause."""
-    return max(0.0, owed - PAID * max(0.0, pause))

@@ -7,10 +7,14 @@ itself is in `repeat_cache`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dpproxy.session.outer_text import Outers
 from dpproxy.session.steadiness import Steadiness
+
+REMEMBERED = 4096  # texts of no concern
+LONG_TEXT = 4096  # bytes; longer texts are not remembered
 
 
 @dataclass(frozen=True)
@@ -21,3 +25,16 @@ class Memo:
     unconcerned: set[bytes] = field(default_factory=set)
     outers: Outers = field(default_factory=Outers)
     steadiness: Steadiness = field(default_factory=Steadiness)
+
+    def mentions(self, text: bytes, words: Iterable[bytes]) -> bool:
+        """Return whether a text holds one of the dataset's words; those that do not are remembered."""
+        if text in self.unconcerned:
+            return False
+        lower = text.lower()
+        if any(word in lower for word in words):
+            return True
+        if len(text) <= LONG_TEXT:
+            if len(self.unconcerned) >= REMEMBERED:
+                self.unconcerned.clear()
+            self.unconcerned.add(text)
+        return False

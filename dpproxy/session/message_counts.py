@@ -11,13 +11,23 @@ import struct
 from collections.abc import Set
 from typing import Final
 
-from dpproxy.session.tracker import Counts
+from dpproxy.session.tracker import REMEMBERED, SMALL, Counts
 
 _LENGTH: Final = struct.Struct("!I").unpack_from
 _QUERY, _SYNC = b"QS"
 _TEXTS: Final = frozenset(b"QP")
 _EXTENDED: Final = frozenset(b"BDES")
 """What a client of prepared statements sends, beside Parse."""
+
+
+def glance(known: dict[bytes, Counts], data: bytes, unconcerned: Set[bytes]) -> Counts | None:
+    """Do as `counted`; small pieces, which come again and again, are remembered in `known`."""
+    counts = counted(data, unconcerned)
+    if counts is not None and len(data) <= SMALL:
+        if len(known) >= REMEMBERED:
+            known.clear()
+        known[data] = counts
+    return counts
 
 
 def counted(data: bytes, unconcerned: Set[bytes]) -> Counts | None:

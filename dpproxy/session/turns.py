@@ -18,6 +18,9 @@ PIECE: Final = 0.1
 """Seconds after which somebody who waits looks whether there is still a reason."""
 RELAYED: Final = 10e-6
 """Seconds of processor for a piece that is relayed: to measure each would take a part of that again."""
+ENTRY: Final = 0.02
+"""Seconds of processor for a connection: its start and end are two milliseconds of the proxy, and four of a server process that
+may be gone before anybody looks what it took."""
 
 Role = tuple[str, str]
 """Names of a dataset and a role of it."""
@@ -36,7 +39,9 @@ class Turns:
         return self._delayed.copy()
 
     def opened(self, role: Role) -> Account:
-        return self._shares.opened(role, self._clock())
+        account = self._shares.opened(role, self._clock())
+        account.fresh += ENTRY
+        return account
 
     def closed(self, account: Account) -> None:
         self._shares.closed(account, self._clock())
@@ -63,9 +68,10 @@ class Turns:
         if account.turn is not None:
             account.turn = -math.inf
 
-    def works(self, account: Account) -> None:
-        """Note that a session asks for something again."""
-        self._shares.works(account, self._clock())
+    def works(self, account: Account, waited: float = 0.0) -> None:
+        """Note that what a session asks for is begun, which arrived `waited` seconds ago."""
+        now = self._clock()
+        self._shares.works(account, now - waited, now)
 
     def rests(self, account: Account) -> None:
         """Note that a session has all its answers."""

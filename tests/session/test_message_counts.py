@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.session.message_counts import counted
-from dpproxy.session.tracker import Tracker
+from dpproxy.session.message_counts import counted, glance
+from dpproxy.session.tracker import REMEMBERED, SMALL, Counts, Tracker
 from dpproxy.wire import frontend_build as front
 
 TEXT, PARSE = front.query("SELECT 1"), front.parse("s", "SELECT 1")
@@ -57,3 +57,15 @@ def test_what_has_to_be_looked_at(data: bytes) -> None:
 
 def test_an_empty_piece_is_nothing() -> None:
     assert counted(b"", UNCONCERNED) == (0, 0, 0)
+
+
+def test_small_pieces_that_concern_nobody_are_remembered() -> None:
+    known: dict[bytes, Counts] = {}
+    assert glance(known, TEXT, UNCONCERNED) == counted(TEXT, UNCONCERNED)
+    assert glance(known, front.query("SELECT 2"), UNCONCERNED) is None
+    assert glance(known, TEXT * SMALL, UNCONCERNED) is not None
+    assert set(known) == {TEXT}
+    for number in range(REMEMBERED):
+        text = front.query(str(number))
+        glance(known, text, {text[5:]})
+    assert 0 < len(known) <= REMEMBERED

@@ -1,0 +1,78 @@
+"""Entering the facade: a facade that is being restarted is tried again, one that refuses has the last word."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dpproxy.errors import CANNOT_CONNECT_NOW, UNDEFINED_OBJECT
+from dpproxy.facade.cluster import Endpoint
+from dpproxy.session import facade_entry
+from dpproxy.session.facade_entry import enter
+from dpproxy.session.link import FacadeLink, LinkLost
+from dpproxy.wire import backend as back
+
+pytestmark = pytest.mark.asyncio
+OURS, THEIRS = (7, b"ours"), (12, b"hers")
+WELCOME = back.authentication_ok() + back.backend_key_data(*THEIRS) + back.ready_for_query("I")
+STARTING = back.error_response("FATAL", CANNOT_CONNECT_NOW, "the database system is starting up")
+REFUSED = back.error_response("FATAL", UNDEFINED_OBJECT, "no such setting")
+
+
+class Entrant:
+    def __init__(self) -> None:
+        self.told = b""
+        self.key = OURS
+        self.link = FacadeLink(self)
+
+    def tell(self, data: bytes) -> None:
+        self.told += data
+
+    write = tell
+
+    def flush(self) -> None: ...
+    def pause_client(self) -> None: ...
+    def resume_client(self) -> None: ...
+    def link_lost(self) -> None: ...
+
+
+async def entered(
+    entrant: Entrant, folder: Path, answers: list[bytes | None], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, bytes]:
+    """What comes of a facade that answers so, one connection after the other; None: it cannot be reached."""
+    monkeypatch.setattr(facade_entry, "AGAIN", 0)
+    path, left = folder / "facade", answers.copy()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(left.pop(0) or b"")
+        await writer.drain()
+        if left:
+            writer.close()
+
+    def endpoint() -> Endpoint:
+        if left[0] is None:
+            left.pop(0)
+            raise OSError
+        return Endpoint(path=str(path))
+
+    async with asyncio.timeout(60), await asyncio.start_unix_server(serve, path):
+        try:
+            return await enter(entrant, endpoint, "analyst@shop", "shop", {})
+        finally:
+            entrant.link.close()
+
+
+async def test_a_facade_that_is_restarted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entrant = Entrant()
+    assert await entered(entrant, tmp_path, [None, STARTING, b"", WELCOME], monkeypatch) == THEIRS
+    assert entrant.told == back.backend_key_data(*OURS) + back.ready_for_query("I"), "the client hears of one start alone"
+
+
+async def test_a_facade_that_refuses_has_the_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entrant = Entrant()
+    with pytest.raises(LinkLost):
+        await entered(entrant, tmp_path, [REFUSED, WELCOME], monkeypatch)
+    assert entrant.told == REFUSED
