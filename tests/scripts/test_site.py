@@ -42,6 +42,24 @@ def test_the_site_is_built_and_a_broken_link_is_seen(tmp_path: Path) -> None:
     assert built(copy, tmp_path / "site").returncode != 0
 
 
+def anchors(page: Path) -> set[str]:
+    """What can be linked to within a page, as mkdocs and GitHub name its titles."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in re.findall(r"^#+ (.+)$", text, re.M)}
+
+
+def test_links_into_pages_lead_to_titles() -> None:
+    """Also where there is no mkdocs, and for the pages that GitHub shows."""
+    wrong, seen = [], 0
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for path, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            seen += 1
+            if anchor not in anchors(page.parent / path if path else page):
+                wrong.append(f"{page.relative_to(ROOT)}: {path}#{anchor}")
+    assert wrong == []
+    assert seen > 5
+
+
 def test_links_of_the_repository_become_links_of_the_site() -> None:
     hook = (ROOT / "scripts" / "site_pages.py").read_text().replace("from mkdocs.structure.files import File\n", "File = None\n")
     names: dict[str, object] = {"__file__": str(ROOT / "scripts" / "site_pages.py")}
