@@ -91,4 +91,4 @@ def _help(parameter: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", r"\|").replace("<", r"\<")
+    return text.replace("|", r"\|").replace("<", "&lt;")

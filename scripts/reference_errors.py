@@ -285,4 +285,4 @@ def _code(text: str) -> str:
 def _plain(text: str) -> str:
     """A sentence in a cell of a table: what stands between backticks stays, elsewhere signs of Markdown are only signs."""
     parts = re.split(r"(`[^`]*`)", text.replace("|", r"\|"))
-    return "".join(part if i % 2 else re.sub(r"([*_<])", r"\\\1", part) for i, part in enumerate(parts))
+    return "".join(part if i % 2 else re.sub(r"([*_])", r"\\\1", part.replace("<", "&lt;")) for i, part in enumerate(parts))
