@@ -10,7 +10,7 @@ from itertools import count
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION, Refusal
 from dpproxy.session.extended_query import ExtendedQuery
-from dpproxy.session.message_flow import Step, begins, step
+from dpproxy.session.message_flow import ANSWERED, Step, begins, step
 from dpproxy.session.replies import Client, Replies
 from dpproxy.session.simple_query import SimpleQuery
 from dpproxy.session.statement_answers import StatementAnswers
@@ -66,6 +66,8 @@ class Conductor:
 
     async def _handle(self, tag: bytes, raw: bytes) -> None:
         """What the table says. Raises ProtocolError, LinkLost."""
+        if self._client.link.tracker.doubtful and tag in ANSWERED:
+            await self._replies.ascertain()
         match step(self._client.link.tracker.state, tag):
             case Step.FORWARD:
                 self._replies.forward(tag, raw)

@@ -10,6 +10,7 @@ client in both.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Protocol, cast
 
 from dpproxy.session.message_flow import COMPLETIONS
 from dpproxy.session.tracker import STATUSES, Counts, Tracker
+from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import BackendFramer
 
@@ -27,7 +29,7 @@ UNASKED = (b"S", b"A")
 """ParameterStatus and notifications."""
 
 SIGN = "dpproxy_sign"
-"""Portal that is never bound."""
+"""Portal that is never bound, and a statement by which the facade's last answer is known."""
 
 CANCELED = b"\0C57014\0"
 """Of an error: the statement was cancelled."""
@@ -115,7 +117,7 @@ class FacadeLink(asyncio.Protocol):
             data = self._excused(data)
         self.tracker.scan(data)
         self._peer.write(data)
-        if self._settling is not None and self.tracker.settled and not self._settling.done():
+        if self._settling is not None and self._capturable and not self._settling.done():
             self._settling.set_result(None)
 
     def _excused(self, data: bytes) -> bytes:
@@ -177,9 +179,14 @@ class FacadeLink(asyncio.Protocol):
 
     # private conversations
 
+    @property
+    def _capturable(self) -> bool:
+        """Whether everything relayed is answered; where nobody knows, it is asked for between two messages (`_resolve_doubt`)."""
+        return self.tracker.settled or (self.tracker.doubtful and self.tracker.between)
+
     async def capture(self) -> None:
         """Wait until everything relayed is answered, then keep what comes. Raises LinkLost."""
-        if not self.tracker.settled:
+        if not self._capturable:
             self.say(front.FLUSH)
             self._settling = asyncio.get_running_loop().create_future()
             if self._lost:
@@ -187,20 +194,37 @@ class FacadeLink(asyncio.Protocol):
             await self._settling
             self._settling = None
         self._captured = True
-        if self.tracker.doubtful and not self.tracker.failed:
+        if self.tracker.doubtful:
             await self._resolve_doubt()
 
     async def _resolve_doubt(self) -> None:
-        """Pass on each ReadyForQuery that may be on its way. The facade answers in order: it has sent them before the sign that
-        it is asked for, which is that a portal that never was is closed. Raises LinkLost."""
-        self.say(front.close("P", SIGN) + front.FLUSH)
-        tag = b""
-        while tag != b"3":
-            tag, raw = await self.read()
-            if tag != b"3":
-                self.tracker.scan(raw)
-                self._peer.tell(raw)
-        self.tracker.doubtful = 0
+        """Pass on what is still on its way, and learn whether the facade discards what it is sent. Raises LinkLost.
+
+        The facade answers in order. It is asked to close a portal that never was, which it does unless it discards that, then to
+        Sync, then for a statement whose parameters' types nobody else knows. Where it discarded, it is made to do so again.
+        Where not, this Sync ends what the client began since its own: a client that sends Sync among the rows of a copy, and then
+        neither waits for the error nor sends another, may find its portals closed.
+        """
+        oids = [secrets.randbelow(1 << 31) for _ in range(4)]
+        sign = front.parse(SIGN, "", oids) + front.describe("S", SIGN) + front.close("S", SIGN) + front.FLUSH
+        self.say(front.close("P", SIGN) + front.SYNC + sign)
+        held: deque[Message] = deque()  # the last three before the sign are answers to this
+        while (message := await self.read()) != (b"t", back.parameter_description(oids)):
+            held.append(message)
+            if len(held) > 3:
+                self._pass_on(held.popleft()[1])
+        discards = [tag for tag, _ in held] != [b"3", b"Z", b"1"]
+        if discards and len(held) > 2:
+            self._pass_on(held[0][1])
+        self.tracker.begin_again(held[-2][1][5])
+        while (await self.read())[0] != b"3":
+            pass
+        if discards:
+            await self.exchange(front.parse(SIGN, "refused"), 1)
+
+    def _pass_on(self, raw: bytes) -> None:
+        self.tracker.scan(raw)
+        self._peer.tell(raw)
 
     async def release(self) -> None:
         """Go back to relaying. The conversation was read to its end; an asynchronous message may be half here."""

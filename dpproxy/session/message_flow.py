@@ -103,6 +103,8 @@ HARMLESS: Final = frozenset(m.tag for m in MESSAGES if m.ready is Step.FORWARD)
 """Messages that never need the proxy: a portal of a private answer lives in the facade under the client's name."""
 COMPLETED: Final = frozenset(m.tag for m in MESSAGES if m.completions)
 """Messages of the extended protocol that get exactly one completion each, or an error."""
+ANSWERED: Final = frozenset((b"Q", b"F")) | COMPLETED
+"""Messages that PostgreSQL answers unless it discards them."""
 ENDS_COPY: Final = frozenset(m.tag for m in MESSAGES if m.ends_copy)
 """Messages after which the facade reads no more rows."""
 COMPLETIONS: Final = frozenset(bytes([tag]) for m in MESSAGES for tag in m.completions)

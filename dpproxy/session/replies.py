@@ -118,6 +118,11 @@ class Replies:
         self._client.flush()
         await link.release()
 
+    async def ascertain(self) -> None:
+        """Find out what the facade does with the next message. Raises LinkLost."""
+        async with self.captured(extended=True):
+            pass
+
     @property
     def discarding(self) -> bool:
         """Whether all is discarded up to Sync. It is known for certain once the facade is captured."""

@@ -8,8 +8,9 @@ answers in order: each Query and Sync with one ReadyForQuery, each extended mess
 (the table's column `failed`): a Query there is never answered. Counting both sides therefore tells when it is done.
 
 While COPY FROM STDIN lasts, PostgreSQL ignores Sync. When the copy fails, a Sync behind its last row is answered after all; of
-one between two rows nobody can say from the bytes which of them failed. Such a Sync is `doubtful`: it is not waited for, and
-`FacadeLink` asks the facade for a sign before it relies on the count.
+one between two rows nobody can say from the bytes whether it stood before the row that failed. Whether PostgreSQL answered such a
+Sync, or discards what it is sent up to the next one, is not known then, and all that was counted is `doubtful`: `FacadeLink` asks
+the facade before it relies on the count.
 
 Small pieces repeat (BEGIN, COMMIT, pings, the same statement again): what they come to is remembered, since one look
 into a dictionary is cheaper than five messages. Each session remembers for itself: what others get shows in no time.
@@ -72,7 +73,7 @@ class Tracker:
     """Counts both sides of one conversation. `sent`, `done`: extended messages since the last Query or Sync, completions.
 
     `failed`: an error since the last ReadyForQuery. `status`: I, T or E, as last reported. `readies`: ReadyForQuery seen so far.
-    `doubtful`: how many more may come than are counted.
+    `doubtful`: the count may be wrong, until it is known what is to come (`begin_again`).
     """
 
     __slots__ = (
@@ -97,7 +98,7 @@ class Tracker:
         self.done = 0
         self.failed = False
         self.copy_in = False
-        self.doubtful = 0
+        self.doubtful = False
         self.status: Status = "I"
         self._asked: deque[int] = deque()  # Queries, Syncs and messages of copies that are not reached yet, in order
         self._behind = 0  # Syncs of a copy behind its last row
@@ -156,8 +157,15 @@ class Tracker:
             self.copy_in = not ends
         elif self._asked or self.sent != self.done:  # else no copy can begin any more that it belongs to
             mark = (_end if ends else _row)(self.sent)
-            if not self._asked or self._asked[-1] != mark:
+            if ends or not self._asked or self._asked[-1] != mark:  # one Query may hold several copies, each with an end
                 self._asked.append(mark)
+
+    def begin_again(self, status: int) -> None:
+        """Count from here on: all is answered, in that state."""
+        self._asked.clear()
+        self.sent = self.done = self._behind = self._among = 0
+        self.copy_in = self.doubtful = self.failed = False
+        self.status = STATUSES[status]
 
     def _synced(self, syncs: int) -> None:
         if self.copy_in:
@@ -242,7 +250,6 @@ class Tracker:
             if self._asked.popleft() >= _SYNC:
                 break
         else:
-            self.doubtful = max(0, self.doubtful - 1)
             self.sent = 0
         self.readies += 1
         self.done = 0
@@ -255,7 +262,7 @@ class Tracker:
         """All is discarded from an extended message that failed to the next Sync; an error of a Query or Sync is its own."""
         asked = self._asked
         self.failed = True
-        self.doubtful += self._among
+        self.doubtful = self.doubtful or self._among > 0
         self._among = 0
         if self.copy_in:
             self.copy_in = False

@@ -61,18 +61,12 @@ internal error of its own (XX000, unexpected state STARTED)."""
 
 
 def sequence(chance: random.Random) -> list[bytes]:
-    """Messages of a client, well-formed each; the copy, which PostgreSQL lets no other message into, is brought to its end.
-
-    No Sync stands between what fails a copy and the end of its rows: what it is to PostgreSQL cannot be told from the bytes. `KNOWN`
-    has those that the facade is asked about."""
+    """Messages of a client, well-formed each; the copy, which PostgreSQL lets no other message into, is brought to its end."""
     found: list[bytes] = [front.query("ROLLBACK")]
     for _ in range(chance.randint(1, 8)):
         if chance.random() < 0.25:
             found.append(chance.choice((COPY, COPY, COPY_VIEW, COPY_QUERY)))
-            during = chance.choices(DURING_COPY, k=chance.randint(0, 4))
-            failed = len(during) if found[-1] != COPY_VIEW else 0
-            failed = during.index(BAD_ROW) if BAD_ROW in during[:failed] else failed
-            found += during[:failed] + [message for message in during[failed:] if message != front.SYNC]
+            found += chance.choices(DURING_COPY, k=chance.randint(0, 4))
             found.append(chance.choice((DONE, FAIL)))
         else:
             found.append(chance.choice(ALONE))
@@ -155,6 +149,12 @@ KNOWN: Final = {
     "a copy that fails before its first row": [COPY_VIEW + front.SYNC, DONE + front.SYNC],
     "a simple one, Sync between its rows": [COPY_QUERY, front.SYNC + BAD_ROW + front.SYNC + GOOD_ROW + DONE],
     "a Query behind a copy that fails": [COPY + BAD_ROW + DONE + front.query("SELECT 1")],
+    "and Sync before it fails": [COPY + front.SYNC + BAD_ROW + DONE + front.query("SELECT 1")],
+    "and Sync behind what fails": [COPY + BAD_ROW + front.SYNC + DONE + front.query("SELECT 1")],
+    "an extended query behind a simple copy that fails": [
+        COPY_QUERY + BAD_ROW + front.SYNC + DONE + BIND,
+        front.query("SELECT 1") + ONE,
+    ],
 }
 
 

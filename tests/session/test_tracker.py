@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpproxy.session.tracker import Tracker
 from dpproxy.wire import backend as back
+
+from .message_model import run, sequence
 
 SIMPLE = back.row_description([back.Field("x", 23)]) + back.data_row([b"Z" * 30]) + back.command_complete("SELECT 1")
 READY = back.ready_for_query("I")
@@ -131,3 +135,12 @@ def test_memory_of_pieces_is_bounded() -> None:
     tracker.scan(back.data_row([b"x" * 1000]) + READY)
     assert len(tracker._known) <= 64
     assert max(map(len, tracker._known)) <= 256
+
+
+@pytest.mark.parametrize("count", [1500, pytest.param(200_000, marks=pytest.mark.long)])
+def test_it_knows_what_is_to_come_or_says_that_it_does_not(count: int) -> None:
+    """Against a model of PostgreSQL, messages in any order; Syncs stand among rows of copies that fail anywhere."""
+    for seed in range(count):
+        chance = random.Random(seed)
+        messages = sequence(chance)
+        assert run(messages, chance) == "", messages
