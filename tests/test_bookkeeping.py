@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +16,14 @@ import pytest
 from scratch_postgres import scratch_server
 from typer.testing import CliRunner
 
-from dpproxy.budget.ledger import LedgerError
+from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.standings import limit
+from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
+from dpproxy.budget.place import ledger_key, place_of, read_secret
 from dpproxy.cli import commands
+from dpproxy.policy.load import load_file
 from dpproxy.policy.password import make_verifier
+from dpproxy.privacy.loss import Loss
 from dpproxy.serve.launch import LaunchError, launched
 
 POLICY = """
@@ -67,17 +75,31 @@ def run(tmp_path: Path) -> Run:
     return call
 
 
-def ask(policy: Path, count: int, first: int = 0, user: str = "ada", **options: str) -> None:
-    """`count` answers of epsilon 0.5 from a proxy started for it."""
-    with launched([policy], policy.parent / "state", env=options) as proxy:
-        dsn = f"host={proxy.host} port={proxy.port} user={user} password=x dbname=town"
+def charged(policy: Path, count: int, user: str = "ada", key: Path | None = None) -> None:
+    """`count` charges of epsilon 0.5 in the ledger, made as a proxy over the policy makes them. Raises BudgetExhausted."""
+    given, now = load_file(policy).policy, dt.datetime.now(dt.UTC)
+    asker, loss = given.users[user], Loss(500_000)
+    role = given.roles[asker.role]
+    own = limit(asker.budget) if asker.budget is not None else None
+    limits = Limits(limit(role.budget), limit(given.budget), own, role.query.max_epsilon)
+    (policy.parent / "state").mkdir(exist_ok=True)
+    with closing(place_of(None, policy.parent / "state").open(ledger_key(read_secret(key)))) as ledger:
+        ledger.name(given.dataset, data_of(given), now)
+        for _ in range(count):
+            names = (str(uuid.uuid4()), given.dataset, role.name, user)
+            charge(ledger, ChargeRequest(*names, loss, loss, limits, "0" * 64, now, given.digest))
+
+
+def ask(policy: Path, where: str) -> None:
+    """One answer of epsilon 0.5 from a proxy started for it."""
+    with launched([policy], policy.parent / "state") as proxy:
+        dsn = f"host={proxy.host} port={proxy.port} user=ada password=x dbname=town"
         with psycopg.connect(dsn, autocommit=True) as connection:
-            for i in range(first, first + count):
-                connection.execute(f"SELECT count(*) FROM people WHERE region <> 'x{i}'")  # type: ignore[arg-type]
+            connection.execute(f"SELECT count(*) FROM people WHERE {where}")  # type: ignore[arg-type]
 
 
 def test_what_is_spent(policy: Path, run: Run) -> None:
-    ask(policy, 1, user="bob")
+    charged(policy, 1, user="bob")
     for words in (("budget", str(policy)), ("budget", "show", str(policy))):
         lines = [line.split("\t")[1:7] for line in run(*words).stdout.splitlines()[1:]]
         assert lines == [
@@ -88,15 +110,16 @@ def test_what_is_spent(policy: Path, run: Run) -> None:
 
 
 def test_a_grant_opens_the_account_and_stays_in_the_record(policy: Path, run: Run) -> None:
-    ask(policy, 2)
-    with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
-        ask(policy, 1, first=2)
+    charged(policy, 2)
+    with pytest.raises(BudgetExhausted):
+        charged(policy, 1)
     run("budget", "grant", str(policy), "--role", "analyst", "--epsilon", "0.5", "--reason", "audit of May")
-    ask(policy, 1, first=2)
+    ask(policy, "region <> 'x'")
     entries = [json.loads(line) for line in run("ledger", "show").stdout.splitlines()]
     granted = [e for e in entries if e["kind"] == "grant"]
     assert [(g["scope"], g["name"], g["epsilon"], g["reason"]) for g in granted] == [("role", "analyst", 500_000, "audit of May")]
-    assert [e["kind"] for e in entries if e["kind"] == "charge"] == ["charge"] * 3
+    charges = [(e["role"], e["user"], e["loss"], e["policy"]) for e in entries if e["kind"] == "charge"]
+    assert charges == charges[:1] * 3, "a proxy charges as `charged` does"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +144,7 @@ def test_a_grant_says_who_and_why(policy: Path, run: Run, words: tuple[str, ...]
 
 def test_export_and_verify(policy: Path, run: Run, tmp_path: Path) -> None:
     key, out = str(tmp_path / "key"), str(tmp_path / "ledger.jsonl")
-    ask(policy, 2)
+    charged(policy, 2)
     said = run("ledger", "verify").stdout
     assert said.startswith("4 entries, the last of 20")
     assert "seal" in run("ledger", "export", "--key-file", key, fails=True).stderr
@@ -138,7 +161,7 @@ def test_export_and_verify(policy: Path, run: Run, tmp_path: Path) -> None:
 def test_a_sealed_ledger(policy: Path, run: Run, tmp_path: Path) -> None:
     pytest.importorskip("cryptography", reason="a key also encrypts stored answers, by the package `cryptography`")
     key, other, out = (str(tmp_path / name) for name in ("key", "other", "ledger.jsonl"))
-    ask(policy, 1, DPPROXY_KEY_FILE=key)
+    charged(policy, 1, key=Path(key))
     run("ledger", "verify", "--key-file", key)
     assert "seal" in run("ledger", "verify", "--key-file", other, fails=True).stderr
     run("ledger", "export", "--out", out, "--key-file", key)
@@ -153,7 +176,7 @@ def test_a_key_file_that_is_none(policy: Path, run: Run, tmp_path: Path) -> None
 
 
 def test_show(policy: Path, run: Run) -> None:
-    ask(policy, 2)
+    charged(policy, 2)
     assert len(run("ledger", "show", "--role", "analyst").stdout.splitlines()) == 2
     assert run("ledger", "show", "--role", "nobody").stdout == ""
     assert run("ledger", "show", "--since", "2999-01-01").stdout == ""
@@ -164,25 +187,25 @@ def test_show(policy: Path, run: Run) -> None:
 
 
 def test_backup_and_repair(policy: Path, run: Run, tmp_path: Path) -> None:
-    ask(policy, 1)
+    charged(policy, 1)
     assert "whole" in run("ledger", "repair", "--reason", "just in case").stdout
     copy = tmp_path / "copy.sqlite"
     run("ledger", "backup", str(copy))
     assert "exists" in run("ledger", "backup", str(copy), fails=True).stderr
     run("ledger", "verify", "--ledger", str(copy))
-    ask(policy, 1, first=1)
+    charged(policy, 1)
     copy.replace(tmp_path / "state" / "ledger.sqlite")
     for suffix in ("-wal", "-shm"):
         (tmp_path / "state" / f"ledger.sqlite{suffix}").unlink(missing_ok=True)
-    with pytest.raises(LaunchError, match="repair"):
-        ask(policy, 1, first=2)
+    with pytest.raises(LaunchError, match="repair"), launched([policy], policy.parent / "state"):
+        pass
     assert "entries" in run("ledger", "repair", "--reason", "restored from backup").stdout
     spent = [line.split("\t")[4:7] for line in run("budget", str(policy)).stdout.splitlines()[1:]]
     assert spent[0] == ["1", "1", "0"], "what may have been lost is taken as spent"
 
 
 def test_clock(policy: Path, run: Run) -> None:
-    ask(policy, 1)
+    charged(policy, 1)
     run("ledger", "clock", "--dataset", "town", "--reason", "the battery was changed")
     assert json.loads(run("ledger", "show").stdout.splitlines()[-1])["kind"] == "clock"
 
@@ -225,7 +248,7 @@ def test_a_ledger_in_postgresql(policy: Path, run: Run, dsn_of_ledger: str) -> N
 
 def test_a_renamed_dataset_needs_a_word(policy: Path, run: Run) -> None:
     """The finding: under another name over the same state, `dpproxy budget` showed nothing spent, and the proxy charged anew."""
-    ask(policy, 1)
+    charged(policy, 1)
     renamed = policy.with_name("city.yaml")
     renamed.write_text(policy.read_text().replace("dataset: town", "dataset: city").replace("  analyst: {", "  clerk: {"))
     renamed.write_text(renamed.read_text().replace("role: analyst", "role: clerk"))

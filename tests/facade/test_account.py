@@ -18,7 +18,9 @@ from dpproxy.facade.account import Account, choose_account, choose_place
 from dpproxy.facade.binaries import DISTRIBUTION, Binaries, FacadeError, find_binaries, wheel_files
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["plain", "o'd, ü\t漢 ", '"quoted"', "$(false)", "back\\slash", "two\nlines", "/".join(["long" * 15] * 6)]
+ODD = "o'd, ü\t漢 "
+QUOTED = [ODD, '"quoted"', "$(false)"]
+ALL_BUT_QUOTES = [f"two\nlines back\\slash {ODD}", "/".join(["long" * 15] * 6)]
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 
 START = """
@@ -76,7 +78,7 @@ def public() -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("name", [NAMES[1], *NAMES[4:]])  # quotes: the next test
+@pytest.mark.parametrize("name", ALL_BUT_QUOTES)  # quotes: the next test
 def test_it_starts_with_everything_in_one_folder(name: str, tmp_path: Path) -> None:
     """pytest's folders are closed to others, as `/root` is: the programs have to be copied, with all that they load."""
     base = tmp_path / name
@@ -87,7 +89,7 @@ def test_it_starts_with_everything_in_one_folder(name: str, tmp_path: Path) -> N
         assert not home.exists(), "a temporary folder goes at the end"
 
 
-@pytest.mark.parametrize("name", NAMES[1:4])
+@pytest.mark.parametrize("name", QUOTED)
 def test_it_starts_with_data_in_an_open_folder(name: str, public: Path) -> None:
     state = public / name
     state.mkdir(parents=True)

@@ -28,6 +28,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog) -> It
 SELECTED = 300
 """Answers with percentiles of each kind: with 1.3 % of deviation at the widest, as intervals hold by more than is said."""
 
+IN_STEPS = 400
+"""Answers measured in steps of each kind, half as many where each has three groups: with 0.6 % of deviation. Of some kinds there are
+RELEASES, with 0.35 %, so that ends that are further off than they are said to be are seen, too."""
+
 PERCENTILES = [
     ("income", 0.5, "TRUE"), ("income", 0.95, "TRUE"), ("score", 0.02, "TRUE"), ("income", 0.5, "score > 58"),
     ("wealth", 0.3, "score > 62"), ("income", 0.999, "vip"),
@@ -95,7 +99,9 @@ def test_ends_of_another_confidence_are_other_measurements(stage: Stage) -> None
 # --- counts and sums measured in steps
 
 
-def held(stage: Stage, aggregate: str, keys: str, mechanism: Mechanism, more: Fraction = Fraction(1)) -> float:
+def held(
+    stage: Stage, aggregate: str, keys: str, mechanism: Mechanism, more: Fraction = Fraction(1), releases: int = IN_STEPS
+) -> float:
     """How often the low end of a count or sum in steps is not beyond what the steps that were taken bound the truth to. What
     others hold nobody knows: there is no high end, and of what may be negative no low one either."""
     listed, grouped = (f"{keys}, ", f" GROUP BY {keys}") if keys else ("", "")
@@ -107,7 +113,7 @@ def held(stage: Stage, aggregate: str, keys: str, mechanism: Mechanism, more: Fr
     steps = np.array([table.column(name).to_numpy() for name in basis.columns(0)], dtype=np.float64) / basis.fine
     position, inside, lasts = measurement.step_column(0), [], set()
     assert position is not None
-    for released in itertools.islice(stage.through_the_door(made, more), RELEASES // (3 if keys else 1)):
+    for released in itertools.islice(stage.through_the_door(made, more), releases // (2 if keys else 1)):
         last = int(released.values[position + 1][0])
         lasts.add(last)
         names = released.keys[0].to_pylist() if keys else [None]
@@ -122,13 +128,16 @@ def held(stage: Stage, aggregate: str, keys: str, mechanism: Mechanism, more: Fr
 
 
 SUMS = ["count(*)", "sum(qty)", "count(*) FILTER (WHERE qty > 3)"]
+NARROW = [("count(*)", "laplace"), ("sum(qty)", "gaussian")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("aggregate", SUMS)
 def test_low_ends_of_steps(stage: Stage, aggregate: str, mechanism: Mechanism) -> None:
-    assert 0.96 <= held(stage, aggregate, "", mechanism) <= 0.995
+    narrow = (aggregate, mechanism) in NARROW
+    found = held(stage, aggregate, "", mechanism, releases=RELEASES if narrow else IN_STEPS)
+    assert 0.96 <= found <= (0.995 if narrow else 1)
 
 
 @pytest.mark.slow
