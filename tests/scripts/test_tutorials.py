@@ -22,6 +22,7 @@ from dpproxy.facade.binaries import find_binaries
 from dpproxy.serve.launch import Proxy, launched
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ("reference/sql.md", "reference/catalogue-tables.md", "why-is-my-number-off.md")
 Step = tuple[str, list[str]]
 """What is typed, and the lines that must be among what is said."""
 
@@ -145,6 +146,18 @@ def ask(terminal: Terminal) -> None:
         check(typed, expected, out + err)
 
 
+def run_examples(terminal: Terminal) -> None:
+    """The examples of other pages, but those that leave something out: each is answered."""
+    fences = [text for page in EXAMPLES for text in re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)]
+    script = "\n".join(line for line in "RESET ALL;\n".join(fences).splitlines() if "..." not in line)
+    assert script.count("SELECT") > 6
+    command = ["psql", "-q", "-h", "127.0.0.1", "-p", terminal.ports["6432"], "-U", "ada", "shop"]
+    done = subprocess.run(
+        command, input=script, env={**terminal.environment, "PGPASSWORD": "ada"}, capture_output=True, text=True, timeout=120
+    )
+    assert "ERROR" not in done.stderr, done.stderr
+
+
 @pytest.mark.slow
 def test_tutorials_of_operators_and_analysts(terminal: Terminal) -> None:
     typed = steps("operator.md", "$")
@@ -153,6 +166,7 @@ def test_tutorials_of_operators_and_analysts(terminal: Terminal) -> None:
         check(line, expected, terminal.type(line))
         if "--metrics" in line:
             ask(terminal)
+            run_examples(terminal)
 
 
 def test_what_a_page_says_wrongly_is_seen() -> None:
