@@ -38,7 +38,7 @@ from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ATTO, MICRO, Policy
 
 STATE = Path("dpproxy-state")
-State = Annotated[Path, typer.Option(help="folder of the ledger, the stored answers and the facade")]
+State = Annotated[Path, typer.Option(envvar="DPPROXY_STATE", help="folder of the ledger, the stored answers and the facade")]
 Ledger = Annotated[
     str | None,
     typer.Option("--ledger", envvar="DPPROXY_LEDGER", show_envvar=True, help="postgresql://... or a path; default: in --state"),

@@ -13,18 +13,17 @@ from typing import Annotated
 
 import typer
 
+from dpproxy import __version__
 from dpproxy.authoring.app import policy_app
 from dpproxy.errors import OperatorError
 from dpproxy.facade.binaries import find_binaries
 from dpproxy.late_commands import register
 
-ABOUT = "A PostgreSQL that answers questions about people with differential privacy: serve, connect, budgets, policies."
-
 commands = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, pretty_exceptions_show_locals=False, help=ABOUT
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, pretty_exceptions_show_locals=False
 )
 COMMANDS = {
-    "serve": ("dpproxy.serve.serve_command:serve", "Serve one database per policy file until SIGTERM or Ctrl-C."),
+    "serve": ("dpproxy.serve.serve_command:serve_app", "Serve one database per policy file until SIGTERM or Ctrl-C."),
     "budget": ("dpproxy.bookkeeping:budget_app", "What is spent and left; grant more."),
     "admin": ("dpproxy.admin:admin_app", "Look at a proxy while it serves, and steer it."),
     "ledger": ("dpproxy.bookkeeping:ledger_app", "Verify, show, export, back up and repair the ledger."),
@@ -33,6 +32,19 @@ COMMANDS = {
 
 register(commands, COMMANDS)
 commands.add_typer(policy_app, name="policy")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dpproxy {__version__}")
+        raise typer.Exit
+
+
+@commands.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", help="print the version", callback=_print_version, is_eager=True)] = False,
+) -> None:
+    """A PostgreSQL that answers questions about people with differential privacy: serve, connect, budgets, policies."""
 
 
 def app() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from decimal import Decimal
+from importlib.metadata import version
 from pathlib import Path
 
 import duckdb
@@ -171,6 +172,7 @@ def test_a_view_over_files_is_refused_before_anybody_pays_for_asking_it(policy: 
 
 
 def test_psql_and_schema() -> None:
+    assert dpproxy("--version").stdout == f"dpproxy {version('dpproxy')}\n"
     assert "psql (PostgreSQL)" in dpproxy("psql", "--", "--version").stdout
     assert '"$schema"' in dpproxy("policy", "schema").stdout
 

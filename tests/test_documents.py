@@ -39,7 +39,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import reference  # noqa: E402
 
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FOLDERS: Final = ("docker", "docs", "dpproxy", "policies", "scripts", "tests")
+FOLDERS: Final = ("docker", "docs", "dpproxy", "packaging", "policies", "scripts", "tests")
 
 FOREIGN: Final = frozenset(
     [
@@ -64,8 +64,8 @@ FOREIGN: Final = frozenset(
 )
 """Names that are somebody else's, with whose they are. A name of ours never belongs here."""
 
-FOREIGN_OPTIONS: Final = frozenset({"--collect-only", "--maxfail", "--output", "--strict"})
-"""Options of programs that are not ours: pytest, mypy, dbt."""
+FOREIGN_OPTIONS: Final = frozenset({"--now", "--collect-only", "--maxfail", "--output", "--strict"})
+"""Options of programs that are not ours: pytest, mypy, dbt, systemctl."""
 
 FOREIGN_PROGRAMS: Final = re.compile(r"docker |    -v ")
 

@@ -71,7 +71,7 @@ def test_settings_are_those_of_sessions() -> None:
 
 
 def test_environment_variables_are_those_of_the_commands() -> None:
-    told = set(re.findall(r"DPPROXY_\w+", section("settings.md", "Of the server")))
+    told = set(re.findall(r"`(DPPROXY_\w*[A-Z])`", section("settings.md", "Of the server")))
     assert told == set(re.findall(r"environment: `(\w+)`", (PAGES / "command-line.md").read_text()))
 
 

@@ -42,6 +42,7 @@ from dpproxy.errors import OperatorError
 from dpproxy.serve.options import Options, ServingError, listening
 from dpproxy.serve.proxy import Running, said, serve
 from dpproxy.serve.runtime import run
+from dpproxy.serve.service_manager import notify
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket
 from dpproxy.sql.signals import Signal
@@ -155,6 +156,7 @@ class _Watcher:
                     watches.append(asyncio.ensure_future(self._watch(number, reading)))
             if not self._stopping.is_set():
                 print(said(self._options.host, self._options.port, self._options.local), file=sys.stderr, flush=True)
+                notify("READY=1")
             await asyncio.gather(*watches)
         finally:
             self._stop()
@@ -163,6 +165,7 @@ class _Watcher:
     def _stop(self) -> None:
         """Called again, it ends their patience."""
         self._stopping.set()
+        notify("STOPPING=1")
         if self._local is not None:
             with contextlib.suppress(OSError):  # so that nobody waits there for a process that will not come
                 os.unlink(self._local.getsockname())

@@ -58,6 +58,7 @@ from dpproxy.serve.policy_watch import watched
 from dpproxy.serve.rounds import Rounds
 from dpproxy.serve.secret import lasting_secret
 from dpproxy.serve.self_report import PolicyHistory, SelfReport
+from dpproxy.serve.service_manager import notify
 from dpproxy.server.connection_slots import ConnectionSlots
 from dpproxy.server.quota import Quota
 from dpproxy.server.server import LEAVE, Server
@@ -217,6 +218,7 @@ class Running:
             await neighbours.joined(self)
         else:
             print(said(options.host, bound, options.local), file=sys.stderr, flush=True)
+            notify("READY=1")
 
     async def _listen_locally(self, port: int) -> None:
         """Raises ServingError."""
@@ -239,6 +241,8 @@ class Running:
 
     async def stop(self) -> None:
         """Stop everything, also after a start that failed halfway."""
+        if self._neighbours is None:
+            notify("STOPPING=1")
         await self._admin.close()
         if self._end_health is not None:
             await asyncio.to_thread(self._end_health)

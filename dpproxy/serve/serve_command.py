@@ -13,6 +13,7 @@ import typer
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State
 from dpproxy.console import access
 from dpproxy.serve import proxy
+from dpproxy.serve.config_file import read_config
 from dpproxy.serve.options import Options, ServingError
 from dpproxy.serve.processes import supervise
 from dpproxy.serve.runtime import run
@@ -26,9 +27,15 @@ Policies = Annotated[list[Path], typer.Argument(help="policy files, one a datase
 Word = TypeVar("Word", bound=str)
 Seconds = Annotated[float, typer.Option(min=0)]
 
+serve_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
+
+@serve_app.command(context_settings={"auto_envvar_prefix": "DPPROXY"})
 def serve(
     policies: Policies,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with options by name, as `listen: ...`", callback=read_config, is_eager=True)
+    ] = None,
     listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 picks a free one")] = "127.0.0.1:6432",
     unix_socket: Annotated[
         Path | None, typer.Option(help="folder for a socket that local clients reach by `-h FOLDER`, same port", file_okay=False)
@@ -91,7 +98,7 @@ def serve(
 ) -> None:
     """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
 
-    Timeouts are in seconds; 0 is none.
+    Timeouts are in seconds; 0 is none. Options may stand in the environment (DPPROXY_LISTEN) and in a file (--config), too.
     """
     form, level = _chosen("--log-format", log_format, FORMATS), _chosen("--log-level", log_level, LEVELS)
     lines = start_log(form, level)

@@ -19,6 +19,8 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.operations.client import ask, sockets
+from dpproxy.operations.requests import CancelSession, PauseRole, Report, ResumeRole
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import LaunchError, Proxy, launched
 from dpproxy.server.server import NUMBER_BITS
@@ -109,6 +111,30 @@ def test_one_budget_and_one_store_of_answers(proxy: Proxy) -> None:
         assert (spent(one) - before, spent(two) - before) == (1, 1), "paid once"
         two.execute("SELECT count(*) FROM people WHERE region = 'west'")
         assert spent(one) - before == 2
+
+
+def test_any_process_answers_the_operator_for_all(proxy: Proxy, policy: Path) -> None:
+    state, private = policy.parent / "state", "SELECT count(*) FROM people WHERE region = 'east'"
+    with ExitStack() as stack:
+        one, two = one_of_each(proxy, stack)
+        one.execute(private)
+        for path in sockets(state):
+            statuses = ask(path, Report(checked=True))
+            assert sorted(status["process"] for status in statuses) == [1, 2]
+            assert all(check["works"] for status in statuses for check in status["checks"])
+            sessions = {session["session"]: session["process"] for status in statuses for session in status["sessions"]}
+            assert {one.info.backend_pid: 1, two.info.backend_pid: 2}.items() <= sessions.items()
+        second, first = reversed(sockets(state)), sockets(state)
+        ask(next(iter(second)), PauseRole("analyst", "a lost laptop"))
+        for connection in (one, two):
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+                connection.execute(private)
+        ask(first[0], ResumeRole("analyst"))
+        two.execute(private)
+        ask(first[0], CancelSession(two.info.backend_pid, end=True))
+        with pytest.raises(psycopg.OperationalError):
+            two.execute("SELECT 1")
+        one.execute("SELECT 1")
 
 
 def test_a_cancel_request_finds_its_process(proxy: Proxy) -> None:
