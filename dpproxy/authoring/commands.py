@@ -13,9 +13,10 @@ from typing import Annotated
 import typer
 
 from dpproxy.authoring import case_results, comparison
-from dpproxy.authoring.cases import TestFile, cases_beside, read_cases
+from dpproxy.authoring.cases import cases_beside, read_cases
 from dpproxy.authoring.exposure import changes, grows
 from dpproxy.authoring.progress import bar
+from dpproxy.authoring.query_log import Asked, of_cases, read_log
 from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.workbench import on_shape, open_workbench
 from dpproxy.facade.sample import Size
@@ -75,25 +76,26 @@ def diff(
     tests: Annotated[
         Path | None, typer.Option(help="questions of which verdict, price and error are compared; default: those beside NEW")
     ] = None,
+    log: Annotated[Path | None, typer.Option(help="questions instead, a JSON object a line, as `policy simulate` reads")] = None,
     shape: Shape = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="write Markdown, for a pull request")] = False,
 ) -> None:
-    """Say what of people one policy exposes more, or less, than another, and what becomes of the questions of the tests. Exit
-    code 3 when exposure grows."""
+    """Say what of people one policy exposes more, or less, than another, and what becomes of the questions of the tests
+    or of a log. Exit code 3 when exposure grows."""
     before, after = load_file(old), load_file(new)
     found = changes(on_shape(before, shape).policy, on_shape(after, shape).policy)
-    file = _questions(new, tests)
+    asked = read_log(log) if log is not None else _tested(new, tests)
     moved: tuple[comparison.Shift, ...] = ()
-    if file is not None:
+    if asked:
         benches = [asyncio.run(open_workbench(path, shape)).bench for path in (old, new)]
-        moved = comparison.shifts(file.cases, *benches)
+        moved = comparison.shifts(asked, *benches)
     print(comparison.as_markdown(str(old), str(new), found, moved) if markdown else comparison.as_text(found, moved), end="")
     raise typer.Exit(GROWS if grows(found) or any(shift.opens for shift in moved) else 0)
 
 
-def _questions(new: Path, tests: Path | None) -> TestFile | None:
+def _tested(new: Path, tests: Path | None) -> tuple[Asked, ...]:
     path = tests if tests is not None else cases_beside(new)
-    return read_cases(_text_of(path), path) if tests is not None or path.exists() else None
+    return of_cases(read_cases(_text_of(path), path).cases) if tests is not None or path.exists() else ()
 
 
 def sample(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpproxy.authoring.case_results import price
-from dpproxy.authoring.cases import Case
 from dpproxy.authoring.exposure import Change, Direction
+from dpproxy.authoring.query_log import Asked
 from dpproxy.authoring.verdicts import Answered, Bench, Refused, Verdict
 
 _HEADS = {
@@ -25,7 +25,7 @@ _HEADS = {
 class Shift:
     """A shift is a question of which two policies say different things."""
 
-    case: Case
+    asked: Asked
     old: Verdict
     new: Verdict
 
@@ -37,10 +37,15 @@ class Shift:
         return isinstance(self.old, Refused) or (self.new.epsilon, self.new.delta) > (self.old.epsilon, self.old.delta)
 
 
-def shifts(cases: Sequence[Case], old: Bench, new: Bench) -> tuple[Shift, ...]:
+def shifts(asked: Sequence[Asked], old: Bench, new: Bench) -> tuple[Shift, ...]:
     """Return the questions of which two policies say different things: verdict, price or error."""
-    asked = [(c, old.verdict(c.role, c.query, c.settings), new.verdict(c.role, c.query, c.settings)) for c in cases]
-    return tuple(Shift(case, was, now) for case, was, now in asked if was != now)
+    found = (Shift(each, _verdict(old, each), _verdict(new, each)) for each in asked)
+    return tuple(shift for shift in found if shift.old != shift.new)
+
+
+def _verdict(bench: Bench, asked: Asked) -> Verdict:
+    question = asked.question
+    return bench.verdict(question.role, question.query, dict(question.settings))
 
 
 def as_text(changes: Sequence[Change], moved: Sequence[Shift]) -> str:
@@ -50,7 +55,7 @@ def as_text(changes: Sequence[Change], moved: Sequence[Shift]) -> str:
         found = [c for c in changes if c.direction is direction]
         lines += [f"{head}:", *(f"  {c.where}: {c.what}" for c in found)] if found else []
     if moved:
-        lines += ["Questions:", *(f"  {s.case.role}: {s.case.name}: {_shift(s)}" for s in moved)]
+        lines += ["Questions:", *(f"  {s.asked.question.role}: {s.asked.name}: {_shift(s)}" for s in moved)]
     return "\n".join(lines or ["the policies say the same"]) + "\n"
 
 
@@ -64,7 +69,7 @@ def as_markdown(old: str, new: str, changes: Sequence[Change], moved: Sequence[S
             lines += [f"| `{_cell(c.where)}` | {_cell(c.what)} |" for c in found] + [""]
     if moved:
         lines += ["### Questions", "", "| role | question | what changes |", "|---|---|---|"]
-        lines += [f"| {_cell(s.case.role)} | {_cell(s.case.name)} | {_cell(_shift(s))} |" for s in moved] + [""]
+        lines += [f"| {_cell(s.asked.question.role)} | {_cell(s.asked.name)} | {_cell(_shift(s))} |" for s in moved] + [""]
     if not changes and not moved:
         lines += ["The policies say the same.", ""]
     return "\n".join(lines)

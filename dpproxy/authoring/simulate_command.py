@@ -1,16 +1,15 @@
 """The command `policy simulate`: a year of questions over invented rows.
 
 Knows: the terminal, files, the order of steps. Must not know: how anything is found. Questions come from the policy's tests or
-from a log, a JSON object a line: `{"role": "analyst", "query": "SELECT ...", "per_day": 20, "set": {"dpproxy.epsilon": "0.5"}}`.
+from a log (`authoring.query_log`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
@@ -19,10 +18,11 @@ import typer
 
 from dpproxy.authoring.cases import cases_beside, read_cases
 from dpproxy.authoring.progress import Progress, bar
+from dpproxy.authoring.query_log import Asked, Question, of_cases, read_log
 from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.simulation import Line, Simulation, picture, table
 from dpproxy.authoring.spending import Habit, spending
-from dpproxy.authoring.trials import Question, Trial, tried
+from dpproxy.authoring.trials import Trial, tried
 from dpproxy.authoring.verdicts import Answered, Bench, Verdict
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.facade.sample import Size
@@ -32,15 +32,6 @@ from dpproxy.policy.problems import PolicyError, Problem
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 WINDOWS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is asked, how often a day. `name`: what it is called in the report."""
-
-    question: Question
-    name: str
-    per_day: float
 
 
 def simulate(
@@ -58,7 +49,7 @@ def simulate(
     """Ask a year of questions of the policy over invented rows: how many are answered, how long budgets last, how far off answers
     are, and which bound or epsilon would serve better. No private row is read and nothing is charged."""
     loaded = load_file(policy)
-    asked = _from_log(log) if log is not None else _from_tests(cases_beside(policy), per_day)
+    asked = read_log(log) if log is not None else _from_tests(cases_beside(policy), per_day)
     bench = asyncio.run(open_workbench(policy)).bench
     verdicts = [bench.verdict(a.question.role, a.question.query, dict(a.question.settings)) for a in asked]
     answered = [a.question for a, v in zip(asked, verdicts, strict=True) if isinstance(v, Answered)]
@@ -135,34 +126,9 @@ def _scaled(policy: Policy, factor: float) -> Policy:
     return replace(policy, roles=roles)
 
 
-def _from_tests(path: Path, per_day: float) -> list[Asked]:
+def _from_tests(path: Path, per_day: float) -> tuple[Asked, ...]:
     if not path.exists():
         raise PolicyError(
             [Problem(str(path), 1, 1, "there are no tests to take questions from", "write some, or name a --log", "empty")]
         )
-    cases = read_cases(path.read_text(encoding="utf-8"), path).cases
-    return [Asked(Question(c.role, c.query, tuple(c.settings.items())), c.name, per_day) for c in cases]
-
-
-def _from_log(path: Path) -> list[Asked]:
-    """Raises PolicyError with every line that is no question."""
-    found, problems = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if line.strip():
-            try:
-                found.append(_asked(json.loads(line)))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                fix = 'write {"role": "...", "query": "...", "per_day": 1}'
-                problems.append(Problem(str(path), number, 1, "this line is no question", fix, "wrong-type"))
-    if problems or not found:
-        raise PolicyError(problems or [Problem(str(path), 1, 1, "there are no questions", "write one a line", "empty")])
-    return found
-
-
-def _asked(entry: Mapping[str, object]) -> Asked:
-    query, settings = entry["query"], entry.get("set", {})
-    if not isinstance(query, str) or not isinstance(entry["role"], str) or not isinstance(settings, dict):
-        raise TypeError("a question has a role and a query")
-    per_day = float(str(entry.get("per_day", 1)))
-    chosen = tuple((str(name), str(value)) for name, value in settings.items())
-    return Asked(Question(entry["role"], query, chosen), str(entry.get("name", query)), per_day)
+    return of_cases(read_cases(path.read_text(encoding="utf-8"), path).cases, per_day)

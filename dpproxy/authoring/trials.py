@@ -19,6 +19,7 @@ import asyncpg
 
 from dpproxy.authoring.deviations import Rows, deviation, missing
 from dpproxy.authoring.progress import Progress, silent
+from dpproxy.authoring.query_log import Question
 from dpproxy.authoring.variants import Variant, asker, varied
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import Proxy, launched
@@ -27,15 +28,6 @@ AS_IS, QUIET, WHOLE = Variant("as_is"), Variant("quiet", quiet=True), Variant("w
 OTHER_ROWS = {factor: Variant(f"rows_{factor:g}".replace(".", "_"), rows=factor) for factor in (0.25, 0.5, 2.0, 4.0)}
 REPEATS = 3
 _WORD = "of invented people"
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question is what one role asks. `settings` are those of its session."""
-
-    role: str
-    query: str
-    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

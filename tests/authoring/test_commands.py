@@ -71,3 +71,12 @@ def test_exposure_that_grows_ends_with_3(folder: Path) -> None:
     assert code == 0
     assert "| `tables.people.email` | is hidden, was shown in aggregates |" in said
     assert dpproxy("diff", old, old) == (0, "the policies say the same\n")
+
+
+def test_a_logs_questions_are_compared(folder: Path) -> None:
+    old, new = folder / "town.yaml", folder / "new.yaml"
+    new.write_text(old.read_text().replace("email: hidden", "email: {}"))
+    (folder / "log").write_text('{"role": "analyst", "query": "SELECT count(email) FROM people", "name": "mails"}')
+    code, said = dpproxy("diff", old, new, "--log", folder / "log")
+    assert code == 3
+    assert "  analyst: mails: answered for epsilon 0.5, was refused (" in said

@@ -7,19 +7,22 @@ from pathlib import Path
 from dpproxy.authoring.cases import read_cases
 from dpproxy.authoring.comparison import as_markdown, as_text, shifts
 from dpproxy.authoring.exposure import Change, Direction
+from dpproxy.authoring.query_log import of_cases
 from dpproxy.authoring.verdicts import Bench
 from dpproxy.policy.load import load_text
 from tests.worlds.authored_town import town_text
 
-CASES = read_cases(
-    """
+ASKED = of_cases(
+    read_cases(
+        """
 tests:
   - { name: all, role: analyst, query: SELECT count(*) FROM people, accept: {} }
   - { name: "mail | box", role: analyst, query: SELECT count(email) FROM people, accept: {} }
   - { name: shops, role: analyst, query: SELECT count(*) FROM shops, accept: {} }
 """,
-    Path("town.test.yaml"),
-).cases
+        Path("town.test.yaml"),
+    ).cases
+)
 
 
 def edited(bench: Bench, *edits: tuple[str, str]) -> Bench:
@@ -32,22 +35,22 @@ def edited(bench: Bench, *edits: tuple[str, str]) -> Bench:
 
 def test_questions_that_move(bench: Bench) -> None:
     new = edited(bench, ("epsilon: 0.5, max", "epsilon: 1, max"), ("email: hidden", "email: {}"))
-    first, second = shifts(CASES, bench, new)
-    assert (first.case.name, first.opens) == ("all", True)
-    assert (second.case.name, second.opens) == ("mail | box", True)
+    first, second = shifts(ASKED, bench, new)
+    assert (first.asked.name, first.opens) == ("all", True)
+    assert (second.asked.name, second.opens) == ("mail | box", True)
     text = as_text((), (first, second))
     assert "analyst: all: costs epsilon 1, did cost epsilon 0.5; the error of count(*) is up to" in text
     assert "answered for epsilon 1, was refused (" in text
 
 
 def test_a_cheaper_answer_opens_nothing(bench: Bench) -> None:
-    (moved,) = shifts(CASES, edited(bench, ("epsilon: 0.5, max", "epsilon: 1, max")), bench)
+    (moved,) = shifts(ASKED, edited(bench, ("epsilon: 0.5, max", "epsilon: 1, max")), bench)
     assert not moved.opens
 
 
 def test_markdown_is_a_table(bench: Bench) -> None:
     found = (Change(Direction.MORE, "tables.a", "x | y"), Change(Direction.NOISE, "tables.b", "z"))
-    moved = shifts(CASES, bench, edited(bench, ("email: hidden", "email: {}")))
+    moved = shifts(ASKED, bench, edited(bench, ("email: hidden", "email: {}")))
     lines = as_markdown("old.yaml", "new.yaml", found, moved).splitlines()
     assert lines[0] == "## Policy: old.yaml to new.yaml"
     assert "| `tables.a` | x \\| y |" in lines

@@ -67,20 +67,6 @@ def test_a_policy_of_several_files(town: Path, tmp_path: Path, asked: list[objec
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [("{", 1), ('{"role": "a"}', 1), ('\n{"role": "a", "query": 3}', 2), ('{"role": "a", "query": "b", "per_day": "x"}', 1)],
-)
-def test_lines_that_are_no_questions(text: str, line: int, town: Path, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(text)
-    with pytest.raises(PolicyError, match="this line is no question") as caught:
-        simulated(town, "--log", tmp_path / "log")
-    assert caught.value.problems[0].line == line
-
-
-def test_no_questions(town: Path, tmp_path: Path) -> None:
+def test_no_questions(town: Path) -> None:
     with pytest.raises(PolicyError, match="there are no tests to take questions from"):
         simulated(town)
-    (tmp_path / "log").write_text("\n")
-    with pytest.raises(PolicyError, match="there are no questions"):
-        simulated(town, "--log", tmp_path / "log")
