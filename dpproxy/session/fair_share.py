@@ -8,8 +8,9 @@ long: pauses pay for nothing as far as they are shorter than `NO_PAUSE`, in the 
 one long pause among many short ones hardly changes. A pause ends when a message arrives, not when the loop comes to read it.
 Whoever connects goes on where one of its role has left: connecting anew is no payment.
 
-Who asks on is in debt as soon as it owes more than `BURST`, as in a leaky bucket, and waits while others work who are not, in one
-line for each role: sixteen sessions of a role get what one gets. The line moves at a rate, as in virtual clock scheduling: a turn
+Who asks on is in debt as soon as it owes more than `BURST`, as in a leaky bucket, or more than its part of what its role owes,
+where that is more than `TOGETHER`. It waits while others work who are not in debt, in one line for each role: sixteen sessions of
+a role get what one gets. The line moves at a rate, as in virtual clock scheduling: a turn
 that took `s` seconds lets the next one begin `s / rate` later. All who are in debt have together what others leave of
 `HEADROOM`, and `LEAST` in any case; where one role alone is at work, what others of it leave of a whole processor. When nobody
 else is at work, nobody waits.
@@ -37,6 +38,8 @@ FORGETS: Final = 0.9
 """What a pause leaves of the weight of those before it: the last ten count."""
 BURST: Final = 0.05
 """Seconds of processor a session may owe: a dashboard's first charts."""
+TOGETHER: Final = 6 * BURST
+"""Seconds of processor the sessions of a role may owe together: a dashboard that asks for all its charts at once owes as much."""
 MOST_OWED: Final = 0.15
 """What is owed beyond is forgotten: who pauses for half a second is welcome again."""
 FORGIVEN: Final = 2.0
@@ -92,6 +95,7 @@ class FairShare:
         self._lines: defaultdict[Hashable, float] = defaultdict(lambda: -math.inf)  # when a role's next turn in debt is
         self._left: defaultdict[Hashable, deque[Account]] = defaultdict(deque)  # those who went and have not paid, by role
         self._parts: dict[Hashable, float] = {}  # of a processor, for roles that take more
+        self._bursts: dict[Hashable, float] = {}  # what a session may owe, of roles that owe too much together
         self._looked = -math.inf
         self._share = 1.0  # of a processor, for a line
 
@@ -187,7 +191,7 @@ class FairShare:
         if not account.asking:
             self._pay(account, now, now)
         part = self._parts.get(account.role, 1.0)
-        if account.owed > BURST:
+        if self._in_debt(account):
             if not _lately(account.late, now):
                 self._looked = -math.inf  # who is in debt has changed
             account.late = now
@@ -198,6 +202,9 @@ class FairShare:
         account.rate, account.prepaid = part, account.usual
         account.turn = max(now, self._lines[account.role])
         self._lines[account.role] = account.turn + min(LONGEST, account.usual / account.rate)
+
+    def _in_debt(self, account: Account) -> bool:
+        return account.owed > min(BURST, self._bursts.get(account.role, BURST))
 
     # books
 
@@ -226,19 +233,21 @@ class FairShare:
         self._looked = now
         waiting, others = set(), 0.0
         roles: defaultdict[Hashable, float] = defaultdict(float)
+        owed: defaultdict[Hashable, list[float]] = defaultdict(list)
         for account in self._accounts:
             self._book(account, now)
             if not _lately(account.active, now):
                 continue
-            in_debt = _lately(account.late, now) or (account.turn is not None and account.owed > BURST)
             roles[account.role] += account.used
-            if in_debt:
+            owed[account.role].append(account.owed if account.asking else max(0.0, account.owed - PAID * (now - account.since)))
+            if _lately(account.late, now) or (account.turn is not None and self._in_debt(account)):
                 waiting.add(account.role)
             else:
                 others += account.used
         room = HEADROOM if len(roles) > 1 else 1.0
         whole = max(LEAST, room - others) if others else 1.0
         self._share = whole / max(1, len(waiting))
+        self._bursts = {role: max(2 * QUANTUM, TOGETHER / len(each)) for role, each in owed.items() if sum(each) > TOGETHER}
         full = len(roles) > 1 and sum(roles.values()) > FULL
         self._parts = {role: FULL / len(roles) for role, used in roles.items() if full and used > FULL / len(roles)}
 

@@ -162,6 +162,21 @@ def test_a_pause_now_and_then_is_no_reading(cost: float, pause: float) -> None:
     assert sum(session.account.rate < 1 for session in good) == 0, "none of them is in a line"
 
 
+@pytest.mark.parametrize(("count", "read", "waiting"), [(16, 0.0, 15), (8, 0.0, 0), (16, 0.05, 0)])
+def test_sessions_of_a_role_have_a_burst_together(count: int, read: float, waiting: int) -> None:
+    """Each owes less than a burst. Sixteen that ask on owe too much together; not those that are reading, and will have paid."""
+    shares = FairShare()
+    other, many = shares.opened("other", 0.0), [shares.opened("many", 0.0) for _ in range(count)]
+    for account in many:
+        account.fresh += BURST * 0.4
+        shares.rests(account, 1.0)
+        other.fresh += 0.001
+    shares.behind(other, 1.0 + read)
+    for account in many:
+        shares.works(account, 1.0, 1.0 + read)
+    assert sum(shares.wait(account, 1.0 + read) > 0 for account in many) == waiting
+
+
 def test_waiting_for_the_loop_is_no_pause() -> None:
     """Two sessions ask half a second after their last answer, as the loop sees it. One asked at once."""
     shares = FairShare()
