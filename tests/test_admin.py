@@ -239,7 +239,22 @@ def test_a_reload_says_what_became_of_each_policy(town: Serving) -> None:
     assert town.metric('dpproxy_policy_reload_failed{dataset="town",process="0"}') == 0
 
 
+def test_help_is_in_sql_and_its_examples_run_at_no_charge(town: Serving) -> None:
+    with town.connect() as connection:
+        before = connection.execute("SELECT epsilon_spent FROM dpproxy.budget").fetchall()
+        rows = connection.execute("SELECT question, answer, example FROM dpproxy.help").fetchall()
+        assert len({question for question, _, _ in rows}) == len(rows) > 10
+        for _, _, example in rows:
+            connection.execute(example)
+        connection.execute("RESET ALL")
+        assert connection.execute("SELECT epsilon_spent FROM dpproxy.budget").fetchall() == before
+        found = dict(connection.execute("SELECT question, answer FROM dpproxy.help WHERE question LIKE 'What will%'").fetchall())
+    assert "costs epsilon 0.5, and at most 1." in found["What will a statement cost, and how exact will it be?"]
+
+
 def test_what_was_asked_last(town: Serving) -> None:
+    with town.connect() as connection:
+        connection.execute("SELECT region, count(*) FROM people WHERE income < 314159 GROUP BY 1")
     newest, *_ = town.rows("admin", "statements", "--count", "3", "--json")
     assert (newest["verdict"], newest["role"], newest["epsilon"]) == ("reused", "analyst", 0.0)
     assert town.run("admin", "statements").splitlines()[0].startswith("at\tdataset\trole\tuser\tstatement\tverdict\tepsilon")

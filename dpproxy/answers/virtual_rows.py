@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.help_rows import help_rows
 from dpproxy.answers.standings import standings
 from dpproxy.budget.ledger import Standing, decimal
 from dpproxy.facade.ddl import column_type, readable, visible_columns
@@ -134,6 +135,7 @@ def _readable(dataset: Dataset, asker: Asker) -> Iterator[TablePolicy]:
 
 
 _TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
+    "help": (3, help_rows),
     "budget": (11, _budget),
     "answers": (8, _answers),
     "policy": (8, _policy),

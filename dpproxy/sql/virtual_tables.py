@@ -31,6 +31,12 @@ def _table(meaning: str, *columns: tuple[str, str, str]) -> VirtualTable:
 
 
 VIRTUAL_TABLES: dict[str, VirtualTable] = {
+    "help": _table(
+        "A row for each question that comes up when answers have noise and a price",
+        ("question", "text", "the question"),
+        ("answer", "text", "what is true of your role"),
+        ("example", "text", "a statement that shows it, at no charge"),
+    ),
     "budget": _table(
         "A row for each budget that your statements are charged to: your role's, and your own where the policy gives you one",
         ("role", "text", "your role"),

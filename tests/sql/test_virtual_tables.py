@@ -23,6 +23,6 @@ def test_postgresql_takes_them_as_they_are(name: str, postgres: psycopg.Connecti
 def test_what_clients_are_promised_is_there() -> None:
     """Clients' own queries name these."""
     names = {name: [c.name for c in table.columns] for name, table in VIRTUAL_TABLES.items()}
-    assert set(names) == {"budget", "answers", "policy", "tables", "estimate_remaining_dp_aggregates"}
+    assert set(names) == {"help", "budget", "answers", "policy", "tables", "estimate_remaining_dp_aggregates"}
     assert {"epsilon_left", "delta_spent", "resets"} <= set(names["budget"])
     assert {"asked", "epsilon", "reused", "outcome"} <= set(names["answers"])
