@@ -54,6 +54,16 @@ class NoRoom(Refusal):
     size: int | None = None
 
 
+@dataclass(unsafe_hash=True)
+class UnprovenPlan(Refusal):
+    """Says that a plan claims less than can be proved of it (`plan.kernel`): a fault of dpproxy's, of which the operator is told.
+
+    `plan` is for the operator's log, never for a client: the measurement and its trees.
+    """
+
+    plan: str = ""
+
+
 # SQLSTATEs in use, under the names that PostgreSQL gives them (its appendix A). They stand here and nowhere else.
 SUCCESSFUL_COMPLETION = "00000"  # of notices
 PROTOCOL_VIOLATION = "08P01"

@@ -30,6 +30,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "plan": (4,),
     "plan.logical": (4, 0),
     "plan.model": (4, 0),
+    "plan.kernel": (4, 0, 1),
     "plan.context": (4, 1),
     "plan.settings": (4, 2),
     "plan.known_tables": (4, 2),
@@ -71,6 +72,7 @@ FORBIDDEN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (ARITHMETIC, ("sqlglot", "duckdb", "dpproxy.plan")),
     (("privacy",), ("numpy", "dpproxy.wire")),
     (("plan.logical", "plan.properties", "plan.measure"), ("sqlglot",)),
+    (("plan.kernel",), ("sqlglot", "dpproxy.plan.model")),
     (("session", "server"), ("dpproxy.backends", "dpproxy.mechanisms")),
 )
 """Rooms, and what no file of theirs imports itself. Only `answers` sees plan, ledger, engine and mechanism together."""

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
+from dpproxy.answers.failures import internal
 from dpproxy.answers.side_threads import Race, SideThreads
-from dpproxy.errors import Refusal
+from dpproxy.errors import Refusal, UnprovenPlan
 from dpproxy.facade.ddl import Shown, visible_columns
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import PlanFunction, planning
@@ -33,6 +34,7 @@ TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth, a fe
 PLANS = 512  # plans remembered
 SHORT = 400  # characters of a text that is split and planned in some milliseconds; a longer one shall not hold others up
 ASIDE = 2  # long texts at a time
+LOGGED = 50_000  # characters of a plan that is refused as unproven, in the log
 
 T = TypeVar("T")
 
@@ -185,7 +187,10 @@ class PlanCache:
     def _fresh(
         self, statement: Statement, role: _RoleKey, settings: tuple[tuple[str, str | None], ...], types: tuple[str, ...]
     ) -> Plan:
-        return self._plan(statement, role.role, dict(settings), types)
+        try:
+            return self._plan(statement, role.role, dict(settings), types)
+        except UnprovenPlan as error:  # a fault of ours: its plan is for the operator
+            raise internal(error, statement=statement.text, plan=error.plan[:LOGGED]) from error
 
 
 class _RoleKey:

@@ -45,6 +45,7 @@ def release(measurement: Measurement, exact: Exact, noise: Noise, found: FoundGr
         raise MechanismError("the backend's answer has another number of tables than the plan")
     table = tables[0]
     columns = _bases(measurement, table)
+    _check_declared(measurement, table)
     if measurement.top is not None:
         return _released_top(measurement, measurement.top, table, columns, noise)
     single = {i: parts[0] for i, parts in enumerate(columns) if measurement.bases[i].steps == 1}
@@ -91,6 +92,18 @@ def _bases(measurement: Measurement, table: pa.Table) -> list[list[Int64]]:
     if not keys and table.num_rows != 1:
         raise MechanismError("the backend's answer has another number of rows than the plan")
     return [[int64(table.column(name)) for name in columns] for columns in names]
+
+
+def _check_declared(measurement: Measurement, table: pa.Table) -> None:
+    """Where a unit changes no more groups than there are declared, there are no more: the same count whatever the data."""
+    if measurement.counted is None:
+        return
+    others = [f"k{i}" for i in range(len(measurement.keys)) if i not in measurement.counted]
+    most: int = table.num_rows
+    if others and most > measurement.l0:
+        most = pc.max(table.group_by(others).aggregate([([], "count_all")]).column("count_all")).as_py()
+    if not measurement.dense or most > measurement.l0:
+        raise MechanismError("there are more declared groups than the plan says")
 
 
 def _noised(measurement: Measurement, index: int, values: Int64, noise: Noise) -> Int64:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.plan.kernel.leaves import Leaves
 from dpproxy.plan.logical.expr import Column
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, TablePolicy
@@ -72,6 +73,7 @@ class Context:
     table_columns: dict[TableName, TableColumns] = field(
         default_factory=dict, compare=False
     )  # of the policy's tables, as they are needed
+    leaves: Leaves | None = field(default=None, compare=False)  # what the kernel knows of them; None: to be made
 
     def allowed(self, name: TableName) -> bool:
         table = self.policy.tables.get(name)

@@ -5,6 +5,7 @@
     (rewrite   where that is refused: the tree in another way,          rewrite
      bind      and once more)
     calibrate  what the statement costs, over all it measures           measure.noise_scales, privacy
+    prove      that no unit changes more than is claimed                kernel
     spell      the query above the measurements, as text                outer.error_intervals
     report     EXPLAIN, typical errors, what bounds may cut             report
 
@@ -23,13 +24,25 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, SYNTAX_ERROR, NoRoom, Refusal
+from dpproxy.errors import (
+    FEATURE_NOT_SUPPORTED,
+    INTERNAL_ERROR,
+    PROGRAM_LIMIT_EXCEEDED,
+    STATEMENT_TOO_COMPLEX,
+    SYNTAX_ERROR,
+    NoRoom,
+    Refusal,
+    UnprovenPlan,
+)
 from dpproxy.plan.bind import cte_expansion
 from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult
 from dpproxy.plan.context import GRID_STEPS, Context, Counter, TableColumns
+from dpproxy.plan.kernel.leaves import Leaves, Unproven, leaves
+from dpproxy.plan.kernel.verdict import check, derived
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.measure import bound_cuts
+from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.noise_scales import calibrate
 from dpproxy.plan.model import Cut, Input, Plan
 from dpproxy.plan.outer.error_intervals import text_with_error_numbers, with_error_numbers
@@ -65,11 +78,13 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int =
     `Context`."""
 
     table_columns: dict[TableName, TableColumns] = {}
+    known = leaves(policy, catalog)
 
     def planned(statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]) -> Plan:
         context = Context(
-            policy, catalog, role, dialect, session_settings(settings), types, pick_key=pick_key, table_columns=table_columns
-        )
+            policy, catalog, role, dialect, session_settings(settings), types, pick_key=pick_key, table_columns=table_columns,
+            leaves=known,
+        )  # fmt: skip
         return plan(statement, context)
 
     return planned
@@ -116,6 +131,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         return shown
     cuts = _measure_cuts(registry, context)
     measurements = calibrate(registry.compiled, context)
+    measurements = _proved(registry.compiled, measurements, context)
     outer = _spell(statement, registry, result, measurements, context)
     inputs = _spell_inputs(registry, measurements, context)
     loss = loss_together(measurements)
@@ -193,6 +209,23 @@ def _unitless(registry: Registry, context: Context) -> tuple[str, ...]:
     tables = (context.policy.tables[name] for name in registry.counter.tables) if registry.compiled else ()
     found = [told(rows, context.policy.unit_name) for t in tables for rows in unitless_rows(t, context.policy, context.catalog)]
     return tuple(dict.fromkeys(found))
+
+
+def _proved(compiled: Sequence[Compiled], measurements: Sequence[Measurement], context: Context) -> list[Measurement]:
+    """Derive from the trees what one unit can change, and refuse a plan that claims less: a bug of the planner is no leak."""
+    known = context.leaves if context.leaves is not None else leaves(context.policy, context.catalog)
+    return [_proof(made, claimed, known) for made, claimed in zip(compiled, measurements, strict=True)]
+
+
+def _proof(made: Compiled, claimed: Measurement, known: Leaves) -> Measurement:
+    try:
+        found = derived(made.trees, known)
+        claimed = replace(claimed, counted=found.counted(claimed.l0))
+        check(found, claimed)
+        return claimed
+    except Unproven as error:
+        plan = f"{error}\n{claimed!r}\n{made.trees!r}"
+        raise UnprovenPlan(INTERNAL_ERROR, "dpproxy cannot prove what it would promise of this statement", plan=plan) from error
 
 
 def _spell(

@@ -193,6 +193,8 @@ class Measurement:
     `loss` is what the measurement costs alone: the sum over bases and selections and the threshold's delta. `vector`: that of its
     Gaussian columns; charged at once with others of its statement it costs less (`privacy.vector_loss`).
     `canonical` names the measurement for answer reuse; None for one that is never reused.
+    `counted`: where `l0` rests on how many declared groups there are, the keys (by number) that differ among a unit's rows: of
+    groups that agree in the others there are at most `l0`, which is counted before noise is drawn.
     """
 
     queries: tuple[Template, ...]
@@ -207,6 +209,7 @@ class Measurement:
     notes: tuple[str, ...] = ()  # for EXPLAIN: bounds applied, skip rules used
     top: Top | None = None  # instead of a threshold
     vector: Vector | None = None
+    counted: tuple[int, ...] | None = None
 
     @property
     def reach(self) -> int:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from dpproxy.answers.plan_cache import SHORT, MemoizedCall, PlanCache, Settings, known_to, plans_for, private_names
-from dpproxy.errors import Refusal
+from dpproxy.errors import Refusal, UnprovenPlan
 from dpproxy.facade.ddl import Shown
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
@@ -140,6 +141,20 @@ def test_a_refusal_is_remembered_and_each_gets_its_own() -> None:
     assert len(plan.asked) == 1
     assert told[0] is not told[1]
     assert (told[1].sqlstate, told[1].message, told[1].detail, told[1].hint) == ("0A000", "not this one", "detail", "hint")
+
+
+def test_a_plan_that_is_not_proved_is_told_to_the_operator_alone() -> None:
+    def unproven(*_: object) -> Plan:
+        raise UnprovenPlan("XX000", "dpproxy cannot prove this", plan="of 5 groups, not 3")
+
+    plans = PlanCache(frozenset({"people"}), unproven)
+    with capture_logs() as logs, pytest.raises(Refusal) as refused:
+        plans.plan(one(plans, "SELECT count(*) FROM people"), ROLE, {}, ())
+    (log,) = logs
+    assert (log["error"], log["plan"], log["statement"]) == (
+        "UnprovenPlan", "of 5 groups, not 3", "SELECT count(*) FROM people",
+    )  # fmt: skip
+    assert (refused.value.sqlstate, refused.value.message) == ("XX000", f"internal error, incident {log['incident']}")
 
 
 def test_the_oldest_is_forgotten_first() -> None:

@@ -38,6 +38,20 @@ def test_values_saturate_before_the_noise(kit: SimpleNamespace) -> None:
     assert released.values[0].tolist() == [2**62 - 1]
 
 
+@pytest.mark.parametrize(("counted", "fits", "over"), [((0, 1), 4, 3), ((1,), 2, 1)])
+def test_declared_groups_are_counted_where_a_bound_rests_on_their_number(
+    kit: SimpleNamespace, counted: tuple[int, ...], fits: int, over: int
+) -> None:
+    """Those that agree in the keys which do not differ among a unit's rows: here a and b, of two days each."""
+    keys, values = [["a", "a", "b", "b"], ["1", "2", "1", "2"]], [[0, 0, 0, 0]]
+    m = replace(kit.measurement(kit.laplace_basis(l0=4), keys=2, l0=fits), counted=counted)
+    assert release(m, kit.exact(keys, values), kit.Dice(0)).rows == 4
+    with pytest.raises(MechanismError, match="more declared groups than the plan says"):
+        release(replace(m, l0=over), kit.exact(keys, values), kit.Dice(0))
+    with pytest.raises(MechanismError, match="more declared groups"):
+        release(replace(with_threshold(kit, kit.laplace_basis(1, l0=2)), counted=()), kit.exact([["a"]], [[9], [9]]), kit.Dice(0))
+
+
 def with_threshold(kit: SimpleNamespace, units: object, min_units: int = 3, delta: int = 10**12) -> object:
     tau = units_threshold(units.scale, 2, delta, min_units, units.mechanism)
     return kit.measurement(kit.laplace_basis(9, l0=2), units, keys=1, l0=2, threshold=Threshold(1, tau, min_units, delta))

@@ -16,6 +16,7 @@ from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.context import Context
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.measured import Query, Source
+from dpproxy.plan.kernel.verdict import Trees
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.measured import Statement, Test
 from dpproxy.plan.logical.relation import Rows, of_somebody
@@ -68,6 +69,17 @@ class Compiled:
     @property
     def sql(self) -> str:
         return self.query.text
+
+    @property
+    def asked(self) -> tuple[Query, ...]:
+        """The queries of the measurement, each once: that of the groups, then those of selections."""
+        return (self.query, *dict.fromkeys(self.side))
+
+    @property
+    def trees(self) -> Trees:
+        """What the kernel checks."""
+        main, *side = (query.tree for query in self.asked)
+        return Trees(main, tuple(side), self.first.tree if self.first is not None else None)
 
 
 @dataclass

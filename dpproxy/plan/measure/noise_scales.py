@@ -62,10 +62,9 @@ def _finish_one(
     gaussian = vector if share.mechanism == "gaussian" and count else None
     bases = _gaussians(compiled, parts, gaussian, sigmas) if gaussian else _laplaces(compiled, parts)
     chosen = zip(compiled.selections, parts[count : count + len(compiled.selections)], strict=True)
-    side = list(dict.fromkeys(query.text for query in compiled.side))
+    asked = compiled.asked
     selections = [
-        _selection(spec, side.index(query.text) + 1, bounding, part)
-        for (spec, part), query in zip(chosen, compiled.side, strict=True)
+        _selection(spec, asked.index(query, 1), bounding, part) for (spec, part), query in zip(chosen, compiled.side, strict=True)
     ]
     threshold = _threshold(compiled, bases, share.delta_keys, context.dialect)
     loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
@@ -74,9 +73,8 @@ def _finish_one(
     top = _top(compiled, compiled.top, parts[-1], share.delta_keys) if compiled.top is not None else None
     if top is not None:
         loss = loss + top.loss
-    texts = (compiled.sql, *side)
     return Measurement(
-        tuple(template(context.dialect, text) for text in texts),
+        tuple(template(context.dialect, query.text) for query in asked),
         tuple(Key(label, t) for label, t in compiled.keys),
         tuple(bases),
         bounding.l0,

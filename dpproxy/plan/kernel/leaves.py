@@ -1,0 +1,82 @@
+"""What the policy says of the tables a query reads: where every derivation begins.
+
+Knows: policy, catalog. Must not know: the planner, SQL. A table that is not here is none that a query may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.model import Policy, TablePolicy
+
+Source = tuple[str, str]
+"""The engine's name of a table: schema and table."""
+
+
+class Unproven(Exception):
+    """The kernel cannot derive what a plan claims: the statement is not to run. The message names the rule, and no data."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A row belongs to the unit of the row of `target` whose `key` equals the row's own `column` (engine's names)."""
+
+    column: str
+    target: Source
+    key: str
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A table. `unit`: its column that names the unit (engine's name), or `way` leads to it; neither for a public one. `one`: no
+    unit has two rows (checked against the data at start). `reached`: columns by which other tables' ways lead here.
+    `present`: columns that the database keeps from being NULL."""
+
+    unit: str | None = None
+    way: Way | None = None
+    one: bool = False
+    reached: frozenset[str] = frozenset()
+    present: frozenset[str] = frozenset()
+
+    @property
+    def private(self) -> bool:
+        return self.unit is not None or self.way is not None
+
+
+Leaves = Mapping[Source, Leaf]
+
+
+def leaves(policy: Policy, catalog: Catalog) -> Leaves:
+    """Return the leaves of a dataset, by the engine's names."""
+    reached: dict[TableName, set[str]] = {}
+    for table in policy.tables.values():
+        for step in table.unit.steps if table.unit is not None else ():
+            reached.setdefault(step.target, set()).add(step.target_column)
+    found: dict[Source, Leaf] = {}
+    for name, table in policy.tables.items():
+        known = catalog.tables.get(name)
+        if known is not None:
+            keys = frozenset(c.source for c in known.columns if c.name in reached.get(name, ()))
+            leaf = Leaf(None, None, table.one, keys, frozenset(c.source for c in known.columns if not c.nullable))
+            owned = _owned(leaf, table, known, catalog)
+            if owned is not None:
+                found[known.source] = owned
+    return MappingProxyType(found)
+
+
+def _owned(leaf: Leaf, table: TablePolicy, known: CatalogTable, catalog: Catalog) -> Leaf | None:
+    """The leaf with its unit; None where the backend lacks what names it."""
+    if table.unit is None:
+        return leaf
+    if not table.unit.steps:
+        unit = known.column(table.unit.column)
+        return replace(leaf, unit=unit.source) if unit is not None else None
+    step = table.unit.steps[0]
+    column, target = known.column(step.column), catalog.tables.get(step.target)
+    key = target.column(step.target_column) if target is not None else None
+    if column is None or target is None or key is None:
+        return None
+    return replace(leaf, way=Way(column.source, target.source, key.source))

@@ -1,0 +1,148 @@
+"""What a unit can change of a column, node by node; and what no node bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from small_expressions import call, lit, ref
+
+from dpproxy.plan.kernel.contributions import Deriving, Found, Reach
+from dpproxy.plan.kernel.leaves import Unproven
+from dpproxy.plan.kernel.owners import Owners
+from dpproxy.plan.logical.measured import (
+    Added,
+    Beyond,
+    Buckets,
+    Contributions,
+    CountCut,
+    Counted,
+    DistinctCount,
+    Fresh,
+    Held,
+    MeasuredRows,
+    Node,
+    One,
+    Order,
+    Part,
+    PartSum,
+    Picked,
+    Present,
+    RowBucket,
+    RowCount,
+    RowValue,
+    Scaled,
+    ShareCut,
+    Statement,
+    Sums,
+    Total,
+    TotalCut,
+    UnitGroups,
+    ValueCount,
+    ValueSum,
+)
+from tests.plan.kernel.small_tables import BUYER, HOME, LEAVES, ORDERS, PEOPLE, PERSON, SIZE, there, where
+
+HELD = RowValue(ref(SIZE), None, Held(-10, 20, Fraction(1)))
+ROWS = MeasuredRows(where(ORDERS, there(BUYER)), BUYER, (ref(SIZE),), (RowValue(ref(SIZE), None), HELD))
+GROUPS = UnitGroups(ROWS, (Counted(0), Counted(1), Added(1, -15, 15, 5)))
+ALONE = MeasuredRows(PEOPLE, PERSON, (ref(HOME),), (replace(HELD, value=ref(HOME)),))
+FIRST = Order(7, (0,))
+COUNTS = Scaled(0, "count", 1, 4, 1, 8, 0)
+MEAN = Scaled(1, "sum", 1, 4, 15, 2, 0, mean=True)
+
+
+def of(tree: Statement) -> Found:
+    return Deriving(Owners(LEAVES)).of(tree)
+
+
+def sums(*parts: Part | None, total: Total | None = None, groups: UnitGroups | Picked | Fresh = GROUPS) -> Sums:
+    return Sums(Contributions(groups, parts), (total or PartSum(len(parts) - 1, getattr(parts[-1], "steps", 1)),))
+
+
+REACH: Mapping[str, tuple[Statement, Reach]] = {
+    "a row": (Sums(ALONE, (RowCount(),)), Reach(0, 1)),
+    "a value": (Sums(ALONE, (ValueCount(0, True),)), Reach(0, 1)),
+    "a number": (Sums(ALONE, (ValueSum(0, 5),)), Reach(-15, 15)),
+    "a number of one sign": (Sums(ALONE, (ValueSum(0, -10),)), Reach(0, 30)),
+    "a unit": (sums(One()), Reach(0, 1)),
+    "a unit that has one": (sums(Present(0)), Reach(0, 1)),
+    "rows": (sums(CountCut(0, 6)), Reach(0, 6)),
+    "a sum": (sums(None, TotalCut(1, -30, 60)), Reach(-30, 60)),
+    "a mean's sum": (sums(None, ShareCut(1, 1, 3, -15, 15, 5)), Reach(-45, 45)),
+    "distinct values": (sums(None, total=DistinctCount(0, 3, Order(7))), Reach(0, 3)),
+    "distinct values in all": (sums(None, total=DistinctCount(0, 3, FIRST, 2, 4)), Reach(0, 3, 2, 16)),
+    "a weight": (sums(Scaled(0, "weight", 2, 4, 1, 8, 0)), Reach(0, 8, 2, 64)),
+    "units in all": (sums(Scaled(0, "units", 1, 4, 1, 8, 0)), Reach(0, 8, 1, 32)),
+    "rows in all": (sums(replace(COUNTS, steps=12)), Reach(0, 32, 1, 32, 12)),
+    "a sum in all": (sums(None, Scaled(1, "sum", 2, 4, 15, 2, 1, steps=12)), Reach(-120, 120, 2, 14400, 12)),
+    "a mean's in all": (sums(COUNTS, MEAN), Reach(-120, 120, 1, 120)),
+    "how much is cut": (Beyond(ROWS, 1, (("most", 3),)), Reach(0, 1)),
+    "buckets": (Buckets(replace(ROWS, values=(RowBucket(ref(SIZE), None, 0, 9, Fraction(1)),)), 5, None, FIRST), Reach(0, 5)),
+}
+
+
+@pytest.mark.parametrize("name", REACH)
+def test_what_a_unit_can_change(name: str) -> None:
+    tree, reach = REACH[name]
+    assert of(tree).columns[-1] == reach
+
+
+def test_how_many_groups() -> None:
+    picked = Sums(Picked(Contributions(GROUPS, (One(),)), 4, FIRST), (PartSum(0),))
+    assert of(picked).groups == 4
+    assert of(sums(COUNTS, groups=Picked(GROUPS, 6, FIRST))).groups == 6
+    assert of(sums(One())).groups is None
+    assert of(Sums(ALONE, (RowCount(),))).groups == 1
+    assert of(sums(One(), groups=replace(GROUPS, rows=replace(ROWS, keys=(ref(BUYER),))))).groups == 1
+    assert of(sums(One(), groups=replace(GROUPS, rows=replace(ROWS, keys=())))).groups == 1
+
+
+UNBOUNDED: Mapping[str, Statement] = {
+    "as if there were one row": Sums(ROWS, (RowCount(),)),
+    "rows of nobody": sums(One(), groups=replace(GROUPS, rows=replace(ROWS, child=ORDERS))),
+    "another column for the unit": sums(One(), groups=replace(GROUPS, rows=replace(ROWS, unit=SIZE))),
+    "an unknown function as a key": sums(One(), groups=replace(GROUPS, rows=replace(ROWS, keys=(call("random"),)))),
+    "a number that nothing holds": Sums(replace(ALONE, values=(RowValue(ref(HOME), None),)), (ValueSum(0, 0),)),
+    "a total that nothing holds": sums(None, Scaled(1, "sum", 1, 4, 15, 2, 1), groups=replace(
+        GROUPS, rows=replace(ROWS, values=(HELD, RowValue(ref(SIZE), None))))),
+    "a cut around another number": sums(None, TotalCut(1, 5, 60)),
+    "a cut of no total": sums(TotalCut(0, -30, 60)),
+    "a part that is not there": sums(One(), total=PartSum(3)),
+    "steps that are not there": sums(COUNTS, total=PartSum(0, 12)),
+    "a share by narrower bounds": sums(None, ShareCut(1, 1, 3, -5, 5, 5)),
+    "a total of wider values": sums(None, ShareCut(1, 1, 3, -5, 5, 5), groups=replace(
+        GROUPS, totals=(Counted(1), Added(1, -5, 5, 5)))),
+    "a mean by other rows": sums(None, ShareCut(1, 0, 3, -15, 15, 5), groups=replace(
+        GROUPS, rows=replace(ROWS, values=(RowValue(ref(SIZE), call("=", ref(SIZE), lit("1"))), HELD)))),
+    "a mean by other values": sums(None, ShareCut(1, 0, 3, -15, 15, 5), groups=replace(
+        GROUPS, rows=replace(ROWS, values=(RowValue(ref(BUYER), None), HELD)))),
+    "a mean by what is no count": sums(CountCut(0, 4), MEAN),
+    "a mean by a count of another size": sums(replace(COUNTS, rows=9), MEAN),
+    "a mean's row of another size": sums(COUNTS, replace(MEAN, row=14)),
+    "a count by more than its rows": sums(replace(COUNTS, row=2)),
+    "a norm that is none": sums(replace(COUNTS, norm=3)),
+    "an earlier round that was not": sums(Scaled(0, "weight", 2, 4, 1, 8, 0, fresh=True)),
+    "groups in an order with ties": Sums(Picked(Contributions(GROUPS, (One(),)), 4, Order(7)), (PartSum(0),)),
+    "values in an order with ties": sums(None, total=DistinctCount(0, 3, Order(7), 2, 4)),
+    "buckets of all rows": Buckets(replace(ROWS, values=(RowBucket(ref(SIZE), None, 0, 9, Fraction(1)),)), None, None, FIRST),
+    "buckets of other groups": Buckets(replace(ROWS, values=(RowBucket(ref(SIZE), None, 0, 9, Fraction(1)),)), 5,
+                                        Picked(GROUPS, 2, FIRST), FIRST),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_what_no_node_bounds(name: str) -> None:
+    with pytest.raises(Unproven):
+        of(UNBOUNDED[name])
+
+
+def test_nodes_that_nobody_knows() -> None:
+    with pytest.raises(Unproven, match="no rule for Node"):
+        of(Node())  # type: ignore[arg-type]
+    with pytest.raises(Unproven, match="no rule for Node"):
+        of(Sums(Contributions(GROUPS, (Node(),)), (PartSum(0),)))  # type: ignore[arg-type]
+    with pytest.raises(Unproven, match="no rule for Node"):
+        of(Sums(Contributions(GROUPS, (One(),)), (Node(),)))  # type: ignore[arg-type]

@@ -1,0 +1,167 @@
+"""Whose row each row is: each rule by an example that it takes, and by one that it must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from small_expressions import call, column, lit, ref
+
+from dpproxy.plan.kernel.leaves import Unproven
+from dpproxy.plan.kernel.owners import Owners
+from dpproxy.plan.logical.expr import Agg, Call, Exists, Expr, InQuery, Relation, Scalar, Win
+from dpproxy.plan.logical.relation import Aggregate, Distinct, Project, Public, Scan, Staged, Union, Values
+from tests.plan.kernel.small_tables import (
+    BUYER,
+    HOME,
+    ITEMS,
+    LEAVES,
+    NICK,
+    ONE,
+    ORDER,
+    ORDERS,
+    PART_OF,
+    PEOPLE,
+    PERSON,
+    REGION,
+    REGIONS,
+    SIZE,
+    equal,
+    joined,
+    there,
+    where,
+)
+
+NEW, OTHER, UNIT = column(50), column(51), column(52)
+COUNT = Agg("int8", "count", ())
+NUMBER = Win("int8", "row_number", (), (ref(BUYER),), tuple((ref(c), False, False) for c in ORDERS.columns))
+
+
+def project(child: Relation, *items: Expr) -> Project:
+    return Project((*(NEW, OTHER)[: len(items)], *child.columns), child, items)
+
+
+def grouped(child: Relation, *keys: Expr) -> Aggregate:
+    columns = tuple(k.column if hasattr(k, "column") else NEW for k in keys)
+    return Aggregate((*columns, OTHER), child, keys, (COUNT,))
+
+
+def alias(child: Relation, *given: object, first: int = 60) -> Project:
+    """These columns alone, under new numbers."""
+    columns = tuple(replace(c, id=first + i) for i, c in enumerate(given))  # type: ignore[type-var]
+    return Project(columns, child, tuple(ref(c) for c in given))  # type: ignore[arg-type]
+
+
+BOTH = joined("inner", PEOPLE, ORDERS, equal(PERSON, BUYER))
+SIDES = (alias(PEOPLE, PERSON, HOME), alias(ORDERS, BUYER, SIZE, first=70))
+FULL = joined("full", PEOPLE, ORDERS, equal(PERSON, BUYER))
+EITHER = Call("int4", "coalesce", (ref(PERSON), ref(BUYER)))
+FIRSTS = where(project(ORDERS, NUMBER), call("=", ref(NEW), ONE))
+
+TAKEN: dict[str, tuple[Relation, set[int], bool, set[int]]] = {
+    "a table of people": (PEOPLE, {1}, True, {1, 2, 3}),
+    "a table of theirs": (ORDERS, {11}, False, set()),
+    "a filter": (where(ORDERS, call(">", ref(SIZE), ONE)), {11}, False, set()),
+    "a join by the unit": (BOTH, {1, 11}, False, {1, 2, 3}),
+    "a join with public rows": (joined("inner", PEOPLE, REGIONS, equal(HOME, REGION)), {1}, False, {1, 2, 3}),
+    "a public row beside": (joined("left", PEOPLE, REGIONS, equal(HOME, REGION)), {1}, False, {1, 2, 3}),
+    "a way that is joined": (joined("inner", ITEMS, ORDERS, equal(PART_OF, ORDER)), {11}, False, set()),
+    "a way and its way": (
+        joined("inner", joined("inner", ITEMS, ORDERS, equal(PART_OF, ORDER)), PEOPLE, equal(BUYER, PERSON)),
+        {11, 1}, False, {1, 2, 3},
+    ),
+    "people who may have orders": (joined("left", PEOPLE, ORDERS, equal(PERSON, BUYER)), {1}, False, {1, 2, 3}),
+    "whichever side has one": (Project((UNIT, *FULL.columns), FULL, (EITHER,)), {52}, False, set()),
+    "a group a person": (grouped(ORDERS, ref(BUYER)), {11}, True, {11, 51}),
+    "a group a person and size": (grouped(ORDERS, ref(BUYER), ref(SIZE)), {11}, False, set()),
+    "a group a person and nick": (grouped(BOTH, ref(PERSON), ref(NICK)), {1}, True, {1, 2, 51}),
+    "distinct people": (Distinct((PERSON,), Project((PERSON,), BOTH, (ref(PERSON),))), {1}, True, {1}),
+    "distinct rows": (Distinct(ORDERS.columns, ORDERS), {11}, False, set()),
+    "both sides of a union": (Union((UNIT, OTHER), SIDES), {52}, False, {52}),
+    "each once": (Distinct((UNIT,), Union((UNIT,), tuple(alias(s, s.columns[0], first=80 + 5 * i) for i, s in enumerate(SIDES)))),
+                  {52}, True, {52}),
+    "a constant beside": (project(PEOPLE, call("+", ref(HOME), ONE)), {1}, True, {1, 2, 3, 50}),
+    "each one's first order": (FIRSTS, {11}, True, {10, 11, 12, 50}),
+    "own orders": (where(PEOPLE, Exists("bool", where(ORDERS, equal(BUYER, PERSON)))), {1}, True, {1, 2, 3}),
+    "own order among": (
+        where(PEOPLE, InQuery("bool", (ref(HOME), ref(PERSON)), where(ORDERS, there(BUYER)), (ref(SIZE), ref(BUYER)), True)),
+        {1}, True, {1, 2, 3},
+    ),
+    "own orders counted": (
+        project(PEOPLE, Scalar("int8", Aggregate((OTHER,), where(ORDERS, equal(BUYER, PERSON)), (), (COUNT,)), ref(OTHER))),
+        {1}, True, {1, 2, 3, 50},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_whose_rows_these_are(name: str) -> None:
+    node, owner, one, constant = TAKEN[name]
+    found = Owners(LEAVES).of(node)
+    assert (found.private, set(found.owner), found.one) == (True, owner, one)
+    assert set(found.constant) >= constant - owner
+    assert not (set(found.constant) - constant - owner) & {c.id for c in node.columns}
+
+
+OTHERS = where(ORDERS, call(">", ref(SIZE), ONE))
+REFUSED: dict[str, Relation] = {
+    "rows of different units": joined("inner", PEOPLE, ORDERS, equal(HOME, SIZE)),
+    "rows of different units ": joined("cross", PEOPLE, ORDERS),
+    "not joined, but kept": joined("left", PEOPLE, ORDERS, equal(HOME, SIZE)),
+    "a public row for want of a private one": joined("left", REGIONS, PEOPLE, equal(HOME, REGION)),
+    "one column twice": joined("inner", ORDERS, ORDERS, equal(BUYER, BUYER)),
+    "another way": joined("inner", ITEMS, ORDERS, equal(PART_OF, SIZE)),
+    "groups of several": grouped(ORDERS, ref(SIZE)),
+    "groups of a side that may be missing": grouped(joined("left", PEOPLE, ORDERS, equal(PERSON, BUYER)), ref(BUYER)),
+    "one group": grouped(ORDERS),
+    "distinct sizes": Distinct((SIZE,), Project((SIZE,), ORDERS, (ref(SIZE),))),
+    "sides in another order": Union((UNIT, OTHER), (SIDES[0], replace(SIDES[1], columns=SIDES[1].columns[::-1],
+                                                                        items=SIDES[1].items[::-1]))),
+    "private and public": Union((UNIT, OTHER), (SIDES[0], alias(REGIONS, REGION, REGION, first=90))),
+    "another operation": Union((UNIT, OTHER), SIDES, "union"),
+    "rows of everybody": where(PEOPLE, Exists("bool", OTHERS)),
+    "rows of everybody in public ones": joined("inner", PEOPLE, where(REGIONS, Exists("bool", OTHERS)), equal(HOME, REGION)),
+    "among everybody's": where(PEOPLE, InQuery("bool", (ref(HOME),), where(ORDERS, there(BUYER)), (ref(SIZE),))),
+    "a NULL among them": where(
+        PEOPLE, InQuery("bool", (ref(HOME), ref(PERSON)), ORDERS, (ref(SIZE), ref(BUYER)), True)
+    ),
+    "everybody's orders counted": project(PEOPLE, Scalar("int8", Aggregate((OTHER,), ORDERS, (), (COUNT,)), ref(OTHER))),
+    "several rows": project(PEOPLE, Scalar("int4", where(ORDERS, equal(BUYER, PERSON)), ref(SIZE))),
+    "a window over everybody": project(ORDERS, replace(NUMBER, partition=(ref(SIZE),))),
+    "a window with ties": project(ORDERS, replace(NUMBER, order=NUMBER.order[:1])),
+    "an unknown function": project(PEOPLE, call("pg_sleep", ONE)),
+    "an unknown window": project(ORDERS, replace(NUMBER, name="nth_value")),
+    "an unknown aggregate": Aggregate((BUYER, OTHER), ORDERS, (ref(BUYER),), (replace(COUNT, name="array_agg"),)),
+    "an unknown table": Scan((UNIT,), 9, ("main", "elsewhere"), ("x",)),
+    "an unknown relation": Relation((UNIT,)),
+    "a table without its unit": Scan((SIZE,), 1, ("main", "orders"), ("size",)),
+    "a private table called public": Public((PERSON,), 0, PEOPLE),
+    "FULL JOIN without a unit": joined("inner", FULL, alias(PEOPLE, PERSON), equal(PERSON, replace(PERSON, id=60))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_rule_takes(name: str) -> None:
+    with pytest.raises(Unproven):
+        Owners(LEAVES).of(REFUSED[name])
+
+
+@pytest.mark.parametrize("node", [REGIONS, Values((UNIT,), ((ONE,),)), Staged((UNIT,), 0), Public((REGION,), 0, REGIONS)])
+def test_public_rows_are_nobodys(node: Relation) -> None:
+    assert not Owners(LEAVES).of(node).private
+
+
+def test_first_is_one_alone() -> None:
+    """The second row of each is one as well, but no rule says so; the first two are not."""
+    for test in (call("=", ref(NEW), lit("2")), call("<=", ref(NEW), ONE)):
+        assert not Owners(LEAVES).of(where(project(ORDERS, NUMBER), test)).one
+    by_size = replace(NUMBER, partition=(ref(BUYER), ref(SIZE)))
+    assert not Owners(LEAVES).of(where(project(ORDERS, by_size), call("=", ref(NEW), ONE))).one
+
+
+def test_columns_of_a_side_that_may_be_missing_say_nothing() -> None:
+    """P2 of the findings: a column that a FULL or LEFT JOIN may leave NULL has two values in a unit's rows."""
+    orders_first = joined("left", ORDERS, PEOPLE, equal(BUYER, PERSON), call(">", ref(SIZE), ONE))
+    found = Owners(LEAVES).of(orders_first)
+    assert (found.owner, found.one, found.constant) == ({BUYER.id}, False, frozenset())
+    assert NICK.id not in Owners(LEAVES).of(Project((UNIT, *FULL.columns), FULL, (EITHER,))).constant
