@@ -150,6 +150,7 @@ def ask(terminal: Terminal) -> None:
     )
     told = [re.split(r"^@@@\d+\n", text, flags=re.M)[1:] for text in (done.stdout, done.stderr)]
     for (typed, expected), out, err in zip(asked, *told, strict=True):
+        assert expected or out.strip(), f"{typed} says nothing: {err}"
         check(typed, expected, out + err)
 
 
