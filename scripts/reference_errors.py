@@ -23,7 +23,7 @@ from dpproxy import errors
 SOURCE = Path(errors.__file__).parent
 ELSEWHERE = ("authoring/", "demo.py")
 """What is told to authors of policies, not to clients: `docs/policies/mistakes.md` has that."""
-MAKERS = {"Refusal", "FormRefusal", "NoRoom", "ProtocolError", "_refuse", "fatal"}
+MAKERS = {"Refusal", "FormRefusal", "NoRoom", "UnprovenPlan", "ProtocolError", "_refuse", "fatal"}
 """What is called with an SQLSTATE and a message. `_refuse` is that of the login, `fatal` ends a session."""
 UNSUPPORTED = {"unsupported", "unsupported_form"}
 _MADE = re.compile(rf"\b({'|'.join(sorted(MAKERS | UNSUPPORTED))})\(")
@@ -104,29 +104,22 @@ class Reader:
     def values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
         """What is assigned to a name around the node, or given for it as a parameter, or defined in the file."""
         function = function_around(at)
-        places: list[ast.AST] = [function] if function is not None else []
-        for place in [*places, *self.module.body]:
-            for inner in ast.walk(place) if place is function else [place]:
-                if isinstance(inner, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in inner.targets):
-                    yield inner.value
-                elif (
-                    isinstance(inner, ast.Assign)
-                    and isinstance(inner.targets[0], ast.Tuple)
-                    and isinstance(inner.value, ast.Tuple)
-                ):
-                    names = [target.id for target in inner.targets[0].elts if isinstance(target, ast.Name)]
-                    yield from (value for target, value in zip(names, inner.value.elts, strict=False) if target == name)
-                elif isinstance(inner, ast.ImportFrom) and any(alias.name == name for alias in inner.names):
-                    yield from self._imported(name, inner.module or "")
-                elif (
-                    isinstance(inner, ast.AnnAssign)
-                    and isinstance(inner.target, ast.Name)
-                    and inner.target.id == name
-                    and inner.value
-                ):
-                    yield inner.value
+        inner = ast.walk(function) if function is not None else iter(())
+        yield from (value for node in [*inner, *self.module.body] for value in self._assigned(node, name))
         if function is not None:
             yield from self._given(name, function)
+
+    def _assigned(self, node: ast.AST, name: str) -> Iterator[ast.expr]:
+        """What a statement makes of the name."""
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                yield from (value for target, value in zip(targets, values, strict=False) if getattr(target, "id", "") == name)
+            case ast.Assign(targets=targets, value=value) if any(getattr(target, "id", "") == name for target in targets):
+                yield value
+            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
+                yield value
+            case ast.ImportFrom(module=str(module), names=names) if any(alias.name == name for alias in names):
+                yield from self._imported(name, module)
 
     def _imported(self, name: str, module: str) -> Iterator[ast.expr]:
         path = SOURCE.parent.joinpath(*module.split(".")).with_suffix(".py")

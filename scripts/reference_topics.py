@@ -111,6 +111,14 @@ TOPICS = (
         ("FEATURE_NOT_SUPPORTED", "UNDEFINED_FUNCTION"),
     ),
     Topic(
+        "What cannot be proved",
+        "A small kernel derives from the generated statement, a second time, what one person can change. A plan that claims less is "
+        "refused before it is charged. This is a fault of dpproxy, not of the statement.",
+        "Tell the operator: the log has the plan. Another way to write the question may be provable.",
+        ("plan/",),
+        ("INTERNAL_ERROR",),
+    ),
+    Topic(
         "Statements that dpproxy does not read",
         "Statements over private tables are read by dpproxy's own parser, which knows less than PostgreSQL's; or they would reach beyond "
         "the session: write, send messages to other sessions, change roles.",

@@ -93,6 +93,14 @@ def test_every_sqlstate_is_on_the_page_of_errors() -> None:
     assert {name for name in untold if f", {getattr(errors, name)}" not in page} == NOT_TOLD
 
 
+def test_every_kind_of_refusal_is_looked_for() -> None:
+    kinds = reference_errors.MAKERS
+    bases = "|".join(kinds)
+    source = "\n".join(path.read_text() for path in reference_errors.SOURCE.rglob("*.py"))
+    assert set(re.findall(rf"^class (\w+)\((?:{bases})\)", source, re.M)) <= kinds
+    assert {"Refusal", "FormRefusal", "NoRoom"} <= kinds
+
+
 def test_refusals_are_found() -> None:
     """An empty page would pass everything above. That none is forgotten is what writing it checks (`tests/test_documents.py`)."""
     page = (PAGES / "errors.md").read_text()
