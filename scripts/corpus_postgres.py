@@ -16,7 +16,7 @@ from psycopg import sql
 from ruamel.yaml import YAML
 from scratch_postgres import Scratch
 
-from dpproxy.backends.duckdb import fold
+from dpproxy.backends.duckdb_catalog import fold
 
 TYPES = {"VARCHAR": "text", "DOUBLE": "float8", "FLOAT": "float4", "TINYINT": "smallint", "BLOB": "bytea", "HUGEINT": "numeric"}
 CHUNK = 1 << 20  # bytes handed to COPY at a time

@@ -41,13 +41,19 @@ def dpproxy(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str
     return subprocess.run([program, *arguments], input=input, capture_output=True, text=True, timeout=300)
 
 
+@pytest.fixture(scope="module")
+def verifier() -> str:
+    """What the command prints of the password `sesame`."""
+    found = dpproxy("policy", "password", input="sesame\n").stdout.strip()
+    assert parse_verifier(found)
+    return found
+
+
 @pytest.fixture
-def policy(tmp_path: Path) -> Path:
+def policy(tmp_path: Path, verifier: str) -> Path:
     with duckdb.connect(str(tmp_path / "town.duckdb")) as connection:
         connection.execute("CREATE TABLE people AS SELECT i AS id, 'east' AS region FROM range(100) AS t(i)")
-    done = dpproxy("policy", "password", input="sesame\n")
-    assert parse_verifier(done.stdout.strip())
-    (tmp_path / "town.yaml").write_text(POLICY.replace("VERIFIER", done.stdout.strip()))
+    (tmp_path / "town.yaml").write_text(POLICY.replace("VERIFIER", verifier))
     return tmp_path / "town.yaml"
 
 

@@ -36,12 +36,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 
 from dpproxy.answers.claims import Claims
 from dpproxy.answers.derivation import derive
 from dpproxy.answers.matching import Asked, StoredRelease, at_the_price, serve
+from dpproxy.answers.payload import pack, unpack
 from dpproxy.budget.seal import Sealer, SealError
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
@@ -124,29 +124,6 @@ class Found:
         return self.stored is None or role in self.stored.roles
 
 
-def pack(released: Released) -> bytes:
-    """Return a release as Arrow IPC: keys k0.., values v0... The number of rows is in the metadata, for answers without
-    columns."""
-    columns = {f"k{i}": key for i, key in enumerate(released.keys)}
-    columns |= {f"v{i}": pa.array(value, pa.int64()) for i, value in enumerate(released.values)}
-    schema = pa.schema([(n, c.type) for n, c in columns.items()], metadata={"rows": str(released.rows)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.record_batch(list(columns.values()), schema=schema))
-    return bytes(sink.getvalue())
-
-
-def unpack(payload: bytes) -> Released:
-    """Return the release that `pack` has written. Raises pa.ArrowInvalid, KeyError or ValueError for anything else."""
-    table = pa.ipc.open_stream(payload).read_all()
-    rows = int(table.schema.metadata[b"rows"])
-    keys = tuple(_array(table, n) for n in table.column_names if n.startswith("k"))
-    values = tuple(_array(table, n).to_numpy(zero_copy_only=False) for n in table.column_names if n.startswith("v"))
-    if any(len(c) != rows for c in (*keys, *values)) or any(v.dtype != np.int64 for v in values):
-        raise ValueError("a stored answer has columns of another shape")
-    return Released(keys, values, rows)
-
-
 def _text(release: StoredRelease) -> bytes:
     """One line of what was asked, then the values."""
     line = json.dumps({"made": release.made.to_json(), "loss": release.loss.to_json()})
@@ -155,11 +132,6 @@ def _text(release: StoredRelease) -> bytes:
 
 def _text_of(at: dt.datetime) -> str:
     return at.astimezone(dt.UTC).isoformat()
-
-
-def _array(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
 class AnswerStore:

@@ -15,20 +15,19 @@ A measurement runs on a connection of its own in a worker thread, in one transac
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from dpproxy.backends.base import COUNTED, BackendError, Runner
+from dpproxy.backends.base import BackendError, Runner
 from dpproxy.backends.datafile import DataFile, FileChanged
+from dpproxy.backends.duckdb_catalog import fetched, introspected, quoted, with_ranges
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.template import Dialect
@@ -69,94 +68,8 @@ QUOTABLE = (
 )
 """Errors whose first line is about SQL, files or memory; the text of any other may hold a value of the data."""
 
-TYPES = {
-    "BOOLEAN": "bool",
-    "TINYINT": "int2",
-    "SMALLINT": "int2",
-    "INTEGER": "int4",
-    "BIGINT": "int8",
-    "UTINYINT": "int2",
-    "USMALLINT": "int4",
-    "UINTEGER": "int8",
-    "UBIGINT": "numeric",
-    "HUGEINT": "numeric",
-    "UHUGEINT": "numeric",
-    "FLOAT": "float4",
-    "DOUBLE": "float8",
-    "VARCHAR": "text",
-    "DATE": "date",
-    "TIME": "time",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_S": "timestamp",
-    "TIMESTAMP_MS": "timestamp",
-    "TIMESTAMP_NS": "timestamp",
-    "TIMESTAMP WITH TIME ZONE": "timestamptz",
-    "INTERVAL": "interval",
-    "UUID": "uuid",
-}
-"""PostgreSQL's types that hold every value of DuckDB's. DECIMAL and ENUM are matched by prefix; the rest is text."""
-
-RANGED = frozenset({"int2", "int4", "int8", "numeric", "float4", "float8", "date", "timestamp", "timestamptz"})
-NOT_ALWAYS_FINITE = frozenset({"float4", "float8", "date", "timestamp", "timestamptz"})
-
 T = TypeVar("T")
 Work = Callable[[duckdb.DuckDBPyConnection], T]
-
-_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*\Z")
-
-_COLUMNS = """
-SELECT c.schema_name, c.table_name, c.column_name, c.data_type, c.is_nullable, c.comment,
-       coalesce(t.comment, v.comment)
-FROM duckdb_columns() c
-LEFT JOIN duckdb_tables() t USING (database_oid, schema_oid, table_name)
-LEFT JOIN duckdb_views() v ON (v.database_oid, v.schema_oid, v.view_name) = (c.database_oid, c.schema_oid, c.table_name)
-WHERE c.database_name = current_database() AND NOT c.internal
-ORDER BY c.schema_name, c.table_name, c.column_index
-"""
-
-_CONSTRAINTS = """
-SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names
-FROM duckdb_constraints()
-WHERE database_name = current_database() AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY')
-ORDER BY schema_name, table_name, constraint_index
-"""
-
-
-_COLLATED = """
-SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = current_database() AND sql ILIKE '%COLLATE%'
-UNION ALL
-SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = current_database() AND NOT internal
-AND (sql ILIKE '%COLLATE%' OR EXISTS (
-  SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND sql ILIKE '%COLLATE%'))
-"""
-"""Tables with a collation somewhere, and views that may show their columns."""
-
-_OWN = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE (?!(?:binary|c|posix)\b)', re.IGNORECASE)
-"""A column of a table whose equal texts may differ, in DuckDB's own spelling of CREATE TABLE."""
-
-
-def fold(name: str) -> str:
-    """Return PostgreSQL's spelling: lower case where that is a plain identifier, else as it is (DuckDB ignores case)."""
-    return name.lower() if _PLAIN.match(name.lower()) else name
-
-
-def _table_name(schema: str, table: str) -> TableName:
-    return TableName("public" if schema == "main" else fold(schema), fold(table))
-
-
-def _source(table: CatalogTable) -> str:
-    return ".".join(quote_name(part) for part in table.source)
-
-
-def _type(data_type: str) -> tuple[str, bool]:
-    """(PostgreSQL's base type, whether it is a counterpart)."""
-    if data_type in TYPES:
-        return TYPES[data_type], True
-    if data_type.endswith("]"):
-        return "text", False
-    if data_type.startswith("DECIMAL("):
-        return "numeric", True
-    return "text", data_type.startswith("ENUM(")
 
 
 class DuckDB:
@@ -202,11 +115,11 @@ class DuckDB:
         return {table.name: self._file.state for table in tables}
 
     async def introspect(self) -> Catalog:
-        return await self._run(_introspect)
+        return await self._run(introspected)
 
     async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
         def ranges(connection: duckdb.DuckDBPyConnection) -> Catalog:
-            tables = {n: _with_ranges(connection, t) if n in public else t for n, t in catalog.tables.items()}
+            tables = {n: with_ranges(connection, t) if n in public else t for n, t in catalog.tables.items()}
             return Catalog(tables)
 
         return await self._run(ranges)
@@ -225,7 +138,7 @@ class DuckDB:
         return rows
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
-        return await self._run(lambda connection: tuple(int(_rows(connection, check)[0][0]) for check in checks))
+        return await self._run(lambda connection: tuple(int(fetched(connection, check)[0][0]) for check in checks))
 
     async def close(self) -> None:
         """Interrupt what runs, then close the file."""
@@ -298,10 +211,10 @@ def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
         # the file keeps the name it has by itself, which its views may say, be it that of the database in memory
         root.execute(f"ATTACH ':memory:' AS {quote_name(ASIDE)}; USE {quote_name(ASIDE)}; DETACH memory")
         root.execute(f"ATTACH '{path}' (READ_ONLY, TYPE duckdb)")
-        ((name,),) = _rows(root, "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL")
+        ((name,),) = fetched(root, "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL")
         root.execute(f"USE {quote_name(name)}; DETACH {quote_name(ASIDE)}")
         root.execute("SET GLOBAL TimeZone = 'UTC'")
-        known = {name for (name,) in _rows(root, "SELECT name FROM duckdb_optimizers()")}
+        known = {name for (name,) in fetched(root, "SELECT name FROM duckdb_optimizers()")}
         root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
         root.execute("SET GLOBAL enable_external_access = false")
         root.execute("SET lock_configuration = true")
@@ -323,83 +236,6 @@ def _arrow(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
     return relation.to_arrow_table()
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
-    return connection.execute(query).fetchall()
-
-
-def _introspect(connection: duckdb.DuckDBPyConnection) -> Catalog:
-    tables: dict[TableName, CatalogTable] = {}
-    for schema, table, column, data_type, nullable, comment, table_comment in _rows(connection, _COLUMNS):
-        name = _table_name(schema, table)
-        known = tables.get(name) or CatalogTable(name, (schema, table), (), comment=table_comment)
-        kind, bounded = _type(data_type)
-        exact = data_type if kind == "numeric" or data_type.startswith("TIMESTAMP_") else ""
-        added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment, exact=exact)
-        tables[name] = replace(known, columns=(*known.columns, added))
-    for schema, table, sql in _rows(connection, _COLLATED):
-        name = _table_name(schema, table)
-        tables[name] = _with_spellings(tables[name], sql)
-    for schema, table, kind, columns, target, target_columns in _rows(connection, _CONSTRAINTS):
-        name = _table_name(schema, table)
-        # DuckDB has no foreign keys across schemas
-        foreign = ForeignKey(_folded(columns), _table_name(schema, target or ""), _folded(target_columns))
-        tables[name] = _constrained(tables[name], kind, _folded(columns), foreign)
-    return Catalog(tables)
-
-
-def _with_spellings(table: CatalogTable, sql: str) -> CatalogTable:
-    """The table with its texts of many spellings marked; of a view, all texts."""
-    own = {found.strip('"').replace('""', '"') for found in _OWN.findall(sql)} if sql.startswith("CREATE TABLE") else None
-    columns = (
-        replace(c, bounded=False, reason=SPELLINGS) if c.type == "text" and (own is None or c.source in own) else c
-        for c in table.columns
-    )
-    return replace(table, columns=tuple(columns))
-
-
-def _folded(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(fold(name) for name in names)
-
-
-def _constrained(table: CatalogTable, kind: str, columns: tuple[str, ...], foreign: ForeignKey) -> CatalogTable:
-    if kind == "PRIMARY KEY":
-        return replace(table, primary_key=columns)
-    if kind == "UNIQUE":
-        return replace(table, unique=(*table.unique, columns))
-    return replace(table, foreign_keys=(*table.foreign_keys, foreign))
-
-
-def _with_ranges(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> CatalogTable:
-    """A column with NaN or an infinity in it gets no range: it has no bounds."""
-    table = _with_sizes(connection, table)
-    ranged = [c for c in table.columns if c.type in RANGED]
-    if not ranged:
-        return table
-    wanted = ", ".join(_range(c) for c in ranged)
-    found = _rows(connection, f"SELECT {wanted} FROM {_source(table)}")[0]
-    ranges = {c.name: (found[3 * i], found[3 * i + 1]) for i, c in enumerate(ranged) if found[3 * i + 2]}
-    return replace(table, columns=tuple(replace(c, public_range=ranges.get(c.name)) for c in table.columns))
-
-
-def _with_sizes(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> CatalogTable:
-    rows = int(_rows(connection, f"SELECT count(*) FROM {_source(table)}")[0][0])
-    if rows > COUNTED:
-        return replace(table, rows=rows)
-    counts = [
-        f"(SELECT coalesce(max(n), 0) FROM (SELECT count({c}) AS n FROM {_source(table)} GROUP BY {c}))"
-        for c in (quote_name(column.source) for column in table.columns)
-    ]
-    most = _rows(connection, f"SELECT {', '.join(counts)}")[0] if counts else ()
-    columns = tuple(replace(c, most=int(n)) for c, n in zip(table.columns, most, strict=True))
-    return replace(table, rows=rows, columns=columns)
-
-
-def _range(column: CatalogColumn) -> str:
-    name = quote_name(column.source)
-    finite = f"bool_and(isfinite({name}))" if column.type in NOT_ALWAYS_FINITE else f"count({name}) > 0"
-    return f"min({name})::VARCHAR, max({name})::VARCHAR, coalesce({finite}, false)"
-
-
 AS_TEXT = frozenset({"numeric", "interval", "uuid", "text"})
 """PostgreSQL types read as their text: what Arrow would carry otherwise is lossy or of DuckDB's own."""
 
@@ -413,4 +249,4 @@ def _public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
         cast = "VARCHAR" if column.type in AS_TEXT else "TIMESTAMP" if column.type == "timestamp" else None
         source = quote_name(column.source)
         chosen.append(f"{source if cast is None else f'CAST({source} AS {cast})'} AS {quote_name(name)}")
-    return f"SELECT {', '.join(chosen)} FROM {_source(table)} LIMIT {cap + 1}"
+    return f"SELECT {', '.join(chosen)} FROM {quoted(table)} LIMIT {cap + 1}"

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dpproxy.facade.account import Account, Place
 from dpproxy.facade.binaries import FacadeError
@@ -45,56 +45,60 @@ class Bounds:
     disk: int = 1 << 30
 
 
+SETTINGS: Final = {
+    # reachable only through the socket in the private folder
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "port": "5432",
+    # nothing here is worth keeping
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "64MB",
+    "autovacuum": "off",
+    # small, and bounded
+    "shared_buffers": "32MB",
+    "max_worker_processes": "0",
+    "max_parallel_workers": "0",
+    "max_parallel_workers_per_gather": "0",
+    "max_prepared_transactions": "0",
+    "work_mem": "16MB",
+    "temp_buffers": "4MB",
+    "jit": "off",
+    "huge_pages": "off",
+    # a vanished client is noticed while its statement runs
+    "client_connection_check_interval": "5s",
+    # no SQL of an analyst in logs, process titles or views of other sessions
+    "logging_collector": "off",
+    "log_destination": "stderr",
+    "log_min_messages": "log",
+    "log_min_error_statement": "panic",
+    "log_statement": "none",
+    "log_checkpoints": "off",
+    "log_autovacuum_min_duration": "-1",
+    "log_error_verbosity": "terse",
+    "track_activities": "off",
+    "update_process_title": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "lc_messages": "C",
+    "password_encryption": "scram-sha-256",
+}
+"""What every server runs with. Every entry is here for speed, for a bound, or to keep statements out of logs."""
+
+
 def settings(home: Path, connections: int, major: int, bounds: Bounds) -> dict[str, str]:
-    """Return the settings that the server runs with. Every entry is here for speed, for a bound, or to keep statements out of
-    logs."""
-    chosen = {
-        # reachable only through the socket in the private folder
-        "listen_addresses": "",
+    """Return the settings that the server runs with."""
+    own = {
         "unix_socket_directories": '"' + str(home).replace('"', '""') + '"',  # a list, in which a comma separates
-        "unix_socket_permissions": "0700",
-        "port": "5432",
-        # nothing here is worth keeping
-        "fsync": "off",
-        "synchronous_commit": "off",
-        "full_page_writes": "off",
-        "wal_level": "minimal",
-        "max_wal_senders": "0",
-        "max_wal_size": "64MB",
-        "autovacuum": "off",
-        # small, and bounded
-        "shared_buffers": "32MB",
         "max_connections": str(connections),
-        "max_worker_processes": "0",
-        "max_parallel_workers": "0",
-        "max_parallel_workers_per_gather": "0",
-        "max_prepared_transactions": "0",
-        "work_mem": "16MB",
-        "temp_buffers": "4MB",
         "temp_file_limit": f"{bounds.disk >> 10}kB",
-        "jit": "off",
-        "huge_pages": "off",
-        # a vanished client is noticed while its statement runs
-        "client_connection_check_interval": "5s",
-        # no SQL of an analyst in logs, process titles or views of other sessions
-        "logging_collector": "off",
-        "log_destination": "stderr",
-        "log_min_messages": "log",
-        "log_min_error_statement": "panic",
-        "log_statement": "none",
-        "log_checkpoints": "off",
-        "log_autovacuum_min_duration": "-1",
-        "log_error_verbosity": "terse",
-        "track_activities": "off",
-        "update_process_title": "off",
-        "timezone": "UTC",
-        "log_timezone": "UTC",
-        "lc_messages": "C",
-        "password_encryption": "scram-sha-256",
     }
     if major >= 18:
-        chosen["io_method"] = "sync"  # no worker processes for reads that never happen
-    return chosen
+        own["io_method"] = "sync"  # no worker processes for reads that never happen
+    return SETTINGS | own
 
 
 class EmbeddedServer:

@@ -148,30 +148,34 @@ def _backend(reader: Reader, node: Node, secrets: Secrets) -> DuckDBBackend | Po
         reader.problem(keys[key].at, f"`{key}` means nothing to {engine}", "remove it", "backend")
     address = secrets.read(reader, keys[engine], engine)
     reader.positions["backend",] = keys[engine].at
-    if engine == "postgres":
-        password = secrets.read(reader, keys["password"], "password") if "password" in keys else None
-        _clear(reader, keys)
-        if address is not None and address.startswith(ADDRESS) and not _port(address):
-            reader.problem(
-                keys[engine].at, "the address has no such port", "write a port from 1 to 65535, as in host:5432", "backend"
-            )
-            return None
-        if address is not None and not address.startswith(ADDRESS):
-            reader.problem(
-                keys[engine].at, "this is no address of a PostgreSQL", "write `postgresql://role@host/database`", "backend"
-            )
-            return None
-        return PostgresBackend(address, password) if address is not None else None
+    return (_postgres if engine == "postgres" else _duckdb)(reader, keys, secrets, address)
+
+
+def _postgres(reader: Reader, keys: Mapping[str, Node], secrets: Secrets, address: str | None) -> PostgresBackend | None:
+    password = secrets.read(reader, keys["password"], "password") if "password" in keys else None
+    _clear(reader, keys)
+    if address is None:
+        return None
+    wrong = None
+    if not address.startswith(ADDRESS):
+        wrong = ("this is no address of a PostgreSQL", "write `postgresql://role@host/database`")
+    elif not _port(address):
+        wrong = ("the address has no such port", "write a port from 1 to 65535, as in host:5432")
+    if wrong is not None:
+        reader.problem(keys["postgres"].at, *wrong, "backend")
+        return None
+    return PostgresBackend(address, password)
+
+
+def _duckdb(reader: Reader, keys: Mapping[str, Node], secrets: Secrets, address: str | None) -> DuckDBBackend | None:
     if address is not None and address.startswith(ADDRESS):
-        reader.problem(
-            keys[engine].at, "this is the address of a PostgreSQL", "write `postgres:` in place of `duckdb:`", "backend"
-        )
+        what = "this is the address of a PostgreSQL"
+        reader.problem(keys["duckdb"].at, what, "write `postgres:` in place of `duckdb:`", "backend")
         return None
     memory = reader.text(keys["memory_limit"], "memory_limit") if "memory_limit" in keys else None
     if memory is not None and not _MEMORY.match(memory):
-        reader.problem(
-            keys["memory_limit"].at, f"`memory_limit` cannot be `{memory[:40]}`", "write a size, as in 4GB", "wrong-type"
-        )
+        what = f"`memory_limit` cannot be `{memory[:40]}`"
+        reader.problem(keys["memory_limit"].at, what, "write a size, as in 4GB", "wrong-type")
     threads = reader.integer(keys["threads"], "threads", 1, 1024) if "threads" in keys else None
     if address is None:
         return None

@@ -13,11 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpproxy.answers.matching import Asked, Groups, StoredRelease
-from dpproxy.answers.store import AnswerStore, Found, pack, unpack
+from dpproxy.answers.store import AnswerStore, Found
 from dpproxy.budget.seal import Sealer, SealError, derived
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
@@ -65,35 +63,6 @@ def same(a: Released, b: Released) -> bool:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "answers.sqlite"
-
-
-@given(st.integers(0, 50), st.integers(0, 3))
-@settings(max_examples=30, deadline=None)
-def test_packing_keeps_everything(rows: int, seed: int) -> None:
-    assert same(unpack(pack(released(rows, seed))), released(rows, seed))
-    alone = Released((), (np.array([5]),), 1)
-    assert same(unpack(pack(alone)), alone)
-    nothing = Released((), (), rows)
-    assert unpack(pack(nothing)).rows == (rows if rows == 0 else unpack(pack(nothing)).rows)
-
-
-@pytest.mark.parametrize(
-    "type",
-    [
-        pa.bool_(),
-        pa.int64(),
-        pa.float64(),
-        pa.decimal128(20, 4),
-        pa.timestamp("us", "UTC"),
-        pa.time64("us"),
-        pa.large_string(),
-    ],
-)
-def test_every_type_of_key(type: pa.DataType) -> None:
-    keys = (pa.array([None, None], type),)
-    back = unpack(pack(Released(keys, (), 2)))
-    assert back.keys[0].type == type
-    assert back.keys[0].equals(keys[0])
 
 
 def test_what_was_put_comes_back_after_a_restart(path: Path) -> None:

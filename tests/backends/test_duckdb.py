@@ -11,7 +11,7 @@ import pytest
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import SPELLINGS, TableName
+from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import DuckDBBackend
 
 SCHEMA = """
@@ -29,23 +29,6 @@ INSERT INTO "S2".zed VALUES (3, 1.5, '2020-01-02', 'a', NULL), (-1, 'NaN', '2021
 INSERT INTO Foo(Id, "Weird Name", e, l, n, o) VALUES (1, 'victim', 2**100, INTERVAL 3 DAYS, 'x', [1, 2]);
 """
 
-TYPES = {
-    **dict.fromkeys(["a", "x", "y"], "int2"),
-    **dict.fromkeys(["id", "b"], "int4"),
-    **dict.fromkeys(["c", "z"], "int8"),
-    **dict.fromkeys(["d", "e", "f", "w"], "numeric"),
-    **dict.fromkeys(["i", "t"], "timestamp"),
-    **dict.fromkeys(["Weird Name", "n", "o", "p", "q", "u", "v"], "text"),
-    "g": "float4",
-    "h": "float8",
-    "j": "timestamptz",
-    "k": "time",
-    "l": "interval",
-    "m": "uuid",
-    "r": "bool",
-    "s": "date",
-}
-
 
 @pytest.fixture(name="path")
 def path_fixture(tmp_path: Path) -> str:
@@ -60,53 +43,6 @@ async def backend_fixture(path: str):
     backend = DuckDB(DuckDBBackend(path, memory_limit="500MB", threads=2))
     yield backend
     await backend.close()
-
-
-async def test_introspection(backend: DuckDB) -> None:
-    catalog = await backend.introspect()
-    assert set(catalog.tables) == {
-        TableName("public", "foo"),
-        TableName("public", "bar"),
-        TableName("public", "seen"),
-        TableName("s2", "zed"),
-    }
-    foo, bar = catalog.tables[TableName("public", "foo")], catalog.tables[TableName("public", "bar")]
-    assert {c.name: c.type for c in foo.columns} == TYPES
-    assert {c.name for c in foo.columns if not c.bounded} == {"o", "p", "q", "u", "v"}
-    assert {c.name for c in foo.columns if not c.nullable} == {"id", "Weird Name"}
-    assert foo.source == ("main", "Foo")
-    assert foo.columns[0].source == "Id"
-    assert foo.primary_key == ("id",)
-    assert foo.unique == (("Weird Name",),)
-    assert bar.unique == (("u1", "u2"),)
-    assert [(f.columns, f.target, f.target_columns) for f in bar.foreign_keys] == [(("foo_id",), foo.name, ("id",))]
-    assert bar.comment == "hello"
-    assert bar.columns[0].comment == "the id"
-    assert not any(c.public_range for t in catalog.tables.values() for c in t.columns)
-
-
-async def test_texts_of_many_spellings(tmp_path: Path) -> None:
-    """Of 'Ab' and 'aB', equal to DuckDB, the one it meets first would stand for the group."""
-    path = str(tmp_path / "spelled.duckdb")
-    with duckdb.connect(path) as connection:
-        connection.execute("""CREATE TABLE t(a VARCHAR COLLATE NOCASE, "b ""x" VARCHAR COLLATE DE.NOACCENT, c VARCHAR, d INTEGER,
-            e VARCHAR COLLATE POSIX)""")
-        connection.execute("CREATE VIEW v AS SELECT a, c, d FROM t; CREATE TABLE plain(a VARCHAR)")
-    backend = DuckDB(DuckDBBackend(path))
-    tables = (await backend.introspect()).tables
-    await backend.close()
-    found = {str(name): [c.source for c in table.columns if not c.bounded] for name, table in tables.items()}
-    assert found == {"t": ["a", 'b "x'], "v": ["a", "c"], "plain": []}
-    assert {c.reason for t in tables.values() for c in t.columns if not c.bounded} == {SPELLINGS}
-
-
-async def test_ranges_of_public_tables_only(backend: DuckDB) -> None:
-    zed = TableName("s2", "zed")
-    catalog = await backend.with_public_ranges(await backend.introspect(), frozenset({zed}))
-    ranges = {c.name: c.public_range for c in catalog.tables[zed].columns}
-    # NaN, no value at all, and text have no range
-    assert ranges == {"x": ("-1", "3"), "y": None, "d": ("2020-01-02", "2021-01-02"), "t": None, "empty": None}
-    assert catalog.tables[TableName("public", "foo")].columns[0].public_range is None
 
 
 async def test_public_rows_keep_every_digit(backend: DuckDB) -> None:

@@ -161,8 +161,9 @@ SHUFFLED = "shuffled"
 
 
 class Shop:
-    """A database and its neighbours. `units` are those whose deletion is tried: whales first, at most `most`; then newcomers,
-    whose arrival is. `ids`: their type where it is not what it usually is (`shop_world.widened`). `quick`: plain plans."""
+    """A database and its neighbours. `units` are those whose deletion is tried: whales and outliers first, at most `most`; then
+    newcomers, whose arrival is. `ids`: their type where it is not what it usually is (`shop_world.widened`). `quick`: plain plans
+    of the database, too; neighbours have no others, since plans of small tables take longer than what they save."""
 
     def __init__(self, seed: int, most: int = 100, ids: str = "", quick: bool = False) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": False})
@@ -173,9 +174,7 @@ class Shop:
         found = self._connection.execute(
             "SELECT customer_id FROM customers UNION SELECT customer_id FROM orders UNION SELECT customer_id FROM visits"
         )
-        everyone = sorted(
-            (u for (u,) in found.fetchall() if u is not None), key=lambda u: (u % shop_world.FAR not in shop_world.WHALES, u)
-        )
+        everyone = sorted((u for (u,) in found.fetchall() if u is not None), key=lambda u: shop_world.telling(u % shop_world.FAR))
         leaving = everyone[:most]
         for unit in leaving:
             mine = f"SELECT order_id FROM main.orders WHERE customer_id = {unit} AND order_id IS NOT NULL"
@@ -189,13 +188,18 @@ class Shop:
             for text in shop_world.arrival(name):
                 self._connection.execute(text.format(f"beside_{name}"))
         self.units: tuple[int | str, ...] = (*leaving, *arriving)
-        if quick:
-            self._connection.execute(f"SET disabled_optimizers = '{','.join(self._optional_passes())}'")
+        self._optional = ",".join(self._optional_passes())
+        self._quick, self._plain = quick, False
 
     def _optional_passes(self) -> list[str]:
         """The optimizer's passes that cost more than they save on a small shop."""
         names = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
         return [name for (name,) in names if name not in ("filter_pushdown", "filter_pullup", "join_order")]
+
+    def _plan_plainly(self, plain: bool) -> None:
+        if plain is not self._plain:
+            self._connection.execute(f"SET disabled_optimizers = '{self._optional if plain else ''}'")
+            self._plain = plain
 
     def takes(self, sql: str) -> bool:
         """What PostgreSQL makes of a statement is not DuckDB's to say."""
@@ -215,6 +219,7 @@ class Shop:
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
         """A generated statement on the database, or on the neighbour that differs by `unit`. Raises duckdb.Error."""
         text = sql if unit is None else sql.replace('"main".', f'"beside_{unit}".')
+        self._plan_plainly(self._quick or unit is not None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a copy of few rows; a relation would be planned twice
             return self._connection.execute(text).to_arrow_table()

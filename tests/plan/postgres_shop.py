@@ -58,7 +58,7 @@ class PostgresShop:
         self.connection.execute("SET max_parallel_workers_per_gather = 0; SET jit = off")
         _fill(self.connection, seed, trouble)
         found = self._rows("SELECT customer_id FROM main.customers UNION SELECT customer_id FROM main.orders ORDER BY 1")
-        everyone = sorted((u for (u,) in found if u is not None), key=lambda u: (u not in shop_world.WHALES, u))
+        everyone = sorted((u for (u,) in found if u is not None), key=shop_world.telling)
         leaving = everyone[:most] if trouble else []
         arriving = shop_world.NEWCOMERS if leaving else ()
         self.units: tuple[int | str, ...] = (*leaving, *arriving)

@@ -43,6 +43,11 @@ NEWCOMERS = ("newcomer", "odd_newcomer")
 Chooser = Callable[[random.Random], str]
 
 
+def telling(customer: int) -> tuple[bool, bool, int]:
+    """Whose deletion tells most comes first."""
+    return customer not in WHALES, str(customer) not in OUTLIERS, customer
+
+
 def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 

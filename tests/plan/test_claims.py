@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 import plan_harness
+import pyarrow as pa
 import pytest
 from each_engine import ENGINES, Engine
 from fixture_cases import ACCEPTED, Case
@@ -182,11 +183,9 @@ class SampleShop:
             self.connection.execute(f"CREATE TABLE beside_{name}.order_items AS {items}")
             self.connection.execute(f"CREATE TABLE beside_{name}.products AS FROM main.products")
 
-    run = plan_harness.Shop.run
-
-    @property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        return self.connection
+    def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
+        text = sql if unit is None else sql.replace('"main".', f'"beside_{unit}".')
+        return self.connection.sql(text).to_arrow_table()
 
     def takes(self, sql: str) -> bool:
         return True

@@ -15,6 +15,7 @@ import asyncpg
 import pytest
 
 from dpproxy.facade import usage
+from dpproxy.server import quota
 from dpproxy.server.quota import Quota
 from dpproxy.server.warden import Warden
 from tests.worlds.scripted import Stage
@@ -33,9 +34,15 @@ SMALL = "SET work_mem = '64kB'"
 SORTS = f"{SMALL}; BEGIN; DECLARE c CURSOR FOR SELECT * FROM ({FILES_50_MB}) t(x) ORDER BY x; FETCH c; SELECT pg_sleep(600)"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told to stop has time to: on a busy machine that takes longer than the warden waits."""
+    monkeypatch.setattr(quota, "GRACE", SAFETY)
+
+
 @asynccontextmanager
-async def limited(stage: Stage, **quota: Any) -> AsyncIterator[None]:
-    given = {"memory": 1 << 40, "disk": 1 << 40, **quota}
+async def limited(stage: Stage, **bounds: Any) -> AsyncIterator[None]:
+    given = {"memory": 1 << 40, "disk": 1 << 40, **bounds}
     warden = Warden(Quota(**given), stage.server.sessions, lambda: [stage.facade])
     watching = asyncio.ensure_future(warden.watch())
     try:

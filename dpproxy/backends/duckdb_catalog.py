@@ -1,0 +1,184 @@
+"""What a DuckDB file holds, as PostgreSQL would tell it: tables, columns, types, keys; of public tables what is in them.
+
+Knows: DuckDB's catalog, its types and spellings. Must not know: files, threads, what a policy says. A type is told as the one of
+PostgreSQL's that holds every value of it; what has no counterpart is text that no plan relies on (`bounded`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+
+from dpproxy.backends.base import COUNTED
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.names import quote_name
+
+TYPES = {
+    "BOOLEAN": "bool",
+    "TINYINT": "int2",
+    "SMALLINT": "int2",
+    "INTEGER": "int4",
+    "BIGINT": "int8",
+    "UTINYINT": "int2",
+    "USMALLINT": "int4",
+    "UINTEGER": "int8",
+    "UBIGINT": "numeric",
+    "HUGEINT": "numeric",
+    "UHUGEINT": "numeric",
+    "FLOAT": "float4",
+    "DOUBLE": "float8",
+    "VARCHAR": "text",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_S": "timestamp",
+    "TIMESTAMP_MS": "timestamp",
+    "TIMESTAMP_NS": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "INTERVAL": "interval",
+    "UUID": "uuid",
+}
+"""PostgreSQL's types that hold every value of DuckDB's. DECIMAL and ENUM are matched by prefix; the rest is text."""
+
+RANGED = frozenset({"int2", "int4", "int8", "numeric", "float4", "float8", "date", "timestamp", "timestamptz"})
+NOT_ALWAYS_FINITE = frozenset({"float4", "float8", "date", "timestamp", "timestamptz"})
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*\Z")
+
+_COLUMNS = """
+SELECT c.schema_name, c.table_name, c.column_name, c.data_type, c.is_nullable, c.comment,
+       coalesce(t.comment, v.comment)
+FROM duckdb_columns() c
+LEFT JOIN duckdb_tables() t USING (database_oid, schema_oid, table_name)
+LEFT JOIN duckdb_views() v ON (v.database_oid, v.schema_oid, v.view_name) = (c.database_oid, c.schema_oid, c.table_name)
+WHERE c.database_name = current_database() AND NOT c.internal
+ORDER BY c.schema_name, c.table_name, c.column_index
+"""
+
+_CONSTRAINTS = """
+SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names
+FROM duckdb_constraints()
+WHERE database_name = current_database() AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY')
+ORDER BY schema_name, table_name, constraint_index
+"""
+
+
+_COLLATED = """
+SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = current_database() AND sql ILIKE '%COLLATE%'
+UNION ALL
+SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = current_database() AND NOT internal
+AND (sql ILIKE '%COLLATE%' OR EXISTS (
+  SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND sql ILIKE '%COLLATE%'))
+"""
+"""Tables with a collation somewhere, and views that may show their columns."""
+
+_OWN = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE (?!(?:binary|c|posix)\b)', re.IGNORECASE)
+"""A column of a table whose equal texts may differ, in DuckDB's own spelling of CREATE TABLE."""
+
+
+def fold(name: str) -> str:
+    """Return PostgreSQL's spelling: lower case where that is a plain identifier, else as it is (DuckDB ignores case)."""
+    return name.lower() if _PLAIN.match(name.lower()) else name
+
+
+def _table_name(schema: str, table: str) -> TableName:
+    return TableName("public" if schema == "main" else fold(schema), fold(table))
+
+
+def quoted(table: CatalogTable) -> str:
+    """Return a table's own name, quoted."""
+    return ".".join(quote_name(part) for part in table.source)
+
+
+def _type(data_type: str) -> tuple[str, bool]:
+    """(PostgreSQL's base type, whether it is a counterpart)."""
+    if data_type in TYPES:
+        return TYPES[data_type], True
+    if data_type.endswith("]"):
+        return "text", False
+    if data_type.startswith("DECIMAL("):
+        return "numeric", True
+    return "text", data_type.startswith("ENUM(")
+
+
+def fetched(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    """Return what a query of ours says. Raises duckdb.Error."""
+    return connection.execute(query).fetchall()
+
+
+def introspected(connection: duckdb.DuckDBPyConnection) -> Catalog:
+    """Return the shape of the current database. Raises duckdb.Error."""
+    tables: dict[TableName, CatalogTable] = {}
+    for schema, table, column, data_type, nullable, comment, table_comment in fetched(connection, _COLUMNS):
+        name = _table_name(schema, table)
+        known = tables.get(name) or CatalogTable(name, (schema, table), (), comment=table_comment)
+        kind, bounded = _type(data_type)
+        exact = data_type if kind == "numeric" or data_type.startswith("TIMESTAMP_") else ""
+        added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment, exact=exact)
+        tables[name] = replace(known, columns=(*known.columns, added))
+    for schema, table, sql in fetched(connection, _COLLATED):
+        name = _table_name(schema, table)
+        tables[name] = _with_spellings(tables[name], sql)
+    for schema, table, kind, columns, target, target_columns in fetched(connection, _CONSTRAINTS):
+        name = _table_name(schema, table)
+        # DuckDB has no foreign keys across schemas
+        foreign = ForeignKey(_folded(columns), _table_name(schema, target or ""), _folded(target_columns))
+        tables[name] = _constrained(tables[name], kind, _folded(columns), foreign)
+    return Catalog(tables)
+
+
+def _with_spellings(table: CatalogTable, sql: str) -> CatalogTable:
+    """The table with its texts of many spellings marked; of a view, all texts."""
+    own = {found.strip('"').replace('""', '"') for found in _OWN.findall(sql)} if sql.startswith("CREATE TABLE") else None
+    columns = (
+        replace(c, bounded=False, reason=SPELLINGS) if c.type == "text" and (own is None or c.source in own) else c
+        for c in table.columns
+    )
+    return replace(table, columns=tuple(columns))
+
+
+def _folded(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(fold(name) for name in names)
+
+
+def _constrained(table: CatalogTable, kind: str, columns: tuple[str, ...], foreign: ForeignKey) -> CatalogTable:
+    if kind == "PRIMARY KEY":
+        return replace(table, primary_key=columns)
+    if kind == "UNIQUE":
+        return replace(table, unique=(*table.unique, columns))
+    return replace(table, foreign_keys=(*table.foreign_keys, foreign))
+
+
+def with_ranges(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> CatalogTable:
+    """Return the table with what is in it. A column with NaN or an infinity gets no range: it has no bounds."""
+    table = _with_sizes(connection, table)
+    ranged = [c for c in table.columns if c.type in RANGED]
+    if not ranged:
+        return table
+    wanted = ", ".join(_range(c) for c in ranged)
+    found = fetched(connection, f"SELECT {wanted} FROM {quoted(table)}")[0]
+    ranges = {c.name: (found[3 * i], found[3 * i + 1]) for i, c in enumerate(ranged) if found[3 * i + 2]}
+    return replace(table, columns=tuple(replace(c, public_range=ranges.get(c.name)) for c in table.columns))
+
+
+def _with_sizes(connection: duckdb.DuckDBPyConnection, table: CatalogTable) -> CatalogTable:
+    rows = int(fetched(connection, f"SELECT count(*) FROM {quoted(table)}")[0][0])
+    if rows > COUNTED:
+        return replace(table, rows=rows)
+    counts = [
+        f"(SELECT coalesce(max(n), 0) FROM (SELECT count({c}) AS n FROM {quoted(table)} GROUP BY {c}))"
+        for c in (quote_name(column.source) for column in table.columns)
+    ]
+    most = fetched(connection, f"SELECT {', '.join(counts)}")[0] if counts else ()
+    columns = tuple(replace(c, most=int(n)) for c, n in zip(table.columns, most, strict=True))
+    return replace(table, rows=rows, columns=columns)
+
+
+def _range(column: CatalogColumn) -> str:
+    name = quote_name(column.source)
+    finite = f"bool_and(isfinite({name}))" if column.type in NOT_ALWAYS_FINITE else f"count({name}) > 0"
+    return f"min({name})::VARCHAR, max({name})::VARCHAR, coalesce({finite}, false)"
