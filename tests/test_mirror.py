@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +43,18 @@ def own_tests(file: str, root: Path = TESTS) -> list[Path]:
     if not rooms:
         return [*root.glob(f"test_{name}.py"), *root.glob(f"{name}/test_{name}.py")]
     fixtures = root.joinpath(rooms[0], "fixtures", *rooms[1:], f"{name}.yaml")
-    return [*root.joinpath(*rooms).rglob(f"test_{name}.py"), *([fixtures] if fixtures.exists() else [])]
+    folder = root.joinpath(*rooms)
+    named = [path for path in _tests(root).get(f"test_{name}.py", ()) if path.is_relative_to(folder)]
+    return [*named, *([fixtures] if fixtures.exists() else [])]
+
+
+@cache
+def _tests(root: Path) -> dict[str, list[Path]]:
+    """All files of tests, by name."""
+    found: dict[str, list[Path]] = {}
+    for path in root.rglob("test_*.py"):
+        found.setdefault(path.name, []).append(path)
+    return found
 
 
 def test_every_file_has_its_tests() -> None:

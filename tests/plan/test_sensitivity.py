@@ -35,8 +35,8 @@ SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filt
 @pytest.fixture
 def shop(engine: Engine) -> AnyShop:
     """DuckDB, which takes its time for plans, with the whales, the outliers, another and the newcomers for neighbours;
-    PostgreSQL with everybody."""
-    return engine.shop(1, 4) if engine.dialect == "duckdb" else engine.shop(1)
+    PostgreSQL with four more of them."""
+    return engine.shop(1, 4 if engine.dialect == "duckdb" else 8)
 
 
 @pytest.fixture
