@@ -235,22 +235,38 @@ def initdb(place: Place, account: Account) -> None:
     _ran(place, account, [place.binaries.program("initdb"), "-D", str(place.data), *arguments])
 
 
-ONE_DATABASE = """
+ONE_DATABASE = (
+    (
+        "template1",
+        """
 UPDATE pg_database SET datistemplate = false
 DROP DATABASE template0
 DROP DATABASE postgres
-"""
-"""A server's only database is a dataset's: no other is there to be seen. In single-user mode a line is a statement."""
+CREATE DATABASE lone{options}
+""",
+    ),
+    (
+        "lone",
+        """
+DROP DATABASE template1
+UPDATE pg_database SET datname = 'template1' WHERE datname = 'lone'
+""",
+    ),
+)
+"""A server's only database is a dataset's: no other is there to be seen. Its number is of those that are not the system's, which
+pgAdmin does not list. By the database in which a script is run; in single-user mode a line is a statement."""
 
 
 def make_pattern(place: Place, account: Account) -> None:
     """Make the files that servers' files are copied from. Raises FacadeError."""
     shutil.rmtree(place.data, ignore_errors=True)
     initdb(place, account)
-    program = [place.binaries.program("postgres"), "--single", "-D", str(place.data), "-c", "fsync=off", "template1"]
-    said = _ran(place, account, program, ONE_DATABASE)
-    if "ERROR" in said:
-        raise FacadeError(f"postgres --single failed: {said.strip()[-2000:]}")
+    for database, script in ONE_DATABASE:
+        program = [place.binaries.program("postgres"), "--single", "-D", str(place.data), "-c", "fsync=off", database]
+        options = " STRATEGY = file_copy OID = 16384" if place.binaries.major >= 15 else ""
+        said = _ran(place, account, program, script.format(options=options))
+        if "ERROR" in said:
+            raise FacadeError(f"postgres --single failed: {said.strip()[-2000:]}")
 
 
 def _ran(place: Place, account: Account, program: list[str], given: str = "") -> str:

@@ -6,9 +6,9 @@ becomes of it: nothing, no rows (the facade's own tables are empty), or invented
 
 A preview is a SELECT from one private table, from a view of the policy, or from a subquery or a query of WITH that is itself a
 preview; of its columns and of expressions over them; with ORDER BY, LIMIT and OFFSET or without. Whatever would make an answer
-out of rows is none: WHERE and joins (no rows back would be a false "there are none"), aggregates, GROUP BY, DISTINCT, window
-functions, subqueries in expressions, set operations, TABLESAMPLE. CREATE TABLE AS is none: of a table that it makes nobody could
-tell that its rows are invented.
+out of rows is none: joins, and WHERE unless it is plainly true (no rows back would be a false "there are none"), aggregates,
+GROUP BY, DISTINCT, window functions, subqueries in expressions, set operations, TABLESAMPLE. CREATE TABLE AS is none: of a table
+that it makes nobody could tell that its rows are invented.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpproxy.sql.trees import contains_aggregate, nested_queries, table_alias
 from dpproxy.sql.types import shown_type
 
 KINDS = ("select", "explain", "copy", "cursor", "prepare")
-_PARTS = {"expressions", "from_", "limit", "offset", "order", "with_"}
+_PARTS = {"expressions", "from_", "where", "limit", "offset", "order", "with_"}
 _OF_TABLE = {"this", "db", "catalog", "alias"}
 
 Queries = Mapping[str, exp.Expr]
@@ -71,6 +71,8 @@ def _shows_rows(query: exp.Expr, queries: Queries, context: Context) -> bool:
     query = query.unnest() if isinstance(query, exp.Subquery) and not _more(query, {"this", "alias"}) else query
     if not isinstance(query, exp.Select) or _more(query, _PARTS) or query.args.get("from_") is None:
         return False
+    if query.args.get("where") is not None and not _plainly_true(query.args["where"].this):
+        return False
     with_ = query.args.get("with_")
     if with_ is not None:
         if with_.args.get("recursive") or any(cte.args["alias"].args.get("columns") for cte in with_.expressions):
@@ -80,6 +82,17 @@ def _shows_rows(query: exp.Expr, queries: Queries, context: Context) -> bool:
     if nested_queries(query) or any(contains_aggregate(item) or item.find(exp.Window) for item in items):
         return False
     return _is_source(query.args["from_"].this, query, queries, context)
+
+
+def _plainly_true(condition: exp.Expr) -> bool:
+    """TRUE, 1 = 1, and these joined by AND, as tools write where they have no condition."""
+    if isinstance(condition, exp.Paren):
+        return _plainly_true(condition.this)
+    if isinstance(condition, exp.And):
+        return all(_plainly_true(part) for part in condition.flatten())
+    if isinstance(condition, exp.EQ):
+        return isinstance(condition.this, exp.Literal) and condition.this == condition.expression
+    return isinstance(condition, exp.Boolean) and bool(condition.this)
 
 
 def _more(node: exp.Expr, known: set[str]) -> bool:
@@ -94,17 +107,19 @@ def _items(query: exp.Select) -> Iterator[exp.Expr]:
 def _is_source(source: exp.Expr, query: exp.Select, queries: Queries, context: Context) -> bool:
     if isinstance(source, exp.Subquery):
         alias = source.args.get("alias")
-        named = alias is not None and not alias.args.get("columns") and not _whole(query, ident(alias.this))
-        return named and _shows_rows(source.this, queries, context)
+        renamed = alias is not None and alias.args.get("columns")
+        return not renamed and _shows_rows(source.this, queries, context)
     if not isinstance(source, exp.Table) or _more(source, _OF_TABLE) or not isinstance(source.this, exp.Identifier):
         return False
     alias = source.args.get("alias")
-    if (alias is not None and alias.args.get("columns")) or _whole(query, table_alias(source)):
+    if alias is not None and alias.args.get("columns"):
         return False
     schema, name = ident(source.args.get("db")), ident(source.this)
     if not schema and name in queries:
         others = {n: q for n, q in queries.items() if n != name}
         return _shows_rows(queries[name], others, context)
+    if _whole(query, table_alias(source)):
+        return False
     if context.view(schema, name) is not None:
         return True
     table = context.find(schema, name)

@@ -73,10 +73,14 @@ roles:
     budget: { epsilon: 1, delta: 0, every: never }
     query: { epsilon: 0.6, max_epsilon: 1 }
     tables: [people]
+  browser:
+    budget: { epsilon: 100000000, delta: 1e-4, every: never }
+    query: { epsilon: 1000, delta: 1e-9 }
     previews: synthetic
 users:
   ada: { role: analyst, password: "VERIFIER" }
   poor: { role: poor, password: "VERIFIER" }
+  bo: { role: browser, password: "VERIFIER" }
 """
 
 REGIONS = [("east", 250), ("north", 250), ("south", 250), ("west", 250)]

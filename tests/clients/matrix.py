@@ -16,7 +16,7 @@ import pytest
 
 COLUMNS = (
     *("answer", "types", "parameters", "prepared", "paging", "transactions"),
-    *("errors", "catalog", "copy", "cancel", "pool"),
+    *("errors", "catalog", "previews", "copy", "cancel", "pool"),
 )
 
 OWN = {
@@ -43,6 +43,7 @@ OWN = {
             "test_errors_are_classes": "errors",
             "test_types_are_looked_up": "catalog",
             "test_copy_out": "copy",
+            "test_previews": "previews",
             "test_cancel": "cancel",
             "test_many_sessions_at_once": "pool",
         },
@@ -104,7 +105,7 @@ class Matrix:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         module, _, test = report.nodeid.partition("::")
         name, case = Path(module).stem, test.partition("[")[2].rstrip("]")
-        if report.skipped and name in ("test_drivers", "test_strangers"):
+        if report.skipped and name in ("test_drivers", "test_strangers", "test_tools"):
             reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else "skipped"
             client = case.replace("-", " ") or test.removeprefix("test_")
             self._skipped[client] = " ".join(reason.removeprefix("Skipped: ").split())
@@ -144,6 +145,32 @@ class Matrix:
                 lines.append(f"| {name} | " + " | ".join(str(numbers[column]) for column in STRANGERS) + " |")
         lines += ["", *(f"Not tried: {name} ({reason})" for name, reason in self._skipped.items())]
         return "\n".join(lines).rstrip() + "\n"
+
+
+def merged(old: str, new: str) -> str:
+    """The table with the rows of a run that tried some clients only; what it did not try stays as it was."""
+    (columns, before), (now, tried) = _parsed(old), _parsed(new)
+    columns = [column for column in COLUMNS if column in {*columns, *now}]
+    rows = {_client(name): (name, cells) for name, cells in (*before, *tried)}
+    lines = ["| client | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for name, cells in sorted(rows.values(), key=lambda row: row[0].lower()):
+        lines.append(f"| {name} | " + " | ".join(cells.get(column, "") for column in columns) + " |")
+    _, gap, rest = old.partition("\n\n")
+    return "\n".join(lines) + (gap + rest if gap else "\n")
+
+
+def _client(name: str) -> str:
+    """Without its version, which is the last word if it has one."""
+    client, _, last = name.rpartition(" ")
+    return client if last[:1].isdigit() else name
+
+
+def _parsed(text: str) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
+    """Columns and rows of the first table in a text."""
+    lines = [line.strip("| ").split("|") for line in text.partition("\n\n")[0].splitlines() if line.startswith("|")]
+    columns = [cell.strip() for cell in lines[0]][1:]
+    rows = [[cell.strip() for cell in line] for line in lines[2:]]
+    return columns, [(row[0], dict(zip(columns, row[1:], strict=False))) for row in rows]
 
 
 def pytest_configure(config: pytest.Config) -> None:

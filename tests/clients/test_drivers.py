@@ -182,10 +182,14 @@ def r_language() -> Command:
     script = str(SCRIPTS / "rpostgres.R")
     if works("Rscript", "-e", "library(RPostgreSQL)"):
         return ["Rscript", script], {}
-    root = deb("r-cran-rpostgresql")
+    return r_home(deb("r-cran-rpostgresql"), script)
+
+
+def r_home(root: Path, script: str) -> Command:
+    """Run a script by an R that was unpacked."""
     home = root / "usr" / "lib" / "R"
     folders = [home / "lib", libraries(root), *(libraries(root) / name for name in ("blas", "lapack"))]
-    return [str(home / "bin" / "exec" / "R"), "--no-echo", "--no-restore", "--vanilla", f"--file={script}"], {
+    return [str(home / "bin" / "exec" / "R"), "--no-echo", "--no-restore", "--vanilla", f"--file={SCRIPTS / script}"], {
         "R_HOME": str(home),
         "EDITOR": "vi",  # R does not start without a name here, which its missing Renviron would have
         "R_LIBS": str(home / "site-library"),
@@ -283,6 +287,11 @@ DRIVERS = (
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda d: d.name.replace(" ", "-"))
 def test_driver(driver: Driver, town: Town, record_property: Callable[[str, object], None]) -> None:
+    tried(driver, town, record_property)
+
+
+def tried(driver: Driver, town: Town, record_property: Callable[[str, object], None]) -> None:
+    """Run a client's script against the proxy; each of its checks must hold."""
     command, more = driver.ready()
     done = subprocess.run(
         command,

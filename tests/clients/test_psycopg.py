@@ -354,21 +354,21 @@ def test_many_sessions_at_once(town: Town) -> None:
 def test_previews(town: Town) -> None:
     """A role that has them gets invented rows, told as such, the same ones whatever the way they are asked for."""
     notices: list[str] = []
-    with psycopg.connect(town.dsn.replace("user=ada", "user=poor")) as poor:
-        poor.add_notice_handler(lambda told: notices.append(told.message_primary or ""))
-        poor.execute("SET dpproxy.notices = off")
-        first = poor.execute("SELECT * FROM people LIMIT 3").fetchall()
+    with psycopg.connect(town.dsn.replace("user=ada", "user=bo")) as bo:
+        bo.add_notice_handler(lambda told: notices.append(told.message_primary or ""))
+        bo.execute("SET dpproxy.notices = off")
+        first = bo.execute("SELECT * FROM people LIMIT 3").fetchall()
         assert len(first) == 3
         assert {row[1] for row in first} <= {"east", "north", "south", "west"}
-        assert poor.execute("SELECT * FROM people LIMIT %s", (3,)).fetchall() == first
-        with poor.cursor("preview") as cursor:
+        assert bo.execute("SELECT * FROM people LIMIT %s", (3,)).fetchall() == first
+        with bo.cursor("preview") as cursor:
             assert cursor.execute("SELECT * FROM people").fetchmany(3) == first
-        with poor.cursor().copy("COPY (SELECT id, region FROM people LIMIT 3) TO STDOUT") as copy:
+        with bo.cursor().copy("COPY (SELECT id, region FROM people LIMIT 3) TO STDOUT") as copy:
             assert [(int(key), region) for key, region in copy.rows()] == [row[:2] for row in first]
         assert len(notices) == 4
         assert all("invented" in told for told in notices)
         with pytest.raises(psycopg.Error, match="rows of single persons"):
-            poor.execute("SELECT 1 FROM people WHERE id = 5 LIMIT 1")
-        poor.rollback()
-        asked = poor.execute("SELECT epsilon, outcome FROM dpproxy.answers WHERE outcome = 'preview'").fetchall()
+            bo.execute("SELECT 1 FROM people WHERE id = 5 LIMIT 1")
+        bo.rollback()
+        asked = bo.execute("SELECT epsilon, outcome FROM dpproxy.answers WHERE outcome = 'preview'").fetchall()
         assert asked == [(0, "preview")] * 4
