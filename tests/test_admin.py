@@ -6,10 +6,12 @@ stand nowhere in what is logged: the statements and data of this file are made o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
+import secrets
 import time
 import urllib.error
 import urllib.request
@@ -112,6 +114,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     with launched([policy], folder / "state", options=options) as proxy:
         found = next(m for line in proxy.said if (m := re.fullmatch(r"metrics on (\S+)", line)))
         yield Serving(proxy, policy, folder / "state", found[1])
+    assert len(proxy.said) < (proxy.said.maxlen or 0), "all of the log is looked at"
     said = "\n".join(proxy.said)
     assert not [secret for secret in SECRETS if secret in said], said
 
@@ -260,6 +263,57 @@ def test_what_was_asked_last(town: Serving) -> None:
     assert town.run("admin", "statements").splitlines()[0].startswith("at\tdataset\trole\tuser\tstatement\tverdict\tepsilon")
 
 
+SHAPES = {
+    "statement": r"[0-9a-f]{16}",
+    "policy": r"[0-9a-f]{16}",
+    "code": r"[0-9A-Z]{5}",
+    "reason_class": r"[a-z]+",
+    "kind": r"[a-z_]+",
+    "verdict": r"[a-z]+",
+    "reason": r"[a-zA-Z_.]+(\.[a-zA-Z_]+)*|password",
+    "address": r"127\.0\.0\.1",
+}
+PLACES = (
+    "SELECT count(*) FROM people WHERE region = '{word}' AND income = {number}",
+    "SELECT * FROM people WHERE email = '{word}'",
+    "SELECT {word} FROM people",
+    "SELECT count(*) AS {word} FROM {word}.people",
+    "SELECT count(*) FROM people -- {word}",
+    "SELECT sum(CASE region WHEN '{word}' THEN {number} END) FROM people",
+    "SELECT string_agg(email, '{word}') FROM people",
+    "SELECT count(*) FROM people WHERE region ~ '{word}(' OR income = {number}",
+    "SELECT '{word}' || {number} FROM people LIMIT {number}",
+    "SELECT avg(income) FILTER (WHERE region LIKE '{word}%') FROM people GROUP BY '{word}'",
+    "SELECT count(*) FROM people WHERE income > '{word}'",
+    "COPY (SELECT count(*) FROM people WHERE region = '{word}') TO '{word}'",
+    "SET dpproxy.accuracy = '{word}'; SELECT count(*) FROM people",
+    "PREPARE {word} AS SELECT count(*) FROM people WHERE region = '{word}' AND income < {number}",
+    "SELECT '{word}",
+)
+
+
+def test_a_generated_run_leaves_no_literal(town: Serving) -> None:
+    """Words and numbers that nobody could guess, at every place of statements that are answered and refused, by both protocols."""
+    drawn: set[str] = set()
+    with town.connect("eve") as connection:
+        session = connection.info.backend_pid
+        for place in PLACES:
+            for prepare in (False, True):
+                word = secrets.token_hex(6).translate(str.maketrans("0123456789", "ghijklmnop"))
+                number = secrets.randbelow(10**9) + 10**9
+                drawn |= {word, str(number)}
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute(place.format(word=word, number=number), prepare=prepare)  # type: ignore[arg-type]
+                connection.execute("RESET dpproxy.accuracy")
+    town.logged(lambda line: line["event"] == "session ended" and line["session"] == session)
+    lines = [line for line in town.lines() if line["event"] == "statement" and line["user"] == "eve"]
+    assert len(lines) >= 2 * len(PLACES) - 4
+    assert {line["verdict"] for line in lines} == {"answered", "reused", "refused"}
+    said = "\n".join(town.proxy.said) + (town.state / "audit.jsonl").read_text()
+    assert len(drawn) == 4 * len(PLACES)
+    assert [one for one in drawn if one in said] == []
+
+
 def test_every_line_is_in_the_list(town: Serving) -> None:
     lines = town.lines()
     assert {line["event"] for line in lines} >= {"statement", "login", "login failed", "operator", "session ended"}
@@ -268,6 +322,9 @@ def test_every_line_is_in_the_list(town: Serving) -> None:
         names = set(line) - set(COMMON)
         assert set(event.fields) <= names | {"error", "trace"}, line
         assert names <= {*event.fields, *event.optional}, line
+        if line["event"] in ("statement", "login", "login failed"):
+            wrong = {name for name, shape in SHAPES.items() if name in line and not re.fullmatch(shape, line[name])}
+            assert not wrong, line
 
 
 def test_a_drain_ends_it_and_all_is_in_the_audit_log(town: Serving) -> None:

@@ -57,24 +57,56 @@ def _verdict(question: Question, answer: Answer) -> Verdict:
 
 def _note(question: Question, answer: Answer, verdict: Verdict) -> None:
     free = verdict in ("explained", "preview")
-    event = event_of(question.dataset, question.asker, question.session, question.statement, question.kind, verdict)
-    saved = 0 if free else max(0, question.plan.loss.epsilon - answer.charged.epsilon)
-    measured = len(question.plan.measurements)
-    whole = replace(event, saved=saved, measurements=measured, reused=answer.reused, rows=answer.rows)
-    note(question.dataset, question.ending, whole, answer.charged)
+    note(
+        question.dataset,
+        question.asker,
+        (question.session, question.statement, question.kind, verdict),
+        question.ending,
+        answer.charged,
+        saved=0 if free else max(0, question.plan.loss.epsilon - answer.charged.epsilon),
+        measurements=len(question.plan.measurements),
+        reused=answer.reused,
+        rows=answer.rows,
+    )
 
 
-def event_of(dataset: Dataset, asker: Asker, session: int, statement: str, kind: str, verdict: Verdict) -> StatementEvent:
-    """Return the event with what is known of every statement."""
+def note(
+    dataset: Dataset,
+    asker: Asker,
+    ended: tuple[int, str, str, Verdict],
+    ending: Ending | None,
+    paid: Loss,
+    *,
+    saved: int = 0,
+    measurements: int = 0,
+    reused: int = 0,
+    rows: int = 0,
+    why: tuple[str, str, str] = ("", "", ""),
+) -> None:
+    """Write the line of a statement that has ended, and count it. `ended`: its session, hash and kind, and what became of it;
+    `why`: SQLSTATE, class and place of a refusal."""
     policy = dataset.policy
-    who = (policy.dataset, asker.role.name, asker.user.name, session)
-    return StatementEvent(time.time(), *who, statement, kind, verdict, policy.digest)
-
-
-def note(dataset: Dataset, ending: Ending | None, event: StatementEvent, paid: Loss) -> None:
-    """Write the line of a statement that has ended, and count it."""
     seconds = asyncio.get_running_loop().time() - ending.began if ending is not None else 0.0
-    took = milliseconds(seconds, dataset.policy.timing_quantum_ms)
-    whole = replace(event, epsilon=paid.epsilon, delta=paid.delta, milliseconds=took)
-    dataset.tallies.statement(whole)
-    statement_event.log(whole)
+    took = milliseconds(seconds, policy.timing_quantum_ms)
+    session, statement, kind, verdict = ended
+    event = StatementEvent(
+        time.time(),
+        policy.dataset,
+        asker.role.name,
+        asker.user.name,
+        session,
+        statement,
+        kind,
+        verdict,
+        policy.digest,
+        paid.epsilon,
+        paid.delta,
+        saved,
+        measurements,
+        reused,
+        rows,
+        took,
+        *why,
+    )
+    dataset.tallies.statement(event)
+    statement_event.log(event)

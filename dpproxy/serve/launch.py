@@ -40,7 +40,7 @@ class Proxy:
     process: subprocess.Popen[str]
     host: str = ""
     port: int = 0
-    said: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=200))
+    said: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=1000))
     ready: threading.Event = field(default_factory=threading.Event)
 
     @property

@@ -16,7 +16,7 @@ from typing import Final
 
 from dpproxy.answers import accuracy_search
 from dpproxy.answers.answering import Answer
-from dpproxy.answers.delivery import deliver, event_of, note
+from dpproxy.answers.delivery import deliver, note
 from dpproxy.answers.failures import StatementFailed
 from dpproxy.answers.question import Literals, Question
 from dpproxy.answers.reuse import reuse_mode
@@ -72,12 +72,12 @@ class StatementAnswers:
         client, ending = self._client, self._ended
         paid = ending.paid if ending is not None else ZERO
         verdict: Verdict = "failed" if paid else "refused"
-        event = event_of(client.dataset, client.asker, client.key[0], _hash(text), kind, verdict)
         if isinstance(error, Refusal):
             code, reason = error.sqlstate, error.site
         else:
             code, reason = back.read_report(error.raw[5:]).get("C", ""), "facade"
-        note(client.dataset, ending, replace(event, code=code, reason=reason, reason_class=class_of(code)), paid)
+        ended = (client.key[0], _hash(text), kind, verdict)
+        note(client.dataset, client.asker, ended, ending, paid, why=(code, class_of(code), reason))
         self._ended = None
 
     # texts

@@ -20,7 +20,7 @@ import pytest
 from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.operations.client import ask, sockets
-from dpproxy.operations.requests import CancelSession, PauseRole, Report, ResumeRole
+from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Reload, Report, ResumeRole
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import LaunchError, Proxy, launched
 from dpproxy.server.server import NUMBER_BITS
@@ -282,10 +282,13 @@ def test_all_serve_the_same_data(policy: Path, tmp_path: Path, shared_ledger: Sc
             assert [counted(c, f"z{i}") for i, c in enumerate(one_of_each(proxy, stack, "village"))] == [40, 40]
         replaced(tmp_path / "town.duckdb", 60)
         before = sum("policy reloaded" in line for line in list(proxy.said))
-        proxy.process.send_signal(signal.SIGHUP)
+        doors = sockets(tmp_path / "state")
+        assert [dataset["problem"] for dataset in ask(doors[1], Reload())] == [""]
         wait_for(lambda: sum("policy reloaded" in line for line in list(proxy.said)) == before + 2)
         with ExitStack() as stack:
             assert [counted(c, f"w{i}") for i, c in enumerate(one_of_each(proxy, stack, "village"))] == [60, 60]
+        ask(doors[1], Drain())
+        assert proxy.process.wait(300) == 0, "both, and who watches them"
 
 
 def test_sigterm_ends_all(policy: Path, shared_ledger: Scratch) -> None:
