@@ -39,6 +39,11 @@ class Refusal(Exception):
             maker = sys._getframe(2)  # above this function and the `__init__` that calls it
             self.site = f"{maker.f_globals['__name__']}.{maker.f_code.co_qualname}".removeprefix("dpproxy.").split(".<")[0]
 
+    @property
+    def told(self) -> str:
+        """Return the message with what to write instead: tools that show no hint show this."""
+        return self.message if self.hint is None else f"{self.message}. {self.hint}"
+
     def __str__(self) -> str:
         return f"{self.sqlstate} {self.message}"
 
@@ -73,6 +78,7 @@ SUBSTRING_ERROR = "22011"
 INVALID_REGULAR_EXPRESSION = "2201B"
 INVALID_ARGUMENT_FOR_WIDTH_BUCKET = "2201G"
 CHARACTER_NOT_IN_REPERTOIRE = "22021"
+INVALID_ARGUMENT_FOR_NTH_VALUE = "22016"
 INVALID_PARAMETER_VALUE = "22023"
 INVALID_ESCAPE_SEQUENCE = "22025"
 INVALID_TEXT_REPRESENTATION = "22P02"

@@ -27,6 +27,7 @@ from dpproxy.sql.aliases import spelled_out
 from dpproxy.sql.budget_call import as_table
 from dpproxy.sql.clock import CLOCK, CLOSENESS, Reading, reading, shown
 from dpproxy.sql.effort import Stop, stoppable
+from dpproxy.sql.privacy_clauses import written
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect
 
@@ -104,10 +105,16 @@ class Known:
     private: frozenset[str]
     columns: frozenset[str]
     tables: frozenset[str]
+    units: frozenset[str] = frozenset()  # columns that hold unit ids
 
 
 def _spelled_out(statement: Statement, known: Known) -> Statement:
-    """With output names where only other engines know them (`sql.aliases`)."""
+    """With output names where only other engines know them (`sql.aliases`), and in our words what they say of privacy. Raises
+    Refusal of that."""
+    clause = written(statement.query, known.units)
+    if clause is not None:
+        text = f"{statement.prefix}{statement.into}{clause.query}{statement.suffix}"
+        statement = replace(statement, query=clause.query, text=text, asked=clause.asked)
     try:
         query = spelled_out(statement.query, known.columns, None if statement.private else known.tables)
     except Refusal:
@@ -242,4 +249,5 @@ def known_to(shown: Shown) -> Known:
     columns = frozenset(c.name for table, shape in shown.tables for c in visible_columns(table, shape))
     views = frozenset(view.name for view in shown.views)
     private = frozenset(table.name.name for table, _ in shown.tables if not table.public)
-    return Known(private | views, columns, frozenset(table.name.name for table, _ in shown.tables))
+    units = frozenset(t.unit.column for t, _ in shown.tables if t.unit is not None and not t.unit.steps)
+    return Known(private | views, columns, frozenset(table.name.name for table, _ in shown.tables), units)

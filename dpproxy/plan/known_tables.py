@@ -78,6 +78,22 @@ class KnownTables:
         column = self.context.catalog.tables[policy.name].column(name)
         return (not policy.unit.steps and policy.unit.column == name) or (column is not None and not column.nullable)
 
+    def unit_column(self, table: exp.Table) -> str | None:
+        """The column of a private table that holds its unit ids; None where it reaches them by a path."""
+        policy = self.context.find(ident(table.args.get("db")), ident(table.this))
+        return policy.unit.column if policy is not None and policy.unit is not None and not policy.unit.steps else None
+
+    def private_key(self, table: exp.Table, name: str) -> bool:
+        """Whether each value of a private table's column is in one row: by the catalog's keys, or by what the policy says."""
+        policy = self.context.find(ident(table.args.get("db")), ident(table.this))
+        if policy is None or policy.public:
+            return False
+        found = self.context.catalog.tables[policy.name]
+        others = [s for t in self.context.policy.tables.values() if t.unit is not None for s in t.unit.steps]
+        pointed_at = any(s.target == policy.name and s.target_column == name for s in others)
+        one = policy.one and policy.unit is not None and not policy.unit.steps and policy.unit.column == name
+        return pointed_at or one or (name,) in (found.primary_key, *found.unique)
+
     def private_table(self, table: exp.Table, env: Env) -> bool:
         """Whether a table is private: not public, a view, or a query of WITH whose rows belong to units."""
         schema, name = ident(table.args.get("db")), ident(table.this)

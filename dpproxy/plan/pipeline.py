@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 from sqlglot import exp
@@ -58,7 +59,7 @@ from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.signals import signals
 from dpproxy.policy.catalog import Catalog, TableName
-from dpproxy.policy.model import Policy, Role
+from dpproxy.policy.model import ATTO, Policy, Role
 from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.vector_loss import loss_together
@@ -81,13 +82,22 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int =
     known = leaves(policy, catalog)
 
     def planned(statement: Statement, role: Role, settings: Mapping[str, str | None], types: tuple[str, ...]) -> Plan:
+        asked = dict(statement.asked)
+        role = _within(role, asked.pop("delta", None))
+        chosen = session_settings({**settings, **asked})
         context = Context(
-            policy, catalog, role, dialect, session_settings(settings), types, pick_key=pick_key, table_columns=table_columns,
-            leaves=known,
-        )  # fmt: skip
+            policy, catalog, role, dialect, chosen, types, pick_key=pick_key, table_columns=table_columns, leaves=known
+        )
         return plan(statement, context)
 
     return planned
+
+
+def _within(role: Role, delta: str | None) -> Role:
+    """The role whose statements cost at most this delta, where one is asked for that is smaller than its own."""
+    if delta is None:
+        return role
+    return replace(role, query=replace(role.query, delta=min(role.query.delta, int(Decimal(delta) * ATTO))))
 
 
 def plan(statement: Statement, context: Context) -> Plan:

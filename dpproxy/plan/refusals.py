@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.sql.dialect import position
 
@@ -39,7 +39,7 @@ def rows_of_people(node: exp.Expr, context: Context) -> Refusal:
     """Refuse a query whose answer would be rows of single people."""
     unit = context.policy.unit_name
     return Refusal(
-        FEATURE_NOT_SUPPORTED,
+        INSUFFICIENT_PRIVILEGE,
         f"answers are aggregates over many {unit}s; this query returns rows of single {unit}s",
         position(node),
         hint=_over_it(node),
@@ -62,6 +62,18 @@ def _over_it(node: exp.Expr) -> str:
     if isinstance(node, exp.Select) and node.args.get("group") is not None:
         return "Aggregate over it, without ORDER BY and LIMIT: SELECT avg(x) FROM (SELECT ..., sum(...) AS x ... GROUP BY 1) t."
     return "Aggregate: SELECT count(*), sum(...), avg(...) ... GROUP BY ..."
+
+
+def recursion(node: exp.Expr, context: Context) -> Refusal:
+    """Refuse WITH RECURSIVE over private rows: nothing bounds what it makes of one person's."""
+    unit = context.policy.unit_name
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"a recursive query over private rows is not supported: how often it repeats would depend on the rows of a {unit}",
+        position(node),
+        hint=f"Join the table with itself once for each step, on the {unit} id and the key; or aggregate first, and recurse over "
+        "the released result.",
+    )
 
 
 def limit_below(node: exp.Expr) -> Refusal:

@@ -139,7 +139,7 @@ class Replies:
     async def fail(self, refusal: Refusal, talk: PrivateTalk) -> None:
         """Say an error, and bring the facade into the state it would be in had it been the facade's own."""
         r = refusal
-        self._client.tell(back.error_response("ERROR", r.sqlstate, r.message, r.detail, r.hint, r.position))
+        self._client.tell(back.error_response("ERROR", r.sqlstate, r.told, r.detail, r.hint, r.position))
         await talk.fail()
 
     def ready(self) -> None:

@@ -134,7 +134,14 @@ class StatementAnswers:
         ending.limit(seconds(settings["statement_timeout"]))
         text = settings["dpproxy.accuracy"]
         wanted = accuracy_search.target(text)
-        if wanted is None or text is None or private.statement.kind == "explain" or not private.plan.measurements:
+        priced_itself = "dpproxy.epsilon" in dict(private.statement.asked)
+        if (
+            wanted is None
+            or text is None
+            or priced_itself
+            or private.statement.kind == "explain"
+            or not private.plan.measurements
+        ):
             answer, _ = await self._delivered(talk, private, ending, texts, bind)
             return answer, private
         accuracy_search.check(private.plan)

@@ -67,6 +67,10 @@ class FaithfulPostgres(Postgres):
                 self._retreat(index)
             return super()._parse_type(parse_interval, fallback_to_identifier)
 
+        def _parse_locks(self) -> list[exp.Lock]:
+            """`FOR READ ONLY` locks nothing; drivers write it, and PostgreSQL takes it."""
+            return [] if self._match_text_seq("FOR", "READ", "ONLY") else super()._parse_locks()
+
         def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
             """`INTERVAL '1 day 03:00'` is a cast of its text: the stock parser keeps only `1 day` of it."""
             index = self._index

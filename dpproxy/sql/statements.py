@@ -36,7 +36,8 @@ class Statement:
     """Holds one statement of a client's text. `prefix + query + suffix == text`; `offset` is where `text` begins.
 
     `query` is the SELECT inside (for `explain`, `copy`, ...), empty for kind `other`. `options`: of EXPLAIN, upper case.
-    Of SELECT INTO TEMP, a `create_table_as`, `into` is what stands for its INTO, which is blank in `query`.
+    Of SELECT INTO TEMP, a `create_table_as`, `into` is what stands for its INTO, which is blank in `query`. `asked`: what the
+    statement itself says of settings (`sql.privacy_clauses`).
     """
 
     text: str
@@ -48,6 +49,7 @@ class Statement:
     offset: int = 0
     options: tuple[str, ...] = ()
     into: str = ""
+    asked: tuple[tuple[str, str], ...] = ()
 
 
 _WORD = re.compile(r"\w+")
@@ -112,7 +114,7 @@ def _kind(tokens: list[Token]) -> tuple[Kind, int, int, tuple[str, ...]]:
     if head == "EXPLAIN":
         return _explain(words, last)
     if head == "COPY" and len(words) > 1 and words[1] == "(":
-        close = _closing(words, 1)
+        close = closing(words, 1)
         if words[close + 1 : close + 3] == ["TO", "STDOUT"]:
             return "copy", 2, close - 1, ()
     if head == "DECLARE" and "FOR" in words and "CURSOR" in words:
@@ -206,7 +208,7 @@ def _arguments(text: str, tokens: list[Token], words: list[str], at: int) -> tup
     """The texts between the commas of `( ... )`."""
     if words[at : at + 1] != ["("]:
         return ()
-    close, depth, start = _closing(words, at), 0, tokens[at].end + 1
+    close, depth, start = closing(words, at), 0, tokens[at].end + 1
     found = []
     for i in range(at + 1, close + 1):
         if i == close or (words[i] == "," and depth == 0):
@@ -220,7 +222,7 @@ def _explain(words: list[str], last: int) -> tuple[Kind, int, int, tuple[str, ..
     at = 1
     options: list[str] = []
     if at <= last and words[at] == "(":
-        close = _closing(words, at)
+        close = closing(words, at)
         options = words[at + 1 : close]
         at = close + 1
     while at <= last and words[at] in ("ANALYZE", "ANALYSE", "VERBOSE"):
@@ -236,7 +238,8 @@ def _writes(words: list[str]) -> bool:
     return any(w in ("INTO", "INSERT", "UPDATE", "DELETE", "MERGE") for w in words)
 
 
-def _closing(words: Sequence[str], at: int) -> int:
+def closing(words: Sequence[str], at: int) -> int:
+    """Return the index of the bracket that closes the one at `at`; of the last word, where none does."""
     depth = 0
     for i in range(at, len(words)):
         depth += (words[i] == "(") - (words[i] == ")")

@@ -43,7 +43,7 @@ def test_errors_are_those_of_postgresql(connection: Connection) -> None:
     assert said(connection, "EXECUTE q('x')") == '22P02 invalid input syntax for type integer: "x"'
     connection.execute("DEALLOCATE ALL")
     assert said(connection, "EXECUTE q(1)") == '26000 prepared statement "q" does not exist'
-    assert said(connection, "PREPARE rows AS SELECT * FROM people").startswith("0A000 answers are aggregates")
+    assert said(connection, "PREPARE rows AS SELECT * FROM people").startswith("42501 answers are aggregates")
     assert said(connection, "EXECUTE rows") == '26000 prepared statement "rows" does not exist'
 
 
@@ -52,7 +52,7 @@ def test_no_answer_comes_from_the_empty_tables(connection: Connection) -> None:
     connection.execute("PREPARE q AS SELECT count(*) FROM people")
     alone = "0A000 a prepared statement over private tables can only be executed by itself"
     for sql in ("EXPLAIN EXECUTE q", "CREATE TEMP TABLE t AS EXECUTE q", "CREATE TEMP TABLE t AS execute Q"):
-        assert said(connection, sql) == alone
+        assert said(connection, sql).startswith(alone)
     assert connection.execute("SELECT 'execute q'").fetchone() == ("execute q",)
     assert connection.execute("SELECT 1; EXECUTE q").nextset()
     connection.prepare_threshold = 0

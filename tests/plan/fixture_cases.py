@@ -13,7 +13,7 @@ there, and `cases` (those of `fixtures/rewrite`, which are before and after, hav
       generates: [SELECT ...]             # optional: the generated SQL, whitespace aside
       exact: declared                     # optional, see `Case.exact`
     - sql: SELECT * FROM customers
-      refuse: { sqlstate: 0A000, says: answers are aggregates, at: '*' }
+      refuse: { sqlstate: '42501', says: answers are aggregates, at: '*' }
 
 `groups` is `one` (no keys), `declared` (all of them, empty ones too), `threshold` or `top k`. `linf` lists the sensitivity of
 each basis column in grid units. `at` is how the text at the refusal's position begins; `hint`, optional, is said in what to do instead. Accepted statements are also

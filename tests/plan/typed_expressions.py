@@ -46,6 +46,7 @@ def of_texts() -> Iterator[str]:
         yield from (f"right({t}, {n})" for n in (-2, 0, 3))
         yield from (f"substring({t}, {n}, {m})" for n in (-3, 0, 2) for m in (0, 5))
         yield from (f"split_part({t}, '-', {n})" for n in (-2, -1, 1, 9))
+        yield from (f"left({t}, o.qty)", f"right({t}, o.qty)", f"substring({t}, o.qty, o.qty)", f"split_part({t}, {t}, o.qty)")
         yield from (f"{t} {op} '{p}'" for op in ("LIKE", "ILIKE", "NOT LIKE") for p in ("%a%", "", r"%\%%", "_"))
         yield from (f"{t} {op} '{p}'" for op in ("~", "~*", "!~", "!~*") for p in ("^a", "[0-9]+$", "a|b", ""))
         yield from (f"lpad({t}, 5)", f"rpad({t}, 0, 'x')", f"replace({t}, '', 'x')", f"strpos({t}, '')", f"{t} || {t}")

@@ -73,7 +73,7 @@ async def test_a_failing_engine_says_always_the_same(stage: Stage) -> None:
         assert tags(messages) == b"1EZ"
         seen.add(messages[1][1])
     assert len(seen) == 1
-    assert report(messages)["M"] == AFTER_CHARGE.message
+    assert report(messages)["M"] == AFTER_CHARGE.told
     assert stage.spent() - before == 6 * PRICE, "nothing is refunded"
     stage.engine.failure = None
     assert rows(await wire.query(PRIVATE)) == GROUPS
@@ -165,7 +165,10 @@ async def test_a_setting_that_does_not_exist_cannot_be_set(stage: Stage) -> None
     wire = await stage.connect()
     for text in ("SET dpproxy.epsilom = 0.5", 'SELECT 1; set local "dpproxy".Epsilom TO 1', "SET SESSION dpproxy . epsilom = 1"):
         told = report(await wire.query(text))
-        assert (told["C"], told["M"]) == ("42704", 'unrecognized configuration parameter "dpproxy.epsilom"')
+        said = 'unrecognized configuration parameter "dpproxy.epsilom"'
+        assert (told["C"], told["M"]) == ("42704", f"{said}. {told['H']}"), (
+            "what to do instead is in the message: tools drop hints"
+        )
         assert text[int(told["P"]) - 1 :].lower().startswith(("dpproxy", '"dpproxy'))
     assert report(await wire.ask(front.parse("", "SET dpproxy.x = 1")))["C"] == "42704"
     assert (

@@ -50,6 +50,10 @@ class EnclosingQuery(Protocol):
 
     def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr: ...
 
+    def quantified(self, op: str, value: Expr, query: exp.Expr, every: bool, scope: Scope) -> Expr:
+        """Tell whether `value op ANY (query)`, or ALL, is true: FALSE stands for unknown too."""
+        ...
+
     def aggregate(self, node: exp.Expr, scope: Scope) -> Expr: ...
 
     def window(self, node: exp.Window, scope: Scope) -> Expr: ...
@@ -103,9 +107,15 @@ def _quantified(binder: Binder, node: exp.Binary, inner: exp.Expr, op: str, ever
     plain = (op, every) in (("=", False), ("<>", True))
     what = f"`{op} {'ALL' if every else 'ANY'}`"
     if isinstance(inner, exp.Select | exp.Subquery | exp.SetOperation):
-        if not plain:
-            raise unsupported(f"{what} of a subquery", "Compare with an aggregate: x > (SELECT min(y) ...) for > ANY.")
-        return binder.query.in_subquery((value,), inner.unnest() if isinstance(inner, exp.Subquery) else inner, every, scope)
+        query = inner.unnest() if isinstance(inner, exp.Subquery) else inner
+        if plain:
+            return _member(binder, node, (value,), query, every, scope)
+        if not decides(node):
+            raise unsupported(
+                f"{what} of a subquery that is negated or returned",
+                "Let it stand in WHERE or CASE WHEN by itself, or beside AND and OR: NOT (x > ANY (...)) is x <= ALL (...).",
+            )
+        return binder.query.quantified(op, value, query, every, scope)
     items = forms.elements(binder, inner, scope)
     if items is not None:
         return forms.quantified(op, value, items, every)
@@ -113,6 +123,30 @@ def _quantified(binder: Binder, node: exp.Binary, inner: exp.Expr, op: str, ever
     if plain and isinstance(array, Hole) and array.type.endswith("[]"):
         return InList("bool", value, (array,), every)
     raise unsupported(f"{what} of this array", "List its elements: x IN (...) or x = ANY (ARRAY[...]).")
+
+
+def decides(node: exp.Expr) -> bool:
+    """Tell whether a condition only chooses rows or a branch: that it is unknown then means that it is false."""
+    above = node.parent
+    while isinstance(above, exp.And | exp.Or | exp.Paren):
+        node, above = above, above.parent
+    if isinstance(above, exp.If | exp.Join):
+        return node.arg_key in ("this", "on")
+    return isinstance(above, exp.Where | exp.Having)
+
+
+def _member(binder: Binder, node: exp.Expr, values: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
+    """Bind x IN (query). Where the query names its person by other columns than those compared, only whether it is true is
+    known."""
+    try:
+        return binder.query.in_subquery(values, query, negated, scope)
+    except Refusal as first:
+        if negated or len(values) != 1 or not decides(node):
+            raise
+        try:
+            return binder.query.quantified("=", values[0], query, False, scope)
+        except Refusal:
+            raise first from None
 
 
 def _constant_array(binder: Binder, node: exp.Expr) -> Expr | None:
@@ -193,14 +227,14 @@ def _in(binder: Binder, node: exp.In, scope: Scope, negated: bool = False) -> Ex
     if query is not None:
         args = tuple(binder.bind(p, scope) for p in parts)
         inner = query.unnest() if isinstance(query, exp.Subquery) else query
-        return binder.query.in_subquery(args, inner, negated, scope)
+        return _member(binder, node, args, inner, negated, scope)
     if len(parts) > 1:
         tests = [_row_comparison(binder, "=", parts, forms.row(item) or [item], scope) for item in node.expressions]
         any_of = Call("bool", "or", tuple(tests))
         return Call("bool", "not", (any_of,)) if negated else any_of
     items = node.expressions
     if len(items) == 1 and isinstance(items[0], exp.Subquery):
-        return binder.query.in_subquery((binder.bind(left, scope),), items[0].unnest(), negated, scope)
+        return _member(binder, node, (binder.bind(left, scope),), items[0].unnest(), negated, scope)
     if not items:
         raise unknown(node)
     return _list(binder, binder.bind(left, scope), items, negated, scope)

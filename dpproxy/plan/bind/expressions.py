@@ -19,6 +19,7 @@ from dpproxy.plan.bind.conditions import EnclosingQuery, unknown
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import instants, literals, operators, patterns, times
 from dpproxy.plan.functions.constant_times import folded, literal, read_time
+from dpproxy.plan.functions.folding import folded_value
 from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.logical.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit, Ref
@@ -57,7 +58,7 @@ class ExprBinder:
         if handler is None:
             raise unknown(node)
         try:
-            return folded(handler(self, node, scope))
+            return folded_value(folded(handler(self, node, scope)))
         except NotPlain as constant:
             return self._asked(node, constant, scope)
         except Refusal as refusal:

@@ -30,7 +30,7 @@ from dpproxy.plan.logical.relation import (
 )
 from dpproxy.plan.properties import row_keys, rows_per_value
 from dpproxy.plan.properties.columns import nulled_column
-from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities, same_values, strict
 from dpproxy.plan.properties.fanout import MOST, overall_limits
 
 
@@ -38,11 +38,19 @@ def _ids(rows: Rows) -> frozenset[int]:
     return frozenset(c.id for c in rows.node.columns)
 
 
+def _strict(conditions: Sequence[Expr], *parts: Rows) -> list[Expr]:
+    """Conditions of a join or of WHERE, in which a unit's id is compared by plain equality: a row without one is nobody's, and is
+    left out. What other conditions compare by equality is not NULL either."""
+    filled = {c.id for p in parts for c in (p.unit, p.pending.column if p.pending is not None else None) if c is not None}
+    filled |= {c.id for p in parts if not p.padded for pair in equalities(p.conditions) for c in pair}
+    return strict(conditions, filled)
+
+
 def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, counter: Counter) -> Rows:
     """Join all parts inwardly under `conditions` (of ON and WHERE). Raises Refusal when private parts are unrelated."""
     if len(parts) == 1:
         return parts[0]
-    given = parts
+    given, conditions = parts, _strict(conditions, *parts)
     parts, unit_conditions = _relate(parts, list(conditions), context, counter)
     parts = _looked_up(parts, [*conditions, *unit_conditions])
     private = [p for p in parts if p.private]
@@ -105,7 +113,7 @@ def _looked_up(parts: list[Rows], conditions: Sequence[Expr]) -> list[Rows]:
     """A part with one row for each value of its keys, all of which other parts fix, adds no rows to theirs."""
     if not any(p.keyed for p in parts):
         return parts
-    classes = EquivalenceClasses([*equalities(conditions), *(e for p in parts for e in equalities(p.conditions))])
+    classes = EquivalenceClasses([*same_values(conditions), *(e for p in parts for e in equalities(p.conditions))])
     found = list(parts)
     fixed = {classes.find(i) for p in parts if p.private and not p.keyed for i in _ids(p)}
     waiting = [i for i, p in enumerate(parts) if p.keyed]
@@ -253,6 +261,7 @@ def _limits(private: list[Rows]) -> ContributionLimits:
 
 def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
     """Join `left LEFT JOIN right ON ...` by the privacy types of both sides."""
+    on = _strict(on, left, right)
     if left.private and always_matched(left, right, on, context):
         return join_inner([left, right], on, context, counter)
     if not left.private and right.private:
@@ -314,6 +323,7 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
 
     A condition on no column is refused: engines take one that is never true for no join at all, and some then fail.
     """
+    on = _strict(on, left, right)
     if not all(references(c) or has_subquery(c) for c in on):
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
@@ -340,7 +350,7 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
 
 def filtered(rows: Rows, condition: Expr | None) -> Rows:
     """Apply WHERE to the rows."""
-    parts = conjuncts(condition)
+    parts = tuple(_strict(conjuncts(condition), rows))
     if not parts:
         return rows
     whole = conjunction(parts)

@@ -30,11 +30,13 @@ from dpproxy.plan.known_tables import Cte, Env, KnownTables
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.relation import Rows, Values
 from dpproxy.plan.refusals import (
+    FormRefusal,
     limit_below,
     mixed_rows,
     positioned,
     private_correlation,
     private_in_public,
+    recursion,
     rows_of_people,
     unsupported,
 )
@@ -119,9 +121,12 @@ class QueryBinder:
 
     def _recursive(self, cte: exp.Expr, name: str, columns: tuple[str, ...], env: dict[str, Cte]) -> None:
         env[name] = Cte(name, cte.this, columns, dict(env), False)
-        result = self.bind(cte.this, env)
+        try:
+            result = self.bind(cte.this, env)
+        except FormRefusal:
+            raise recursion(cte, self.context) from None
         if isinstance(result, RowsResult):
-            raise unsupported("a recursive query over private rows", "Aggregate them first.")
+            raise recursion(cte, self.context)
         cte.set("this", result.tree)
         self.measurer.released_ctes[id(env[name].query)] = ReleasedResult(_named(copied(result.tree), columns), result.measured)
 

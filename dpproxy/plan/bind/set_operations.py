@@ -133,7 +133,8 @@ class SetOperation:
             FEATURE_NOT_SUPPORTED,
             f"{type(self.node).__name__.upper()} compares rows of different {policy.unit_name}s",
             position(self.node),
-            hint=f"Select `{policy.unit_column}` on both sides, or count or group the result in a query around it.",
+            hint=f"Write SELECT DISTINCT on both sides, select `{policy.unit_column}` on both, or count or group the result in a "
+            "query around it.",
         )
 
     def _merged(self, a: Column, b: Column) -> Column:

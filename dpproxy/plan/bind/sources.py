@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item, RowsResult, alias_columns, renamed
 from dpproxy.plan.bind.scope import Scope
@@ -188,7 +188,7 @@ class Sources:
         try:
             result = self.queries.bind(copied(item.node), env, None, True)
         except Refusal as refusal:
-            if refusal.sqlstate not in (FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION):
+            if refusal.sqlstate not in (FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, UNDEFINED_FUNCTION):
                 raise
             return self._computed(replace(item, node=original))
         if not isinstance(result, RowsResult):

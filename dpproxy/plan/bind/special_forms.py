@@ -212,10 +212,13 @@ def at_time_zone(binder: Binder, node: exp.AtTimeZone, scope: Scope) -> Expr:
 
 
 def bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expr:
-    """Bind (regexp_match(text, pattern))[1] and (string_to_array(text, mark))[n]; sqlglot counts constants from 0."""
+    """Bind (regexp_match(text, pattern))[1] and (string_to_array(text, mark))[n]; sqlglot counts constants from 0. A SELECT of
+    (regexp_matches(text, pattern))[1] alone is its first match, or NULL."""
     inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
     name = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else ""
     index = node.expressions[0] if len(node.expressions) == 1 else None
+    if name == "regexp_matches" and _alone(node):
+        name = "regexp_match"
     if not isinstance(index, exp.Literal) or not index.this.isdigit() or name not in ("regexp_match", "string_to_array"):
         raise unsupported("this subscript", "Use CASE for a list of constants, split_part() for the parts of a text.")
     args = [binder.bind(a, scope) for a in inner.expressions]
@@ -225,6 +228,16 @@ def bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expr:
     if name == "regexp_match" and at == 1:
         return patterns.regexp_matched(args)
     raise unsupported("this subscript")
+
+
+def _alone(node: exp.Expr) -> bool:
+    """Whether an expression is all that a SELECT without FROM returns."""
+    above = node.parent
+    while isinstance(above, exp.Paren | exp.Alias):
+        above = above.parent
+    if not isinstance(above, exp.Select) or len(above.expressions) != 1:
+        return False
+    return above.args.get("from_") is None and above.args.get("where") is None
 
 
 def _parts_of_text(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: str) -> Expr:

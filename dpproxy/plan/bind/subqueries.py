@@ -7,6 +7,8 @@ scalar subquery is one unit's own aggregate, a public one, or a released one (st
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, SYNTAX_ERROR, Refusal
@@ -47,6 +49,7 @@ from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, position, to_sql
 from dpproxy.sql.row_makers import as_rows
 from dpproxy.sql.trees import contains_aggregate, only_counts
+from dpproxy.sql.types import NUMBERS, TEXTS, TIMES
 
 
 class Subqueries:
@@ -138,8 +141,10 @@ class Subqueries:
         projection = query.expressions[0].unalias()
         aggregated = contains_aggregate(projection)
         copy = copied(query)
-        if not aggregated and (self.queries.tables.names_private(query, self.env) or not self._refers(copy)):
+        if not aggregated and not self._refers(copy):
             return None
+        if not aggregated and query.args.get("from_") is None and query.args.get("where") is None:
+            return self.binder.bind(projection, scope)  # of the row around it
         items = self.queries.from_items(copy, self.env, scope)
         private = any(i.private for i in items)
         rows, inner = self.queries.joined(copy, items, self.env, scope)
@@ -152,10 +157,18 @@ class Subqueries:
             if key is None:
                 return None
             rows = joins.filtered(rows, key)
+        if private and not aggregated and not self._one_row(rows):
+            return None
         value = binder.bind(copy.expressions[0].unalias(), inner)
-        if not aggregated:  # one public row, or PostgreSQL would raise
-            value = Agg(value.type, "max", (value,), False, None)
+        if not aggregated:  # one row, or PostgreSQL would raise
+            value = _only_value(value)
         return _scalar(rows, value, self.queries.counter)
+
+    def _one_row(self, inner: Rows) -> bool:
+        """Whether at most one of the rows is the unit's, or has the key that the row around it names."""
+        columns = {c.id for c in inner.node.columns}
+        pairs = [(a.id, b.id) for one, other in equalities(inner.conditions) for a, b in ((one, other), (other, one))]
+        return inner.one or any(a in inner.unique and b not in columns for a, b in pairs)
 
     def _correlated(self, inner: Rows) -> bool:
         """Whether the inner rows' unit is made equal to the outer unit by a top-level conjunct."""
@@ -241,12 +254,26 @@ class Subqueries:
         return canonical_key(*origin[a.id], context) == canonical_key(*origin[b.id], context)
 
     def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr:
+        return Exists("bool", self._own_rows(query, "EXISTS", scope).node, negated)
+
+    def quantified(self, op: str, value: Expr, query: exp.Expr, every: bool, scope: Scope) -> Expr:
+        """Tell whether some row has a value for which `value op it` is true; of ALL, whether none has one for which it is not."""
+
+        def test(item: Expr) -> Expr:
+            compared = operators.compare(op, value, item)
+            return Call("bool", "is_not_true", (compared,)) if every else compared
+
+        return Exists("bool", self._own_rows(query, "ALL" if every else "ANY", scope, test).node, every)
+
+    def _own_rows(self, query: exp.Expr, word: str, scope: Scope, test: Callable[[Expr], Expr] | None = None) -> Rows:
+        """The rows of a subquery that belong to the unit of the row around it, or to nobody, and pass a test of its only
+        output."""
         inner_query = query.unnest() if isinstance(query, exp.Subquery) else query
         if not isinstance(inner_query, exp.Select):
-            raise unsupported("EXISTS of this query")
+            raise unsupported(f"{word} of this query")
         copy = copied(inner_query)
         if contains_aggregate(copy) or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):
-            raise unsupported("EXISTS of a query with GROUP BY, HAVING or LIMIT", "Use plain rows in EXISTS.")
+            raise unsupported(f"{word} of a query with GROUP BY, HAVING or LIMIT", f"Use plain rows in {word}.")
         items = self.queries.from_items(copy, self.env, scope)
         rows, inner = self.queries.joined(copy, items, self.env, scope)
         where = copy.args.get("where")
@@ -259,7 +286,12 @@ class Subqueries:
             if key is None:
                 raise self._uncorrelated(query)
             rows = joins.filtered(rows, key)
-        return Exists("bool", rows.node, negated)
+        if test is None:
+            return rows
+        if len(copy.expressions) != 1:
+            raise Refusal(SYNTAX_ERROR, "subquery has too many columns", position(query))
+        output = self.queries.expressions(self.env, rows).bind(copy.expressions[0].unalias(), inner)
+        return joins.filtered(rows, test(output))
 
     def _correlated_key(self, inner: Rows) -> Expr | None:
         """Correlation by a key that fixes the unit on both sides: the unit ids are equal too, and are made so."""
@@ -291,6 +323,13 @@ class Subqueries:
 
     def window(self, node: exp.Window, scope: Scope) -> Expr:
         return bind_window(self.queries.context, self.binder, node, scope, self.rows)
+
+
+def _only_value(value: Expr) -> Agg:
+    """The value of the one row there is."""
+    if value.type not in (*NUMBERS, *TEXTS, *TIMES, "bool"):
+        raise unsupported(f"a subquery's only {value.type}", "Join its table instead.")
+    return Agg(value.type, "bool_or" if value.type == "bool" else "max", (value,), False, None)
 
 
 def _looks_outside(inner: Rows) -> bool:

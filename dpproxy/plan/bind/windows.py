@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ARGUMENT_FOR_NTH_VALUE, Refusal
 from dpproxy.plan.bind.calls import Terms, bind_order, check_summed, count_arguments
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Context
+from dpproxy.plan.functions import literals
 from dpproxy.plan.logical.expr import Call, Case, Expr, Lit, Ref, Win, rebuilt
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import per_unit_type
@@ -29,7 +30,7 @@ from dpproxy.sql.function_names import AGGREGATES
 
 _RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
 _PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."
-_FUNCTIONS = {"row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_value", "last_value"}
+_FUNCTIONS = {"row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_value", "last_value", "nth_value"}
 _AGGREGATES = {"count", "sum", "avg", "min", "max"}
 _FRAMES = {
     "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
@@ -44,11 +45,11 @@ _SLIDING = re.compile(
     rf"|ROWS BETWEEN (?:UNBOUNDED|{_NEAR}) PRECEDING AND {_NEAR} PRECEDING"
     rf"|ROWS BETWEEN {_NEAR} FOLLOWING AND (?:UNBOUNDED|{_NEAR}) FOLLOWING"
 )
-_BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value"}
+_BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value", "nth_value"}
 """Functions that tell rows of equal rank apart."""
 _UNORDERED = {"json", "jsonb", "bytea", "xml"}
 _ARGUMENTS = {"row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3),
-                     "first_value": (1, 1), "last_value": (1, 1), "count": (0, 1)} | dict.fromkeys(
+                     "first_value": (1, 1), "last_value": (1, 1), "nth_value": (2, 2), "count": (0, 1)} | dict.fromkeys(
     ("sum", "avg", "min", "max"), (1, 1))  # fmt: skip
 """How many arguments a call may have, at least and at most."""
 
@@ -94,11 +95,34 @@ def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: S
         value = args[0] if args else Lit("int4", "1")
         args = (Case(value.type, ((binder.condition(node.this.expression.this, scope), value),), None),)
     check_summed(name, args)
+    if name == "nth_value":
+        args = (args[0], _place(args[1]))
     if name in ("min", "max") and args and args[0].type == "interval":
         raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
     partition = _partition(context, binder, node, scope, rows, name in _RANKS)
     order, frame = _order(binder, node.args.get("order"), scope), _frame(node.args.get("spec"))
-    return Win(per_unit_type(name, args), name, args, partition, order, frame, contribution(rows, partition).rows)
+    window = Win(per_unit_type(name, args), name, args, partition, order, frame, contribution(rows, partition).rows)
+    return _nth_value(window) if name == "nth_value" else window
+
+
+_WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+_TO_PEERS = ("", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
+
+
+def _nth_value(window: Win) -> Expr:
+    """A frame that ends with the peers of a row has an nth value when it has n rows: then it is that of the partition."""
+    if window.frame not in _TO_PEERS:
+        return window
+    frame = Win("int8", "count", (), window.partition, window.order, "", window.rows)
+    return Case(window.type, ((Call("bool", ">=", (frame, window.args[1])), replace(window, frame=_WHOLE)),), None)
+
+
+def _place(value: Expr) -> Expr:
+    """Which row of the frame nth_value is of: one from 1 on. Raises Refusal."""
+    number = literals.literal_text(literals.coerce(value, "int4"), "the place of nth_value")
+    if not number.isdigit() or number == "0":
+        raise Refusal(INVALID_ARGUMENT_FOR_NTH_VALUE, "argument of nth_value must be greater than zero")
+    return value
 
 
 def _partition(context: Context, binder: ExprBinder, node: exp.Window, scope: Scope, rows: Rows, ranks: bool) -> tuple[Expr, ...]:

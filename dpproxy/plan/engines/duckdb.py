@@ -367,10 +367,11 @@ class DuckDB(Engine):
         return f"CAST({text} AS DOUBLE)" if expr.type in ("numeric", *FLOATS) and not as_it_is else text
 
     def window(self, expr: Win, names: Names) -> str:
-        """DuckDB raises for ntile(0); a number of tiles may be a column."""
-        if expr.name == "ntile":
-            tiles = Call("int8", "greatest", (Call("int8", "least", (expr.args[0], Lit("int4", str(INT32)))), Lit("int4", "1")))
-            expr = replace(expr, args=(tiles,))
+        """DuckDB raises for ntile(0), and for an nth value before the first; a number of tiles may be a column."""
+        if expr.name in ("ntile", "nth_value"):
+            *first, number = expr.args
+            number = Call("int8", "greatest", (Call("int8", "least", (number, Lit("int4", str(INT32)))), Lit("int4", "1")))
+            expr = replace(expr, args=(*first, number))
         return self._added_up(expr, "", self.over(expr, names), names) or super().window(expr, names)
 
     def _added_up(self, expr: Agg | Win, distinct: str, tail: str, names: Names) -> str | None:

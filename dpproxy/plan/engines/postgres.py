@@ -30,6 +30,7 @@ from dpproxy.plan.logical.expr import (
     Expr,
     Hole,
     Lit,
+    Ref,
     Win,
 )
 from dpproxy.plan.properties.facts import facts
@@ -120,7 +121,10 @@ class Postgres(Engine):
             return "(" + f" {op.upper()} ".join(self.expr(a, names) for a in args) + ")"
         if op in _COMPARE:
             a, b = args
-            return f"({self.comparable(a, b, names)} {_COMPARE[op]} {self.comparable(b, a, names)})"
+            left, right = self.comparable(a, b, names), self.comparable(b, a, names)
+            if op == "is_not_distinct" and a.type == b.type in _TYPES and isinstance(a, Ref) and isinstance(b, Ref):
+                return f"({self.same(left, right, a.type)})"
+            return f"({left} {_COMPARE[op]} {right})"
         if op in ARITHMETIC:
             return self._numbers.operation(expr, names)
         if op in _PARTS:
@@ -388,6 +392,8 @@ class Postgres(Engine):
             args = [f"greatest(least({args[0]}, {INT32}), 1)::int"]
         if name in ("lag", "lead") and len(args) > 1:
             args[1] = f"greatest(least({args[1]}, {INT32}), {-INT32})::int"
+        if name == "nth_value":
+            args[1] = f"greatest(least({args[1]}, {INT32}), 1)::int"
         inner = ", ".join(args) if args or name != "count" else "*"
         return self._total(expr, f"{name}({inner}){self.over(expr, names)}")
 

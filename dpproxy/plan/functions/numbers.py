@@ -52,6 +52,13 @@ def _float(value: Expr, what: str) -> Expr:
     return value if value.type == "float8" else Cast("float8", value)
 
 
+def cot(args: Sequence[Expr]) -> Expr:
+    """The cotangent; NULL where the tangent is 0."""
+    check_count("cot", args, 1)
+    tangent = Call("float8", "tan", (_float(args[0], "`cot`"),))
+    return Case("float8", ((compare("<>", tangent, Lit("float8", "0")), multiply("/", Lit("float8", "1"), tangent)),), None)
+
+
 def radians(args: Sequence[Expr]) -> Expr:
     check_count("radians", args, 1)
     return multiply("*", _float(args[0], "`radians`"), RADIANS_PER_DEGREE)
@@ -215,6 +222,6 @@ def _pi(args: Sequence[Expr]) -> Expr:
 
 FUNCTIONS: dict[str, Builder] = {
     **{name: _floats(name) for name in ("sin", "cos", "tan", "asin", "acos", "atan", "cbrt")},
-    "atan2": _floats("atan2", 2), "radians": radians, "degrees": degrees, "pi": _pi, "width_bucket": width_bucket,
+    "cot": cot, "atan2": _floats("atan2", 2), "radians": radians, "degrees": degrees, "pi": _pi, "width_bucket": width_bucket,
     FIRST: _first, "div": div, "log": log, "num_nulls": _nulls("is_null"), "num_nonnulls": _nulls("is_not_null"),
 }  # fmt: skip

@@ -131,7 +131,7 @@ def _factors(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
     if b.type == "interval" and op == "*":
         a, b = b, a
-    b = coerce(b, "int4")
+    b = whole(coerce(b, "int4"))
     if op == "*" and isinstance(a, Lit) and isinstance(b, Lit) and b.type in INTEGERS and a.text and b.text:
         text = " ".join(str(int(x) * int(b.text)) for x in a.text.split())
         months, days, _ = (int(x) for x in text.split())
@@ -140,8 +140,25 @@ def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
     if op == "*" and isinstance(a, Lit) and a.text and b.type in INTEGERS:
         return _times_interval(b, a.text)
     raise unsupported(
-        "arithmetic with an interval that is not a constant", "Use n * interval '1 day', where n is a whole number."
+        "arithmetic with an interval that is not a constant",
+        "Use n * interval '1 day', where n is a whole number: round(x * 86400)::int * interval '1 second' for x days.",
     )
+
+
+_WHOLE = {"+": plus, "-": minus}
+
+
+def whole(number: Expr) -> Expr:
+    """Return a number that is whole by its form, as a whole number: `-EXTRACT(DOW FROM ts)` is numeric, and has no fraction."""
+    match number:
+        case Cast(type="numeric" | "float8", arg=arg, length=()) if arg.type in INTEGERS:
+            return arg
+        case Call(op="neg", args=(arg,)) if (inner := whole(arg)).type in INTEGERS:
+            return negate(inner)
+        case Call(op="+" | "-" as op, args=(a, b)):
+            left, right = whole(a), whole(b)
+            return _WHOLE[op](left, right) if left.type in INTEGERS and right.type in INTEGERS else number
+    return number
 
 
 SPAN_YEARS = 4000  # an interval beyond it is added to nothing: engines' own guard

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dpproxy.errors import INVALID_PARAMETER_VALUE, SUBSTRING_ERROR, Refusal
 from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
 from dpproxy.plan.functions.operators import as_timestamp, common_type, compare, multiply
 from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
@@ -24,18 +23,15 @@ MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
 
 
 def _text(name: str, result: str = "text", kinds: str = "t") -> Builder:
-    """A function over text: `kinds` gives each argument's kind, `t` text, `i` a whole number."""
+    """A function over texts: `kinds` has a `t` for each."""
 
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) != len(kinds):
             raise unsupported(f"`{name}` with {len(args)} arguments")
-        bound = [coerce(a, "text" if k == "t" else "int4") for a, k in zip(args, kinds, strict=True)]
-        for argument, kind in zip(bound, kinds, strict=True):
-            wanted = (*TEXTS, "unknown") if kind == "t" else INTEGERS
-            if argument.type not in wanted:
+        bound = [coerce(a, "text") for a in args]
+        for argument in bound:
+            if argument.type not in (*TEXTS, "unknown"):
                 raise unsupported(f"`{name}` of {argument.type}")
-            if kind == "i":
-                literal_text(argument, f"an argument of `{name}`")
         return Call(result, name, tuple(bound))
 
     return build
@@ -118,24 +114,6 @@ def boolean_letter(value: Expr) -> Expr:
     return Case("text", ((value, Lit("text", "t")), (Call("bool", "not", (value,)), Lit("text", "f"))), None)
 
 
-def _substring(args: Sequence[Expr]) -> Expr:
-    if len(args) not in (2, 3):
-        raise unsupported("`substring` of this form")
-    start = int(literal_text(coerce(args[1], "int4"), "the start of `substring`"))
-    value = coerce(args[0], "text")
-    if value.type not in TEXTS:
-        raise unsupported(f"`substring` of {value.type}")
-    length = int(literal_text(coerce(args[2], "int4"), "the length of `substring`")) if len(args) == 3 else None
-    if start < 1:
-        length = None if length is None else length + start - 1
-        start = 1
-    if length is not None and length < 0:
-        raise Refusal(SUBSTRING_ERROR, "negative substring length not allowed")
-    if length is None:
-        return Call("text", "substring_from", (value, Lit("int4", str(start))))
-    return Call("text", "substring", (value, Lit("int4", str(start)), Lit("int4", str(length))))
-
-
 def _pad(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) not in (2, 3):
@@ -159,17 +137,6 @@ def _trim(name: str) -> Builder:
         return Call("text", name, (as_text(args[0], f"`{name}`"), chars))
 
     return build
-
-
-def _split_part(args: Sequence[Expr]) -> Expr:
-    check_count("split_part", args, 3)
-    value, mark, at = args
-    index = literal_text(coerce(at, "int4"), "the field of `split_part`")
-    if int(index) == 0:
-        raise Refusal(INVALID_PARAMETER_VALUE, "field position must not be zero")
-    if not literal_text(coerce(mark, "text"), "the delimiter of `split_part`"):
-        raise unsupported("`split_part` with an empty delimiter")
-    return Call("text", "split_part", (as_text(value, "`split_part`"), coerce(mark, "text"), Lit("int4", index)))
 
 
 def _power(args: Sequence[Expr]) -> Expr:
@@ -210,8 +177,7 @@ FUNCTIONS: dict[str, Builder] = {
     "trim": _trim("trim"), "btrim": _trim("trim"), "ltrim": _trim("ltrim"), "rtrim": _trim("rtrim"),
     "replace": _text("replace", kinds="ttt"), "reverse": _text("reverse"), "md5": _text("md5"),
     "strpos": _text("strpos", "int4", "tt"), "starts_with": _text("starts_with", "bool", "tt"),
-    "left": _text("left", kinds="ti"), "right": _text("right", kinds="ti"), "split_part": _split_part,
-    "substr": _substring, "substring": _substring, "lpad": _pad("lpad"), "rpad": _pad("rpad"), "concat": _concat,
+    "lpad": _pad("lpad"), "rpad": _pad("rpad"), "concat": _concat,
     "abs": _numeric("abs"), "floor": _numeric("floor", keep=False), "ceil": _numeric("ceil", keep=False),
     "ceiling": _numeric("ceil", keep=False), "sqrt": _numeric("sqrt", floats=True), "ln": _numeric("ln", floats=True),
     "log10": _numeric("log", floats=True), "exp": _numeric("exp", floats=True),

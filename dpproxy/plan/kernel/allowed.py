@@ -25,7 +25,7 @@ year isoyear quarter month week day dow isodow doy hour minute second epoch age 
 from_utc to_utc interval_times make_date strftime trunc_time ts_add ts_sub ts_diff
 """
 _AGGREGATES = "count sum avg min max stddev stddev_samp stddev_pop variance var_samp var_pop bool_or bool_and every"
-_BY_PLACE = "row_number ntile lag lead first_value last_value"
+_BY_PLACE = "row_number ntile lag lead first_value last_value nth_value"
 
 OF_NULL = frozenset(_OF_NULL.split())
 OPERATIONS = frozenset(f"{_OF_NULL} {_TESTS} {_CHOICES} {_NUMBERS} {_TEXTS} {_TIMES}".split())

@@ -156,12 +156,14 @@ class ContributionLimits:
 @dataclass(frozen=True)
 class Beside:
     """A public relation is joined in: its columns' ids, how many rows it has (None: not known), `most` of them share a value of a
-    column (id, number), and conditions `on` which alone it is joined, where they do not hold for all rows."""
+    column (id, number), or, with `nulls`, have none there; and conditions `on` which alone it is joined, where they do not hold
+    for all rows."""
 
     columns: frozenset[int]
     size: int | None
     most: tuple[tuple[int, int], ...] = ()
     on: tuple[Expr, ...] = ()
+    nulls: bool = False
 
 
 @dataclass(frozen=True)

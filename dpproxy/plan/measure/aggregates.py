@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
 from dpproxy.plan.logical.expr import Agg, Expr, Lit, Ref
 from dpproxy.plan.logical.interval import OPEN, Interval
@@ -148,7 +148,7 @@ _INSTEAD = {
 
 def _refused(name: str, unit_name: str) -> Refusal:
     hint = _INSTEAD.get(name, "Use count, sum, avg or count(DISTINCT ...).")
-    return Refusal(FEATURE_NOT_SUPPORTED, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint)
+    return Refusal(INSUFFICIENT_PRIVILEGE, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint)
 
 
 COUNTED = enclosures.count(0)

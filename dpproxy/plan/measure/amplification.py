@@ -343,4 +343,4 @@ def _public(columns: tuple[Column, ...], known: Beside | None) -> Flow:
     keys = [frozenset({i}) for i, n in most.items() if n == 1]
     keys += [frozenset()] if size == 1 else []
     rows = most_staged_rows(known) if size is None else max(size, 1)
-    return Flow(ids_of(columns), rows, False, tuple(keys), most, lengths_of(columns))
+    return Flow(ids_of(columns), rows, False, tuple(keys), most, lengths_of(columns), nulls=known is not None and known.nulls)

@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, NUMERIC_VALUE_OUT_OF_RANGE, Refusal
+from dpproxy.errors import INSUFFICIENT_PRIVILEGE, NUMERIC_VALUE_OUT_OF_RANGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
 from dpproxy.plan.functions.constant_times import stamp_of
 from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, SeriesDomain, ValuesDomain
@@ -70,7 +70,7 @@ def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) ->
         return spec, durations.read(text)
     if value.type not in TIMES:
         raise Refusal(
-            FEATURE_NOT_SUPPORTED,
+            INSUFFICIENT_PRIVILEGE,
             f"{agg.name}() of {value.type} over private rows would reveal a single value",
             hint="Group by it instead: values that enough people share become rows.",
         )

@@ -17,7 +17,7 @@ from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.logical.expr import Agg, Call, Expr, Hole, conjunction
+from dpproxy.plan.logical.expr import Agg, Call, Expr, Hole, Ref, conjunction, rebuilt
 from dpproxy.plan.logical.relation import Beside, Rows
 from dpproxy.plan.measure import amplification, bound_cuts, coverage, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
@@ -32,6 +32,13 @@ from dpproxy.sql.types import wire_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
+
+
+def _undeclared(value: Expr) -> Expr:
+    """The value without what is declared of its columns."""
+    if isinstance(value, Ref):
+        return Ref(value.type, replace(value.column, domain=None))
+    return rebuilt(value, _undeclared)
 
 
 @dataclass
@@ -127,8 +134,9 @@ class Registry:
 
     def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr] | None:
         """Return the values that enough units share in each group of a measured SELECT, as a source of its own; its columns are
-        the keys and then the value. None when the values are declared: then all are there, whoever has them."""
-        value = agg.args[0]
+        the keys and then the value. Declared values are looked for like others: that they may be there does not say that they
+        are. None where a condition lists them: then all are in the answer, whoever has them."""
+        value = _undeclared(agg.args[0])
         present = Call("bool", "is_not_null", (value,))
         rows = joins.filtered(request.rows, conjunction((*([agg.where] if agg.where is not None else []), present)))
         keys = [*(request.keys[i] for i in request.sets[0]), (f"values of {agg.name}()", value)]

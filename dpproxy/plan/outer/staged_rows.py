@@ -70,7 +70,7 @@ def known_sizes(query: exp.Expr, columns: Sequence[Column], ctes: Mapping[str, e
     if key is None and not inner.meta.get(ONE_ROW):
         key = _own_key(inner)
     most = ((columns[key].id, 1),) if key is not None and key < len(columns) else ()
-    return Beside(ids, 1 if inner.meta.get(ONE_ROW) or _one_row(inner) else None, most)
+    return Beside(ids, 1 if inner.meta.get(ONE_ROW) or _one_row(inner) else None, most, nulls=True)
 
 
 def _plain(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> exp.Expr:

@@ -21,6 +21,41 @@ def equalities(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:
     ]
 
 
+def strict(conditions: Iterable[Expr], filled: Collection[int]) -> list[Expr]:
+    """Write null-safe equalities among conditions that rows must satisfy as plain ones, where a column of `filled` is compared,
+    which is never NULL: no pair of NULLs is lost then. Others become one IS NOT DISTINCT FROM."""
+    return [_strict(c, filled) for c in conditions]
+
+
+def _strict(condition: Expr, filled: Collection[int]) -> Expr:
+    pair = null_safe(condition)
+    if pair is None:
+        return condition
+    plain = any(isinstance(e, Ref) and e.column.id in filled for e in pair)
+    return Call("bool", "=" if plain else "is_not_distinct", pair)
+
+
+def null_safe(condition: Expr) -> tuple[Expr, Expr] | None:
+    """The sides of `a IS NOT DISTINCT FROM b` and of `a = b OR a IS NULL AND b IS NULL`; None for other conditions."""
+    match condition:
+        case Call(op="is_not_distinct", args=(a, b)):
+            return a, b
+        case (
+            Call(op="or", args=(Call(op="=", args=(a, b)), Call(op="and", args=both)))
+            | Call(op="or", args=(Call(op="and", args=both), Call(op="=", args=(a, b))))
+        ):
+            missing = [e.args[0] for e in both if isinstance(e, Call) and e.op == "is_null"]
+            return (a, b) if len(both) == len(missing) == 2 and missing in ([a, b], [b, a]) else None
+    return None
+
+
+def same_values(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:
+    """List the pairs of columns that hold equal values, or NULL both."""
+    found = list(conditions)
+    pairs = [pair for c in found if (pair := null_safe(c)) is not None]
+    return [*equalities(found), *equalities(Call("bool", "=", pair) for pair in pairs)]
+
+
 class EquivalenceClasses:
     """Union-find over column ids."""
 

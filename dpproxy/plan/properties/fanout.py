@@ -143,13 +143,17 @@ def _compared(condition: Expr) -> tuple[Column, ...]:
     return references(condition) if isinstance(condition, Call) and condition.op == "=" else ()
 
 
-Tie = tuple[Column, frozenset[int]]
-"""A column that an equality makes a function of other columns, by id."""
+Tie = tuple[Column, frozenset[int], bool]
+"""A column that an equality makes a function of other columns, by id; whether it is equal to them where both are NULL too."""
 
 
 def _bound(beside: Beside, known: set[int], ties: Sequence[Tie]) -> int | None:
     most = dict(beside.most)
-    options = [most[column.id] for column, others in ties if column.id in most and others <= known]
+    options = [
+        most[column.id]
+        for column, others, null_safe in ties
+        if column.id in most and others <= known and (beside.nulls or not null_safe)
+    ]
     options += [beside.size] if beside.size is not None else []
     return max(min(options), 1) if options else None  # an empty table may have rows later
 
@@ -157,10 +161,11 @@ def _bound(beside: Beside, known: set[int], ties: Sequence[Tie]) -> int | None:
 def _ties(conditions: Sequence[Expr]) -> list[Tie]:
     found: list[Tie] = []
     for condition in conditions:
-        if isinstance(condition, Call) and condition.op == "=" and not has_subquery(condition):
+        if isinstance(condition, Call) and condition.op in ("=", "is_not_distinct") and not has_subquery(condition):
             for side, other in (condition.args, condition.args[::-1]):
                 if isinstance(side, Ref):
-                    found.append((side.column, frozenset(c.id for c in references(other))))
+                    null_safe = condition.op == "is_not_distinct"
+                    found.append((side.column, frozenset(c.id for c in references(other)), null_safe))
     return found
 
 
@@ -183,7 +188,7 @@ def beside_groups(rows: Rows, columns: Sequence[Column], keys: Sequence[Column])
     ids = frozenset(c.id for c in columns)
     if not keys:
         return Beside(ids, 1)
-    return Beside(ids, most_public_rows(rows), ((keys[0].id, 1),) if len(keys) == 1 else ())
+    return Beside(ids, most_public_rows(rows), ((keys[0].id, 1),) if len(keys) == 1 else (), nulls=True)
 
 
 def beside_series(columns: Sequence[Column], start: str, stop: str, step: str) -> Beside:

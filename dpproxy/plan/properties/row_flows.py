@@ -27,7 +27,8 @@ Ids = frozenset[int]
 class Flow:
     """A flow is the number of rows of a relation: of one row of a person, or in all where it is public. `keys`: columns no two
     rows share all values of (the empty set: one row); `most`: how many rows at most share a value of a column; `lengths`: of its
-    texts; `again`: how often rows of a person are joined in it with others of theirs."""
+    texts; `again`: how often rows of a person are joined in it with others of theirs; `nulls`: NULL counts as a value of these
+    columns."""
 
     columns: Ids
     rows: int
@@ -36,6 +37,7 @@ class Flow:
     most: Mapping[int, int] = field(default_factory=dict)
     lengths: Mapping[int, int] = field(default_factory=dict)
     again: int = 0
+    nulls: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Region:
         return frozenset().union(*(leaf.columns for leaf in self.leaves))
 
 
-Ties = Sequence[tuple[int, Ids]]
-"""Columns that an equality makes a function of others."""
+Ties = Sequence[tuple[int, Ids, bool]]
+"""Columns that an equality makes a function of others, and whether it finds NULL equal to NULL."""
 
 
 def join_product(start: Flow | None, leaves: Sequence[Flow], ties: Ties, known: Ids) -> tuple[int, int]:
@@ -77,7 +79,7 @@ def _in_order(begun: tuple[int, int], waiting: list[Flow], own: Mapping[int, Tie
 def join_repetitions(leaf: Flow, ties: Ties, known: Ids) -> tuple[int, int, bool]:
     """Say how many rows of a relation meet one row whose columns are known; how often rows of a person are joined again by that;
     whether an equality fixes a column."""
-    fixed = {column for column, others in ties if others <= known}
+    fixed = {column for column, others, null_safe in ties if others <= known and (leaf.nulls or not null_safe)}
     if any(key <= fixed for key in leaf.keys):
         return 1, 0, True
     if leaf.private:
@@ -85,26 +87,26 @@ def join_repetitions(leaf: Flow, ties: Ties, known: Ids) -> tuple[int, int, bool
     return min([leaf.rows, *(leaf.most[i] for i in fixed if i in leaf.most)]), 0, bool(fixed)
 
 
-def ties_of(conditions: Sequence[Expr]) -> list[tuple[int, Ids]]:
+def ties_of(conditions: Sequence[Expr]) -> list[tuple[int, Ids, bool]]:
     found = []
     for condition in conditions:
         if _equal(condition):
             assert isinstance(condition, Call)
             for side, other in (condition.args, condition.args[::-1]):
                 if isinstance(side, Ref):
-                    found.append((side.column.id, frozenset(c.id for c in references(other))))
+                    found.append((side.column.id, frozenset(c.id for c in references(other)), condition.op != "="))
     return found
 
 
 def _equal(condition: Expr) -> bool:
-    return isinstance(condition, Call) and condition.op == "=" and not any(map(subqueries, condition.args))
+    return isinstance(condition, Call) and condition.op in ("=", "is_not_distinct") and not any(map(subqueries, condition.args))
 
 
 def is_hashed(condition: Expr) -> bool:
     """Tell whether engines look a condition up in a hash table, alone or together with others."""
     if isinstance(condition, Call) and condition.op == "and":
         return all(map(is_hashed, condition.args))
-    return isinstance(condition, Call) and condition.op in ("=", "is_not_distinct") and not any(map(subqueries, condition.args))
+    return _equal(condition)
 
 
 def outer_reads(node: Relation) -> Ids:

@@ -19,16 +19,22 @@ from dpproxy.plan.rewrite import (
     lateral_expressions,
     lateral_lookups,
     mixed_unions,
+    named_windows,
     parenthesised_joins,
     percentile_by_rank,
     public_lists,
+    symmetric_aggregates,
 )
 
 Rule = Callable[[exp.Expr, KnownTables], bool]
 """Rewrites a tree in place, and says whether it did."""
 
 RULES: Final[tuple[tuple[str, Rule], ...]] = (
-    # First: all others look at the items of FROM one after the other, and see none inside parentheses.
+    # Before all others: what a window is partitioned by is then where they look for it.
+    ("named_windows", named_windows.apply),
+    # While the items of FROM have the names that it looks for; what it moves into a subquery is rewritten there.
+    ("symmetric_aggregates", symmetric_aggregates.apply),
+    # First of those that change FROM: all others look at the items of FROM one after the other, and see none inside parentheses.
     ("parenthesised_joins", parenthesised_joins.apply),
     # Before `public_lists`, which would make a subquery of `unnest(ARRAY[p.a, p.b])`: a list of fixed length needs none.
     ("lateral_expressions", lateral_expressions.apply),

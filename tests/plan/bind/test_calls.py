@@ -5,7 +5,7 @@ from __future__ import annotations
 import plan_harness
 import pytest
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, UNDEFINED_FUNCTION, Refusal
 from dpproxy.policy.catalog import Catalog
 
 
@@ -37,17 +37,17 @@ def test_as_many_arguments_as_postgresql_takes(call: str, shop_catalog: Catalog)
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "says", "sqlstate"),
     [
-        ("sum(amount ORDER BY ts)", "ORDER BY inside sum()"),
-        ("percentile_cont(qty) WITHIN GROUP (ORDER BY amount)", "a percentile"),
-        ("array_agg(amount)", "array_agg"),
+        ("sum(amount ORDER BY ts)", "ORDER BY inside sum()", FEATURE_NOT_SUPPORTED),
+        ("percentile_cont(qty) WITHIN GROUP (ORDER BY amount)", "a percentile", FEATURE_NOT_SUPPORTED),
+        ("array_agg(amount)", "array_agg", INSUFFICIENT_PRIVILEGE),
     ],
 )
-def test_forms_that_are_not_understood(call: str, says: str, shop_catalog: Catalog) -> None:
+def test_forms_that_are_not_understood(call: str, says: str, sqlstate: str, shop_catalog: Catalog) -> None:
     with pytest.raises(Refusal) as refused:
         labels(call, shop_catalog)
-    assert refused.value.sqlstate == FEATURE_NOT_SUPPORTED
+    assert refused.value.sqlstate == sqlstate
     assert says in refused.value.message
 
 

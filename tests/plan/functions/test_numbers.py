@@ -27,6 +27,7 @@ CALLS: list[tuple[str, Args]] = [
     ("sin", (("float8", '1'),)),
     ("cos", (("float8", '1'),)),
     ("tan", (("float8", '1'),)),
+    ("cot", (("float8", '1'),)),
     ("asin", (("float8", '0.5'),)),
     ("asin", (("float8", '2'),)),
     ("acos", (("float8", '0.5'),)),

@@ -8,11 +8,11 @@ import pytest
 from small_expressions import column, ref
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.functions import instants, numbers, patterns, scalars, texts, time_formats, times
+from dpproxy.plan.functions import instants, numbers, patterns, scalars, text_parts, texts, time_formats, times
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.sql.function_names import AGGREGATES
 
-ROOMS = (scalars, texts, numbers, times, time_formats, instants, patterns)
+ROOMS = (scalars, text_parts, texts, numbers, times, time_formats, instants, patterns)
 
 
 def test_no_room_takes_anothers_name() -> None:

@@ -130,7 +130,7 @@ REFUSED: dict[str, Relation] = {
     "a window over everybody": project(ORDERS, replace(NUMBER, partition=(ref(SIZE),))),
     "a window with ties": project(ORDERS, replace(NUMBER, order=NUMBER.order[:1])),
     "an unknown function": project(PEOPLE, call("pg_sleep", ONE)),
-    "an unknown window": project(ORDERS, replace(NUMBER, name="nth_value")),
+    "an unknown window": project(ORDERS, replace(NUMBER, name="percent_rank")),
     "an unknown aggregate": Aggregate((BUYER, OTHER), ORDERS, (ref(BUYER),), (replace(COUNT, name="array_agg"),)),
     "an unknown table": Scan((UNIT,), 9, ("main", "elsewhere"), ("x",)),
     "an unknown relation": Relation((UNIT,)),

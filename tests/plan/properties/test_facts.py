@@ -108,7 +108,7 @@ def more() -> Iterator[str]:
         "rpad(o.note, 3)",
         "to_char(o.ts, 'YYYY')",
     )
-    yield from (f"{f}(o.weight / 50)" for f in ("acos", "asin", "atan", "cos", "sin", "tan", "cbrt", "degrees", "radians"))
+    yield from (f"{f}(o.weight / 50)" for f in ("acos", "asin", "atan", "cos", "sin", "tan", "cot", "cbrt", "degrees", "radians"))
     yield from (
         "atan2(o.weight, o.qty)",
         "div(o.qty, 3)",

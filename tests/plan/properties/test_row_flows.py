@@ -83,8 +83,8 @@ def test_products_are_never_below_the_worst_data() -> None:
 
 
 def test_ties_go_both_ways() -> None:
-    assert sorted(ties_of([same(A, B)])) == [(1, ids(2)), (2, ids(1))]
-    assert ties_of([call("=", ref(A), call("+", ref(B), ref(C), type_="int4"))]) == [(1, ids(2, 3))]
+    assert sorted(ties_of([same(A, B)])) == [(1, ids(2), False), (2, ids(1), False)]
+    assert ties_of([call("=", ref(A), call("+", ref(B), ref(C), type_="int4"))]) == [(1, ids(2, 3), False)]
     assert ties_of([call("<", ref(A), ref(B)), call("or", same(A, B), same(A, C))]) == []
 
 
