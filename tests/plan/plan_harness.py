@@ -160,6 +160,19 @@ SHUFFLED = "shuffled"
 """The same rows in another order: who comes first is decided by everybody's rows, so it must change nothing."""
 
 
+@lru_cache
+def _optional_passes() -> str:
+    """The passes of DuckDB's optimizer that cost more than they save on a small shop."""
+    with duckdb.connect(":memory:") as connection:
+        names = connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+    return ",".join(name for (name,) in names if name not in ("filter_pushdown", "filter_pullup", "join_order"))
+
+
+def plan_plainly(connection: duckdb.DuckDBPyConnection, plain: bool = True) -> None:
+    """Have DuckDB plan without what only large tables need, or with all that it has."""
+    connection.execute(f"SET disabled_optimizers = '{_optional_passes() if plain else ''}'")
+
+
 class Shop:
     """A database and its neighbours. `units` are those whose deletion is tried: whales and outliers first, at most `most`; then
     newcomers, whose arrival is. `ids`: their type where it is not what it usually is (`shop_world.widened`). `quick`: plain plans
@@ -188,17 +201,11 @@ class Shop:
             for text in shop_world.arrival(name):
                 self._connection.execute(text.format(f"beside_{name}"))
         self.units: tuple[int | str, ...] = (*leaving, *arriving)
-        self._optional = ",".join(self._optional_passes())
         self._quick, self._plain = quick, False
-
-    def _optional_passes(self) -> list[str]:
-        """The optimizer's passes that cost more than they save on a small shop."""
-        names = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
-        return [name for (name,) in names if name not in ("filter_pushdown", "filter_pullup", "join_order")]
 
     def _plan_plainly(self, plain: bool) -> None:
         if plain is not self._plain:
-            self._connection.execute(f"SET disabled_optimizers = '{self._optional if plain else ''}'")
+            plan_plainly(self._connection, plain)
             self._plain = plain
 
     def takes(self, sql: str) -> bool:

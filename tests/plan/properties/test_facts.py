@@ -166,8 +166,9 @@ class Bound:
 
     def __init__(self, compiler: Compiler, expr: Expr) -> None:
         self.expr, self.known = expr, facts(expr)
-        block = compiler._block
-        self.text = compiler._renderer.resumed().output(expr, block.names)
+        source = compiler._source
+        block = source.block
+        self.text = source.renderer.resumed().output(expr, block.names)
         self.source = f"{block.source}{block.where_text}"
 
 
@@ -201,6 +202,7 @@ def shop(seed: int, trouble: bool) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     shop_world.fill(connection, seed, trouble=trouble)
+    plan_harness.plan_plainly(connection)
     return connection
 
 
