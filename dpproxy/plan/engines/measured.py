@@ -86,10 +86,11 @@ class Query:
 
     @classmethod
     def of(cls, tree: Statement, source: Source) -> Query:
-        return cls(tree, _Writing(source.renderer.resumed(), source, _rows(tree)).statement(tree))
+        return cls(tree, _Writing(source.renderer.resumed(), source, rows_of(tree)).statement(tree))
 
 
-def _rows(tree: Statement | _Stage) -> MeasuredRows:
+def rows_of(tree: Statement | _Stage) -> MeasuredRows:
+    """Return the rows that a query is made of."""
     node: object = tree
     while not isinstance(node, MeasuredRows):
         match node:

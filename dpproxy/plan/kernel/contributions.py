@@ -285,7 +285,6 @@ def _part(place: int, part: Part, node: Contributions, fresh: bool) -> Reach:
             added = _added(groups, i)
             if (part.lo, part.hi, part.shift) != (added.lo, added.hi, added.shift):
                 raise Unproven("a share is cut by other bounds than the total's")
-            _row_bounds(groups, added)
             _check_counter(groups, i, counter)
             return Reach(k * min(added.lo, 0), k * max(added.hi, 0))
         case Scaled():
@@ -301,18 +300,18 @@ def _counted(groups: UnitGroups, i: int) -> None:
 
 
 def _added(groups: UnitGroups, i: int) -> Added:
+    """A total of whole numbers, each held within the bounds it says: no order of rows changes it."""
     found = next((t for t in groups.totals if isinstance(t, Added) and t.index == i), None)
     if found is None:
         raise Unproven("a part of a total that is not taken")
+    _row_bounds(groups, found)
     return found
 
 
-def _row_bounds(groups: UnitGroups, added: Added) -> int:
-    """The most a row adds to a total; its bounds must be those within which the row's value is held."""
+def _row_bounds(groups: UnitGroups, added: Added) -> None:
     lo, hi = _held(groups.rows, added.index)
     if lo - added.shift < added.lo or hi - added.shift > added.hi:
         raise Unproven("a total of values that are not held within its bounds")
-    return max(abs(added.lo), abs(added.hi))
 
 
 def _check_counter(groups: UnitGroups, i: int, counter: int) -> None:
@@ -376,9 +375,8 @@ def _scaled(place: int, part: Scaled, node: Contributions, groups: UnitGroups, f
             raise Unproven("a count is scaled by another column")
         return Reach(0, most, part.norm, whole, part.steps)
     added = _added(groups, place)
-    bound = _row_bounds(groups, added)
     if part.mean:
-        if part.row < bound or part.steps != 1:
+        if part.row < max(abs(added.lo), abs(added.hi)) or part.steps != 1:
             raise Unproven("a mean is scaled by other bounds than its total's")
         _check_counter(groups, place, part.counter)
         _check_sized(part, node)

@@ -96,6 +96,8 @@ def _check_basis(basis: Basis, reach: Reach, l0: int) -> None:
 def _check_kept(claimed: Measurement, main: Found) -> None:
     """Which groups are shown is decided by noisy numbers of units, or by choices: none is shown that needs one unit alone."""
     if main.declared:
+        if main.least > 1:  # one unit more or less would show all that the others add to the group
+            raise Unproven("declared groups of few units are left out")
         if claimed.threshold is not None or (claimed.top is not None and claimed.top.absent is not None):
             raise Unproven("declared groups are kept by a threshold")
     elif claimed.threshold is not None:
