@@ -40,7 +40,7 @@ from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult
 from dpproxy.plan.context import GRID_STEPS, Context, Counter, TableColumns
 from dpproxy.plan.kernel.leaves import Leaves, Unproven, leaves
-from dpproxy.plan.kernel.verdict import check, derived
+from dpproxy.plan.kernel.verdict import Derived, check, derived
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
@@ -54,6 +54,7 @@ from dpproxy.plan.previews import preview
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.hidden_groups import hidden_groups
+from dpproxy.plan.report.proof import with_proofs
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
@@ -70,6 +71,8 @@ from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.template import Dialect
 
 PlanFunction = Callable[[Statement, Role, Mapping[str, str | None], tuple[str, ...]], Plan]
+
+Proved = tuple[Measurement, Derived]
 
 _KINDS = ("select", "explain", "copy", "cursor", "create_table_as", "prepare")
 
@@ -141,12 +144,13 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         return shown
     cuts = _measure_cuts(registry, context)
     measurements = calibrate(registry.compiled, context)
-    measurements = _proved(registry.compiled, measurements, context)
+    proved = _proved(registry.compiled, measurements, context)
+    measurements = [claimed for claimed, _ in proved]
     outer = _spell(statement, registry, result, measurements, context)
     inputs = _spell_inputs(registry, measurements, context)
     loss = loss_together(measurements)
     unitless = _unitless(registry, context)
-    account = plan_account(measurements, registry.compiled, loss, context, outer, rules, unitless)
+    account = with_proofs(plan_account(measurements, registry.compiled, loss, context, outer, rules, unitless), proved)
     return Plan(
         measurements=tuple(measurements),
         outer=outer,
@@ -221,18 +225,18 @@ def _unitless(registry: Registry, context: Context) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _proved(compiled: Sequence[Compiled], measurements: Sequence[Measurement], context: Context) -> list[Measurement]:
+def _proved(compiled: Sequence[Compiled], measurements: Sequence[Measurement], context: Context) -> list[Proved]:
     """Derive from the trees what one unit can change, and refuse a plan that claims less: a bug of the planner is no leak."""
     known = context.leaves if context.leaves is not None else leaves(context.policy, context.catalog)
     return [_proof(made, claimed, known) for made, claimed in zip(compiled, measurements, strict=True)]
 
 
-def _proof(made: Compiled, claimed: Measurement, known: Leaves) -> Measurement:
+def _proof(made: Compiled, claimed: Measurement, known: Leaves) -> Proved:
     try:
         found = derived(made.trees, known)
         claimed = replace(claimed, counted=found.counted(claimed.l0))
         check(found, claimed)
-        return claimed
+        return claimed, found
     except Unproven as error:
         plan = f"{error}\n{claimed!r}\n{made.trees!r}"
         raise UnprovenPlan(INTERNAL_ERROR, "dpproxy cannot prove what it would promise of this statement", plan=plan) from error

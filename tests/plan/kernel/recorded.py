@@ -35,9 +35,9 @@ def recorded(
     seen: list[tuple[Compiled, Measurement, Leaves]] = []
     proof = pipeline._proof
 
-    def noted(made: Compiled, claimed: Measurement, known: Leaves) -> Measurement:
+    def noted(made: Compiled, claimed: Measurement, known: Leaves) -> pipeline.Proved:
         proved = proof(made, claimed, known)
-        seen.append((made, proved, known))
+        seen.append((made, proved[0], known))
         return proved
 
     with mock.patch.object(pipeline, "_proof", noted):
