@@ -27,6 +27,7 @@ from dpproxy.sql.aliases import spelled_out
 from dpproxy.sql.budget_call import as_table
 from dpproxy.sql.clock import CLOCK, CLOSENESS, Reading, reading, shown
 from dpproxy.sql.effort import Stop, stoppable
+from dpproxy.sql.person_aggregates import Units
 from dpproxy.sql.privacy_clauses import written
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect
@@ -105,7 +106,7 @@ class Known:
     private: frozenset[str]
     columns: frozenset[str]
     tables: frozenset[str]
-    units: frozenset[str] = frozenset()  # columns that hold unit ids
+    units: Units = frozenset()
 
 
 def _spelled_out(statement: Statement, known: Known) -> Statement:
@@ -249,5 +250,5 @@ def known_to(shown: Shown) -> Known:
     columns = frozenset(c.name for table, shape in shown.tables for c in visible_columns(table, shape))
     views = frozenset(view.name for view in shown.views)
     private = frozenset(table.name.name for table, _ in shown.tables if not table.public)
-    units = frozenset(t.unit.column for t, _ in shown.tables if t.unit is not None and not t.unit.steps)
+    units = frozenset((t.name.name, t.unit.column) for t, _ in shown.tables if t.unit is not None and not t.unit.steps)
     return Known(private | views, columns, frozenset(table.name.name for table, _ in shown.tables), units)

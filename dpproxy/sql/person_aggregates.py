@@ -15,13 +15,21 @@ import sqlglot
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.sql.dialect import FaithfulPostgres, copied
+from dpproxy.sql.dialect import FaithfulPostgres, copied, ident
 from dpproxy.sql.group_keys import group_keys, regrouped
 
 GROUP_BOUNDS, ROW_BOUNDS = "contribution_bounds_per_group", "contribution_bounds_per_row"
 _UNITS = "dpproxy_units"
 _OF_A_PERSON = {"count", "sum", "avg"}
 _OF_ROWS = {"percentile_cont", "quantiles", "var_pop", "stddev_pop"}
+
+
+Units = frozenset[tuple[str, str]]
+"""Tables, and the column of each that holds its unit ids."""
+
+
+def unit_names(units: Units) -> str:
+    return " or ".join(sorted({column for _, column in units})) or "the unit id"
 
 
 def refused(what: str, instead: str) -> Refusal:
@@ -68,7 +76,7 @@ def _kind(call: exp.Expr) -> str:
     return name if name in _OF_A_PERSON | _OF_ROWS else ""
 
 
-def aggregated(select: exp.Select, unit: str, units: frozenset[str], given: bool) -> None:
+def aggregated(select: exp.Select, unit: str, units: Units, given: bool) -> None:
     """Write the aggregates of a SELECT with a clause, or, unless `given`, those that only such a SELECT has. `unit`: the column
     that its clause names; `units`: those that it may be."""
     calls = own_calls(
@@ -113,15 +121,19 @@ def _boundaries(number: exp.Expr) -> exp.Expr:
     return exp.Array(expressions=[exp.Literal.number(f"{Decimal(i) / parts:.6f}") for i in range(parts + 1)])
 
 
-def _unit_column(select: exp.Select, unit: str, units: frozenset[str]) -> exp.Expr:
+def _unit_column(select: exp.Select, unit: str, units: Units) -> exp.Expr:
     if unit:
         return sqlglot.parse_one(unit, read=FaithfulPostgres)
-    if select.args.get("joins") or len(units) != 1:
+    clause, columns = select.args.get("from_"), {column for _, column in units}
+    table = clause.this if clause is not None else None
+    own = dict(units).get(ident(table.this)) if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) else None
+    column = own or (next(iter(columns)) if len(columns) == 1 else None)
+    if select.args.get("joins") or column is None:
         raise refused(
             "bounds of a person's contribution want a privacy_unit_column here",
-            f"Name it in the clause: OPTIONS(privacy_unit_column = {' or '.join(sorted(units)) or 'the unit id'}).",
+            f"Name it in the clause: OPTIONS(privacy_unit_column = {unit_names(units)}).",
         )
-    return exp.column(exp.to_identifier(next(iter(units)), quoted=True))
+    return exp.column(exp.to_identifier(column, quoted=True))
 
 
 def _of_persons(select: exp.Select, calls: Sequence[exp.Anonymous], unit: exp.Expr) -> None:

@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, to_sql
 from dpproxy.sql.guard import tokenize
-from dpproxy.sql.person_aggregates import GROUP_BOUNDS, aggregated, is_anonymous, own_calls, refused
+from dpproxy.sql.person_aggregates import GROUP_BOUNDS, Units, aggregated, is_anonymous, own_calls, refused, unit_names
 from dpproxy.sql.statements import closing, parse, words_of
 
 _HINT = re.compile(r"(?i)\b(differential_privacy|anonymization|anon_\w+|dp_interval_(?:low|high)|contribution_bounds_per_\w+)\b")
@@ -48,8 +48,8 @@ class _Clause:
     asked: dict[str, str] = field(default_factory=dict)
 
 
-def written(query: str, units: frozenset[str]) -> Written | None:
-    """Return the query in our words; None for one that borrows none. `units`: names of columns that hold unit ids. Raises
+def written(query: str, units: Units) -> Written | None:
+    """Return the query in our words; None for one that borrows none. `units`: which columns hold unit ids. Raises
     Refusal."""
     if _HINT.search(query) is None:
         return None
@@ -157,12 +157,12 @@ def _number(name: str, value: str) -> Decimal:
     return number
 
 
-def _check_unit(clause: _Clause, units: frozenset[str]) -> None:
-    if clause.unit and _last_name(clause.unit) not in units:
+def _check_unit(clause: _Clause, units: Units) -> None:
+    if clause.unit and _last_name(clause.unit) not in {column for _, column in units}:
         raise Refusal(
             INVALID_PARAMETER_VALUE,
             f"privacy_unit_column must name the privacy unit of the policy, not {clause.unit[:60]}",
-            hint=f"It is {' or '.join(sorted(units)) or 'not a column of these tables'}.",
+            hint=f"It is {unit_names(units)}.",
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from dpproxy.errors import Refusal
 from dpproxy.sql.privacy_clauses import written
 
-UNITS = frozenset({"id"})
+UNITS = frozenset({("t", "id")})
 
 
 @pytest.mark.parametrize(
