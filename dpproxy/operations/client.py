@@ -8,6 +8,7 @@ root.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -39,6 +40,8 @@ def address(path: Path) -> Iterator[str]:
     if len(os.fsencode(path)) <= LONGEST:
         yield str(path)
         return
+    if not Path("/proc/self/fd").exists():
+        raise OSError(errno.ENAMETOOLONG, f"a socket's path has {LONGEST} bytes at most on this system: use a shorter --state")
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -16,9 +16,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dpproxy.errors import OBJECT_NOT_IN_PREREQUISITE_STATE, Refusal
+from dpproxy.errors import OBJECT_NOT_IN_PREREQUISITE_STATE, OperatorError, Refusal
 
 FILE = "paused.json"  # in the state folder
+
+
+class PausesError(OperatorError):
+    """Who is paused is not known: nothing may be served as if nobody were."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,13 @@ class Pauses:
     """The pauses of one proxy. `path`: None for one that has no state. One thread changes it, any thread reads it."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Read what is there. Raises OSError, ValueError for a file that is damaged."""
+        """Read what is there. Raises PausesError, OSError."""
         self._path = path
         self._all: dict[tuple[str, str], Pause] = {}
         self.read()
 
     def read(self) -> None:
-        """Read the file again. Raises OSError, ValueError."""
+        """Read the file again. Raises PausesError, OSError."""
         if self._path is None:
             return
         try:
@@ -58,8 +62,8 @@ class Pauses:
             found = [Pause(**entry) for entry in entries]
         except FileNotFoundError:
             found = []
-        except TypeError as error:
-            raise ValueError(f"{self._path} is damaged: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise PausesError(f"{self._path}, which says which roles are paused, is damaged: {error}") from None
         self._all = {(pause.dataset, pause.role): pause for pause in found}
 
     def of(self, dataset: str, role: str) -> Pause | None:

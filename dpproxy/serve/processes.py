@@ -39,8 +39,9 @@ import structlog
 
 from dpproxy.budget.place import SqlitePlace, place_of
 from dpproxy.errors import OperatorError
+from dpproxy.serve.neighbours import Member
 from dpproxy.serve.options import Options, ServingError, listening
-from dpproxy.serve.proxy import Running, said, serve
+from dpproxy.serve.proxy import said, serve
 from dpproxy.serve.runtime import run
 from dpproxy.serve.service_manager import notify
 from dpproxy.server.connection_slots import SharedSlots
@@ -316,7 +317,7 @@ def _decoded(states: bytes) -> Mapping[str, str]:
 
 
 class Post:
-    """Speaks at a process's end of its two pipes; it is a `serve.proxy.Neighbours`."""
+    """Speaks at a process's end of its two pipes; it is a `serve.neighbours.Neighbours`."""
 
     def __init__(self, member: Membership) -> None:
         limits = member.options.limits
@@ -349,7 +350,7 @@ class Post:
         if heard is not None and not heard.done():
             heard.set_result(None)
 
-    def _cancel(self, running: Running, sender: bytes, ticket: bytes, pid: int, secret: bytes) -> None:
+    def _cancel(self, running: Member, sender: bytes, ticket: bytes, pid: int, secret: bytes) -> None:
         """What another process passed on. It is told when the statement has heard of it."""
         line = f"heard {sender.decode()} {ticket.decode()}\n"
         heard = running.cancel(pid, secret)
@@ -363,11 +364,11 @@ class Post:
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(sys.stdout.fileno(), line.encode())
 
-    async def joined(self, running: Running) -> None:
+    async def joined(self, running: Member) -> None:
         self._listening = asyncio.ensure_future(self._listen(running))
         self._say(f"ready {_encoded(running.states())}\n")
 
-    def reloaded(self, running: Running) -> None:
+    def reloaded(self, running: Member) -> None:
         self.expected = running.states()
         self._say(f"reloaded {_encoded(self.expected)}\n")
 
@@ -377,7 +378,7 @@ class Post:
     def drain(self) -> None:
         self._say("drain\n")
 
-    async def _listen(self, running: Running) -> None:
+    async def _listen(self, running: Member) -> None:
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
         async for line in reader:

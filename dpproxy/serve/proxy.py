@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
@@ -45,6 +43,7 @@ from dpproxy.operations import audit
 from dpproxy.operations import pauses as paused
 from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.pauses import Pauses
+from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import DatasetStatus, Status
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
@@ -52,6 +51,7 @@ from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.datasets import open_dataset, outdated
 from dpproxy.serve.memory import give_back
+from dpproxy.serve.neighbours import Neighbours
 from dpproxy.serve.operator import Operator
 from dpproxy.serve.options import Options, ServingError, listening
 from dpproxy.serve.policy_watch import watched
@@ -59,7 +59,6 @@ from dpproxy.serve.rounds import Rounds
 from dpproxy.serve.secret import lasting_secret
 from dpproxy.serve.self_report import PolicyHistory, SelfReport
 from dpproxy.serve.service_manager import notify
-from dpproxy.server.connection_slots import ConnectionSlots
 from dpproxy.server.quota import Quota
 from dpproxy.server.server import LEAVE, Server
 from dpproxy.server.sockets import local_socket
@@ -76,50 +75,6 @@ UNKNOWN = "unknown-users.key"  # in the state folder, of this machine's processe
 REMEMBERED = 5000  # of the ledger's last entries, what is of a dataset is shown in its `dpproxy.answers`
 OPERATOR = "operator request"
 SPARE_CONNECTIONS = 20  # of the facade, for its own administration and cancel requests
-
-
-class Neighbours(Protocol):
-    """Is the other processes of the same port, as one of them sees them. `number` is its own, from 1."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def places(self) -> ConnectionSlots: ...
-
-    @property
-    def local(self) -> socket.socket | None:
-        """Return the unix socket that the processes share, which listens."""
-        ...
-
-    @property
-    def expected(self) -> Mapping[str, str]:
-        """The data that are to be opened, by dataset (`Backend.state`); of others what is there."""
-        ...
-
-    def reloaded(self, running: Running) -> None:
-        """Say that this process has read policies and data again."""
-        ...
-
-    def outdated(self) -> None:
-        """Have all processes read policies and data again."""
-        ...
-
-    def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
-        """Pass a cancel request on to the process whose key it is; done when what is cancelled has heard of it."""
-        ...
-
-    def reach(self, number: int, pid: int, signal: Signal, of: tuple[str, str]) -> asyncio.Future[None]:
-        """Have another process signal one of its sessions, if it is of this dataset and role; done when it has."""
-        ...
-
-    async def joined(self, running: Running) -> None:
-        """Say that this process listens."""
-        ...
-
-    def drain(self) -> None:
-        """Have all processes stop."""
-        ...
 
 
 async def serve(options: Options, neighbours: Neighbours | None = None, lines: Lines | None = None) -> None:
@@ -243,9 +198,6 @@ class Running:
         """Stop everything, also after a start that failed halfway."""
         if self._neighbours is None:
             notify("STOPPING=1")
-        await self._admin.close()
-        if self._end_health is not None:
-            await asyncio.to_thread(self._end_health)
         for task in (self._reloader, self._watching, self._policies):
             if task is not None:
                 task.cancel()
@@ -253,6 +205,9 @@ class Running:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.drain
         await self._server.stop(self._options.drain)
+        await self._admin.close()
+        if self._end_health is not None:
+            await asyncio.to_thread(self._end_health)
         if self._retiring:
             await asyncio.wait(self._retiring)
         for dataset in self._datasets.values():
@@ -289,6 +244,8 @@ class Running:
         return found is not None
 
     async def reloaded(self) -> tuple[DatasetStatus, ...]:
+        if self.stopping.is_set():
+            raise OperationError("the proxy is stopping")
         awaited = self._reloaded.next()
         self._outdated()
         await awaited

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.backends.base import BackendError
+from dpproxy.operations.requests import OperationError
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy, User
 from dpproxy.policy.problems import PolicyError
@@ -196,6 +197,20 @@ async def test_data_that_are_not_what_was_opened_are_read_again(world: World) ->
     world.served["shop"].outdated()
     await until(lambda: len(world.opened) == 2)
     reloading.cancel()
+
+
+async def test_what_stops_is_not_reloaded(world: World) -> None:
+    world.running.told_to_stop()
+    with pytest.raises(OperationError, match="the proxy is stopping"):
+        await world.running.reloaded()
+
+
+async def test_a_session_is_cancelled_or_ended_by_its_number(world: World) -> None:
+    assert not world.running.end_session(7, end=True)
+    session = Session(world, world.served["shop"], Asker(RULES.users["ada"], RULES.roles["analyst"]), (7, b""))
+    world.running._server.opened(cast(ClientSession, session))
+    assert world.running.end_session(7, end=True)
+    assert not world.running.end_session(7, end=True), "it has gone"
 
 
 async def test_a_second_signal_ends_the_patience(world: World) -> None:
