@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.plan.functions.folding import folded_constants
-from dpproxy.plan.logical.expr import Lit
+from dpproxy.plan.functions.folding import folded_constants, folded_value
+from dpproxy.plan.logical.expr import NULL, Call, Case, Cast, Expr, Lit
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,34 @@ from dpproxy.plan.logical.expr import Lit
 )
 def test_folded(op: str, a: Lit, b: Lit, found: Lit | None) -> None:
     assert folded_constants(op, a, b) == found
+
+
+TWO, HALF = Lit("int4", "2"), Lit("numeric", "2.5")
+ANY = Call("text", "lower", (Lit("text", "A"),))
+
+
+@pytest.mark.parametrize(
+    ("expr", "found"),
+    [
+        (Call("float8", "floor", (TWO,)), Lit("float8", "2")),
+        (Call("numeric", "floor", (Lit("numeric", "-2.5"),)), Lit("numeric", "-3")),
+        (Call("numeric", "ceil", (HALF,)), Lit("numeric", "3")),
+        (Cast("int4", Lit("float8", "2")), TWO),
+        (Cast("int4", Lit("numeric", "2.0")), TWO),
+        (Cast("int4", HALF), None),  # rounding is a matter of type
+        (Cast("int4", Lit("int8", "3000000000")), None),
+        (Cast("numeric", HALF, (5, 0)), None),
+        (Call("int4", "greatest", (Lit("int4", "1"), TWO)), TWO),
+        (Call("int4", "greatest", (Lit("int4", None), TWO)), None),
+        (Call("int4", "length", (Lit("text", "n\u00e9"),)), TWO),
+        (Call("int4", "length", (Lit("text", None),)), None),
+        (Call("text", "reverse", (Lit("text", "ab"),)), Lit("text", "ba")),
+        (Call("float8", "abs", (Lit("float8", "-0.1"),)), None),
+        (Case("text", ((Call("bool", ">=", (TWO, Lit("int4", "0"))), ANY),), None), ANY),
+        (Case("text", ((Call("bool", "is_null", (TWO,)), Lit("text", None)),), ANY), ANY),
+        (Case("text", ((Call("bool", "is_null", (TWO,)), NULL),), None), None),
+        (Case("text", ((Call("bool", "=", (Lit("int4", None), TWO)), ANY),), None), None),
+    ],
+)
+def test_functions_of_constants(expr: Expr, found: Expr | None) -> None:
+    assert folded_value(expr) == (expr if found is None else found)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_expressions import call, column, lit, ref, same
 
-from dpproxy.plan.properties.equivalence import EquivalenceClasses, equal_to, equalities
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equal_to, equalities, same_values, strict
 
 COLUMNS = [column(i) for i in range(8)]
 pairs = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=12)
@@ -41,3 +41,20 @@ def test_only_equalities_of_columns_of_one_kind() -> None:
         call("is_not_distinct", ref(a), ref(b)),
     ]
     assert equalities([*others, same(a, b), same(text, text)]) == [(a, b), (text, text)]
+
+
+def test_null_safe_equalities() -> None:
+    """Plain where a side is never NULL; else one operator for both spellings. What only looks alike stays as it is."""
+    a, b, c = ref(COLUMNS[0]), ref(COLUMNS[1]), ref(COLUMNS[2])
+    none = call("and", call("is_null", b), call("is_null", a))
+    spelled = call("or", call("=", a, b), none)
+    safe, plain = call("is_not_distinct", a, b), call("=", a, b)
+    assert strict([spelled, safe, call("or", none, call("=", a, b))], {1}) == [plain] * 3
+    assert strict([spelled, safe], {2}) == [safe] * 2
+    other = [
+        call("or", call("=", a, c), none),
+        call("or", call("<", a, b), none),
+        call("or", call("=", a, b), call("is_null", a)),
+    ]
+    assert strict(other, {0, 1, 2}) == other
+    assert same_values([spelled, plain, *other]) == [(COLUMNS[0], COLUMNS[1])] * 2
