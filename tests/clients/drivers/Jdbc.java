@@ -83,7 +83,7 @@ public class Jdbc {
         check("transactions", () -> transactions(mode));
         check("errors", () -> {
             try (Statement s = c.createStatement()) {
-                refused(() -> s.executeQuery(ROWS), "0A000");
+                refused(() -> s.executeQuery(ROWS), "42501");
                 refused(() -> s.executeQuery("SELECT email FROM people"), "42703");
                 answered(s.executeQuery(ANSWER));
             }
@@ -155,7 +155,7 @@ public class Jdbc {
         try (Connection c = connect("preferQueryMode", mode, "autosave", "always"); Statement s = c.createStatement()) {
             c.setAutoCommit(false);
             answered(s.executeQuery(ANSWER));
-            refused(() -> s.executeQuery(ROWS), "0A000");
+            refused(() -> s.executeQuery(ROWS), "42501");
             answered(s.executeQuery(ANSWER));
             Savepoint p = c.setSavepoint("here");
             c.rollback(p);

@@ -55,14 +55,14 @@ check("transactions", sub {
     $dbh->begin_work;
     answered($dbh->selectall_arrayref($answer));
     $dbh->pg_savepoint("a");
-    refused(sub { $dbh->do("SELECT * FROM people") }, "0A000");
+    refused(sub { $dbh->do("SELECT * FROM people") }, "42501");
     $dbh->pg_rollback_to("a");
     answered($dbh->selectall_arrayref($answer));
     $dbh->commit;
 });
 check("errors", sub {
     refused(sub { $dbh->selectall_arrayref("SELECT email FROM people") }, "42703");
-    refused(sub { $dbh->selectall_arrayref("SELECT * FROM people WHERE region = ?", undef, "east") }, "0A000");
+    refused(sub { $dbh->selectall_arrayref("SELECT * FROM people WHERE region = ?", undef, "east") }, "42501");
     answered($dbh->selectall_arrayref($answer));
 });
 check("catalog", sub {

@@ -21,7 +21,7 @@ run("knex", async (check) => {
     await knex.transaction(async (trx) => {
       close((await trx("people").count("* as n").first()).n, 1000, 3);
     });
-    await refused(knex.transaction((trx) => trx("people").select("*")), "0A000");
+    await refused(knex.transaction((trx) => trx("people").select("*")), "42501");
   });
   await check("errors", async () => refused(people().select("email"), "42703"));
   await check("catalog", async () => {

@@ -34,14 +34,14 @@ run("pg", async (check) => {
   });
   await check("transactions", async () => {
     await client.query("BEGIN");
-    await refused(client.query("SELECT * FROM people"), "0A000");
+    await refused(client.query("SELECT * FROM people"), "42501");
     await refused(client.query("SELECT 1"), "25P02");
     await client.query("ROLLBACK");
     answered((await client.query({ text: ANSWER, rowMode: "array" })).rows);
   });
   await check("errors", async () => {
     await refused(client.query("SELECT email FROM people"), "42703");
-    await refused(client.query("SELECT * FROM people WHERE region = $1", ["east"]), "0A000");
+    await refused(client.query("SELECT * FROM people WHERE region = $1", ["east"]), "42501");
     answered((await client.query({ text: ANSWER, rowMode: "array" })).rows);
   });
   await check("copy", async () => {

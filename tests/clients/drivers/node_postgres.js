@@ -27,7 +27,7 @@ run("postgres", async (check) => {
   });
   await check("transactions", async () => {
     await sql.begin(async (t) => close((await t`SELECT count(*) AS n FROM people`)[0].n, 1000, 3));
-    await refused(sql.begin((t) => t`SELECT * FROM people`), "0A000");
+    await refused(sql.begin((t) => t`SELECT * FROM people`), "42501");
   });
   await check("errors", async () => refused(sql`SELECT email FROM people`, "42703"));
   await check("copy", async () => {

@@ -46,7 +46,7 @@ def paging():
 def transactions():
     other = pyodbc.connect(text, autocommit=False)
     answered(ask(ANSWER, on=other))
-    refused("SELECT * FROM people", "0A000", other)
+    refused("SELECT * FROM people", "42501", other)
     other.rollback()
     answered(ask(ANSWER, on=other))
     other.commit()
@@ -63,7 +63,7 @@ def refused(sql, code, on=None):
 
 
 def errors():
-    refused("SELECT * FROM people", "0A000")
+    refused("SELECT * FROM people", "42501")
     refused("SELECT email FROM people", "42703")
     answered(ask(ANSWER))
 

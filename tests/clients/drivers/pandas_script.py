@@ -35,7 +35,7 @@ def paging():
 
 
 def errors():
-    raises(lambda: pd.read_sql("SELECT * FROM people", engine), "0A000")
+    raises(lambda: pd.read_sql("SELECT * FROM people", engine), "42501")
 
 
 def catalog():

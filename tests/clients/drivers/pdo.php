@@ -56,7 +56,7 @@ check("paging", function () use ($db, $answer) {
 });
 check("transactions", function () use ($db, $answer) {
     $db->beginTransaction();
-    refused(fn() => $db->query("SELECT * FROM people"), "0A000");
+    refused(fn() => $db->query("SELECT * FROM people"), "42501");
     refused(fn() => $db->query("SELECT 1"), "25P02");
     $db->rollBack();
     answered($db->query($answer)->fetchAll(PDO::FETCH_NUM));

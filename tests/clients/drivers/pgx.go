@@ -191,7 +191,7 @@ func native() {
 			return err
 		}
 		_, err = inner.Exec(ctx, "SELECT * FROM people")
-		if err := refused(err, "0A000"); err != nil {
+		if err := refused(err, "42501"); err != nil {
 			return err
 		}
 		if err := inner.Rollback(ctx); err != nil {
@@ -264,7 +264,7 @@ func standard(driver string) {
 			return err
 		}
 		_, err = tx.Exec("SELECT * FROM people")
-		if err := refused(err, "0A000"); err != nil {
+		if err := refused(err, "42501"); err != nil {
 			return err
 		}
 		tx.Rollback()

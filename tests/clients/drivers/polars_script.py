@@ -53,7 +53,7 @@ def errors():
             cursor.fetchall()
             raise AssertionError("no error")
         except adbc_driver_manager.Error as error:
-            assert error.sqlstate == "0A000", error.sqlstate
+            assert error.sqlstate == "42501", error.sqlstate
         connection.rollback()
         cursor.execute("SELECT 1")
         assert cursor.fetchone() == (1,)

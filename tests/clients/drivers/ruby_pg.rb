@@ -56,7 +56,7 @@ check("paging") do
   that count == 4, count
 end
 check("transactions") do
-  refused("0A000") { $db.transaction { |c| c.exec("SELECT * FROM people") } }
+  refused("42501") { $db.transaction { |c| c.exec("SELECT * FROM people") } }
   $db.transaction { |c| answered c.exec(ANSWER) }
 end
 check("errors") do

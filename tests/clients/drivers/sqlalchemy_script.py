@@ -69,12 +69,12 @@ def paging():
 
 def transactions():
     with engine.connect() as connection:
-        raises(lambda: connection.execute(sa.select(Person)), "0A000")
+        raises(lambda: connection.execute(sa.select(Person)), "42501")
         connection.rollback()
         with connection.begin():
             answered(connection.execute(BY_REGION.order_by(Person.region)))
             nested = connection.begin_nested()
-            raises(lambda: connection.execute(sa.select(Person)), "0A000")
+            raises(lambda: connection.execute(sa.select(Person)), "42501")
             nested.rollback()
             assert connection.scalar(sa.text("SELECT 1")) == 1
 
