@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
+import pytest
 import shop_world
 
 from dpproxy.answers.plan_cache import private_names
@@ -29,6 +30,7 @@ from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.mechanisms.key_rounds import found_first
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.mechanisms.release import release
+from dpproxy.plan import pipeline
 from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
@@ -126,6 +128,12 @@ def plan(
     chosen = given or policy()
     values = {"search_path": '"$user", public', **{name.replace("__", "."): value for name, value in settings.items()}}
     return planning(chosen, found, engine)(statement(sql, chosen), chosen.roles[role], values, tuple(types))
+
+
+def believe(patch: pytest.MonkeyPatch) -> None:
+    """Let the planner's claims pass without the kernel, so that data can refute them."""
+    patch.setattr(pipeline, "_proof", lambda made, claimed, known: (claimed, None))
+    patch.setattr(pipeline, "with_proofs", lambda account, proved: account)
 
 
 def values_of(made: Plan, parameters: Sequence[str | None] = ()) -> list[str | None]:
