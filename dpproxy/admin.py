@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from dpproxy.bookkeeping import STATE, State, grant, ledger_clock
+from dpproxy.console.token_file import renew, token_of
 from dpproxy.operations.client import ask_any
 from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Recent, Reload, Report, ResumeRole
 
@@ -58,6 +59,15 @@ def statements(
     who = ("at", "dataset", "role", "user", "statement", "verdict")
     rows = [event | {"epsilon": event["epsilon"] / 10**6} for event in ask_any(state, Recent(count))]
     _table((*who, "epsilon", "milliseconds", "code", "reason_class", "reason"), rows, as_json)
+
+
+@admin_app.command()
+def token(
+    state: State = STATE,
+    new: Annotated[bool, typer.Option("--new", help="draw another; who is logged in by the old one is logged out")] = False,
+) -> None:
+    """Print the token that lets in to the console (`dpproxy serve --console`)."""
+    print(renew(state) if new else token_of(state))
 
 
 @admin_app.command()

@@ -72,19 +72,31 @@ class Bench:
             return Refused(refusal.sqlstate, refusal.message, refusal.hint or "")
 
     def _verdict(self, role: str, query: str, settings: Settings) -> Verdict:
-        known = self.policy.roles.get(role)
-        if known is None:
-            raise Refusal(UNDEFINED_OBJECT, f'role "{role}" is not in the policy')
-        statements = self.plans.split(query, known)
-        if len(statements) != 1:
-            raise Refusal(SYNTAX_ERROR, f"a test asks one statement, not {len(statements)}")
-        (statement,) = statements
+        statement, known = self._one(role, query)
         if not statement.private:
             self._check_names(statement, known)
             return Answered(Decimal(0), Decimal(0), _columns(parse(statement.query)) if statement.query else ())
         plan = self.plans.plan(_explained(statement), known, settings, ())
         price = (Decimal(plan.loss.epsilon) / MICRO, Decimal(plan.loss.delta) / ATTO)
         return Answered(*price, _columns(parse(plan.outer)), _errors(plan), plan.loss, plan.cuts)
+
+    def planned(self, role: str, query: str, settings: Settings | None = None) -> Plan | None:
+        """Return the plan of a query, with its account as JSON in `Plan.explain`; None where no private table is read. Raises
+        Refusal."""
+        statement, known = self._one(role, query)
+        if statement.private:
+            return self.plans.plan(_explained(statement), known, settings or {}, ())
+        self._check_names(statement, known)
+        return None
+
+    def _one(self, role: str, query: str) -> tuple[Statement, Role]:
+        known = self.policy.roles.get(role)
+        if known is None:
+            raise Refusal(UNDEFINED_OBJECT, f'role "{role}" is not in the policy')
+        statements = self.plans.split(query, known)
+        if len(statements) != 1:
+            raise Refusal(SYNTAX_ERROR, f"one statement is asked at a time, not {len(statements)}")
+        return statements[0], known
 
     def _check_names(self, statement: Statement, role: Role) -> None:
         """Refuse what the role's facade does not have."""

@@ -31,13 +31,26 @@ def read_token(path: Path) -> str:
     return token
 
 
+def is_local(host: str) -> bool:
+    """Return whether an address is of this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_console(host: str, encrypted: bool) -> None:
+    """Raise AccessError where a token would go through the network as it is. `encrypted`: by us, or by somebody before us."""
+    if not encrypted and not is_local(host):
+        raise AccessError(
+            f"whoever listens on the way to {host} could read the console's token: say --tls-cert and --tls-key, an address of "
+            "this machine alone, or --console-without-tls where a proxy before it encrypts"
+        )
+
+
 def check_address(host: str, token: str | None) -> None:
     """Raise AccessError where anybody in the network could read what roles have spent."""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    if token is None and not local:
+    if token is None and not is_local(host):
         raise AccessError(
             f"metrics on {host} can be read by others: say --metrics-token-file, or an address of this machine alone"
         )

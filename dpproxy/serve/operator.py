@@ -108,7 +108,7 @@ class Operator:
             case Reload():
                 return await self._reload(by)
             case Drain():
-                self._note("drain", by)
+                self.note("drain", by)
                 self._steered.drain()
                 return True
             case CancelSession():
@@ -118,7 +118,7 @@ class Operator:
             case SetClock():
                 return await self._clock(request, by)
 
-    def _note(self, action: str, by: str, outcome: str = "done", **details: str | int | bool) -> None:
+    def note(self, action: str, by: str, outcome: str = "done", **details: str | int | bool) -> None:
         """To the audit log, and to the log without the reason, which is a person's own words."""
         self._audit.note(action, by, outcome, **details)
         told = {name: value for name, value in details.items() if name != "reason"}
@@ -168,7 +168,7 @@ class Operator:
         else:
             changed, action = self._pauses.remove(dataset, request.role), "resume"
         outcome = "done" if changed else "nothing changed"
-        self._note(action, by, outcome, dataset=dataset, role=request.role, reason=request.reason)
+        self.note(action, by, outcome, dataset=dataset, role=request.role, reason=request.reason)
         await self._elsewhere(Reread())
         return changed
 
@@ -189,10 +189,10 @@ class Operator:
         try:
             found = await asyncio.wait_for(self._steered.reloaded(), RELOADED)
         except TimeoutError:
-            self._note("reload", by, "not yet done")
+            self.note("reload", by, "not yet done")
             raise OperationError(f"the reload has not ended within {RELOADED:g} seconds; the log will say how it does") from None
         failed = [dataset.name for dataset in found if dataset.problem]
-        self._note("reload", by, f"not reloaded: {', '.join(failed)}" if failed else "done")
+        self.note("reload", by, f"not reloaded: {', '.join(failed)}" if failed else "done")
         return [asdict(dataset) for dataset in found]
 
     async def _cancel(self, request: CancelSession, by: str, passed: bool) -> bool:
@@ -201,7 +201,7 @@ class Operator:
             return found
         found = found or any(await self._elsewhere(request))
         outcome = "done" if found else "no such session"
-        self._note("cancel", by, outcome, session=request.session, end=request.end)
+        self.note("cancel", by, outcome, session=request.session, end=request.end)
         if not found:
             raise OperationError(f"there is no session {request.session}: see `dpproxy admin who`")
         return found
@@ -221,7 +221,7 @@ class Operator:
         await self._kept(lambda: self._ledger.grant(grant))
         dataset.recent_standing.forget()
         details = {"dataset": request.dataset, "scope": scope, "name": request.name, "reason": request.reason}
-        self._note("grant", by, **details, epsilon_millionths=request.epsilon, delta_attos=request.delta)
+        self.note("grant", by, **details, epsilon_millionths=request.epsilon, delta_attos=request.delta)
         return True
 
     async def _clock(self, request: SetClock, by: str) -> bool:
@@ -229,7 +229,7 @@ class Operator:
         accept: Callable[[str, dt.datetime, str], None]
         accept = self._ledger.set_clock_back if request.wrong else self._ledger.accept_clock
         await self._kept(lambda: accept(request.dataset, dt.datetime.now(dt.UTC), request.reason))
-        self._note("clock", by, dataset=request.dataset, wrong=request.wrong, reason=request.reason)
+        self.note("clock", by, dataset=request.dataset, wrong=request.wrong, reason=request.reason)
         return True
 
     def _meant(self, ledger: str, dataset: str) -> Dataset:

@@ -37,7 +37,8 @@ class Options:
     it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored
     answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
     `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:
-    policies are read again when their files change. `metrics_token`: what has to be shown for metrics."""
+    policies are read again when their files change. `metrics_token`: what has to be shown for metrics. `console`: where
+    operators' pages are; of several processes the first has them; `console_plain`: without TLS."""
 
     policies: tuple[Path, ...]
     host: str
@@ -59,3 +60,5 @@ class Options:
     log_format: Format = "json"
     log_level: str = "info"
     metrics_token: str | None = field(default=None, repr=False)
+    console: tuple[str, int] | None = None
+    console_plain: bool = False

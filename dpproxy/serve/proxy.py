@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -68,6 +69,9 @@ from dpproxy.session.client import ClientSession
 from dpproxy.sql.signals import Signal
 from dpproxy.telemetry.log import Lines
 from dpproxy.telemetry.tallies import Tallies
+
+if TYPE_CHECKING:
+    from dpproxy.serve.console_server import ConsoleServer
 
 LOG = structlog.get_logger()
 ANSWERS = "answers.sqlite"  # in the state folder, of this proxy's processes alone
@@ -138,6 +142,7 @@ class Running:
         self._admin = AdminSocket(options.state, self._number, self.operator.carry_out)
         self._local = ExitStack()
         self._end_health: Callable[[], None] | None = None
+        self._console: ConsoleServer | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Event()
         self._reloaded = Rounds()
@@ -167,6 +172,7 @@ class Running:
             bound = await self._server.listen(options.host, options.port, shared=neighbours is not None)
         await self._listen_locally(bound)
         self._serve_health()
+        self._serve_console()
         self._audit.note("start", "proxy", process=self._number, version=__version__)
         give_back()
         if neighbours is not None:
@@ -194,6 +200,18 @@ class Running:
         statuses = partial(self.operator.statuses, checked=True)
         self._end_health = open_health(options.metrics, options.metrics_token, statuses)
 
+    def _serve_console(self) -> None:
+        """Raises ServingError, AccessError."""
+        options = self._options
+        if options.console is None or (self._neighbours is not None and self._neighbours.number != 1):
+            return
+        from dpproxy.serve.console_server import ConsoleServer, console_tls  # a web server takes memory
+        from dpproxy.serve.console_source import ProxySource
+
+        source = ProxySource(self.operator, self._datasets, self.report.files, self._place, options.state)
+        tls = console_tls(options.console[0], options.tls, options.console_plain)
+        self._console = ConsoleServer(options.console, source, options.state, tls)
+
     async def stop(self) -> None:
         """Stop everything, also after a start that failed halfway."""
         if self._neighbours is None:
@@ -206,6 +224,8 @@ class Running:
         deadline = loop.time() + self._options.drain
         await self._server.stop(self._options.drain)
         await self._admin.close()
+        if self._console is not None:
+            await asyncio.to_thread(self._console.end)
         if self._end_health is not None:
             await asyncio.to_thread(self._end_health)
         if self._retiring:
@@ -335,8 +355,10 @@ class Running:
             return
         try:
             self._server.tls = load_tls(self._options.tls)
+            if self._console is not None:
+                self._console.renew()
             LOG.info("certificates reloaded")
-        except TlsError as error:
+        except (TlsError, OSError) as error:
             LOG.error("certificates not reloaded", reason=str(error))
 
     async def _reload_policy(self, path: Path) -> None:

@@ -92,6 +92,10 @@ def serve(
     metrics_token_file: Annotated[
         Path | None, typer.Option(help="file with what must be shown for /metrics; needed on an address that others reach")
     ] = None,
+    console: Annotated[str | None, typer.Option(help="HOST:PORT for the operators' pages; `dpproxy admin token` lets in")] = None,
+    console_without_tls: Annotated[
+        bool, typer.Option("--console-without-tls", help="on an address that others reach: a proxy before it encrypts")
+    ] = False,
     log_format: Annotated[str, typer.Option(help="json, or human")] = "json",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
     watch: Annotated[bool, typer.Option("--watch", help="read policies again when their files change, as SIGHUP has it")] = False,
@@ -113,9 +117,12 @@ def serve(
     token = access.read_token(metrics_token_file) if metrics_token_file is not None else None
     if scraped is not None:
         access.check_address(scraped[0], token)
+    looked_at = _address(console) if console is not None else None
+    if looked_at is not None:
+        access.check_console(looked_at[0], console_without_tls or tls is not None)
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
-    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch, form, level, token)
-    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail)
+    tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch, form, level, token, looked_at)
+    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail, console_without_tls)
     run(proxy.serve(options, lines=lines) if processes == 1 else supervise(options, processes))
 
 

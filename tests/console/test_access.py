@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.console.access import AccessError, check_address, read_token, shown
+from dpproxy.console.access import AccessError, check_address, check_console, read_token, shown
 
 TOKEN = "a token of operators"
 
@@ -30,6 +30,13 @@ def test_others_need_a_token(host: str) -> None:
     with pytest.raises(AccessError, match="--metrics-token-file"):
         check_address(host, None)
     check_address(host, TOKEN)
+
+
+def test_a_token_goes_through_no_network_as_it_is() -> None:
+    check_console("127.0.0.1", encrypted=False)
+    check_console("0.0.0.0", encrypted=True)
+    with pytest.raises(AccessError, match="--console-without-tls"):
+        check_console("0.0.0.0", encrypted=False)
 
 
 def test_the_token_is_shown_whole() -> None:

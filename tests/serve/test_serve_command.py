@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpproxy.cli import commands
-from dpproxy.serve.proxy import ServingError
+from dpproxy.errors import OperatorError
 
 
 @pytest.mark.parametrize(
@@ -17,9 +17,10 @@ from dpproxy.serve.proxy import ServingError
         (["--require-tls"], "--require-tls needs --tls-cert and --tls-key"),
         (["--tls-cert", "a.pem"], "TLS needs both --tls-cert and --tls-key"),
         (["--tls-client-ca", "a.pem"], "TLS needs both"),
+        (["--console", "0.0.0.0:0"], "say --tls-cert and --tls-key"),
         (["--tls-cert", "a", "--tls-key", "b", "--tls-min", "1.1"], "--tls-min is 1.2 or 1.3"),
     ],
 )
 def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
-    with pytest.raises(ServingError, match=says):
+    with pytest.raises(OperatorError, match=says):
         CliRunner().invoke(commands, ["serve", "town.yaml", *options], catch_exceptions=False)

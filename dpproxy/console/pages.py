@@ -1,0 +1,184 @@
+"""Which pages there are, and what each is made of.
+
+Knows: `console.source`, what charges and events come to. Must not know: HTTP, templates' text, who looks. A page is a function of
+the source and of what its address holds; it returns the values of its template.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from dpproxy.budget import window
+from dpproxy.console import sums
+from dpproxy.console.burn_down import BurnDown, burn_down
+from dpproxy.console.forms import parted
+from dpproxy.console.source import Source
+from dpproxy.operations.status import Status
+from dpproxy.policy.model import Window
+
+Values = dict[str, Any]
+Page = Callable[[Source, Mapping[str, Any]], Values]
+SHOWN: Final = 200
+"""Lines of a long table."""
+REMEMBERED: Final = 1000
+"""Statements of each process that are looked through."""
+LONGEST: Final = 20_000
+"""Characters of a statement that is explained."""
+
+
+def overview(source: Source, _: Mapping[str, Any]) -> Values:
+    """What an operator wants to see at a glance."""
+    statuses, now = source.statuses(), time.time()
+    return {
+        "template": "overview.html",
+        "statuses": statuses,
+        "lines": _burn_downs(source, statuses, now),
+        "reuse": sums.reuse(statuses),
+        "troubles": tuple(troubles(statuses)),
+        "sessions": sum(len(status.sessions) for status in statuses),
+        "recent": source.recent(8),
+        "now": now,
+    }
+
+
+def troubles(statuses: Sequence[Status]) -> list[str]:
+    """Return what an operator has to look after, in words."""
+    found = []
+    for status in statuses:
+        found += [f"The {c.part} of {c.subject} does not work." for c in status.checks if not c.works]
+        found += [f"The policy of {d.name} was not read again: {d.problem}" for d in status.datasets if d.problem]
+        found += ["The proxy is stopping."] if status.stopping else []
+    first = statuses[0]
+    found += [f"Role {p.role} of {p.dataset} is paused by {p.by}: {p.reason}" for p in first.pauses]
+    found += [
+        f"At least {a.warned} % of the budget of {a.scope} {a.name} ({a.dataset}) is spent." for a in first.accounts if a.warned
+    ]
+    if not first.accounts:
+        found.append("The ledger does not say where budgets stand.")
+    return list(dict.fromkeys(found))
+
+
+def budgets(source: Source, _: Mapping[str, Any]) -> Values:
+    """What was spent, by whom, for what, and when it ends."""
+    statuses, now = source.statuses(), time.time()
+    by = []
+    for dataset in sorted(source.roles()):
+        begins = _longest(statuses, dataset, now)
+        charges = [charge for charge in source.charges(dataset) if charge.at.timestamp() >= begins]
+        tables = (
+            ("role", sums.shares(charges, lambda charge: charge.role)),
+            ("user", sums.shares(charges, lambda charge: charge.user)),
+            ("statement", sums.shares(charges, lambda charge: charge.statement)),
+        )
+        by.append((dataset, begins, len(charges), tables))
+    return {"template": "budgets.html", "lines": _burn_downs(source, statuses, now), "by": by, "now": now}
+
+
+def _longest(statuses: Sequence[Status], dataset: str, now: float) -> float:
+    """When the dataset's own window began: charges since then are added up."""
+    at = dt.datetime.fromtimestamp(now, dt.UTC)
+    kinds = [a.window for a in statuses[0].accounts if a.dataset == dataset and a.scope == "dataset"]
+    return window.start(cast("Window", kinds[0]), at).timestamp() if kinds else 0.0
+
+
+def _burn_downs(source: Source, statuses: Sequence[Status], now: float) -> list[BurnDown]:
+    charges = {dataset: source.charges(dataset) for dataset in source.roles()}
+    return [burn_down(account, charges.get(account.dataset, ()), now) for account in statuses[0].accounts]
+
+
+def answers(source: Source, _: Mapping[str, Any]) -> Values:
+    """What was answered, how exact it was, what may be had again."""
+    return {
+        "template": "answers.html",
+        "answers": source.answers(SHOWN),
+        "stored": source.stored(),
+        "reuse": sums.reuse(source.statuses()),
+    }
+
+
+def refusals(source: Source, _: Mapping[str, Any]) -> Values:
+    """What was refused, to whom and why."""
+    found = sums.refusals(source.recent(REMEMBERED))
+    return {"template": "refusals.html", "refusals": found[:SHOWN]}
+
+
+def sessions(source: Source, _: Mapping[str, Any]) -> Values:
+    """Who is connected, and what each session does."""
+    found = [session for status in source.statuses() for session in status.sessions]
+    return {"template": "sessions.html", "sessions": sorted(found, key=lambda session: session.since), "now": time.time()}
+
+
+def policies(source: Source, _: Mapping[str, Any]) -> Values:
+    """Which policies are served, and what is doubtful in them."""
+    datasets = source.statuses()[0].datasets
+    reviews = {review.dataset: review for review in source.reviews()}
+    return {"template": "policies.html", "datasets": datasets, "reviews": reviews, "roles": source.roles()}
+
+
+def exposure(source: Source, where: Mapping[str, Any]) -> Values:
+    """What one role can learn."""
+    dataset, role = where["dataset"], where["role"]
+    return {"template": "exposure.html", "dataset": dataset, "role": role, "sections": source.exposure(dataset, role)}
+
+
+def explain(source: Source, _: Mapping[str, Any]) -> Values:
+    """A box for a statement."""
+    return {"template": "explain.html", "roles": source.roles(), "form": {}, "explained": None, "errors": ()}
+
+
+def explained(source: Source, where: Mapping[str, Any]) -> Values:
+    """What would become of a statement."""
+    form = where["form"]
+    dataset, role = parted(form.get("role", ""), 2)
+    found = source.explain(dataset, role, form.get("statement", "")[:LONGEST], form.get("epsilon", "").strip())
+    return explain(source, where) | {"form": form, "explained": found, "errors": tuple(stated_errors(found.account))}
+
+
+def stated_errors(account: Mapping[str, Any]) -> list[tuple[str, str, float, bool]]:
+    """Return of each aggregate its name, of what kind its error is, the error, and whether it is a number of rows or units."""
+    found = []
+    for measurement in account.get("Measurements", ()):
+        for output in measurement["Outputs"]:
+            name = output["Aggregate"]
+            for kind in ("Within", "Within Times Rows", "Within Ranks"):
+                if kind in output:
+                    found.append((name, kind, float(output[kind]), kind == "Within" and name.lower().startswith("count")))
+    return found
+
+
+def steer(source: Source, _: Mapping[str, Any]) -> Values:
+    """What an operator can do, and what was done."""
+    status = source.statuses()[0]
+    return {
+        "template": "steer.html",
+        "roles": source.roles(),
+        "pauses": status.pauses,
+        "accounts": status.accounts,
+        "audited": source.audited(50),
+    }
+
+
+def outcome(reply: Any, done: str) -> tuple[str, bool]:
+    """Return what is said of something that was asked for, and whether it went wrong. `reply`: of a reload the datasets."""
+    if isinstance(reply, list):
+        failed = [f"{dataset['name']}: {dataset['problem']}" for dataset in reply if dataset["problem"]]
+        return ("Not read again: " + "; ".join(failed), True) if failed else (done, False)
+    return (done, False) if reply else ("Nothing changed: it was so already.", False)
+
+
+PAGES: Final[Mapping[str, tuple[str, Page]]] = {
+    "overview": ("/", overview),
+    "budgets": ("/budgets", budgets),
+    "answers": ("/answers", answers),
+    "refusals": ("/refusals", refusals),
+    "sessions": ("/sessions", sessions),
+    "policies": ("/policies", policies),
+    "exposure": ("/exposure", exposure),
+    "explain": ("/explain", explain),
+    "steer": ("/steer", steer),
+}
+LINKS: Final = tuple((path, name.capitalize()) for name, (path, _) in PAGES.items() if name != "exposure")
+"""What the menu shows."""
