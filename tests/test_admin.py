@@ -152,7 +152,7 @@ def test_each_statement_is_one_line(town: Serving) -> None:
     assert refused == [
         ("42703", "sql", hash_of(wrong[0])),
         ("42703", "sql", hash_of(wrong[1])),
-        ("0A000", "unsupported", hash_of(wrong[2])),
+        ("42501", "rights", hash_of(wrong[2])),
     ]
     assert (lines[4]["reason"], lines[6]["reason"]) == ("facade", "plan.refusals.rows_of_people")
     assert all(len(line["policy"]) == 16 and line["milliseconds"] >= 0 for line in lines)
