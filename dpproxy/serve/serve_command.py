@@ -105,7 +105,6 @@ def serve(
     Timeouts are in seconds; 0 is none. Options may stand in the environment (DPPROXY_LISTEN) and in a file (--config), too.
     """
     form, level = _chosen("--log-format", log_format, FORMATS), _chosen("--log-level", log_level, LEVELS)
-    lines = start_log(form, level)
     host, port = _address(listen)
     tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
     if require_tls and tls is None:
@@ -123,6 +122,7 @@ def serve(
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
     tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch, form, level, token, looked_at)
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail, console_without_tls)
+    lines = start_log(form, level)
     run(proxy.serve(options, lines=lines) if processes == 1 else supervise(options, processes))
 
 

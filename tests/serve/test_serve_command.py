@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from dpproxy.cli import commands
 from dpproxy.errors import OperatorError
+from dpproxy.serve import serve_command
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,14 @@ from dpproxy.errors import OperatorError
 def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
     with pytest.raises(OperatorError, match=says):
         CliRunner().invoke(commands, ["serve", "town.yaml", *options], catch_exceptions=False)
+
+
+def test_the_log_starts_when_all_options_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(serve_command, "start_log", lambda form, level: started.append(form))
+    monkeypatch.setattr(serve_command, "run", lambda serving: (started.append("run"), serving.close()))
+    with pytest.raises(OperatorError):
+        CliRunner().invoke(commands, ["serve", "town.yaml", "--require-tls"], catch_exceptions=False)
+    assert started == []
+    CliRunner().invoke(commands, ["serve", "town.yaml"], catch_exceptions=False)
+    assert started == ["json", "run"]
