@@ -67,10 +67,15 @@ class Compiler(compiler.Compiler):
         if self.rows.padded or made.bounding.dense is None:
             return made
         if made.specs:
-            return replace(made, sql=_joined(made.sql))
+            return _asking(made, _joined(made.sql))
         names = ", ".join(f"k{i}" for i in range(len(made.keys)))
         counted = super().compiled(parts[0], [compiler.BasisSpec("count", None, None, "")])  # type: ignore[arg-type]
-        return replace(made, sql=f"SELECT {names} FROM ({_joined(counted.sql)}) AS present ORDER BY {names}")
+        return _asking(made, f"SELECT {names} FROM ({_joined(counted.sql)}) AS present ORDER BY {names}")
+
+
+def _asking(made: Compiled, sql: str) -> Compiled:
+    """Another text beside the tree, which is not what it says any more: the kernel looks at trees."""
+    return replace(made, query=replace(made.query, text=sql))
 
 
 def _joined(sql: str) -> str:

@@ -144,7 +144,8 @@ async def test_measurements(hurried: Hurried) -> None:
         await at.engine.started.wait()
     Clock(at).passes(4)
     error = report(await wire.until(b"Z"))
-    assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+    assert error["C"] == "57014"
+    assert error["M"].startswith("canceling statement due to statement timeout")
     await until(lambda: at.engine.cancelled > before)  # a moment later: the limit counts from the charge
     at.engine.gate.set()
     assert len(rows(await wire.query(PRIVATE))) == 3
@@ -157,12 +158,14 @@ async def test_the_clients_own_timeout_is_of_the_client_alone(stage: Stage) -> N
     stage.engine.gate.clear()
     try:
         error = report(await wire.query(PRIVATE))
-        assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+        assert error["C"] == "57014"
+        assert error["M"].startswith("canceling statement due to statement timeout")
         await wire.query("BEGIN; SET LOCAL statement_timeout = 0; ROLLBACK")
         wire.send(front.parse("", PRIVATE), front.bind("", "", []))
         wire.send(front.execute(""), front.sync())
         error = report(await wire.until(b"Z"))
-        assert (error["C"], error["M"]) == ("57014", "canceling statement due to statement timeout")
+        assert error["C"] == "57014"
+        assert error["M"].startswith("canceling statement due to statement timeout")
     finally:
         stage.engine.gate.set()
     assert len(rows(await wire.query(PRIVATE))) == 3

@@ -62,7 +62,8 @@ def substring(args: Sequence[Expr]) -> Expr:
         (compare("<", early, _ZERO), _ZERO),
         (compare("<", start, _ONE), early),
     )
-    return Call("text", "substring", (value, first, Case("int4", whens, None)))
+    # abs() changes nothing where the conditions hold: they are also tried in combinations that no row has (`engines.key_domains`)
+    return Call("text", "substring", (value, first, Call("int4", "abs", (Case("int4", whens, None),))))
 
 
 def _substring_at(value: Expr, start: int, length: int | None) -> Expr:
@@ -99,7 +100,7 @@ def split_part(args: Sequence[Expr]) -> Expr:
         raise Refusal(INVALID_PARAMETER_VALUE, "field position must not be zero")
     if isinstance(mark, Lit) and not mark.text:
         raise unsupported("`split_part` with an empty delimiter")
-    place = index if known is not None else _within(index, -FAR, FAR)
+    place = index if known is not None else Call("int4", "nullif", (_within(index, -FAR, FAR), _ZERO))
     part = Call("text", "split_part", (value, mark, place))
     whens: list[tuple[Expr, Expr]] = []
     if known is None:
