@@ -254,10 +254,17 @@ class _Snapshot:
         return await work(self._held)
 
     async def close(self) -> None:
-        """Close the transaction; the next `once` opens another."""
-        self._held = None
+        """Close the transaction; the next `once` opens another. A server that does not answer the goodbye within CLOSE_TIMEOUT
+        loses the connection: asyncpg waits without end for a cancellation that the server never confirms."""
+        held, self._held = self._held, None
+        stack, self._stack = self._stack, AsyncExitStack()
+        closing = asyncio.ensure_future(stack.aclose())
+        await asyncio.wait({closing}, timeout=CLOSE_TIMEOUT)
+        if not closing.done() and held is not None:
+            with suppress(asyncpg.InterfaceError):  # it was given back in the meantime
+                held.terminate()
         with suppress(asyncpg.PostgresError, *LOST):
-            await self._stack.aclose()
+            await closing
 
 
 def _tables(queries: Sequence[str]) -> Work[tuple[pa.Table, ...]]:

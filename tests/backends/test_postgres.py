@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -316,13 +318,15 @@ async def test_an_error_leaves_the_backend_usable(backend: Postgres) -> None:
 SLOW = "SELECT count(*) AS b0 FROM generate_series(1, 100000000000) AS r(i) WHERE i % 7 = 3"
 
 
-def at_work(server: Scratch) -> int:
-    """Sessions of the proxy inside a transaction."""
+def working(server: Scratch) -> list[int]:
+    """Process numbers of the proxy's sessions inside a transaction."""
     with psycopg.connect(server.conninfo(), autocommit=True) as connection:
-        query = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE application_name = 'dpproxy'"
-        row = connection.execute(f"{query} AND l.locktype = 'virtualxid'").fetchone()
-    assert row is not None
-    return int(row[0])
+        query = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE application_name = 'dpproxy'"
+        return [int(pid) for (pid,) in connection.execute(f"{query} AND locktype = 'virtualxid'")]
+
+
+def at_work(server: Scratch) -> int:
+    return len(working(server))
 
 
 async def test_cancelling_the_task_interrupts_the_engine(server: Scratch) -> None:
@@ -366,6 +370,26 @@ async def test_a_place_is_connected_before_anything_is_read(server: Scratch, bac
         async with nowhere.snapshot():
             raise AssertionError("there is no such place")
     await nowhere.close()
+
+
+async def test_a_server_that_confirms_nothing_keeps_nobody(server: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's process is stopped in the middle of a statement, so that neither the cancellation nor the end of the
+    transaction is answered."""
+    monkeypatch.setattr("dpproxy.backends.postgres.CLOSE_TIMEOUT", 0.3)
+    backend = Postgres(PostgresBackend(server.dsn()), places=1)
+    task = asyncio.create_task(backend.run([SLOW]))
+    async with asyncio.timeout(300):
+        while not (pids := working(server)):
+            await asyncio.sleep(0.05)
+    os.kill(pids[0], signal.SIGSTOP)
+    try:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(task), 300)
+        await asyncio.wait_for(backend.run(["SELECT 1::int8 AS b0"]), 300)  # its place is free again
+    finally:
+        os.kill(pids[0], signal.SIGCONT)
+    await backend.close()
 
 
 async def test_closing_interrupts(server: Scratch) -> None:
