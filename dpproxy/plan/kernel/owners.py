@@ -132,7 +132,8 @@ class Owners:
 
     def _left(self, node: Join, outer: Ids) -> Owned:
         """Each left row of v meets right rows of v, or public ones, or none: what it meets follows from v's rows. Right columns
-        may be NULL: nothing that is claimed of them survives but where they come from."""
+        may be NULL: nothing that is claimed of them survives but where they come from. A left row that meets several is there
+        several times, with one number."""
         _apart((node.left, node.right))
         left, right = self.of(node.left, outer), self.of(node.right, outer)
         on = conjuncts(node.on)
@@ -145,10 +146,11 @@ class Owners:
             owner = _common([left, right], classes)
             one = left.one and right.one
             constant = left.constant | (ids(node.columns) if one else NONE)
-            both = replace(left, one=one, constant=constant, origins=left.origins | right.origins)
+            numbers = left.numbers if right.one else NONE
+            both = replace(left, one=one, constant=constant, numbers=numbers, origins=left.origins | right.origins)
             during = replace(both, owner=owner)
         else:
-            both = replace(left, one=False)
+            both = replace(left, one=False, numbers=NONE)
             during = replace(both, owner=frozenset().union(*(classes.members(i) for i in left.owner)))
         for condition in on:
             self.expressions.check(condition, during, outer)

@@ -159,6 +159,17 @@ def test_first_is_one_alone() -> None:
     assert not Owners(LEAVES).of(where(project(ORDERS, by_size), call("=", ref(NEW), ONE))).one
 
 
+def test_a_first_row_that_meets_several_is_several() -> None:
+    """Rows are numbered, then joined: the number 1 stands beside every row that the first one meets."""
+    numbered, first = project(ORDERS, NUMBER), call("=", ref(NEW), ONE)
+    found = Owners(LEAVES).of(where(joined("left", numbered, REGIONS, equal(SIZE, REGION)), first))
+    assert (found.owner, found.one) == ({BUYER.id}, False)
+    others = alias(ORDERS, BUYER, SIZE, first=70)
+    found = Owners(LEAVES).of(where(joined("left", numbered, others, equal(BUYER, others.columns[0])), first))
+    assert (found.owner, found.one) == ({BUYER.id}, False)
+    assert Owners(LEAVES).of(where(joined("left", numbered, PEOPLE, equal(BUYER, PERSON)), first)).one
+
+
 def test_columns_of_a_side_that_may_be_missing_say_nothing() -> None:
     """P2 of the findings: a column that a FULL or LEFT JOIN may leave NULL has two values in a unit's rows."""
     orders_first = joined("left", ORDERS, PEOPLE, equal(BUYER, PERSON), call(">", ref(SIZE), ONE))
