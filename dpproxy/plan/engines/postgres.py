@@ -5,7 +5,8 @@ calendar) and what keeps plans parallel and hashed. Must not know: policies. Rep
 where their span may pass it, numeric; NUMERIC is numeric; floats are float8; every text is `text`; TIMESTAMPTZ is
 the UTC timestamp. Guards are CASE expressions over columns, never AND: PostgreSQL promises an order of evaluation for CASE
 alone. Constants are typed literals, since an untyped one in a branch that is never taken would be read all the same.
-Nothing here is beyond SQL functions that PostgreSQL marks immutable and parallel safe (docs/how-to/postgresql.md lists them).
+Operators and functions are spelled by `postgres_operations`. Nothing is beyond SQL functions that PostgreSQL marks immutable
+and parallel safe (docs/how-to/postgresql.md lists them).
 """
 
 from __future__ import annotations
@@ -13,28 +14,16 @@ from __future__ import annotations
 import datetime as dt
 from fractions import Fraction
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ESCAPE_SEQUENCE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
-from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.engines.base import Names, quote
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
-from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, number_kind, number_literal
-from dpproxy.plan.engines.text_cuts import Growth, null_beyond_limit
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Expr,
-    Hole,
-    Lit,
-    Ref,
-    Win,
-)
+from dpproxy.plan.engines.postgres_numbers import number_kind, number_literal
+from dpproxy.plan.engines.postgres_operations import PostgresOperations
+from dpproxy.plan.logical.expr import Agg, Case, Cast, Column, Expr, Lit, Win
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.text_growth import CUTS, GROWING
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
@@ -43,50 +32,19 @@ LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
 SUMMED = 100  # powers of ten within which floats and numerics are summed inside a unit: their squares stay finite
 INT32 = 2**31 - 1
 
-_TYPES = {
-    "int2": "bigint", "int4": "bigint", "int8": "bigint", "numeric": "numeric", "float4": "float8", "float8": "float8",
-    "text": "text", "varchar": "text", "bpchar": "text", "name": "text", "unknown": "text", "bool": "boolean",
-    "date": "date", "timestamp": "timestamp", "timestamptz": "timestamp", "interval": "interval", "uuid": "uuid",
-    "time": "time",
-}  # fmt: skip
-_SIMPLE = {
-    "is_null": "({0} IS NULL)", "is_not_null": "({0} IS NOT NULL)", "not": "(NOT {0})",
-    "is_true": "({0} IS TRUE)", "is_not_true": "({0} IS NOT TRUE)",
-    "is_false": "({0} IS FALSE)", "is_not_false": "({0} IS NOT FALSE)",
-    "lower": "lower({0})", "upper": "upper({0})", "length": "length({0})", "trim": "btrim({0}, {1})",
-    "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})", "strpos": "strpos({0}, {1})", "reverse": "reverse({0})",
-    "starts_with": "starts_with({0}, {1})", "left": "left({0}, {1}::int)", "right": "right({0}, {1}::int)",
-    "split_part": "split_part({0}, {1}, {2}::int)", "substring": "substr({0}, {1}::int, {2}::int)",
-    "substring_from": "substr({0}, {1}::int)", "md5": "md5({0})", "lpad": "lpad({0}, {1}::int, {2})",
-    "rpad": "rpad({0}, {1}::int, {2})", "regex": "({0} ~ {1})", "iregex": "({0} ~* {1})",
-}  # fmt: skip
-_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
-_COMPARE = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "is_distinct": "IS DISTINCT FROM",
-            "is_not_distinct": "IS NOT DISTINCT FROM"}  # fmt: skip
 _FLAGS = {"min": "bool_and", "max": "bool_or"}  # MIN and MAX of booleans, which PostgreSQL lacks
-_DEFAULTS = {"text": "''::text", "boolean": "FALSE", "date": "'2000-01-01'::date", "timestamp": "'2000-01-01'::timestamp",
-             "interval": "'0'::interval", "time": "'0:0'::time",
-             "uuid": "'00000000-0000-0000-0000-000000000000'::uuid"}  # fmt: skip
 
 
-class Postgres(Engine):
+class Postgres(PostgresOperations):
     dialect: Dialect = "postgres"
     fence = ("WITH fence AS (SELECT) ", "")  # derived tables that begin so are not merged with the query around them
-
-    def __init__(self, cut: int = CUTS[0]) -> None:
-        self._numbers = Arithmetic(self)
-        self._texts = Growth(self, cut)
-
-    def number(self, expr: Expr, names: Names, wanted: str) -> str:
-        assert wanted in ("bigint", "numeric", "float8")
-        return self._numbers.number(expr, names, wanted)  # type: ignore[arg-type]
 
     # --- constants and columns
 
     def literal(self, type_: str, text: str | None) -> str:
-        if type_ not in _TYPES:
+        if type_ not in casts.TYPES:
             raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables")
-        native = _TYPES[type_]
+        native = casts.TYPES[type_]
         if text is None or (native == "uuid" and not casts.is_uuid(text)):
             return f"NULL::{native}"
         if type_ in NUMBERS:
@@ -114,188 +72,7 @@ class Postgres(Engine):
             return casts.int_to_int(self.expr(expr, names), "int8")
         return self.expr(expr, names)
 
-    # --- operators and functions
-
-    def call(self, op: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        if op in ("and", "or"):
-            return "(" + f" {op.upper()} ".join(self.expr(a, names) for a in args) + ")"
-        if op in _COMPARE:
-            a, b = args
-            left, right = self.comparable(a, b, names), self.comparable(b, a, names)
-            if op == "is_not_distinct" and a.type == b.type in _TYPES and isinstance(a, Ref) and isinstance(b, Ref):
-                return f"({self.same(left, right, a.type)})"
-            return f"({left} {_COMPARE[op]} {right})"
-        if op in ARITHMETIC:
-            return self._numbers.operation(expr, names)
-        if op in _PARTS:
-            return times.part(op, self.expr(args[0], names), args[0].type)
-        if op in GROWING:
-            return self._texts.text(expr, names)
-        if op in ("coalesce", "least", "greatest"):
-            return f"{op}(" + ", ".join(self._choice(a, expr, names) for a in args) + ")"
-        special = getattr(self, f"_op_{op}", None)
-        if special is not None:
-            return str(special(expr, args, names))
-        if op in _SIMPLE:
-            texts = [self.expr(a, names) for a in args]
-            return null_beyond_limit(op, _SIMPLE[op].format(*texts), args, texts)
-        if op in FUNCTIONS:
-            kinds, spelled = FUNCTIONS[op]
-            texts = [self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)]
-            return null_beyond_limit(op, spelled.format(*texts), args, texts)
-        raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on PostgreSQL")
-
-    def _argument(self, arg: Expr, kind: str, names: Names) -> str:
-        """An argument of `postgres_functions`: f float8, d numeric, i bigint, t as it stands."""
-        if kind in "fd":
-            return self.number(arg, names, "float8" if kind == "f" else "numeric")
-        return self.output(arg, names) if kind == "i" else self.expr(arg, names)
-
-    def _choice(self, arg: Expr, whole: Expr, names: Names) -> str:
-        """An operand of COALESCE and its like: whole numbers keep the kind of the whole."""
-        return self.number(arg, names, number_kind(whole)) if whole.type in INTEGERS else self.as_type(arg, whole.type, names)
-
-    def _op_row(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        """Several values as one that is never NULL: a record's text, since an anonymous record within another has no hash."""
-        return f"(ROW({', '.join(self.key(a, names) for a in args)})::text)"
-
-    def plain(self, text: str, type_: str) -> str:
-        return f"trim_scale({text})" if type_ == "numeric" else f"({text} + '0'::float8)"
-
-    def _op_nullif(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value, other = args
-        text, equal = self.expr(value, names), f"{self.comparable(value, other, names)} = {self.comparable(other, value, names)}"
-        return f"(CASE WHEN {equal} THEN NULL ELSE {text} END)"
-
-    def _op_round(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._rounded("round", expr, args, names)
-
-    def _op_trunc(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._rounded("trunc", expr, args, names)
-
-    def _rounded(self, name: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        if len(args) > 1:
-            digits = args[1]
-            assert isinstance(digits, Lit)
-            return f"{name}({self.number(args[0], names, 'numeric')}, {int(digits.text or 0)})"
-        return f"{name}({self.number(args[0], names, number_kind(expr))})"
-
-    def _op_floor(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"floor({self.number(args[0], names, number_kind(expr))})"
-
-    def _op_ceil(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"ceil({self.number(args[0], names, number_kind(expr))})"
-
-    def _op_sign(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self.number(args[0], names, number_kind(args[0]) if number_kind(args[0]) != "bigint" else "float8")
-        arms = f"WHEN {value} = 0 THEN 0 WHEN {value} < 0 THEN -1 WHEN {value} <= 'Infinity' THEN 1"  # NaN is above it
-        return f"(CASE {arms} END)::bigint"
-
-    def _exactly(self, arg: Expr, whole: Expr, names: Names) -> str:
-        """An argument whose digits decide how many the result has: 1.0 and 1.00 must have one result."""
-        text = self.number(arg, names, number_kind(whole))
-        return self.plain(text, "numeric") if number_kind(whole) == "numeric" else text
-
-    def _op_sqrt(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self._exactly(args[0], expr, names)
-        return f"(CASE WHEN {value} >= 0 THEN sqrt({value}) END)"
-
-    def _op_ln(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self._exactly(args[0], expr, names)
-        return f"(CASE WHEN {value} > 0 THEN ln({value}) END)"
-
-    def _op_log(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self._exactly(args[0], expr, names)
-        return f"(CASE WHEN {value} > 0 THEN log({value}) END)"
-
-    def _op_exp(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        value = self._exactly(args[0], expr, names)
-        return f"(CASE WHEN {value} IS NOT NULL THEN exp(greatest(least({value}, 700), -700)) END)"
-
-    def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        """NULL where PostgreSQL raises: 0 to a negative power, fractional powers of negatives, results beyond e**690."""
-        base, exponent = (self._numbers.limited(Cast(expr.type, a), names, 25) for a in args)
-        if number_kind(expr) == "numeric":
-            base, exponent = self.plain(base, "numeric"), self.plain(exponent, "numeric")
-        whole = f"{base} > 0 OR ({base} < 0 AND {exponent} = floor({exponent}))"
-        fits = f"CASE WHEN abs({exponent} * ln(abs({base}))) < 690 THEN power({base}, {exponent}) END"
-        zero = f"CASE WHEN {exponent} > 0 THEN 0 WHEN {exponent} = 0 THEN 1 END"
-        return f"(CASE WHEN {base} = 0 THEN ({zero})::{number_kind(expr)} WHEN {whole} THEN {fits} END)"
-
-    def _op_limit(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        """A number held within a power of ten: the planner's own, made by `postgres_numbers` around subqueries."""
-        leaf = args[1]
-        assert isinstance(leaf, Lit)
-        return self._numbers.limited(args[0], names, int(leaf.text or 0))
-
-    def _op_date_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return times.date_shift("+", *(self.expr(a, names) for a in args))
-
-    def _op_date_sub(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return times.date_shift("-", *(self.expr(a, names) for a in args))
-
-    def _op_date_diff(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return times.date_difference(*(self.expr(a, names) for a in args))
-
-    def _op_ts_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._shifted("+", args, names)
-
-    def _op_ts_sub(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._shifted("-", args, names)
-
-    def _shifted(self, sign: str, args: tuple[Expr, ...], names: Names) -> str:
-        stamp, interval = (self.expr(a, names) for a in args)
-        known = args[1]
-        if isinstance(known, Lit) and known.text is not None:
-            months, days, micros = (int(x) for x in known.text.split())
-            return times.constant_shift(sign, stamp, interval, months, days, micros)
-        return times.shift(sign, stamp, interval)
-
-    def _op_ts_diff(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return times.difference(*(self.expr(a, names) for a in args))
-
-    def _op_trunc_time(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        unit = args[0]
-        assert isinstance(unit, Lit)
-        return times.truncated(unit.text or "", self.expr(args[1], names))
-
-    def _op_strftime(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        pattern = args[1]
-        assert isinstance(pattern, Lit)
-        return times.formatted(self.expr(args[0], names), pattern.text or "")
-
-    def _op_epoch(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"EXTRACT(epoch FROM {self.expr(args[0], names)})::{number_kind(expr)}"
-
-    def _op_second(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return f"EXTRACT(second FROM {self.expr(args[0], names)})::{number_kind(expr)}"
-
-    def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:
-        value, pattern = self.expr(args[0], names), self.expr(args[1], names)
-        if isinstance(args[1], Hole):
-            # a pattern that ends in its escape character raises, but only for rows that match so far
-            known = f"(CASE WHEN {pattern} ~ '^([^\\\\]|\\\\.)*$' THEN {value} {word} {pattern} END)"
-            return null_beyond_limit(word.lower(), known, args[:2], [value, pattern])
-        if len(args) == 2:
-            return null_beyond_limit(word.lower(), f"({value} {word} {pattern})", args, [value, pattern])
-        escape = args[2]
-        if not isinstance(escape, Lit) or len(escape.text or "") > 1:
-            raise Refusal(
-                INVALID_ESCAPE_SEQUENCE, "invalid escape string", hint="The escape string must be empty or one character."
-            )
-        return null_beyond_limit(
-            word.lower(), f"({value} {word} {pattern} ESCAPE {quote(escape.text or '')})", args[:2], [value, pattern]
-        )
-
     # --- types
-
-    def comparable(self, expr: Expr, other: Expr, names: Names) -> str:
-        """PostgreSQL compares whole numbers with numeric, and dates with timestamps, exactly and without a cast that
-        raises; of numeric and float8 the first must be narrowed by hand."""
-        floats = any(e.type.removesuffix("[]") in FLOATS for e in (expr, other))
-        if floats and expr.type in NUMBERS and expr.type not in FLOATS:
-            return self.number(expr, names, "float8")
-        return self.expr(expr, names)
 
     def as_type(self, expr: Expr, type_: str, names: Names) -> str:
         if isinstance(expr, Lit) and expr.text is None:
@@ -303,7 +80,7 @@ class Postgres(Engine):
         if type_ in INTEGERS:
             return self.output(expr, names)
         if type_ in NUMBERS and expr.type in NUMBERS:
-            return self.number(expr, names, _TYPES[type_])
+            return self.number(expr, names, casts.TYPES[type_])
         if type_ != expr.type and (expr.type == "date" or (type_ in TEXTS and expr.type not in (*TEXTS, "unknown"))):
             return self.cast(Cast(type_, expr), names)
         return self.expr(expr, names)
@@ -312,9 +89,6 @@ class Postgres(Engine):
         arms = " ".join(f"WHEN {self.expr(t, names)} THEN {self._choice(r, expr, names)}" for t, r in expr.whens)
         other = f" ELSE {self._choice(expr.default, expr, names)}" if expr.default is not None else ""
         return f"(CASE {arms}{other} END)"
-
-    def replaced(self, text: str, rest: list[str]) -> str:
-        return f"regexp_replace({', '.join([text, *rest])})"
 
     def cast(self, expr: Cast, names: Names) -> str:
         source, target = expr.arg.type, expr.type
@@ -453,12 +227,6 @@ class Postgres(Engine):
 
     def group_number(self, columns: list[str], key: int) -> str:
         return self.pick_hash(columns, key)
-
-    def same(self, a: str, b: str, type_: str) -> str:
-        """Equality that finds NULL equal to NULL and still hashes, unlike IS NOT DISTINCT FROM."""
-        native = _TYPES.get(type_, "text")
-        zero = _DEFAULTS.get(native, "0")
-        return f"coalesce({a}, {zero}) = coalesce({b}, {zero}) AND ({a} IS NULL) = ({b} IS NULL)"
 
     def total(self, column: str, shift: int, factor: int = 1) -> str:
         return super().total(f"{column}::bigint", shift, factor)  # a sum of bigint is numeric, of int it is bigint

@@ -1,6 +1,6 @@
 """Casts that raise in PostgreSQL, spelled so that a value that does not fit yields NULL.
 
-Knows: what PostgreSQL's input functions accept (versions 14 to 18) and the ranges of its types. Must not know:
+Knows: what PostgreSQL's input functions accept (versions 14 to 18), its types and their ranges. Must not know:
 expressions, tables. Text in, text out. `pg_input_is_valid` exists from version 16 only, so texts are tested by regular
 expressions over ASCII classes: `\\d` and `\\s` match what the input functions reject. What they accept is narrower than
 what PostgreSQL accepts in a few spellings (`1e400`, `Jan 5, 2024`, `0x1F`): those are NULL, never an error.
@@ -25,6 +25,13 @@ _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
 
 LONGEST = 1_000  # bytes of a text that is read as anything else; of very long ones, the test itself would raise
+TYPES = {
+    "int2": "bigint", "int4": "bigint", "int8": "bigint", "numeric": "numeric", "float4": "float8", "float8": "float8",
+    "text": "text", "varchar": "text", "bpchar": "text", "name": "text", "unknown": "text", "bool": "boolean",
+    "date": "date", "timestamp": "timestamp", "timestamptz": "timestamp", "interval": "interval", "uuid": "uuid",
+    "time": "time",
+}  # fmt: skip
+"""In which type a value of each type is computed: see `engines.postgres`."""
 RANGES = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 
 
