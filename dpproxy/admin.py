@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
 from dpproxy.bookkeeping import STATE, State, grant, ledger_clock
-from dpproxy.console.token_file import renew, token_of
+from dpproxy.console.token_file import digests, give, renew, revoke, token_of
+from dpproxy.operations.audit import FILE, AuditLog, account
 from dpproxy.operations.client import ask_any
 from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Recent, Reload, Report, ResumeRole
 
@@ -64,10 +66,30 @@ def statements(
 @admin_app.command()
 def token(
     state: State = STATE,
-    new: Annotated[bool, typer.Option("--new", help="draw another; who is logged in by the old one is logged out")] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="draw another shared one; who is logged in by the old one is logged out")
+    ] = False,
+    owner: Annotated[str, typer.Option("--for", help="draw one for this operator, whom the audit log then names")] = "",
+    revoked: Annotated[str, typer.Option("--revoke", help="let this operator in no more")] = "",
+    names: Annotated[bool, typer.Option("--list", help="print which operators have tokens of their own")] = False,
 ) -> None:
-    """Print the token that lets in to the console (`dpproxy serve --console`)."""
-    print(renew(state) if new else token_of(state))
+    """Print the token that lets in to the console (`dpproxy serve --console`).
+
+    Of an operator's own token the digest alone is kept: it is printed when it is drawn, and from the first one on the shared one
+    lets nobody in.
+    """
+    if names:
+        print("\n".join(name for name in digests(state) if name))
+        return
+    if not (new or owner or revoked):
+        print(token_of(state))
+        return
+    audit = AuditLog(state / FILE)
+    if revoked:
+        revoke(state, revoked)
+    else:
+        print(give(state, owner) if owner else renew(state))
+    audit.note("console token", account(os.getuid()), "revoked" if revoked else "drawn", operator=revoked or owner)
 
 
 @admin_app.command()

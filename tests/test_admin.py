@@ -27,7 +27,8 @@ from typer.testing import CliRunner
 
 from dpproxy.budget.ledger import LedgerError
 from dpproxy.cli import commands
-from dpproxy.operations.audit import account
+from dpproxy.console.token_file import digest, digests
+from dpproxy.operations.audit import FILE, account
 from dpproxy.operations.requests import OperationError
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import Proxy, launched
@@ -325,6 +326,24 @@ def test_every_line_is_in_the_list(town: Serving) -> None:
         if line["event"] in ("statement", "login", "login failed"):
             wrong = {name for name, shape in SHAPES.items() if name in line and not re.fullmatch(shape, line[name])}
             assert not wrong, line
+
+
+def test_tokens_of_operators_are_drawn_and_revoked(tmp_path: Path) -> None:
+    def token(*words: str) -> str:
+        done = CliRunner().invoke(commands, ["admin", "token", *words, "--state", str(tmp_path)])
+        return done.stdout.strip() if done.exception is None else str(done.exception)
+
+    shared = token()
+    assert token("--new") not in ("", shared)
+    eves = token("--for", "eve")
+    assert digests(tmp_path) == {"eve": digest(eves)}
+    assert token("--list") == "eve"
+    assert "tokens of their own" in token()
+    assert (token("--revoke", "eve"), token("--list")) == ("", "")
+    lines = [json.loads(line) for line in (tmp_path / FILE).read_text().splitlines()]
+    assert [(line["outcome"], line["operator"], line["by"]) for line in lines] == [
+        (outcome, operator, account(os.getuid())) for outcome, operator in (("drawn", ""), ("drawn", "eve"), ("revoked", "eve"))
+    ]
 
 
 def test_a_drain_ends_it_and_all_is_in_the_audit_log(town: Serving) -> None:

@@ -71,7 +71,7 @@ class AnswerParts:
         spelled = (dataset.backend.dialect, dataset.literal)
         reuse = dataset.reuse if question.plan.measurements else None
         mode = question.mode if dataset.reuse is not None else "off"
-        parts._lookup = await AnswerLookup.opened(reuse, mode, *names, *spelled)
+        parts._lookup = await AnswerLookup.opened(reuse, mode, *names, *spelled, question.statement)
         return parts
 
     @property

@@ -96,6 +96,28 @@ class StoredRelease:
     id: int | None = None
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Says by which statement, of which hash, a role was first shown a release, and on which epoch of the data, as a digest: for
+    operators, who are shown what may be had again. No answer depends on it."""
+
+    statement: str = ""
+    epoch: str = ""
+
+
+NOWHERE = Origin()
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Counts the stored measurements that a role was first shown by one statement. `since`: when."""
+
+    role: str
+    statement: str
+    measurements: int
+    since: dt.datetime
+
+
 def name(*parts: str) -> str:
     """Return SHA-256 of texts, unambiguously joined."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -19,7 +19,7 @@ import structlog
 from dpproxy.answers.claims import Claims
 from dpproxy.answers.data_epoch import Epoch
 from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.matching import Asked, Groups, StoredRelease, name
+from dpproxy.answers.matching import Asked, Groups, Origin, StoredRelease, name
 from dpproxy.answers.recent_answers import RecentAnswers
 from dpproxy.answers.store import AnswerStore, Found
 from dpproxy.backends.base import BackendError
@@ -109,6 +109,11 @@ class Reuse:
             await self.epoch.close()
 
 
+def epoch_name(ledger: str, epoch: str) -> str:
+    """Return the digest by which `answers.store` lists what is free on an epoch, for who pays in a ledger."""
+    return name("epoch", ledger, epoch)
+
+
 class _Unspelled(Exception):
     """A value that the engine cannot take."""
 
@@ -125,10 +130,11 @@ class AnswerLookup:
     dialect: Dialect
     literal: Literal_
     epoch: str | None = None
+    statement: str = ""
 
     @staticmethod
     async def opened(
-        reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_
+        reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_, statement: str = ""
     ) -> AnswerLookup:
         """Return the look-up on the epoch of this moment. If the backend does not tell it, nothing is looked up and nothing
         kept."""
@@ -138,7 +144,7 @@ class AnswerLookup:
                 epoch = await reuse.epoch.current(dt.datetime.now(dt.UTC))
             except BackendError as error:
                 LOG.error("the data's epoch is unknown", dataset=dataset, error=str(error))
-        return AnswerLookup(reuse, mode, dataset, role, dialect, literal, epoch)
+        return AnswerLookup(reuse, mode, dataset, role, dialect, literal, epoch, statement)
 
     def asked(self, measurement: Measurement, values: Values) -> Asked | None:
         """Return what a measurement is looked for as; None for what is not reused."""
@@ -240,7 +246,7 @@ class AnswerLookup:
         roles, now = frozenset({self.role}), dt.datetime.now(dt.UTC)
         stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
         try:
-            await asyncio.to_thread(self.reuse.store.put, stored)
+            await asyncio.to_thread(self.reuse.store.put, stored, self._origin)
             self.reuse.recent.forget(asked)
         except Exception as error:  # an answer that cannot be kept is an answer all the same
             LOG.error("an answer was not stored", dataset=self.dataset, error=type(error).__name__)
@@ -248,7 +254,11 @@ class AnswerLookup:
     async def seen(self, stored: StoredRelease) -> None:
         """Note that this role has paid for a release of another's."""
         if self.reuse is not None:
-            await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role, dt.datetime.now(dt.UTC))
+            await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role, dt.datetime.now(dt.UTC), self._origin)
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(self.statement, epoch_name(self.reuse.ledger if self.reuse else "", self.epoch or ""))
 
     @property
     def in_flight(self) -> InFlight:

@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from dpproxy.answers.claims import Claims
 from dpproxy.answers.derivation import derive
-from dpproxy.answers.matching import Asked, StoredRelease, at_the_price, serve
+from dpproxy.answers.matching import NOWHERE, Asked, Origin, Repeat, StoredRelease, at_the_price, serve
 from dpproxy.answers.payload import pack, unpack
 from dpproxy.budget.seal import Sealer, SealError
 from dpproxy.mechanisms.exact_answers import Released
@@ -93,6 +93,10 @@ CREATE TABLE IF NOT EXISTS seen (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS gone (exact TEXT PRIMARY KEY, dataset TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS gone_of ON gone (dataset);
+CREATE TABLE IF NOT EXISTS asked (
+    release INTEGER NOT NULL REFERENCES releases ON DELETE CASCADE, role TEXT NOT NULL, statement TEXT NOT NULL,
+    epoch TEXT NOT NULL, PRIMARY KEY (release, role)
+) STRICT;
 """
 
 _FROM_2 = """
@@ -285,12 +289,12 @@ class AnswerStore:
         used = now.timestamp()
         self._db.execute("UPDATE releases SET used = ? WHERE id = ? AND used < ?", (used, stored.id, used - TOUCH_SECONDS))
 
-    def put(self, release: StoredRelease) -> None:
+    def put(self, release: StoredRelease, origin: Origin = NOWHERE) -> None:
         """Keep a release; the least recently used ones make room. Of one too large for the store the name is kept."""
         payload = _text(release)
         if len(payload) <= self._max_bytes:
             sealed = self._sealer.seal(payload, release.made.base) if self._sealer else payload
-            if self._write(lambda: self._insert(release, sealed)):
+            if self._write(lambda: self._insert(release, sealed, origin)):
                 return
         self._unwritten[release.made.exact] = release.dataset
         self._write(lambda: None)
@@ -307,13 +311,15 @@ class AnswerStore:
                 self._db.execute("DELETE FROM gone WHERE dataset = ?", (dataset,))
                 self._db.execute("INSERT INTO gone VALUES (?, ?)", (f"all of {dataset}", dataset))
 
-    def _insert(self, release: StoredRelease, payload: bytes) -> None:
+    def _insert(self, release: StoredRelease, payload: bytes, origin: Origin) -> None:
         created, used = _text_of(release.created), release.created.timestamp()
         cursor = self._db.execute(
             "INSERT INTO releases (exact, base, dataset, created, used, payload) VALUES (?, ?, ?, ?, ?, ?)",
             (release.made.exact, release.made.base, release.dataset, created, used, payload),
         )
         self._db.executemany("INSERT INTO seen VALUES (?, ?, ?)", [(cursor.lastrowid, role, created) for role in release.roles])
+        for role in release.roles:
+            self._ask(cursor.lastrowid, role, origin)
         (held,) = self._db.execute("SELECT bytes FROM size").fetchone()
         if held > self._max_bytes:
             self._evict(held, keep=cursor.lastrowid)
@@ -333,12 +339,20 @@ class AnswerStore:
         )
         self._db.execute(f"DELETE FROM releases WHERE {which}", values)
 
-    def mark_seen(self, stored: StoredRelease, role: str, at: dt.datetime) -> None:
+    def mark_seen(self, stored: StoredRelease, role: str, at: dt.datetime, origin: Origin = NOWHERE) -> None:
         """Note that the role was charged for this release and is about to see it. Another that has its number by now is not
         meant."""
         query = "INSERT OR IGNORE INTO seen SELECT id, ?, ? FROM releases WHERE id = ? AND exact = ? AND created = ?"
         values = (role, _text_of(at), stored.id, stored.made.exact, _text_of(stored.created))
-        self._write(lambda: self._db.execute(query, values))
+
+        def mark() -> None:
+            if self._db.execute(query, values).rowcount:
+                self._ask(stored.id, role, origin)
+
+        self._write(mark)
+
+    def _ask(self, release: int | None, role: str, origin: Origin) -> None:
+        self._db.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (release, role, origin.statement, origin.epoch))
 
     def forget(self, dataset: str, *, before: dt.datetime | None = None) -> None:
         """Drop a dataset's answers, or those that nobody has first seen since a moment (answers that expired)."""
@@ -352,6 +366,17 @@ class AnswerStore:
         with self._lock, contextlib.suppress(sqlite3.Error):
             return int(self._db.execute(query, (dataset, role)).fetchone()[0])
         return 0
+
+    def repeats(self, dataset: str, epoch: str, count: int) -> list[Repeat]:
+        """Return what roles can ask for again at no charge on an epoch, the latest first."""
+        query = (
+            "SELECT role, statement, count(*), min(at) FROM asked JOIN seen USING (release, role) JOIN releases ON id = release"
+        )
+        query += " WHERE dataset = ? AND epoch = ? GROUP BY 1, 2 ORDER BY 4 DESC LIMIT ?"
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            found = self._db.execute(query, (dataset, epoch, count)).fetchall()
+            return [Repeat(role, statement, parts, dt.datetime.fromisoformat(at)) for role, statement, parts, at in found]
+        return []
 
     def close(self) -> None:
         with self._lock:

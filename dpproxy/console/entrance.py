@@ -1,8 +1,9 @@
 """Who is let in to the operators' pages: tokens, wrong tokens, sessions, and what every form must hold.
 
-Knows: tokens, addresses, clocks it is given. Must not know: HTTP. A session is a random name in a cookie; what is kept of it is
-its hash, in memory. It ends an hour after it was last used, eight hours after it began, and with the token it was begun by. Each
-has a secret of its own (`Session.form`) that every form sends: a page of somebody else cannot know it.
+Knows: digests of tokens by operators' names, addresses, clocks it is given. Must not know: HTTP. A session is a random name
+in a cookie; what is kept of it is its hash, in memory. It ends an hour after it was last used, eight hours after it began,
+and with the token it was begun by. Each has a secret of its own (`Session.form`) that every form sends: a page of somebody
+else cannot know it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,9 +36,10 @@ class TooManyGuesses(Exception):
 
 @dataclass
 class Session:
-    """Is an operator who has shown the token. `form`: what each of its forms must hold; `said`: what the next page says of what
-    was done."""
+    """Is an operator who has shown a token. `operator`: the name, empty for the shared token; `token`: the digest of what was
+    shown; `form`: what each of its forms must hold; `said`: what the next page says of what was done."""
 
+    operator: str
     form: str
     token: str
     began: float
@@ -51,10 +53,10 @@ class Session:
 
 
 class Entrance:
-    """Lets operators in. `token` returns the token that counts now."""
+    """Lets operators in. `tokens` returns the digests of the tokens that count now, by the names of their operators."""
 
-    def __init__(self, token: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._token, self._clock = token, clock
+    def __init__(self, tokens: Callable[[], Mapping[str, str]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._tokens, self._clock = tokens, clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
         self._all: deque[float] = deque()
@@ -76,28 +78,29 @@ class Entrance:
 
     def admit(self, address: str, shown: str) -> str | None:
         """Return the name of a new session; None for a wrong token. Raises TooManyGuesses, AccessError."""
-        now, token = self._clock(), self._token()
+        now, tokens, given = self._clock(), self._tokens(), _hash(shown)
         with self._lock:
             of_address = self._recent(self._wrong.get(address, deque()), now)
             if len(of_address) >= WRONG or len(self._recent(self._all, now)) >= WRONG_OF_ALL:
                 raise TooManyGuesses
-            if not hmac.compare_digest(token.encode(), shown.encode()):
+            matching = [operator for operator, token in tokens.items() if hmac.compare_digest(token.encode(), given.encode())]
+            if not matching:
                 self._count(address, now)
                 return None
             name = secrets.token_urlsafe(32)
-            self._sessions[_hash(name)] = Session(secrets.token_urlsafe(32), _hash(token), now, now)
+            self._sessions[_hash(name)] = Session(matching[0], secrets.token_urlsafe(32), given, now, now)
             if len(self._sessions) > SESSIONS:
                 self._sessions.popitem(last=False)
             return name
 
     def session(self, name: str) -> Session | None:
         """Return the session of a name, which is used by that. Raises AccessError."""
-        now, key, token = self._clock(), _hash(name), _hash(self._token())
+        now, key, tokens = self._clock(), _hash(name), self._tokens()
         with self._lock:
             found = self._sessions.get(key)
             if found is None:
                 return None
-            if now - found.used > IDLE or now - found.began > LONGEST or found.token != token:
+            if now - found.used > IDLE or now - found.began > LONGEST or tokens.get(found.operator) != found.token:
                 del self._sessions[key]
                 return None
             found.used = now

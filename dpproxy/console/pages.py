@@ -95,6 +95,8 @@ def answers(source: Source, _: Mapping[str, Any]) -> Values:
         "template": "answers.html",
         "answers": source.answers(SHOWN),
         "stored": source.stored(),
+        "repeats": source.repeats(SHOWN),
+        "now": time.time(),
         "reuse": sums.reuse(source.statuses()),
     }
 

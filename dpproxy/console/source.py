@@ -42,6 +42,22 @@ class StoredAnswers:
 
 
 @dataclass(frozen=True)
+class FreeRepeat:
+    """Is a statement, by its hash, that a role may ask again at no charge, with what it first cost. `measurements`: how
+    many of it are stored; `until`: when they are too old, None for as long as the data stay; `errors`: as its notice stated
+    them, or empty."""
+
+    dataset: str
+    role: str
+    statement: str
+    measurements: int
+    since: float
+    until: float | None
+    epsilon: int
+    errors: str
+
+
+@dataclass(frozen=True)
 class Review:
     """Is what is doubtful in a policy. `changed`: the file is no longer what is served; `unread`: why it cannot be read."""
 
@@ -99,6 +115,10 @@ class Source(Protocol):
         ...
 
     def stored(self) -> Sequence[StoredAnswers]: ...
+
+    def repeats(self, count: int) -> Sequence[FreeRepeat]:
+        """Return what may be asked again at no charge, the latest first; each dataset's `count`."""
+        ...
 
     def reviews(self) -> Sequence[Review]: ...
 

@@ -34,7 +34,7 @@ from dpproxy.errors import OperatorError
 
 HERE: Final = Path(__file__).parent
 BY: Final = "console"
-"""Who asks, in the audit log; the address stands behind it."""
+"""Who asks, in the audit log; the address stands behind it, the operator's name before it."""
 LARGEST: Final = 1 << 16
 """Bytes of a form: more is a mistake."""
 HEADERS: Final[Mapping[str, str]] = {
@@ -175,9 +175,10 @@ class _Site:
             name = self._entrance.admit(_address(request), form.get("token", "").strip())
         except TooManyGuesses:
             return self._login_page("Too many wrong tokens: wait a minute.", 429)
-        self._source.note("console login", _by(request), "done" if name else "wrong token")
+        entered = self._entrance.session(name) if name else None
+        self._source.note("console login", _by(request, entered), "done" if name else "wrong token")
         if name is None:
-            return self._login_page("That is not the token. `dpproxy admin token` prints it.", 403)
+            return self._login_page("That is no token of this proxy. `dpproxy admin token` prints or draws one.", 403)
         return self._keep(RedirectResponse("/", 303), self._cookie, name)
 
     def log_out(self, request: Request, _session: Session, _form: Form) -> Response:
@@ -194,7 +195,7 @@ class _Site:
     def act(self, request: Request, session: Session, form: Form) -> Response:
         try:
             asked, done = request_of(request.path_params["action"], form, self._source.ledger())
-            reply = self._source.carry_out(asked, _by(request))
+            reply = self._source.carry_out(asked, _by(request, session))
             session.said, session.went_wrong = pages.outcome(reply, done)
         except KeyError:
             raise HTTPException(404, "there is no such action") from None
@@ -224,5 +225,6 @@ def _address(request: Request) -> str:
     return request.client.host if request.client is not None else ""
 
 
-def _by(request: Request) -> str:
-    return f"{BY} from {_address(request)}"
+def _by(request: Request, session: Session | None) -> str:
+    operator = f"{session.operator}, " if session is not None and session.operator else ""
+    return f"{operator}{BY} from {_address(request)}"

@@ -19,7 +19,7 @@ import uvicorn
 from dpproxy.console.access import is_local
 from dpproxy.console.entrance import Entrance
 from dpproxy.console.source import Source
-from dpproxy.console.token_file import token_of
+from dpproxy.console.token_file import digests
 from dpproxy.console.web import application
 from dpproxy.serve.options import listening
 from dpproxy.server.tls import TlsFiles
@@ -36,12 +36,12 @@ class ConsoleServer:
     def __init__(self, address: tuple[str, int], source: Source, state: Path, tls: TlsFiles | None = None) -> None:
         """Listen, and say where on standard error. `tls`: None for plain HTTP. Raises ServingError, AccessError."""
         host, port = address
-        token_of(state)
+        digests(state)
         with listening(f"{host}:{port}"):
             listener = _bound(host, port)
         bound = listener.getsockname()[1]
         self._tls, self._context = tls, context_of(tls) if tls is not None else None
-        site = application(source, Entrance(lambda: token_of(state)), f"dpproxy_console_{bound}", secure=tls is not None)
+        site = application(source, Entrance(lambda: digests(state)), f"dpproxy_console_{bound}", secure=tls is not None)
         context = self._context
         config = uvicorn.Config(
             site,

@@ -9,6 +9,8 @@ in what it generates, and no engine is asked anything.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import datetime as dt
 import json
 import threading
 import time
@@ -17,13 +19,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.reuse import epoch_name
 from dpproxy.authoring.doubts import doubts
 from dpproxy.authoring.explanation import explanation
 from dpproxy.authoring.verdicts import Bench
+from dpproxy.backends.base import BackendError
 from dpproxy.budget.ledger import Charge
 from dpproxy.budget.place import Place, named
 from dpproxy.budget.record import recent
-from dpproxy.console.source import AnswerLine, Explained, Review, Section, StoredAnswers
+from dpproxy.console.source import AnswerLine, Explained, FreeRepeat, Review, Section, StoredAnswers
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.operations import audit
 from dpproxy.operations.requests import Recent, Request
@@ -115,6 +119,16 @@ class ProxySource:
             for role in sorted(dataset.policy.roles)
         ]
 
+    def repeats(self, count: int) -> Sequence[FreeRepeat]:
+        return self._ask(self._repeats(count))
+
+    async def _repeats(self, count: int) -> list[FreeRepeat]:
+        found: list[FreeRepeat] = []
+        for name, dataset in sorted(self._datasets.items()):
+            with contextlib.suppress(BackendError):  # nothing is shown again while the epoch is unknown
+                found += await _free(name, dataset, count)
+        return found
+
     # the ledger
 
     def charges(self, dataset: str) -> Sequence[Charge]:
@@ -193,6 +207,35 @@ class ProxySource:
             file.seek(max(0, size - TAIL))
             lines = file.read().splitlines()[1 if size > TAIL else 0 :]
         return [json.loads(line) for line in reversed(lines[-count:])]
+
+
+async def _free(name: str, dataset: Dataset, count: int) -> list[FreeRepeat]:
+    """Raises BackendError."""
+    reuse, now = dataset.reuse, dt.datetime.now(dt.UTC)
+    if reuse is None:
+        return []
+    epoch, age = epoch_name(reuse.ledger, await reuse.epoch.current(now)), reuse.max_age
+    stored = await asyncio.to_thread(reuse.store.repeats, name, epoch, count)
+    cost: dict[tuple[str, str], int] = {}
+    stated: dict[tuple[str, str], str] = {}
+    for entry in dataset.answered:
+        asked = (entry.role, entry.statement)
+        cost[asked] = max(cost.get(asked, 0), entry.epsilon)
+        stated[asked] = entry.errors or stated.get(asked, "")
+    return [
+        FreeRepeat(
+            name,
+            repeat.role,
+            repeat.statement,
+            repeat.measurements,
+            repeat.since.timestamp(),
+            (repeat.since + age).timestamp() if age is not None else None,
+            cost.get((repeat.role, repeat.statement), 0),
+            stated.get((repeat.role, repeat.statement), ""),
+        )
+        for repeat in stored
+        if age is None or repeat.since + age > now
+    ]
 
 
 def explained(plan: Plan | None) -> Explained:

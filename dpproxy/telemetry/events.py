@@ -22,7 +22,7 @@ COMMON: Final[Mapping[str, str]] = {
 """Fields of every line."""
 
 FIELDS: Final[Mapping[str, str]] = {
-    "action": "what was done: reload, drain, pause, resume, cancel, grant, clock, console login",
+    "action": "what was done: reload, drain, pause, resume, cancel, grant, clock, console login, console token",
     "after_charge": "true where a charge stands",
     "address": "the client's address, without its port; empty for a unix socket",
     "by": "the account of this machine that asked, or the signal",

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.answers.matching import Asked, Groups, StoredRelease
+from dpproxy.answers.matching import Asked, Groups, Origin, Repeat, StoredRelease
 from dpproxy.answers.store import AnswerStore, Found
 from dpproxy.budget.seal import Sealer, SealError, derived
 from dpproxy.mechanisms.exact_answers import Released
@@ -278,6 +278,24 @@ def test_a_role_that_has_paid_is_remembered(path: Path) -> None:
     assert again is not None
     assert again.seen("b")
     assert (store.count("shop", "b"), store.count("shop", "c")) == (1, 0)
+
+
+def test_what_a_role_may_ask_again_is_told_by_statement(path: Path) -> None:
+    store, hour = AnswerStore(path), dt.timedelta(hours=1)
+    store.put(release(), Origin("feed", "today"))
+    store.put(release(made=asked("more"), at=NOON + hour), Origin("feed", "today"))
+    store.put(release(made=asked("former"), at=NOON - hour), Origin("beef", "yesterday"))
+    found = find(store, role="b")
+    assert found is not None
+    assert found.stored is not None
+    store.mark_seen(found.stored, "b", NOON + hour, Origin("cafe", "today"))
+    store.mark_seen(found.stored, "a", NOON + hour, Origin("cafe", "today"))
+    store.close()
+    store = AnswerStore(path)
+    assert store.repeats("shop", "today", 9) == [Repeat("b", "cafe", 1, NOON + hour), Repeat("a", "feed", 2, NOON)]
+    assert store.repeats("shop", "yesterday", 9) == [Repeat("a", "beef", 1, NOON - hour)]
+    store.forget("shop")
+    assert store.repeats("shop", "today", 9) == []
 
 
 def test_answers_expire_and_are_forgotten(path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.console.entrance import IDLE, LONGEST, SESSIONS, WITHIN, WRONG, WRONG_OF_ALL, Entrance, TooManyGuesses
+from dpproxy.console.token_file import SHARED, digest
 
 
 class World:
     def __init__(self) -> None:
-        self.now, self.token = 1000.0, "first token"
-        self.entrance = Entrance(lambda: self.token, lambda: self.now)
+        self.now, self.token, self.others = 1000.0, "first token", {"eve": digest("eve's token")}
+        self.entrance = Entrance(lambda: {SHARED: digest(self.token), **self.others}, lambda: self.now)
 
     def admitted(self) -> str:
         name = self.entrance.admit("here", self.token)
@@ -39,6 +40,16 @@ def test_a_session_ends_with_its_token_and_by_leaving() -> None:
     world.token = "another token"
     assert world.entrance.session(name) is None
     assert world.entrance.admit("here", "first token") is None
+
+
+def test_a_session_is_of_the_operator_whose_token_was_shown() -> None:
+    world = World()
+    shared, eves = world.admitted(), world.entrance.admit("here", "eve's token")
+    found = [world.entrance.session(name) for name in (shared, eves or "")]
+    assert [session and session.operator for session in found] == [SHARED, "eve"]
+    world.others = {"eve": digest("another"), "bob": digest("eve's token")}
+    assert world.entrance.session(eves or "") is None, "the token is bob's now, the session was eve's"
+    assert world.entrance.session(shared) is not None
 
 
 def test_sessions_are_few() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.console.access import AccessError
-from dpproxy.console.token_file import FILE, renew, token_of
+from dpproxy.console.token_file import FILE, FOLDER, SHARED, digest, digests, give, renew, revoke, token_of
 
 
 def test_a_token_is_drawn_once(tmp_path: Path) -> None:
@@ -32,3 +32,33 @@ def test_a_token_of_everybody_is_none(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="cannot be written"):
         token_of(tmp_path / "nowhere")
+
+
+def test_operators_have_tokens_of_their_own(tmp_path: Path) -> None:
+    shared = token_of(tmp_path)
+    assert digests(tmp_path) == {SHARED: digest(shared)}
+    eves, bobs = give(tmp_path, "eve"), give(tmp_path, "bob@example.org")
+    assert digests(tmp_path) == {"eve": digest(eves), "bob@example.org": digest(bobs)}
+    again = give(tmp_path, "eve")
+    assert digests(tmp_path)["eve"] == digest(again) != digest(eves)
+    kept = "".join(path.read_text() for path in (tmp_path / FOLDER).iterdir())
+    assert again not in kept
+    for name in ("eve", "bob@example.org"):
+        assert (tmp_path / FOLDER / name).stat().st_mode & 0o777 == 0o600
+        revoke(tmp_path, name)
+    assert digests(tmp_path) == {}, "nor does the shared one let anybody in"
+    for asked in (token_of, renew):
+        with pytest.raises(AccessError, match="tokens of their own"):
+            asked(tmp_path)
+
+
+def test_what_is_no_operators_name_is_said(tmp_path: Path) -> None:
+    for name in ("", "..", "../x", ".eve", "e ve", "x" * 64, "eve\n"):
+        with pytest.raises(AccessError, match="name"):
+            give(tmp_path, name)
+    with pytest.raises(AccessError, match="has no token"):
+        revoke(tmp_path, "eve")
+    give(tmp_path, "eve")
+    (tmp_path / FOLDER / "eve").chmod(0o644)
+    with pytest.raises(AccessError, match="chmod 600"):
+        digests(tmp_path)

@@ -9,17 +9,18 @@ import pytest
 
 from dpproxy.console.entrance import WRONG, Entrance
 from dpproxy.console.pages import LINKS
+from dpproxy.console.token_file import SHARED, digest
 from dpproxy.console.web import HERE, LARGEST, application
 from dpproxy.operations.requests import CancelSession, GrantBudget, PauseRole, Reload, ResumeRole
 from tests.worlds.told_source import EVIL, SAFE, ToldSource
 from tests.worlds.visitor import Visitor, secret_in
 
-TOKEN = "a token for operators"
+TOKEN, EVES = "a token for operators", "a token of eve alone"
 PAGES = [*(path for path, _ in LINKS), "/exposure?dataset=shop&role=analyst"]
 
 
 def visitor(source: ToldSource, secure: bool = False) -> Visitor:
-    return Visitor(application(source, Entrance(lambda: TOKEN), secure=secure))
+    return Visitor(application(source, Entrance(lambda: {SHARED: digest(TOKEN), "eve": digest(EVES)}), secure=secure))
 
 
 async def logged_in(source: ToldSource) -> Visitor:
@@ -148,6 +149,23 @@ async def test_actions_are_the_requests_of_dpproxy_admin() -> None:
     ]
     assert {by for _, by in source.done} == {"console from 127.0.0.1"}
     assert (await found.submit("/steer", "/actions/drain")).status == 404
+
+
+async def test_who_has_a_token_of_their_own_is_named() -> None:
+    source = ToldSource()
+    found = visitor(source)
+    assert (await found.submit("/login", "/login", token=EVES)).status == 303
+    assert ">eve<" in (await found.get("/")).text
+    await found.submit("/steer", "/actions/reload")
+    assert source.notes == [("console login", "eve, console from 127.0.0.1", "done")]
+    assert [by for _, by in source.done] == ["eve, console from 127.0.0.1"]
+
+
+async def test_what_may_be_asked_again_is_listed() -> None:
+    text = (await (await logged_in(ToldSource())).get("/answers")).text
+    listed = text.partition("Free to ask again</h2>")[2]
+    for told in ("feed", "0.500", "2.0 h", "3.0 d", "as long as the data stay", f"count ± 30 {SAFE}"):
+        assert told in listed, told
 
 
 async def test_what_cannot_be_done_is_said_and_leads_nowhere_else() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,18 @@ import pytest_asyncio
 
 from dpproxy import errors
 from dpproxy.answers.dataset import AnswerEntry
+from dpproxy.answers.matching import Origin
+from dpproxy.answers.reuse import Reuse, epoch_name
+from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.ledger import ChargeRequest, Limits
 from dpproxy.budget.place import SqlitePlace
+from dpproxy.console.source import FreeRepeat
 from dpproxy.operations.requests import OperationError, PauseRole
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
 from dpproxy.serve.console_source import ProxySource
 from dpproxy.telemetry.statement_event import StatementEvent
+from tests.answers.test_store import release
 from tests.serve.test_operator import Process, process
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 
@@ -29,6 +34,11 @@ class World:
     process: Process
     source: ProxySource
     engine: ScriptedEngine
+
+
+class Today:
+    async def current(self, now: dt.datetime) -> str:
+        return "today"
 
 
 @pytest_asyncio.fixture
@@ -55,6 +65,26 @@ async def test_what_the_proxy_knows(world: World) -> None:
     assert source.roles() == {"shop": ("analyst",)}
     (stored,) = source.stored()
     assert stored.count is None
+
+
+async def test_what_may_be_asked_again(tmp_path: Path) -> None:
+    """On today's data, and not when it is too old; what it cost and its stated error are from the answers that are remembered."""
+    store, now, day = AnswerStore(tmp_path / "answers.sqlite"), dt.datetime.now(dt.UTC), dt.timedelta(days=1)
+    reuse = Reuse(store, Today(), "a ledger", day)
+    for statement, epoch, at in (("feed", "today", now), ("beef", "yesterday", now), ("cafe", "today", now - day)):
+        store.put(release(at=at), Origin(statement, epoch_name("a ledger", epoch)))
+    made = await process(tmp_path, 1)
+    dataset = replace(scripted_dataset(ScriptedEngine(), made.ledger, policy()), reuse=reuse)
+    dataset.note(AnswerEntry("a", now, 100, 0, 1, False, "feed", "told", "count ± 3"))
+    dataset.note(AnswerEntry("a", now, 0, 0, 1, True, "feed", "told", None))
+    source = ProxySource(made.operator, {"shop": dataset}, dict, SqlitePlace(tmp_path / "l.sqlite"), tmp_path)
+    since = now.timestamp()
+    assert await asyncio.to_thread(source.repeats, 5) == [
+        FreeRepeat("shop", "a", "feed", 1, since, since + day.total_seconds(), 100, "count ± 3")
+    ]
+    await made.admin.close()
+    made.ledger.close()
+    store.close()
 
 
 async def test_the_ledgers_charges(world: World) -> None:

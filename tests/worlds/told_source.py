@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpproxy.budget.ledger import Charge
-from dpproxy.console.source import AnswerLine, Explained, Review, Section, StoredAnswers
+from dpproxy.console.source import AnswerLine, Explained, FreeRepeat, Review, Section, StoredAnswers
 from dpproxy.operations.requests import OperationError, Request
 from dpproxy.operations.status import Status
 from dpproxy.privacy.loss import Loss
@@ -71,6 +71,13 @@ class ToldSource:
 
     def stored(self) -> Sequence[StoredAnswers]:
         return [StoredAnswers("shop", "analyst", 12), StoredAnswers("city", "clerk", None)]
+
+    def repeats(self, count: int) -> Sequence[FreeRepeat]:
+        at = NOW.timestamp()
+        return [
+            FreeRepeat("shop", "analyst", "feed", 2, at - 7200, at + 3 * 86400, 500_000, f"count ± 30 {EVIL}"),
+            FreeRepeat("shop", f"{EVIL}", "", 1, at - 60, None, 0, ""),
+        ][:count]
 
     def reviews(self) -> Sequence[Review]:
         return [Review("shop", (f"line 3: {EVIL}",), changed=True)]
