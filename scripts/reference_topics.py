@@ -13,7 +13,7 @@ from dpproxy.server.quota import Resource
 HEAD = """# Errors: every refusal, its cause, and what to do
 
 Written from the code (`scripts/reference`). Words between angle brackets stand for what your statement or the policy says: `<unit>`
-is whom the policy protects, a customer for example. Most messages bring a `HINT` with what to write instead; the column
+is whom the policy protects, a customer for example. Most messages say what to write instead in a second sentence; the column
 *more* repeats it. An error that says where in the statement it arose is shown with a caret by `psql`.
 
 **A refusal costs nothing.** All refusals are decided before data are touched, from the statement, the policy, the settings and

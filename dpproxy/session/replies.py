@@ -138,8 +138,8 @@ class Replies:
 
     async def fail(self, refusal: Refusal, talk: PrivateTalk) -> None:
         """Say an error, and bring the facade into the state it would be in had it been the facade's own."""
-        r = refusal
-        self._client.tell(back.error_response("ERROR", r.sqlstate, r.told, r.detail, r.hint, r.position))
+        r = refusal  # its hint is part of what is told: tools that show no hints show it so, and psql once
+        self._client.tell(back.error_response("ERROR", r.sqlstate, r.told, r.detail, position=r.position))
         await talk.fail()
 
     def ready(self) -> None:

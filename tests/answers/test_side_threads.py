@@ -114,7 +114,7 @@ async def test_refusals_come_through(stage: Stage) -> None:
     wire = await stage.connect()
     sql = long("r").replace("count(*)", "count(*) /* FORBIDDEN */")
     told = report(await wire.query(sql))
-    assert (told["C"], told["H"]) == ("42501", "try something else")
+    assert (told["C"], told["M"].endswith(". try something else")) == ("42501", True)
 
 
 async def test_what_is_known_is_not_asked_aside(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ async def test_other_encodings_are_relayed(stage: Stage) -> None:
     assert wire.startup[-1][0] == b"Z"
     assert rows(await wire.query("SELECT 1")) == [("1",)]
     error = report(await wire.query("SELECT region, count(*) AS n FROM people GROUP BY 1"))
-    assert (error["C"], error["H"]) == ("0A000", "SET client_encoding = 'UTF8';")
+    assert (error["C"], error["M"].endswith("SET client_encoding = 'UTF8';")) == ("0A000", True)
     await wire.query("SET client_encoding = 'UTF8'")
     assert len(rows(await wire.query("SELECT region, count(*) AS n FROM people GROUP BY 1"))) == 3
     await wire.close()

@@ -137,7 +137,7 @@ async def test_other_encodings(stage: Stage, encoding: str) -> None:
         beyond = await wire.query(PRIVATE.replace("people", "people WHERE region <> 'é'"))
         assert tags(beyond) == b"EZ" or encoding == "SQL_ASCII"
     else:
-        assert (report(messages)["C"], "UTF8" in report(messages)["H"]) == ("0A000", True)
+        assert (report(messages)["C"], "UTF8" in report(messages)["M"]) == ("0A000", True)
     wire.send(message(b"Q", b"SELECT '\xe9\xa4\xff'\0"))
     assert (await wire.until(b"Z"))[-1][1] == b"I"
     assert tags(await wire.query("RESET client_encoding")) == b"CSZ"

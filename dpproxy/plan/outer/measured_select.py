@@ -39,6 +39,7 @@ from dpproxy.plan.measure.aggregates import (
 )
 from dpproxy.plan.measure.specs import BasisSpec, Measured, TopSpec
 from dpproxy.plan.outer.error_intervals import IntervalWriter
+from dpproxy.plan.outer.labels import Labels
 from dpproxy.plan.outer.quantile_ends import Ends
 from dpproxy.plan.outer.query_shapes import chosen_by_values, divided_sums, top_request
 from dpproxy.plan.outer.registry import Registry
@@ -80,9 +81,11 @@ class SelectRewriter:
         self.binder = _MeasuredSubqueries(queries, env, rows).binder
         self.alias = registry.next_alias()
         self._aggs: dict[int, tuple[exp.Expr, Agg]] = {}
+        self._key_texts: dict[str, int] = {}
         self.shared: frozenset[Counted] = frozenset()
         self.grouped = False
-        self._ends = Ends(self.request, self.alias, Fraction(queries.context.settings.confidence))
+        self._labels = Labels(select)
+        self._ends = Ends(self.request, self.alias, self._labels, Fraction(queries.context.settings.confidence))
         self.interval_writer = IntervalWriter(
             self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends.text
         )
@@ -198,7 +201,9 @@ class SelectRewriter:
         if len(self.request.keys) == MAX_KEYS:
             told = f"this query groups by more than {MAX_KEYS} keys"
             raise Refusal(PROGRAM_LIMIT_EXCEEDED, told, position(node), hint="Group by fewer.")
-        return self.request.add_key(to_sql(node), expr)
+        index = self.request.add_key(self._labels.of(node), expr)
+        self._key_texts[to_sql(node)] = index
+        return index
 
     def _identifying(self, expr: Expr, node: exp.Expr) -> Refusal:
         columns = ", ".join(c.name for c in references(expr) if c.taint != Taint.NONE)
@@ -291,8 +296,8 @@ class SelectRewriter:
         return None if at is None else self._key_column(at)
 
     def _same_text(self, node: exp.Expr) -> exp.Expr | None:
-        text = to_sql(node)
-        return next((self._key_column(i) for i, (label, _) in enumerate(self.request.keys) if label == text), None)
+        index = self._key_texts.get(to_sql(node))
+        return None if index is None else self._key_column(index)
 
     def _key_column(self, i: int) -> exp.Expr:
         """Released keys have the type PostgreSQL gives the expression (a truncated date is a local timestamptz)."""
@@ -358,7 +363,7 @@ class SelectRewriter:
         """An aggregate's formula and its columns, which are measured from now on. Raises Refusal."""
         agg = self._agg(node)
         self._check_padded(agg, node)
-        label = to_sql(node)
+        label = self._labels.of(node)
         try:
             context = self.queries.context
             name, steps = context.policy.unit_name, context.steps
@@ -397,9 +402,10 @@ class SelectRewriter:
 
     def _check_padded(self, agg: Agg, node: exp.Expr) -> None:
         if self.rows.padded and not ignores_padding(agg, self.rows.kept):
+            aggregate = self._labels.of(node)
             raise FormRefusal(
                 FEATURE_NOT_SUPPORTED,
-                f"{to_sql(node)} would count the empty rows an outer join adds for groups without private rows",
+                f"{aggregate} would count the empty rows an outer join adds for groups without private rows",
                 position(node),
                 hint="Aggregate a column of the private table instead: count(o.order_id).",
             )

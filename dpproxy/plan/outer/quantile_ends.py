@@ -25,6 +25,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.measure import output_weights
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import Measured, SelectionSpec
+from dpproxy.plan.outer.labels import Labels
 from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.sql.dialect import position, to_sql
 
@@ -40,6 +41,7 @@ class Ends:
 
     request: MeasurementRequest
     alias: str
+    labels: Labels
     confidence: Fraction
 
     def text(self, found: Measured, node: exp.Expr, name: str, call: exp.Expr) -> str:
@@ -52,7 +54,7 @@ class Ends:
         if fraction == (SIDES[name] > 0) or (0 < fraction < 1 and not self.request.rows.one):
             return found.formula.format(f"({(spec.hi - spec.lo) * (SIDES[name] > 0)})::int8")
         aimed = min(max(fraction, NEAREST), 1 - NEAREST)
-        label = f"dpproxy.{name}({to_sql(node)})"
+        label = f"dpproxy.{name}({self.labels.of(node)})"
         end = replace(spec, label=label, fractions=(aimed,), side=SIDES[name], confidence=self.confidence)
         weight = output_weights.END * (output_weights.FILTERED if spec.where is not None else 1.0)
         self._ask(end, weight)

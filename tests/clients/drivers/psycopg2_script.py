@@ -97,7 +97,7 @@ def transactions():
 def errors():
     assert isinstance(raises(lambda: ask(REFUSED), "42703"), psycopg2.errors.UndefinedColumn)
     refusal = raises(lambda: ask(ROWS), "42501")
-    assert refusal.diag.message_primary and refusal.diag.message_hint
+    assert "Aggregate: SELECT" in (refusal.diag.message_primary or "")
     assert ask("SELECT 1") == [(1,)]
 
 
