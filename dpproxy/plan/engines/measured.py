@@ -28,6 +28,7 @@ from dpproxy.plan.logical.measured import (
     Counted,
     Declared,
     DistinctCount,
+    DistinctSum,
     Filled,
     Fresh,
     MeasuredRows,
@@ -304,6 +305,8 @@ class _Writing:
                 return [f"count(*) AS b{i}"]
             case ValueCount(index=x, distinct=distinct):
                 return [f"count({'DISTINCT ' if distinct else ''}x{x}) AS b{i}"]
+            case ValueSum(index=x, distinct=True):
+                return [f"{self._sum_of_each(f'x{x}')} AS b{i}"]
             case ValueSum(index=x, shift=shift):
                 factor = self.factors.get(x, 1)
                 return [f"{self.engine.saturated(self.engine.total(f'x{x}', shift, factor))} AS b{i}"]
@@ -312,14 +315,14 @@ class _Writing:
             case PartSum(index=p, steps=steps):
                 parts = (f"CASE WHEN m{p} = {1 << j} THEN p{p} END" for j in range(steps))
                 return [f"{self.engine.wide_sum(part)} AS b{i}s{j}" for j, part in enumerate(parts)]
-            case DistinctCount():
+            case DistinctCount() | DistinctSum():
                 return [f"coalesce(max(n{i}), 0) AS b{i}"]
             case NoTotal():
                 return [f"CAST(0 AS BIGINT) AS b{i}"]
 
     def _with_distinct(self, source: str, node: Sums) -> str:
-        """Beside each unit's group the numbers of distinct values of the group, which are of all units."""
-        distinct = {i: total for i, total in enumerate(node.totals) if isinstance(total, DistinctCount)}
+        """Beside each unit's group the numbers, or sums, of distinct values of the group, which are of all units."""
+        distinct = {i: total for i, total in enumerate(node.totals) if isinstance(total, DistinctCount | DistinctSum)}
         if not distinct:
             return source
         for i, total in distinct.items():
@@ -337,8 +340,9 @@ class _Writing:
         items = [*(f"m.{k} AS {k}" for k in self.keys), "m.u AS u", *partials, *counts]
         return f"(SELECT {', '.join(items)} FROM {text}) AS j"
 
-    def _distinct(self, i: int, total: DistinctCount, source: str) -> str:
-        """COUNT(DISTINCT x): as many distinct values of each unit as its bound allows, then distinct across units."""
+    def _distinct(self, i: int, total: DistinctCount | DistinctSum, source: str) -> str:
+        """COUNT(DISTINCT x), SUM(DISTINCT x): as many distinct values of each unit as its bound allows, then distinct across
+        units."""
         group, x = self.group, f"x{total.index}"
         join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON {self._same('r', 's', group)}"
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.{x} FROM r{join} WHERE r.{x} IS NOT NULL"
@@ -349,9 +353,14 @@ class _Writing:
             within = self._distinct_overall(total, within)
         keys = "".join(f"{k}, " for k in self.keys)
         by = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        return f"d{i} AS (SELECT {keys}count(DISTINCT {x}) AS n FROM ({within}) AS kept{by})"
+        n = f"count(DISTINCT {x})" if isinstance(total, DistinctCount) else self._sum_of_each(x)
+        return f"d{i} AS (SELECT {keys}{n} AS n FROM ({within}) AS kept{by})"
 
-    def _distinct_overall(self, total: DistinctCount, within: str) -> str:
+    def _sum_of_each(self, column: str) -> str:
+        """Add up a column's values, each once."""
+        return self.engine.saturated(self.engine.total(f"DISTINCT {column}", 0))
+
+    def _distinct_overall(self, total: DistinctCount | DistinctSum, within: str) -> str:
         """Values of all groups of a unit in turn, each group's first ones before any second ones, for as long as their numbers a
         group have a norm of at most `rows`: the r-th value of a group adds 1 to the l1 norm, r**2 - (r - 1)**2 to the square
         of the l2 norm."""

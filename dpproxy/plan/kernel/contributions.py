@@ -27,6 +27,7 @@ from dpproxy.plan.logical.measured import (
     Counted,
     Declared,
     DistinctCount,
+    DistinctSum,
     Filled,
     Fresh,
     MeasuredRows,
@@ -207,6 +208,8 @@ def _alone(total: Total, rows: MeasuredRows) -> Reach:
             return Reach(0, 1)
         case ValueSum(index=i, shift=shift):
             lo, hi = _held(rows, i)
+            if total.distinct and shift:
+                raise Unproven("distinct values with a shift")
             return Reach(min(lo - shift, 0), max(hi - shift, 0))
         case NoTotal():
             return Reach(0, 0)
@@ -249,6 +252,15 @@ def _total(total: Total, parts: dict[int, Reach], rows: MeasuredRows) -> Reach:
                 return Reach(0, most)
             _check_order(total.order, len(rows.keys))
             return Reach(0, most, total.norm, total.rows**total.norm)
+        case DistinctSum(index=i, most=most):
+            lo, hi = _held(rows, i)
+            if most < 0:
+                raise Unproven("less than no values")
+            low, high = most * min(lo, 0), most * max(hi, 0)
+            if not total.norm:
+                return Reach(low, high)
+            _check_order(total.order, len(rows.keys))
+            return Reach(low, high, total.norm, (total.rows * max(-lo, hi, 0)) ** total.norm)
         case NoTotal():
             return Reach(0, 0)
         case _:

@@ -240,10 +240,11 @@ class ValueCount:
 
 @dataclass(frozen=True)
 class ValueSum:
-    """The sum of row value `index` less `shift`; of rows alone."""
+    """The sum of row value `index` less `shift`, or `distinct` of its values, each once, without a shift; of rows alone."""
 
     index: int
     shift: int
+    distinct: bool = False
 
 
 @dataclass(frozen=True)
@@ -267,11 +268,22 @@ class DistinctCount:
 
 
 @dataclass(frozen=True)
+class DistinctSum:
+    """The sum of these values, which are held. Fields: see `DistinctCount`."""
+
+    index: int
+    most: int
+    order: Order
+    norm: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
 class NoTotal:
     """0: the column of another round."""
 
 
-Total = RowCount | ValueCount | ValueSum | PartSum | DistinctCount | NoTotal
+Total = RowCount | ValueCount | ValueSum | PartSum | DistinctCount | DistinctSum | NoTotal
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,7 @@ def measured_aggregate(
         return _count(agg, label, is_unit, is_key)
     if agg.name in ("sum", "avg"):
         if agg.distinct:
-            released = f"Take it of the values that are there: SELECT {agg.name}(x) FROM (SELECT DISTINCT x FROM ...) t."
-            raise unsupported(f"{agg.name.upper()}(DISTINCT ...)", released)
+            return _sum_of_distinct(agg, label, steps)
         if durations.is_duration(agg.args[0]):
             return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps))
         if agg.name == "sum" and (times := _constant(agg.args[0])) is not None:
@@ -237,6 +236,25 @@ def _sum_about(middle: int, basis: Callable[[int], Range], grid: Fraction, type_
     if type_ == "int8":  # a product of two large numbers could be beyond it
         whole = enclosures.within(whole, str(-LIMIT), str(LIMIT))
     return _scaled(whole, grid, type_)
+
+
+def _sum_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
+    """SUM of the values there are, each once. Of a group it is the sum over a union of sets S_u, one a unit, of at most k values
+    (see `_count`): without a unit at most k values go, each of at most max(|lo|, |hi|), and none comes. Values are told apart on
+    their grid, so it must be that of all values: on a coarser one two of them would be one."""
+    if agg.name == "avg":
+        raise unsupported("AVG(DISTINCT ...)", "Divide: sum(DISTINCT x) / nullif(count(DISTINCT x), 0).")
+    value = bounded_argument(agg)
+    lo, hi, grid = grid_of(value, steps)
+    if facts(value).grid != grid:
+        raise unsupported(
+            "SUM(DISTINCT ...) of numbers without a resolution",
+            "Round them: sum(DISTINCT round(x::numeric, 2)), or ask the policy's author for a `resolution` of the column.",
+        )
+    type_ = sum_type(value.type)
+    found = replace(_scaled(enclosures.basis(0), grid, type_), positive=lo >= 0)
+    spec = BasisSpec("distinct_sum", value, agg.where, label, lo, hi, grid, most=most_distinct(value))
+    return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
 
 
 def _scaled(a: Range, grid: Fraction, type_: str) -> Range:

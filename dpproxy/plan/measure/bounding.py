@@ -21,6 +21,7 @@ from dpproxy.plan.logical.measured import (
     CountCut,
     Counted,
     DistinctCount,
+    DistinctSum,
     Filled,
     Fresh,
     Held,
@@ -95,18 +96,20 @@ class Builder:
 
     def _value(self, spec: BasisSpec, *, native: bool = False) -> RowValue:
         """What a row adds, NULL for nothing. Centres are subtracted from sums."""
-        if spec.value is None or spec.kind != "sum":
+        if spec.value is None or spec.kind not in ("sum", "distinct_sum"):
             return RowValue(spec.value, spec.where)
         return RowValue(spec.value, spec.where, Held(spec.lo + spec.shift, spec.hi + spec.shift, spec.grid, native))
 
     def _value_alone(self, spec: BasisSpec) -> RowValue | None:
-        return None if _counts_all(spec) else self._value(spec, native=isinstance(spec.value, Ref))
+        return None if _counts_all(spec) else self._value(spec, native=spec.kind == "sum" and isinstance(spec.value, Ref))
 
     @staticmethod
     def _total_alone(i: int, spec: BasisSpec) -> Total:
         if _counts_all(spec):
             return RowCount()
-        return ValueSum(i, spec.shift) if spec.kind == "sum" else ValueCount(i, spec.kind == "distinct")
+        if spec.kind in ("sum", "distinct_sum"):
+            return ValueSum(i, spec.shift, spec.distinct)
+        return ValueCount(i, spec.kind == "distinct")
 
     # --- a unit in its groups
 
@@ -125,7 +128,7 @@ class Builder:
 
     def _counted(self, i: int, spec: BasisSpec) -> list[Counted | Added]:
         """What all rows of a unit in a group add up to, before it is bounded, and how many they are."""
-        if spec.kind in ("distinct", "weight") or (spec.kind == "units" and spec.where is None and spec.value is None):
+        if spec.distinct or spec.kind == "weight" or (spec.kind == "units" and spec.where is None and spec.value is None):
             return []
         if spec.kind != "sum":
             return [Counted(i)]
@@ -142,7 +145,7 @@ class Builder:
     def _part(self, i: int, spec: BasisSpec) -> Part | None:
         """A unit's contribution to a group, clamped (the Linf bound; of means, see BasisSpec)."""
         k = self.bounding.rows
-        if spec.kind == "distinct" or spec.round == 1:
+        if spec.distinct or spec.round == 1:
             return None
         if spec.norm(self.bounding):
             return self._scaled(i, spec)
@@ -172,10 +175,11 @@ class Builder:
 
     def _total(self, i: int, spec: BasisSpec, keys: Sequence[Expr]) -> Total:
         bounding = self.bounding
-        if spec.kind == "distinct":
+        if spec.distinct:
             overall = spec.norm(bounding) if bounding.spread else 0
             order = self._order(keys) if overall else Order(self.pick_key)
-            return DistinctCount(i, spec.linf(bounding.rows), order, overall, bounding.rows if overall else 0)
+            total = DistinctCount if spec.kind == "distinct" else DistinctSum
+            return total(i, spec.kept(bounding.rows), order, overall, bounding.rows if overall else 0)
         if spec.round == 1:
             return NoTotal()
         if spec.kind == "units" and spec.where is None and spec.value is None and not spec.norm(bounding):

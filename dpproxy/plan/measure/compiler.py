@@ -269,7 +269,7 @@ STEPPED = (
 )
 
 UNSCALED = "percentiles: at most {rows} rows per {unit} and group"
-PICKED = "count(DISTINCT ...): of the values of a {unit} as many are counted as weigh {rows} rows"
+PICKED = "aggregates of DISTINCT values: of the values of a {unit} as many are counted as weigh {rows} rows"
 
 
 def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
@@ -277,7 +277,7 @@ def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
     bounding, found = compiled.bounding, []
     if any(spec.steps(bounding) > 1 for spec in compiled.specs):
         found.append(STEPPED.format(unit=unit, rows=bounding.rows, most=bounding.rows << CONTRIBUTION_STEPS - 1))
-    if bounding.norm and any(spec.kind == "distinct" for spec in compiled.specs):
+    if bounding.norm and any(spec.distinct for spec in compiled.specs):
         found.append(PICKED.format(unit=unit, rows=bounding.rows))
     if bounding.norm and compiled.selections:
         found.append(UNSCALED.format(unit=unit, rows=bounding.rows))

@@ -150,7 +150,7 @@ def _top(compiled: Compiled) -> str:
 
 
 def _total(spec: BasisSpec, text: str) -> str | None:
-    return f"{spec.kind}: {text}" if spec.kind != "distinct" else None
+    return f"{spec.kind}: {text}" if not spec.distinct else None
 
 
 def _mix(spec: BasisSpec, total: Callable[[BasisSpec], str], bounding: Bounding) -> tuple[tuple[Text, int], ...]:

@@ -25,7 +25,8 @@ is scaled down to that. More steps cost the backend a column each, and no noise.
 
 @dataclass(frozen=True)
 class BasisSpec:
-    """This is a basis column before noise. `kind`: count | units | sum | distinct | weight. `value` is what is counted or summed.
+    """This is a basis column before noise. `kind`: count | units | sum | distinct | distinct_sum | weight. `value` is what is
+    counted or summed; of distinct_sum each value once, whoever has it.
     A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Bounding.spread` is set.
     Of distinct values a unit has at most as many as the row bound allows, in a group or, where `Bounding.norm` is set, in all its
     groups together: the numbers of them, a group each, have that norm. Nor are there more in a group than are declared: `most`.
@@ -65,19 +66,30 @@ class BasisSpec:
         if self.kind in ("units", "weight"):
             return 1
         if self.kind == "distinct":
-            return rows if self.most is None else max(min(rows, self.most), 1)
+            return self.kept(rows)
+        if self.kind == "distinct_sum":
+            return self.kept(rows) * max(abs(self.lo), abs(self.hi))
         return rows * max(abs(self.lo), abs(self.hi))
+
+    def kept(self, rows: int) -> int:
+        """Say how many of a unit's distinct values count in a group."""
+        return rows if self.most is None else max(min(rows, self.most), 1)
+
+    @property
+    def distinct(self) -> bool:
+        """Tell whether a value that several units have is there once."""
+        return self.kind in ("distinct", "distinct_sum")
 
     def norm(self, bounding: Bounding) -> int:
         """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
         units = bounding.spread and bounding.dense is None  # elsewhere a unit's 1 costs no more by itself
-        whole = self.kind in ("count", "sum", "weight", "distinct") or (self.kind == "units" and units)
+        whole = self.kind in ("count", "sum", "weight") or self.distinct or (self.kind == "units" and units)
         return bounding.norm if whole else 0
 
     @property
     def scaled(self) -> bool:
         """Tell whether that norm is kept by scaling down. Of distinct values as many are picked as it allows."""
-        return self.kind != "distinct"
+        return not self.distinct
 
     def steps(self, bounding: Bounding) -> int:
         """Say how many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
@@ -102,10 +114,10 @@ class BasisSpec:
         each group: in as many groups as there may be rows their l1 norm is that number, their l2 norm its root.
         """
         fine = self.fine(bounding)
-        if self.kind == "distinct" and self.norm(bounding):
-            each = self.linf(bounding.rows)
-            all_groups = each * bounding.l0 if bounding.norm == 1 else isqrt(each * each * bounding.l0 - 1) + 1
-            return min(bounding.rows, all_groups)
+        if self.distinct and self.norm(bounding):
+            each, row = self.linf(bounding.rows), max(self.linf(1), 1)
+            all_groups = each * bounding.l0 if bounding.norm == 1 else isqrt(max(each * each * bounding.l0 - 1, 0)) + 1
+            return max(min(bounding.rows * row, all_groups), 1)
         if self.kind == "units" and self.norm(bounding):
             return bounding.rows * fine if bounding.norm == 1 else isqrt(bounding.rows * fine * fine) + 1
         return max(self.linf(bounding.rows), 1) * fine

@@ -24,6 +24,7 @@ from dpproxy.plan.logical.measured import (
     Declared,
     DeclaredPart,
     DistinctCount,
+    DistinctSum,
     Filled,
     Fresh,
     Held,
@@ -73,6 +74,7 @@ def sums(child: Any, *totals: Any, least: int = 1) -> Sums:
 
 CASES: dict[str, tuple[Statement, list[tuple[Any, ...]]]] = {
     "rows alone": (sums(WHOLE, RowCount(), ValueCount(0), ValueCount(0, True), ValueSum(0, 1)), [(6, 5, 4, 22 - 5)]),
+    "rows alone, each value once": (sums(WHOLE, ValueSum(0, 0, distinct=True)), [(19,)]),
     "a unit is there": (sums(Contributions(GROUPS, (One(),)), PartSum(0), RowCount()), [(7, 2, 2), (8, 1, 1), (9, 1, 1)]),
     "few units": (sums(Contributions(GROUPS, (One(),)), PartSum(0), least=2), [(7, 2)]),
     "counts cut": (sums(Contributions(GROUPS, (CountCut(0, 1),)), PartSum(0)), [(7, 2), (8, 1), (9, 1)]),
@@ -84,6 +86,8 @@ CASES: dict[str, tuple[Statement, list[tuple[Any, ...]]]] = {
         [(7, 2000 + 1000), (8, 1000), (9, 1000)],
     ),
     "distinct": (sums(Contributions(GROUPS, (None,)), DistinctCount(0, 5, Order(3))), [(7, 3), (8, 1), (9, 1)]),
+    "distinct sums": (sums(Contributions(GROUPS, (None,)), DistinctSum(0, 5, Order(3))), [(7, 5 + 10 + 3), (8, 1), (9, 3)]),
+    "distinct sums of few": (sums(Contributions(GROUPS, (None,)), DistinctSum(0, 0, Order(3))), [(7, 0), (8, 0), (9, 0)]),
     "filled": (Filled(sums(Contributions(GROUPS, (One(),)), PartSum(0)), DOMAIN), [(7, 2), (11, 0)]),
     "beyond": (Beyond(KEYED, 1, (("most", 2), ("groups", 5))), [(2, 1)]),
     "buckets": (

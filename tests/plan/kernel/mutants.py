@@ -18,6 +18,7 @@ from dpproxy.plan.logical.measured import (
     CountCut,
     Declared,
     DistinctCount,
+    DistinctSum,
     Filled,
     Fresh,
     MeasuredRows,
@@ -102,7 +103,7 @@ def _scaled(node: Scaled) -> Changed:
         yield "a mean scaled by half its rows", replace(node, row=node.row // 2)
 
 
-def _distinct_count(node: DistinctCount) -> Changed:
+def _distinct_total(node: DistinctCount | DistinctSum) -> Changed:
     yield "more distinct values", replace(node, most=node.most * 3)
     if node.norm:
         yield "distinct values of each group", replace(node, norm=0)
@@ -248,7 +249,7 @@ OPERATORS: tuple[tuple[Any, Callable[[Any], Changed]], ...] = (
     (CountCut | ShareCut, _cut),
     (TotalCut, _total_cut),
     (Scaled, _scaled),
-    (DistinctCount, _distinct_count),
+    (DistinctCount | DistinctSum, _distinct_total),
     (Added, _added),
     (RowValue, _row_value),
     (Sums, _sums),
