@@ -22,7 +22,7 @@ class Owned:
     where u is NULL nothing is said. `one`: no unit has two rows. `constant`: columns that have one value in all rows of a unit.
     `way`: instead of an owner, the column that leads to the unit's row, which is not joined yet. `origins`: where one is not
     NULL, its table's row is the unit's. `equal`: columns of the same value in every row. `present`: columns that are not NULL in
-    any row. `numbers`: columns that number the rows of each unit, 1, 2, .... `fixed`: of a subquery, all rows are of the unit
+    any row. `numbers`: columns in which no two rows of a unit have one number. `fixed`: of a subquery, all rows are of the unit
     of the row around it. `either`: of FULL JOIN, the owners of its sides."""
 
     private: bool = False
