@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.plan.engines.base import Engine, hole
-from dpproxy.plan.logical.expr import Column, Expr, Ref, Relation, Win, walk
+from dpproxy.plan.logical.expr import Column, Expr, Ref, Relation
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
 from dpproxy.policy.names import quote_name
 
@@ -20,6 +20,7 @@ _ALONE = (Aggregate, Distinct, Union, Values, Staged)
 """Relations that become one FROM item with plain columns."""
 
 MAX_INLINE = 2_000  # characters of a projected expression before it gets its own derived table
+_WINDOW = " OVER ("  # of a window function, and of one in a subquery
 
 
 @dataclass(frozen=True)
@@ -187,8 +188,7 @@ class Renderer:
         block = self.block(project.child)
         texts = [self.output(item, block.names) for item in project.items]
         ids = [c.id for c in project.columns[: len(texts)]]  # columns beyond the items are the child's own
-        windowed = any(isinstance(e, Win) for item in project.items for e in walk(item))
-        if windowed or any(len(text) > MAX_INLINE for text in texts):
+        if any(_WINDOW in text or len(text) > MAX_INLINE for text in texts):  # no engine takes windows in windows
             kept = {i: t for i, t in block.names.items() if i not in ids}
             return self._derived("", block, [*texts, *kept.values()], [*ids, *kept])
         return replace(block, names={**block.names, **dict(zip(ids, texts, strict=True))})

@@ -11,7 +11,7 @@ from small_expressions import call, column, lit, ref, same
 
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.relations import Block, Renderer
-from dpproxy.plan.logical.expr import Agg, Exists, Expr, Relation
+from dpproxy.plan.logical.expr import Agg, Column, Exists, Expr, Relation, Scalar, Win
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Scan, Staged, Union, Values
 
 A, B, C, D = (column(i) for i in (1, 2, 3, 4))
@@ -48,6 +48,21 @@ def both(kind: str, on: Expr | None, right: Relation = U) -> Join:
 S = column(9)
 PAIRS = list(itertools.product(ROWS["t"], ROWS["u"]))
 MATCHED = [(*t, *u) for t, u in PAIRS if t[0] is not None and t[0] == u[0]]
+N, W = column(11, "int8"), column(12, "int8")
+
+
+def numbered(child: Relation, *by: Column) -> Project:
+    return Project(
+        (W, *child.columns),
+        child,
+        (Win("int8", "row_number", (), (ref(child.columns[-1]),), tuple((ref(c), False, False) for c in by)),),
+    )
+
+
+MET = Aggregate((N,), numbered(Filter((C, D), U, same(A, C)), D), (), (Agg("int8", "max", (ref(W),)),))
+"""The highest number among the rows of u that a row of t meets."""
+COUNTED = Project((S, A), T, (Scalar("int8", MET, ref(N)),))
+
 CASES: list[tuple[str, Relation, list[tuple[object, ...]]]] = [
     ("scan", T, ROWS["t"]),
     ("filter", Filter((A, B), T, call("=", ref(A), lit("1"))), [(1, 1), (1, 2)]),
@@ -63,6 +78,7 @@ CASES: list[tuple[str, Relation, list[tuple[object, ...]]]] = [
     ("union all", Union((S,), (Project((A,), T, (ref(A),)), Project((C,), U, (ref(C),)))), [(1,), (1,), (2,), (None,), (1,), (3,), (None,)]),
     ("except", Union((S,), (Project((A,), T, (ref(A),)), Project((C,), U, (ref(C),))), "except"), [(2,)]),
     ("values", Values((A, B), ((lit("5"), lit(None)), (lit("6"), lit("7")))), [(5, None), (6, 7)]),
+    ("a window over a subquery with one", numbered(COUNTED, S, A), [(1, 1, 1), (2, 1, 1), (1, None, 2), (1, None, None)]),
     ("exists", Filter((A, B), T, Exists("bool", Filter((C, D), U, same(A, C)))), [(1, 1), (1, 2)]),
     ("not exists", Filter((A, B), T, Exists("bool", Filter((C, D), U, same(A, C)), negated=True)), [(2, None), (None, 3)]),
 ]  # fmt: skip
