@@ -28,7 +28,7 @@ class Labels:
                     self._outputs.setdefault(to_sql(node), output_name(item))
 
     def of(self, node: exp.Expr) -> str:
-        text = to_sql(node.unnest())
+        text = to_sql(node if isinstance(node, exp.Subquery) else node.unnest())
         return text if _OURS not in text else self._outputs.get(text, _ELSEWHERE)
 
 
