@@ -5,10 +5,10 @@ Of each statement that is answered, each output that holds an aggregate is asked
 it, and the same SQL is run by the engine itself on the data, without any bound (`exact`, `generous.seen`). Where the outermost
 SELECT is about released rows, the SELECTs below it that measure are asked by themselves.
 
-A cell is *held* when its exact value lies between its ends; an end that is NULL or infinite is open. A cell with
-two open ends is *without error*. A row is *missing* when the exact answer has it, no LIMIT or HAVING left it out, and the
-notice says nothing of groups that are not shown, or of values that are not counted. Outputs of window functions are not
-looked at: they are made of other rows.
+A cell is *held* when its exact value lies between its ends; an end that is NULL or infinite is open. A cell with two open ends
+is *told in words* where the notice names an aggregate of its column and says why, else *without error*. A row is *missing* when
+the exact answer has it, no LIMIT or HAVING left it out, and the notice says nothing of groups that are not shown, or of values
+that are not counted. Outputs of window functions are not looked at: they are made of other rows.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ ADDED, OTHERS = re.compile(r"(?i)\b(count|sum)\("), re.compile(r"(?i)\b(avg|min|
 """Of a group that is not in the data, counts and sums are 0, and others nothing at all."""
 HIDING = ("not shown", "rows whose")
 """How a notice says that groups may not be shown: of few people, or of values that are not declared."""
+NO_INTERVAL = "no interval can be told of "
 MISPLACED = "must stand around an aggregate"
 
 
@@ -70,6 +71,7 @@ class Tally:
     cells: int = 0
     open: int = 0  # cells with one end
     without: int = 0  # cells with none
+    worded: int = 0  # cells with none of which the notice says why
     missing: int = 0
     widths: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -79,6 +81,7 @@ class Tally:
         self.cells += other.cells
         self.open += other.open
         self.without += other.without
+        self.worded += other.worded
         self.missing += other.missing
         self.widths += other.widths
         self.failed += other.failed
@@ -221,7 +224,8 @@ class Asked:
                 self.reason = rows
                 return None
         said = [found for text in (probe.exact, *readings(probe.exact, "duckdb")) if (found := self._said(text)) is not None]
-        return _tally(probe, rows, said, refused, any(told in n for n in self._notices for told in HIDING)) if said else None
+        told = any(told in n for n in self._notices for told in HIDING)
+        return _tally(probe, rows, said, refused, told, " ".join(self._notices)) if said else None
 
     def _answer(self, sql: str) -> list[Row] | str:
         if self._proxied.closed:
@@ -255,8 +259,11 @@ def _only(probe: Probe, parts: Sequence[int]) -> str:
     return _text(tree)
 
 
-def _tally(probe: Probe, rows: Sequence[Row], said: Sequence[Sequence[Row]], refused: Sequence[int], told: bool) -> Tally:
-    """Compare rows of keys, values, lows, highs with rows of keys and values, in several readings."""
+def _tally(
+    probe: Probe, rows: Sequence[Row], said: Sequence[Sequence[Row]], refused: Sequence[int], told: bool, words: str = ""
+) -> Tally:
+    """Compare rows of keys, values, lows, highs with rows of keys and values, in several readings. `words`: the notice."""
+    named = [_named(label, words) for label in probe.labels]
     tally, count = Tally(), len(probe.labels)
     exact = [{_name(probe, row): row for row in sorted(reading, key=order)} for reading in said]
     nothing = [0.0 if ADDED.search(label) and not OTHERS.search(label) else None for label in probe.labels]
@@ -270,19 +277,28 @@ def _tally(probe: Probe, rows: Sequence[Row], said: Sequence[Sequence[Row]], ref
             tally.cells += 1
             low, high = _number(row[probe.width + n]), _number(row[probe.width + count + n])
             ends = (low is not None) + (high is not None)
-            tally.without += ends == 0
+            tally.without += ends == 0 and not named[n]
+            tally.worded += ends == 0 and named[n]
             tally.open += ends == 1
             held = any(_holds_value(low, high, number) for t in true if (number := _number(t)) is not None)
             tally.held += held and ends > 0
             if low is not None and high is not None:
                 tally.widths.append((high - low) / 2 / max(abs(_number(value) or 0.0), 1e-300))
             if not held or not ends:
-                why = "refused" if n in refused else "without" if not ends else "missed"
+                none = "worded" if named[n] else "refused" if n in refused else "without"
+                why = "missed" if ends else none
                 tally.failed.append(f"{probe.labels[n]}: {why} {value} [{low}, {high}] for {true[0]} {name}")
     if not probe.chosen and not told:
         shown = {_name(probe, row) for row in rows}
         tally.missing = sum(name not in shown for name in exact[0])
     return tally
+
+
+def _named(label: str, words: str) -> bool:
+    """Whether a notice says that there is no interval of an aggregate of an output."""
+    told = words.partition(NO_INTERVAL)[2].lower()
+    calls = sqlglot.parse_one(f"SELECT {label}", read=FaithfulPostgres).walk()
+    return bool(told) and any(is_aggregate(node) and _text(node).lower() in told for node in calls)
 
 
 def _name(probe: Probe, row: Row) -> tuple[str, ...]:
@@ -317,7 +333,9 @@ def honesty(corpus: Path, asked: str, verbose: bool) -> int:
     os.environ["DPPROXY_CORPUS"] = str(corpus.resolve().parent / "db")
     names = [n for n in sorted({e["dataset"] for e in able}) if not asked or n in asked.split(",")]
     print("honesty: cells whose stated 95 % interval holds the exact answer of the same SQL, the bounds' own cuts included")
-    print("data set\tepsilon\tstatements\tcells\theld\tof two-sided\tone-sided\twithout error\tmissing rows\twidth")
+    print(
+        "data set\tepsilon\tstatements\tcells\theld\tof two-sided\tone-sided\ttold in words\twithout error\tmissing rows\twidth"
+    )
     whole: dict[str, list[Tally]] = {epsilon: [] for epsilon in EPSILONS}
     for name in names:
         for epsilon, tallies in _data_set(name, [e for e in able if e["dataset"] == name], verbose).items():
@@ -360,10 +378,10 @@ def line(tallies: Sequence[Tally]) -> str:
     one = Tally()
     for tally in tallies:
         one.add(tally)
-    two = one.cells - one.open - one.without
-    missed = one.cells - one.held - one.without
-    shares = (one.held / max(one.cells, 1), 1 - missed / max(one.cells - one.without, 1), one.open / max(one.cells, 1))
+    none = one.without + one.worded
+    missed = one.cells - one.held - none
+    shares = (one.held / max(one.cells, 1), 1 - missed / max(one.cells - none, 1), one.open / max(one.cells, 1))
     width = f"{statistics.median(one.widths):.2g}" if one.widths else ""
     held, ended, opened = (f"{share:.1%}" for share in shares)
-    del two
-    return "\t".join([str(len(tallies)), str(one.cells), held, ended, opened, str(one.without), str(one.missing), width])
+    counts = map(str, (one.worded, one.without, one.missing))
+    return "\t".join([str(len(tallies)), str(one.cells), held, ended, opened, *counts, width])

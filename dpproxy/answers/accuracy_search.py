@@ -102,6 +102,7 @@ async def search(text: str, wanted: float, most: int, attempt: Attempt[T]) -> tu
             raise told(refusal, spent) from None
         if further is None:
             said = f"; {amounts(before.epsilon, before.delta)} before, to find what accuracy {text} needs" if before else ""
+            said += f"; accuracy {text} is of the noise alone: what bounds cut is not in it"
             return replace(answer, notice=answer.notice and answer.notice + said), made
         epsilon, last = further, error < 1
 

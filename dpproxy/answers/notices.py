@@ -20,6 +20,7 @@ from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.plan.report import cuts
+from dpproxy.plan.report.endless import endless_told
 from dpproxy.plan.report.left_out import left_out_told
 from dpproxy.plan.report.typical_error import typical_errors_told
 from dpproxy.privacy.loss import Loss
@@ -39,7 +40,7 @@ async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical
 
 @dataclass(frozen=True)
 class Told:
-    """Is a notice, and the part of it that says typical errors (empty where there are none)."""
+    """Is a notice, and the part of it that says typical errors, and of what there is none (empty where it says nothing)."""
 
     text: str
     errors: str
@@ -59,6 +60,7 @@ async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, ch
     lately.keep(role, found[0], now)
     reached = dataset.warning_levels.notices(name, found, held) if charged else ()
     errors, *others = await _said(dataset, plan, values)
+    errors = "; ".join(filter(None, (errors, endless_told(plan.endless))))
     return Told(note(charged, free, len(plan.measurements), found[0], (errors, *others, *reached)), errors)
 
 

@@ -6,6 +6,7 @@ anything. A `Plan` is made by the planner alone; `mechanisms` and `backends` rea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,15 +50,23 @@ class Typical:
     made of a count and a centred sum, in grid units: of the sum, the mean (`center` + sum / count) or the total (sum + `center`
     * count).
     `deviations`: of the noise of its `columns`, in grid units; of the first step alone where `step` is the column that says
-    which is the last."""
+    which is the last. `span`: a mean is known to lie as close to its centre without any data.
+    Of a `statistic` of moments (`plan.report.moment_errors`), `grids` and `centers` are those of its columns.
+    Of what is selected by rank or frequency it is told by how many rows it may be displaced: `ranks`; its column, if it has one,
+    counts the rows (`plan.report.rank_errors`)."""
 
     label: str
-    kind: Literal["linear", "mean", "total"]
+    kind: Literal["linear", "mean", "total", "moments", "ranks", "frequency"]
     measurement: int
     columns: tuple[int, ...]
     deviations: tuple[float, ...]
     center: int = 0
     step: int | None = None
+    span: float = math.inf
+    statistic: str = ""
+    grids: tuple[float, ...] = ()
+    centers: tuple[float, ...] = ()
+    ranks: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,7 @@ class Plan:
     hidden: tuple[str, ...] = ()  # groups too small to be shown, for people
     left_out: tuple[LeftOut, ...] = ()  # rows in no group
     unitless: tuple[str, ...] = ()  # rows that belong to no unit, for people
+    endless: tuple[str, ...] = ()  # aggregates whose intervals have no end, and why, for people
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people
     measured_cuts: tuple[Cut, ...] = ()  # and those of which it is measured how many units they cut
     aimable: bool = False  # `typical` says the error of every aggregate

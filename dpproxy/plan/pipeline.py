@@ -46,12 +46,13 @@ from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.noise_scales import calibrate
 from dpproxy.plan.model import Cut, Input, Plan
-from dpproxy.plan.outer.error_intervals import text_with_error_numbers, with_error_numbers
+from dpproxy.plan.outer.error_numbers import text_with_error_numbers, with_error_numbers
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
 from dpproxy.plan.previews import preview
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
+from dpproxy.plan.report.endless import endless
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.hidden_groups import hidden_groups
 from dpproxy.plan.report.proof import with_proofs
@@ -63,6 +64,7 @@ from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import ATTO, Policy, Role
 from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.noise_error import each
 from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.sql.dialect import locate, to_sql_once
 from dpproxy.sql.effort import counted
@@ -159,10 +161,11 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         inputs=inputs,
         loss=loss,
         explain=explain_rows(account, statement.options),
-        typical=typical_aggregates(measurements, registry.compiled),
+        typical=typical_aggregates(measurements, registry.compiled, each(Fraction(context.settings.confidence))),
         hidden=hidden_groups(measurements, [c.bounding for c in registry.compiled], context.policy.unit_name),
         left_out=tuple(dict.fromkeys(out for compiled in registry.compiled for out in compiled.left_out)),
         unitless=unitless,
+        endless=endless(registry.compiled),
         cuts=bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
         measured_cuts=cuts,
         aimable=aimable(registry.compiled),

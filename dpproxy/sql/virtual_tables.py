@@ -64,7 +64,8 @@ VIRTUAL_TABLES: dict[str, VirtualTable] = {
             "running; told: its client has it; kept, lost: its client left, and it was measured to its end or could not be; "
             "preview: no row of the data was read; NULL: answered before the proxy was started last",
         ),
-        ("errors", "text", "what its notice said of typical errors; NULL: nothing, or answered before the proxy last started"),
+        ("errors", "text",
+         "what its notice said of errors, or why none can be told; NULL: nothing, or answered before the proxy last started"),
     ),
     "policy": _table(
         "A row for each column that you see: what may be asked of it",

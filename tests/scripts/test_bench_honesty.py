@@ -55,6 +55,17 @@ def test_cells_are_held_open_or_without_an_error() -> None:
     assert line([found]).split("\t")[:3] == ["1", "3", "66.7%"]
 
 
+def test_a_cell_without_an_error_may_be_told_in_words() -> None:
+    def without(notice: str) -> tuple[int, int]:
+        probe = Probe("x", "", "", (0,), (1,), 2, ("SUM(x) / COUNT(*)",), False)
+        found = _tally(probe, [("a", 11.0, None, None)], [EXACT], (), False, notice)
+        return found.without, found.worded
+
+    assert without("typical error 3 % of SUM(x)") == (1, 0)
+    assert without("charged; no interval can be told of sum(x) (bounds may have cut rows)") == (0, 1)
+    assert without("charged; no interval can be told of sum(y) (bounds may have cut rows)") == (1, 0)
+
+
 def test_of_a_group_that_is_not_there_counts_are_nothing() -> None:
     row = ("d", 4.0, 0.0, 9.0)
     assert seen(row).held == 1

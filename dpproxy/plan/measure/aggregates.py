@@ -91,12 +91,13 @@ def measured_aggregate(
         return _avg(agg, label, steps)
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
         bases, found, type_, weights = moments.moments(agg.name, _arguments(agg), agg.where, label, steps)
-        return _measured(bases, found, type_, "derived", weights)
+        return replace(_measured(bases, found, type_, "derived", weights), statistic=agg.name)
     if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
-        selection, formula, type_ = selections.selected(agg, label)
+        selection, single, type_ = selections.selected(agg, label)
         numbers = type_ in NUMBERS and not selection.values
         bound = Interval(selection.lo * selection.grid, selection.hi * selection.grid) if numbers else OPEN
-        return Measured((), formula, type_, "selected", (_selection_weight(selection),), None, selection, bound)
+        weights, formula = (_selection_weight(selection),), selections.together(single, type_, range(selection.columns))
+        return Measured((), formula, type_, "selected", weights, None, selection, bound, "", single)
     raise _refused(agg.name, unit_name)
 
 
@@ -117,7 +118,11 @@ def _arguments(agg: Agg) -> list[Expr]:
 def aggregate_output(measured: Measured, label: str, bases: tuple[int, ...], selection: int | None, filtered: bool) -> Output:
     """Describe an aggregate for EXPLAIN and the division of epsilon."""
     factor = output_weights.FILTERED if filtered else 1.0
-    return Output(label, measured.kind, tuple(w * factor for w in measured.weights), bases, selection)
+    weights = tuple(w * factor for w in measured.weights)
+    found = measured.range or enclosures.constant("")
+    low = () if found.positive else found.low_needs  # it is 0 at least
+    ends = (frozenset((need[0], bases[int(need[1:])]) for need in needs) for needs in (low, found.high_needs))
+    return Output(label, measured.kind, weights, bases, selection, measured.statistic, *ends)
 
 
 def _selection_weight(spec: SelectionSpec) -> float:

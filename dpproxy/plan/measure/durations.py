@@ -15,10 +15,14 @@ from dpproxy.plan.functions import operators
 from dpproxy.plan.functions.times import extract
 from dpproxy.plan.logical.expr import Agg, Call, Expr, Lit
 from dpproxy.plan.logical.interval import OPEN
-from dpproxy.plan.measure.output_weights import Kind
+from dpproxy.plan.measure import enclosures
+from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.refusals import unsupported
+
+DAY = 86_400
+"""Seconds of a day, as PostgreSQL compares intervals."""
 
 
 def is_duration(expr: Expr) -> bool:
@@ -42,14 +46,30 @@ def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
     clock = number(replace(agg, args=(_clock(value),)))
     shared = len(days.bases) - 1  # a mean's count is the days'
     rest = replace(clock.bases[-1], counted=days.bases[-1].counted)
-    second = re.sub(r"\d+(?=\})", lambda m: str(int(m[0]) + (int(m[0]) >= shared)), clock.formula)
+
+    def moved(text: str) -> str:
+        return re.sub(r"\d+(?=\})", lambda m: str(int(m[0]) + (int(m[0]) >= shared)), text)
+
+    second = moved(clock.formula)
     whole = f"CAST({days.formula} AS float8) * interval '1 day'"
     formula = f"CAST({whole} + CAST({second} AS float8) * interval '1 second' AS interval)"
-    kind: Kind = "linear" if agg.name == "sum" else "derived"
+    assert days.range is not None
+    assert clock.range is not None
+    in_seconds = enclosures.plus(enclosures.scaled(days.range, str(DAY)), _of(clock.range, moved))
     return replace(
-        days, bases=(*days.bases, rest), formula=formula, type="interval", kind=kind,
-        weights=(*days.weights, clock.weights[-1]), range=None, bound=OPEN,
+        days, bases=(*days.bases, rest), formula=formula, type="interval", kind="derived",
+        weights=(*days.weights, clock.weights[-1]), range=in_seconds, bound=OPEN, statistic=f"seconds of {agg.name}",
     )  # fmt: skip
+
+
+def _of(found: Range, moved: Callable[[str], str]) -> Range:
+    """The range with other numbers of its bases."""
+    assert not found.steps
+    texts = replace(
+        found, value=moved(found.value), low=moved(found.low), high=moved(found.high), free=moved(found.free)
+    )  # fmt: skip
+    low, high = (frozenset(moved(f"{{{need}}}")[1:-1] for need in needs) for needs in (found.low_needs, found.high_needs))
+    return replace(texts, low_needs=low, high_needs=high)
 
 
 def _clock(value: Expr) -> Expr:

@@ -22,13 +22,16 @@ from typing import Literal
 
 Text = Callable[[str], str]
 Step = tuple[str, str, str, str]  # name, low, high, free
+Needs = frozenset[str]
+NONE: Needs = frozenset()
 
 
 @dataclass(frozen=True)
 class Range:
     """A range holds formulas of a value and of its ends. `partial`: an end may be NULL. `steps`: names that `low`, `high` and
     `free` use; `value` uses none. A name has the field `{p}`, to tell two formulas in one expression apart. `positive`: the
-    true value is not negative, whatever is known of its low end."""
+    true value is not negative, whatever is known of its low end. `low_needs`, `high_needs`: the widths (g0, h1) of which one
+    that is NULL makes that end NULL."""
 
     value: str
     low: str
@@ -37,13 +40,20 @@ class Range:
     partial: bool = False
     steps: tuple[Step, ...] = ()
     positive: bool = False
+    low_needs: Needs = NONE
+    high_needs: Needs = NONE
+
+    @property
+    def needs(self) -> Needs:
+        """Return the widths that both ends together need."""
+        return self.low_needs | self.high_needs
 
 
 def named(a: Range) -> Range:
     """Return the same range by a name of its own (of its text, so that equal ones have one name)."""
     name = f"r{{p}}_{sha256(repr((a.low, a.high, a.free)).encode()).hexdigest()[:8]}"
     step = (name, a.low, a.high, a.free)
-    return Range(a.value, f"{name}.low", f"{name}.high", f"{name}.free", a.partial, (*a.steps, step), a.positive)
+    return replace(a, low=f"{name}.low", high=f"{name}.high", free=f"{name}.free", steps=(*a.steps, step))
 
 
 def end(a: Range, which: Literal["low", "high", "free"]) -> str:
@@ -65,7 +75,8 @@ def _joined(*parts: Range) -> tuple[Step, ...]:
 def basis(index: int) -> Range:
     """Enclose a released basis."""
     x = f"{{{index}}}"
-    return Range(x, f"({x} - {{g{index}}})", f"({x} + {{h{index}}})", x, True)
+    needs = frozenset((f"g{index}",)), frozenset((f"h{index}",))
+    return Range(x, f"({x} - {{g{index}}})", f"({x} + {{h{index}}})", x, True, (), False, *needs)
 
 
 def noisy(index: int) -> Range:
@@ -78,7 +89,7 @@ def count(index: int) -> Range:
     """Enclose a released count: not negative."""
     x = basis(index)
     low, high = f"GREATEST({x.low}, 0)", _known(f"GREATEST({x.high}, 0)", x.high)
-    return Range(f"GREATEST({x.value}, 0)", low, high, x.free, True, (), True)
+    return Range(f"GREATEST({x.value}, 0)", low, high, x.free, True, (), True, NONE, x.high_needs)
 
 
 def constant(text: str) -> Range:
@@ -96,19 +107,34 @@ def clamped(a: Range, low: str, high: str) -> Range:
     def held(x: str) -> str:
         return f"LEAST(GREATEST({x}, {low}), {high})"
 
-    return Range(held(a.value), held(a.low), f"GREATEST(LEAST({a.high}, {high}), {low})", a.free, False, a.steps, a.positive)
+    ends = held(a.low), f"GREATEST(LEAST({a.high}, {high}), {low})"
+    return Range(held(a.value), *ends, a.free, False, a.steps, a.positive)
 
 
 def at_least(a: Range, low: str) -> Range:
     """Keep a range from going below a constant, in `free` too: what follows is not defined there."""
-    found = rising(a, lambda x: f"GREATEST({x}, {low})")
+    found = replace(rising(a, lambda x: f"GREATEST({x}, {low})"), low_needs=NONE)
     return replace(found, high=_known(found.high, a.high)) if a.partial else found
 
 
 def at_most(a: Range, high: str) -> Range:
     """Keep a range from going above a constant."""
-    found = rising(a, lambda x: f"LEAST({x}, {high})")
+    found = replace(rising(a, lambda x: f"LEAST({x}, {high})"), high_needs=NONE)
     return replace(found, low=_known(found.low, a.low)) if a.partial else found
+
+
+def greatest(a: Range, b: Range) -> Range:
+    """Take the greater of two ranges: it is not below either's low end, and not above both high ones."""
+    high = _all_known(f"GREATEST({a.high}, {b.high})", a, b)
+    found = _both(f"GREATEST({a.value}, {b.value})", f"GREATEST({a.low}, {b.low})", high, f"GREATEST({a.free}, {b.free})", a, b)
+    return replace(found, low_needs=a.low_needs & b.low_needs)
+
+
+def least(a: Range, b: Range) -> Range:
+    """Take the less of two ranges."""
+    low = _all_known(f"LEAST({a.low}, {b.low})", a, b)
+    found = _both(f"LEAST({a.value}, {b.value})", low, f"LEAST({a.high}, {b.high})", f"LEAST({a.free}, {b.free})", a, b)
+    return replace(found, high_needs=a.high_needs & b.high_needs)
 
 
 def hull(a: Range, constant: str) -> Range:
@@ -125,7 +151,7 @@ def within(a: Range, low: str, high: str) -> Range:
 
 def whichever(low: Range, high: Range) -> Range:
     """Take the low end of one range, and all else of another of the same value."""
-    return replace(high, low=low.low, steps=_joined(low, high))
+    return replace(high, low=low.low, low_needs=low.low_needs, steps=_joined(low, high))
 
 
 def among(a: Range, count: Range, least: int) -> Range:
@@ -134,22 +160,25 @@ def among(a: Range, count: Range, least: int) -> Range:
 
 
 def _both(value: str, low: str, high: str, free: str, a: Range, b: Range) -> Range:
-    """What is made of two ranges, and positive if both are."""
-    return Range(value, low, high, free, a.partial or b.partial, _joined(a, b), a.positive and b.positive)
+    """What is made of two ranges, and positive if both are; its ends need all of theirs."""
+    needs = a.needs | b.needs
+    return Range(value, low, high, free, a.partial or b.partial, _joined(a, b), a.positive and b.positive, needs, needs)
 
 
 def plus(a: Range, b: Range) -> Range:
     low, high = f"({a.low} + {b.low})", f"({a.high} + {b.high})"
-    return _both(f"({a.value} + {b.value})", low, high, f"({a.free} + {b.free})", a, b)
+    found = _both(f"({a.value} + {b.value})", low, high, f"({a.free} + {b.free})", a, b)
+    return replace(found, low_needs=a.low_needs | b.low_needs, high_needs=a.high_needs | b.high_needs)
 
 
 def minus(a: Range, b: Range) -> Range:
     low, high = f"({a.low} - {b.high})", f"({a.high} - {b.low})"
-    return Range(f"({a.value} - {b.value})", low, high, f"({a.free} - {b.free})", a.partial or b.partial, _joined(a, b))
+    return replace(plus(a, negated(b)), value=f"({a.value} - {b.value})", low=low, high=high, free=f"({a.free} - {b.free})")
 
 
 def negated(a: Range) -> Range:
-    return Range(f"(- {a.value})", f"(- {a.high})", f"(- {a.low})", f"(- {a.free})", a.partial, a.steps)
+    turned = replace(a, positive=False, low_needs=a.high_needs, high_needs=a.low_needs)
+    return replace(turned, value=f"(- {a.value})", low=f"(- {a.high})", high=f"(- {a.low})", free=f"(- {a.free})")
 
 
 def _known(text: str, *ends: str) -> str:
@@ -181,7 +210,8 @@ def scaled(a: Range, factor: str) -> Range:
 def squared(a: Range) -> Range:
     low = f"power(GREATEST({a.low}, - {a.high}, 0), 2)"
     high = _all_known(f"power(GREATEST(- {a.low}, {a.high}), 2)", a)
-    return replace(a, value=f"power({a.value}, 2)", low=low, high=high, free=f"power({a.free}, 2)")
+    found = replace(a, value=f"power({a.value}, 2)", low=low, high=high, free=f"power({a.free}, 2)")
+    return replace(found, low_needs=NONE, high_needs=a.needs)
 
 
 def over(a: Range, n: Range) -> Range:

@@ -62,19 +62,19 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
     if name in SINGLE:
         weights = output_weights.DEVIATION if name.startswith("stddev") else output_weights.VARIANCE
         return bases, *_single(name, inputs[0], bases[2]), weights
-    used = _used(name)
+    places = used(name)
     y, x = inputs
     formula = _paired(name, y, x, bases)
     if name != "regr_count":
         formula = enclosures.among(formula, enclosures.basis(0), 2 if name == "covar_samp" else 1)
     type_ = "int8" if name == "regr_count" else "float8"
-    return tuple(bases[i] for i in used), formula, type_, tuple(_weight(name, i) for i in used)
+    return tuple(bases[i] for i in places), formula, type_, tuple(_weight(name, i) for i in places)
 
 
 def needed(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, ...]:
     """Return the bases alone, for a tenth of the work. Raises Refusal as `moments` does."""
     bases = _needed(name, arguments, where, label, steps)[1]
-    return bases if name in SINGLE else tuple(bases[i] for i in _used(name))
+    return bases if name in SINGLE else tuple(bases[i] for i in used(name))
 
 
 def _needed(
@@ -106,7 +106,7 @@ _USED |= dict.fromkeys(("covar_pop", "covar_samp", "regr_sxy"), _COVARIANCE)
 _USED |= dict.fromkeys(("regr_slope", "regr_intercept"), _REGRESSION)
 
 
-def _used(name: str) -> tuple[int, ...]:
+def used(name: str) -> tuple[int, ...]:
     """Which of a pair's bases a statistic uses: count, sums of y and x, products, squares of y and x."""
     return _USED.get(name, _ALL)
 
@@ -210,7 +210,7 @@ def _paired(name: str, y: _Input, x: _Input, bases: Sequence[BasisSpec]) -> Rang
         return _centred(_mean(1, i), i)
     if name in ("regr_sxx", "regr_syy"):
         i, squares = (x, bases[5]) if name == "regr_sxx" else (y, bases[4])
-        return enclosures.times(_present(), _variance(_mean(1, i), _mean_square(2, squares, i)))
+        return replace(enclosures.times(_present(), _variance(_mean(1, i), _mean_square(2, squares, i))), positive=True)
     covariance = _covariance(y, x, bases[3])
     if name == "covar_pop":
         return covariance
@@ -220,6 +220,8 @@ def _paired(name: str, y: _Input, x: _Input, bases: Sequence[BasisSpec]) -> Rang
         return enclosures.times(_present(), covariance)
     if name in ("regr_slope", "regr_intercept"):
         slope = enclosures.named(enclosures.divided(covariance, _variance(_mean(2, x), _mean_square(4, bases[5], x))))
+        needs = _per_row(2, x.grid).needs | _per_row(4, bases[5].grid).needs  # else the variance may be nothing
+        slope = replace(slope, low_needs=needs, high_needs=needs)
         if name == "regr_slope":
             return slope
         return enclosures.minus(_centred(_mean(1, y), y), enclosures.times(slope, _centred(_mean(2, x), x)))

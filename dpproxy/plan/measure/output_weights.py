@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+Widths = frozenset[tuple[str, int]]
 Kind = Literal["linear", "mean", "total", "derived", "selected"]
 
 FILTERED = 2.0
@@ -65,7 +66,8 @@ class Output:
 
     `bases`: indexes of its measurement's columns, in its formula's order, with one weight each; or `selection`, the index
     of its selection, with one weight. `kind`: a basis times a constant; a ratio of
-    two; a sum from the two of its mean; any other formula; a selection.
+    two; a sum from the two of its mean; any other formula; a selection. `statistic` names such a formula of moments.
+    `low`, `high`: the widths without which an end of its interval is not known, below (`g`) or above (`h`) a column.
     """
 
     label: str
@@ -73,6 +75,9 @@ class Output:
     weights: tuple[float, ...]
     bases: tuple[int, ...] = ()
     selection: int | None = None
+    statistic: str = ""
+    low: Widths = frozenset()
+    high: Widths = frozenset()
 
 
 def row_factor(rows: int) -> float:

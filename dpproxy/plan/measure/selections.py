@@ -6,6 +6,7 @@ Knows: grids of numbers, days and seconds, and how a chosen grid index reads in 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -30,7 +31,8 @@ MAX_MODES = 1_000  # declared values of a MODE: one CASE arm each
 
 
 def selected(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
-    """Return the selection, the formula over its columns `{0}`.., and PostgreSQL's type. Raises Refusal."""
+    """Return the selection, the formula over one of its columns, `{0}`, and PostgreSQL's type, that of an array where several
+    values are asked for. Raises Refusal."""
     if agg.distinct:
         agg = replace(agg, distinct=False) if agg.name in ("min", "max") else agg
     if agg.name == "mode":
@@ -42,10 +44,13 @@ def selected(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
         value, fractions, array = _percentile(agg)
     spec, text = _grid(agg, value, fractions, label)
     type_ = "float8" if agg.name == "percentile_cont" and value.type in NUMBERS else value.type
-    reads = [f"CAST({text.replace('#', '{' + str(i) + '}')} AS {type_})" for i in range(len(fractions))]
-    if array:
-        return spec, f"ARRAY[{', '.join(reads)}]", f"{type_}[]"
-    return spec, reads[0], type_
+    return spec, f"CAST({text.replace('#', '{0}')} AS {type_})", f"{type_}[]" if array else type_
+
+
+def together(single: str, type_: str, numbers: Sequence[int]) -> str:
+    """Write a selection's value over its columns `{0}`.., of the formula of one of them."""
+    reads = [single.replace("{0}", f"{{{i}}}") for i in numbers]
+    return f"ARRAY[{', '.join(reads)}]" if type_.endswith("[]") else reads[0]
 
 
 def _percentile(agg: Agg) -> tuple[Expr, tuple[Fraction, ...], bool]:

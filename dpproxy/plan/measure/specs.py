@@ -196,8 +196,8 @@ class Measured:
     """A measured aggregate has `formula` over the bases, `{0}`.. numbering `bases`, or over the columns of `selection`; `type` is
     PostgreSQL's.
 
-    `range` encloses it (None for selections); `bound` holds for it whatever the noise. `kind` and `weights`: as in
-    `output_weights.Output`.
+    `range` encloses it (None for selections; of an interval it is in seconds); `bound` holds for it whatever the noise. `kind`,
+    `weights` and `statistic`: as in `output_weights.Output`. `single`: of a selection the formula of one of its columns, `{0}`.
     """
 
     bases: tuple[BasisSpec, ...]
@@ -208,3 +208,5 @@ class Measured:
     range: Range | None = None
     selection: SelectionSpec | None = None
     bound: Interval = OPEN
+    statistic: str = ""
+    single: str = ""

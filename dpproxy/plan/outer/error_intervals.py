@@ -11,39 +11,34 @@ by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or t
 What is enclosed is the true value of the SQL on the data. Where bounds may have cut rows or groups, nothing is known of how
 much: the end on that side is open (`bound_cuts.open_ends`), NULL or, where the type has it, infinite; an average is then within
 its range. The spread is that of noise alone. A group that passed a threshold may be there because its noise was high: of the
-number of units that decided it, the low end allows for that (`_passed`); where HAVING, or
-ORDER BY with LIMIT, choose groups, so do all ends (`_among`). A `range` of the policy is taken as true.
+number of units that decided it, the low end allows for that (`_passed`); where HAVING, or ORDER BY with LIMIT, choose groups,
+there or in a query around (`reader_choices`), so do all ends (`_among`). A `range` of the policy is taken as true.
 
 Scales are known only when the whole statement is (`finish`). Until then half-widths and
-deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` that `with_error_numbers` resolves;
+deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` (`error_numbers`);
 `g{basis}_{k}` and `h{basis}_{k}` are the widths below and above, `n{basis}_{k}` that of noise alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import reduce
 
-import sqlglot
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind.interval_calls import interval_call, misplaced_call
-from dpproxy.plan.measure import bound_cuts, enclosures
+from dpproxy.plan.measure import bound_cuts, durations, enclosures
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
-from dpproxy.privacy.measurement import Measurement
-from dpproxy.privacy.noise_error import CHOSEN, GROWTH, deviation, each, excess, normal_point, told_half
+from dpproxy.plan.outer.error_numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU
+from dpproxy.plan.outer.quantile_ends import Ends
+from dpproxy.privacy.noise_error import GROWTH
 from dpproxy.sql.dialect import FaithfulPostgres, position, to_sql
 from dpproxy.sql.trees import aggregate_calls, function_name
 from dpproxy.sql.types import NUMBERS, type_name
-
-HALF, DEVIATION, EXCESS, NORMAL = "dpproxy_half", "dpproxy_deviation", "dpproxy_excess", "dpproxy_normal"
-TAU = "dpproxy_tau"
-"""Names no client can call: the facade has no such functions, and it has parsed the client's text."""
 
 WIDTHS = "gnh"
 """Columns of half-widths: below, of noise alone, above."""
@@ -55,19 +50,40 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[Range, Range], Range]] = {
 
 
 @dataclass
+class _Used:
+    """What an expression is made of: bases, and selections with their calls. The fields of selection 0 are s0, its value, l0 and
+    u0, its ends."""
+
+    bases: list[int] = field(default_factory=list)
+    selections: list[tuple[Measured, exp.Expr]] = field(default_factory=list)
+
+    @property
+    def shares(self) -> int:
+        """Return how many intervals have to hold at once."""
+        return len(set(self.bases)) + len(self.selections)
+
+    def selection(self, found: Measured, node: exp.Expr) -> Range:
+        known = [n for n, (one, _) in enumerate(self.selections) if one == found]
+        number = known[0] if known else len(self.selections)
+        self.selections += [] if known else [(found, node)]
+        return Range(f"{{s{number}}}", f"{{l{number}}}", f"{{u{number}}}", f"{{s{number}}}")
+
+
+@dataclass
 class IntervalWriter:
     """Rewrites the calls in one measured SELECT. `aggregate` gives an aggregate's formula and its bases; `plain` rewrites
     what holds none; `stepped` says whether a basis is measured in steps: intervals are then about its value before any group's
-    noise was smoothed by others', and the noise is that of the last step. `end` writes an end of a selection (`ends`). `halves`
-    and `deviations`: columns the source must have."""
+    noise was smoothed by others', and the noise is that of the last step. `ends` writes those of a selection. `halves` and
+    `deviations`: columns the source must have."""
 
     alias: str
     aggregate: Callable[[exp.Expr], tuple[Measured, tuple[int, ...]]]
     is_aggregate: Callable[[exp.Expr], bool]
     plain: Callable[[exp.Expr], exp.Expr]
     stepped: Callable[[int], bool]
-    end: Callable[[Measured, exp.Expr, str, exp.Expr], str]
+    ends: Ends
     chosen: bool = False  # rows are shown by their released values
+    chosen_above: bool = False  # and by queries around this one
     halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
     deviations: set[int] = field(default_factory=set)
     excesses: set[int] = field(default_factory=set)
@@ -84,17 +100,22 @@ class IntervalWriter:
             raise misplaced_call(node)
         inner = arguments[0].unnest()
         if self.is_aggregate(inner) and (selected := self.aggregate(inner)[0]).range is None:
-            return _cast(self.end(selected, inner, name or "", node), selected.type)
-        used: list[int] = []
+            return _cast(self.ends.text(selected, inner, name or "", node), selected.type)
+        used = _Used()
         found, type_ = self._range(arguments[0], used, node)
-        bases = tuple(dict.fromkeys(used))
+        bases, shares = tuple(dict.fromkeys(used.bases)), used.shares
         if name == "stderr":
+            if used.selections:
+                self.ends.text(*used.selections[0], "stderr", node)  # refuses
             return _cast(self._deviation(found, bases), "float8")
-        self.halves |= {(i, len(bases)) for i in bases}
+        self.halves |= {(i, shares) for i in bases}
         fields = {f"v{i}": self._column(i) for i in bases}
-        fields |= {f"{width}{i}": f"{self.alias}.{width}{i}_{len(bases)}" for i in bases for width in WIDTHS}
-        text = enclosures.end(found, "low" if name == "low" else "high").format_map(fields)
-        if len(bases) > 1:
+        fields |= {f"{width}{i}": f"{self.alias}.{width}{i}_{shares}" for i in bases for width in WIDTHS}
+        text = enclosures.end(found, "low" if name == "low" else "high")
+        text = text.format_map(fields | self._selected_ends(used, text, node))
+        if used.selections:
+            pass
+        elif len(bases) > 1:
             text = self._narrowed(found, bases, text, name == "low")
         elif self.stepped(bases[0]):
             held = f"{'LEAST' if name == 'low' else 'GREATEST'}({self._shown(found, bases)}, {text})"
@@ -103,7 +124,20 @@ class IntervalWriter:
             text = f"COALESCE({text}, 0)"
         elif type_ == "float8":
             text = f"COALESCE({text}, '{'-' if name == 'low' else ''}Infinity')"
+        if type_ == "interval":
+            text = durations.read(text)
         return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
+
+    def _selected_ends(self, used: _Used, text: str, call: exp.Expr) -> dict[str, str]:
+        """The fields of selections that a text has: an end costs epsilon."""
+        sides = {"low": "l", "high": "u"}
+        found = [
+            (f"{field}{n}", self.ends.text(*selection, side, call, used.shares))
+            for n, selection in enumerate(used.selections)
+            for side, field in sides.items()
+            if f"{{{field}{n}}}" in text
+        ]
+        return dict(found) | {f"s{n}": self.ends.value(measured) for n, (measured, _) in enumerate(used.selections)}
 
     def _column(self, basis: int) -> str:
         return f"{self.alias}.{'r' if self.stepped(basis) else 'b'}{basis}"
@@ -155,12 +189,21 @@ class IntervalWriter:
             terms.append(f"power((({up}) - ({down}))::float8 / 2, 2)")
         return f"sqrt({' + '.join(terms)})"
 
-    def _range(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
-        """The interval of an expression, with fields `{v3}`, `{h3}` for basis 3, and its type if it is an aggregate's."""
+    def _range(self, node: exp.Expr, used: _Used, call: exp.Expr) -> tuple[Range, str]:
+        """The interval of an expression, with fields `{v3}`, `{h3}` for basis 3, and its type if it is an aggregate's. That of
+        a difference of timestamps is in seconds: it stands alone, or its seconds are asked for."""
         if isinstance(node, exp.Paren):
             return self._range(node.this, used, call)
+        if isinstance(node, exp.Extract) and str(node.this).lower() == "epoch" and self.is_aggregate(node.expression.unnest()):
+            found, type_ = self._measured(node.expression.unnest(), used, call)
+            if type_ == "interval":
+                return found, "numeric"
+            raise _unavailable(call)
         if self.is_aggregate(node):
-            return self._measured(node, used, call)
+            found, type_ = self._measured(node, used, call)
+            if type_ == "interval" and node is not call.expression.expressions[0].unnest():
+                raise _unavailable(call)
+            return found, type_
         if not any(self.is_aggregate(n) for n in node.walk()):
             return enclosures.constant(_escaped(f"({to_sql(self.plain(node))})")), ""
         scaled = self._scaled(node, used, call)
@@ -173,7 +216,7 @@ class IntervalWriter:
             return enclosures.negated(self._range(node.this, used, call)[0]), ""
         return self._monotone(node, used, call)
 
-    def _scaled(self, node: exp.Expr, used: list[int], call: exp.Expr) -> Range | None:
+    def _scaled(self, node: exp.Expr, used: _Used, call: exp.Expr) -> Range | None:
         """Times or divided by a positive number: an end stays open by itself, not both for one. Plus such a number it stays
         positive."""
         if not isinstance(node, exp.Mul | exp.Div | exp.Add):
@@ -187,7 +230,7 @@ class IntervalWriter:
             return enclosures.rising(self._range(other, used, call)[0], lambda x: f"({to_sql(one)} {sign} {x})")
         return None
 
-    def _monotone(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+    def _monotone(self, node: exp.Expr, used: _Used, call: exp.Expr) -> tuple[Range, str]:
         """Casts to numbers, rounding, NULLIF(x, 0) (a divisor's guard: dividing guards itself)."""
         if isinstance(node, exp.Cast) and type_name(node.to) in NUMBERS:
             target = to_sql(node.to)
@@ -205,22 +248,19 @@ class IntervalWriter:
         chosen = self._one_of(node, used, call)
         if chosen is not None:
             return chosen, ""
-        raise Refusal(
-            FEATURE_NOT_SUPPORTED,
-            f"dpproxy.{interval_call(call)}() is not available for this expression",
-            position(call),
-            hint="Put it around an aggregate, or around sums, differences, products and quotients of aggregates.",
-        )
+        raise _unavailable(call)
 
-    def _one_of(self, node: exp.Expr, used: list[int], call: exp.Expr) -> Range | None:
+    def _one_of(self, node: exp.Expr, used: _Used, call: exp.Expr) -> Range | None:
         """COALESCE, CASE, GREATEST and LEAST of one value of aggregates and constants: which of these the true value is, is not
-        known from the one that is shown."""
+        known from the one that is shown. GREATEST and LEAST also of several percentiles, which are never NULL."""
         name, parts = _alternatives(node)
         held = [part for part in parts if any(self.is_aggregate(n) for n in part.walk())]
         rest = [part for part in parts if part not in held and not isinstance(part, exp.Null)]
-        if len(held) != 1 or not all(isinstance(part, exp.Literal) and not part.is_string for part in rest):
+        several = name in ("greatest", "least") and all(self._selects(part) for part in held)
+        if not (len(held) == 1 or several) or not all(isinstance(part, exp.Literal) and not part.is_string for part in rest):
             return None
-        found = self._range(held[0], used, call)[0]
+        joined = enclosures.greatest if name == "greatest" else enclosures.least
+        found = reduce(joined, [self._range(part, used, call)[0] for part in held])
         if name in ("greatest", "least"):
             bound = enclosures.at_least if name == "greatest" else enclosures.at_most
             return reduce(lambda a, part: bound(a, to_sql(part)), rest, found)
@@ -228,19 +268,24 @@ class IntervalWriter:
             rest = [part for part in rest if float(part.this)]  # a sum of nothing is 0 here, never NULL
         return reduce(lambda a, part: enclosures.hull(a, to_sql(part)), rest, found)
 
-    def _measured(self, node: exp.Expr, used: list[int], call: exp.Expr) -> tuple[Range, str]:
+    def _selects(self, node: exp.Expr) -> bool:
+        return all(self.aggregate(call)[0].selection is not None for call in aggregate_calls(node))
+
+    def _measured(self, node: exp.Expr, used: _Used, call: exp.Expr) -> tuple[Range, str]:
         found, bases = self.aggregate(node)
         if found.range is None:
-            raise Refusal(
-                FEATURE_NOT_SUPPORTED,
-                f"dpproxy.{interval_call(call)}() is not available for expressions of {to_sql(node).split('(')[0].lower()}()",
-                position(call),
-                hint=f"Write dpproxy.{interval_call(call)}() around the percentile itself.",
-            )
+            if found.type.endswith("[]"):
+                raise Refusal(
+                    FEATURE_NOT_SUPPORTED,
+                    f"dpproxy.{interval_call(call)}() is not available for expressions of several percentiles",
+                    position(call),
+                    hint="Ask for each percentile by itself.",
+                )
+            return used.selection(found, node), found.type
         values = [f"{{v{i}}}" for i in bases]
         fields = {f"{width}{i}": f"{{{width}{basis}}}" for i, basis in enumerate(bases) for width in WIDTHS}
-        fields["p"] = str(len(used))
-        used += bases
+        fields["p"] = str(len(used.bases))
+        used.bases += bases
         r = found.range
 
         def placed(text: str) -> str:
@@ -248,6 +293,15 @@ class IntervalWriter:
 
         steps = tuple((placed(name), placed(low), placed(high), placed(free)) for name, low, high, free in r.steps)
         return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps, r.positive), found.type
+
+
+def _unavailable(call: exp.Expr) -> Refusal:
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"dpproxy.{interval_call(call)}() is not available for this expression",
+        position(call),
+        hint="Put it around an aggregate, or around sums, differences, products and quotients of aggregates.",
+    )
 
 
 def _positive(node: exp.Expr) -> bool:
@@ -285,7 +339,7 @@ def error_columns(writer: IntervalWriter, made: Compiled, measurement: int, cell
     def half(i: int, shares: int) -> str:
         return grown(f"{HALF}({measurement}, {i}, {shares * among}, {cells})", i, "ceil({})::numeric")
 
-    found, among = [], _among(made) if writer.chosen else 1
+    found, among = [], _among(made, writer)
     for i, k in sorted(writer.halves):
         noise, (below, above) = half(i, k), bound_cuts.open_ends(made, made.specs[i])
         low = "NULL::numeric" if below else _passed(made, measurement, i, half(i, 2 * k)) if made.threshold == i else noise
@@ -300,11 +354,14 @@ MANY_GROUPS = 10_000
 """How many groups there are taken to be where the plan does not know."""
 
 
-def _among(made: Compiled) -> int:
+def _among(made: Compiled, writer: IntervalWriter) -> int:
     """Of how many groups some are shown because of what was released: the highest of many are those whose noise was highest, so
-    that the intervals of all must hold at once (union bound). Of groups chosen by a mechanism of their own the noise is fresh."""
-    if not made.keys or made.top is not None:
+    that the intervals of all must hold at once (union bound). Of groups chosen by a mechanism of their own the noise is fresh:
+    of these only queries around choose by it."""
+    if not made.keys or not (writer.chosen or writer.chosen_above):
         return 1
+    if made.top is not None:
+        return made.top.k if writer.chosen_above else 1
     dense = made.bounding.dense
     return MANY_GROUPS if dense is None or dense.size is None else max(dense.size, 1)
 
@@ -318,32 +375,3 @@ def _passed(made: Compiled, measurement: int, i: int, half: str) -> str:
     """
     least = max(made.min_units, 1)
     return f"CASE WHEN b{i} - {half} >= {TAU}({measurement}) THEN {half} ELSE b{i} - {least} END"
-
-
-def with_error_numbers(tree: exp.Expr, measurements: Sequence[Measurement], confidence: Fraction) -> exp.Expr:
-    """Return the tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number."""
-    confidence = each(confidence)
-    for node in list(tree.find_all(exp.Anonymous)):
-        if node.this == NORMAL:
-            stepped, among = (int(a.this) for a in node.expressions)
-            failure = (1 - confidence) / among * (CHOSEN if stepped else 1)
-            node.replace(exp.Literal.number(repr(normal_point(1 - failure))))
-        elif node.this == TAU:
-            threshold = measurements[int(node.expressions[0].this)].threshold
-            node.replace(exp.Literal.number(threshold.tau if threshold is not None else 0))
-        elif node.this in (HALF, DEVIATION, EXCESS):
-            measurement, basis, *rest = (int(a.this) for a in node.expressions)
-            known = measurements[measurement].bases[basis]
-            if node.this == HALF:
-                number = str(told_half(known, 1 - (1 - confidence) / rest[0], rest[1]))
-            else:
-                number = repr(deviation(known, rest[0]) if node.this == DEVIATION else excess(known, rest[0]))
-            node.replace(exp.Literal.number(number))
-    return tree
-
-
-def text_with_error_numbers(sql: str, measurements: Sequence[Measurement], confidence: Fraction) -> str:
-    """Do what `with_error_numbers` does, for SQL of ours as text."""
-    if HALF not in sql and DEVIATION not in sql:
-        return sql
-    return to_sql(with_error_numbers(sqlglot.parse_one(sql, read=FaithfulPostgres), measurements, confidence))

@@ -42,6 +42,7 @@ from dpproxy.plan.outer.error_intervals import IntervalWriter
 from dpproxy.plan.outer.labels import Labels
 from dpproxy.plan.outer.quantile_ends import Ends
 from dpproxy.plan.outer.query_shapes import chosen_by_values, divided_sums, top_request
+from dpproxy.plan.outer.reader_choices import chosen_above
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
@@ -87,7 +88,7 @@ class SelectRewriter:
         self._labels = Labels(select)
         self._ends = Ends(self.request, self.alias, self._labels, Fraction(queries.context.settings.confidence))
         self.interval_writer = IntervalWriter(
-            self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends.text
+            self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends
         )
 
     # --- rewriting
@@ -111,7 +112,7 @@ class SelectRewriter:
             )
         self._refuse_wide()
         top = top_request(select, self._bound)
-        self.interval_writer.chosen = chosen_by_values(select)
+        self.interval_writer.chosen, self.interval_writer.chosen_above = chosen_by_values(select), chosen_above(select)
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None

@@ -44,21 +44,31 @@ class Ends:
     labels: Labels
     confidence: Fraction
 
-    def text(self, found: Measured, node: exp.Expr, name: str, call: exp.Expr) -> str:
-        """SQL of one end; never beyond the value itself. Raises Refusal."""
+    def text(self, found: Measured, node: exp.Expr, name: str, call: exp.Expr, shares: int = 1) -> str:
+        """SQL of one end, or of an array of them; never beyond the value itself. So many intervals as `shares` are to hold at
+        once. Raises Refusal."""
         spec = found.selection
-        if name not in SIDES or spec is None or not _ordered(spec) or found.type.endswith("[]"):
+        if name not in SIDES or spec is None or spec.values:
             raise _refused(spec, node, name, call)
-        (fraction,) = spec.fractions
-        value = found.formula.format(*self._columns(spec))
-        if fraction == (SIDES[name] > 0) or (0 < fraction < 1 and not self.request.rows.one):
-            return found.formula.format(f"({(spec.hi - spec.lo) * (SIDES[name] > 0)})::int8")
-        aimed = min(max(fraction, NEAREST), 1 - NEAREST)
-        label = f"dpproxy.{name}({self.labels.of(node)})"
-        end = replace(spec, label=label, fractions=(aimed,), side=SIDES[name], confidence=self.confidence)
-        weight = output_weights.END * (output_weights.FILTERED if spec.where is not None else 1.0)
-        self._ask(end, weight)
-        return f"{'LEAST' if name == 'low' else 'GREATEST'}({value}, {found.formula.format(*self._columns(end))})"
+        ends = [self._end(found, spec, i, name, f"dpproxy.{name}({self.labels.of(node)})", shares) for i in range(spec.columns)]
+        return f"ARRAY[{', '.join(ends)}]" if found.type.endswith("[]") else ends[0]
+
+    def value(self, found: Measured) -> str:
+        """SQL of what is selected."""
+        assert found.selection is not None
+        return found.formula.format(*self._columns(found.selection))
+
+    def _end(self, found: Measured, spec: SelectionSpec, number: int, name: str, label: str, shares: int) -> str:
+        """An end of the percentile of that number."""
+        fraction, side = spec.fractions[number], SIDES[name]
+        if fraction == (side > 0) or (0 < fraction < 1 and not self.request.rows.one):
+            return found.single.format(f"({(spec.hi - spec.lo) * (side > 0)})::int8")
+        aimed, confidence = min(max(fraction, NEAREST), 1 - NEAREST), 1 - (1 - self.confidence) / shares
+        label += f"[{number + 1}]" if spec.columns > 1 else ""
+        end = replace(spec, label=label, fractions=(aimed,), side=side, confidence=confidence)
+        self._ask(end, output_weights.END * (output_weights.FILTERED if spec.where is not None else 1.0))
+        value, beside = (found.single.format(column) for column in (self._columns(spec)[number], *self._columns(end)))
+        return f"{'LEAST' if name == 'low' else 'GREATEST'}({value}, {beside})"
 
     def _ask(self, end: SelectionSpec, weight: float) -> None:
         self.request.selection(end)
@@ -68,17 +78,11 @@ class Ends:
         return [f"{self.alias}.{column}" for column in self.request.selection(spec)]
 
 
-def _ordered(spec: SelectionSpec) -> bool:
-    return not spec.values and len(spec.fractions) == 1
-
-
 def _refused(spec: SelectionSpec | None, node: exp.Expr, name: str, call: exp.Expr) -> Refusal:
     aggregate = to_sql(node).split("(")[0].lower()
     hint = "Group by the column instead, and count: each count has an interval."
-    if spec is not None and not spec.values and len(spec.fractions) > 1:
-        hint = "Ask for each percentile by itself."
-    elif spec is not None and _ordered(spec):
-        hint = "Ask for dpproxy.low() and dpproxy.high(), one percentile each."
+    if spec is not None and not spec.values:
+        hint = "Ask for dpproxy.low() and dpproxy.high()."
     return Refusal(
         FEATURE_NOT_SUPPORTED,
         f"dpproxy.{name}() is not available for {aggregate}(): how far off it is depends on how dense the data are there",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
@@ -22,14 +22,14 @@ from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import LeftOut
+from dpproxy.plan.report import rank_errors
+from dpproxy.plan.report.endless import why_endless
 from dpproxy.plan.report.hidden_groups import hidden_text
 from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO
-from dpproxy.privacy import selection_ranks
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection
 from dpproxy.privacy.noise_error import each, half_width
-from dpproxy.privacy.real_bounds import ln_bounds
 
 PlanAccount = dict[str, Any]
 """What JSON can hold: texts, numbers, lists, and more of the same by name."""
@@ -50,6 +50,7 @@ class _Told:
     left_out: tuple[LeftOut, ...] = ()
     hidden: str = ""
     cut: tuple[bool, ...] = ()  # of each column, whether bounds may have cut it
+    endless: Mapping[str, str] = field(default_factory=dict)  # by label, why an interval has no end
 
 
 def plan_account(
@@ -76,6 +77,7 @@ def plan_account(
             c.left_out,
             hidden_text(m, c.bounding, unit),
             tuple(any(open_ends(c, spec)) for spec in c.specs),
+            {o.label: why for o in c.outputs if (why := why_endless(c, o))},
         )
         for m, c in zip(measurements, compiled, strict=True)
     ]
@@ -162,6 +164,7 @@ def _output(output: Output, told: _Told) -> PlanAccount:
     found: PlanAccount = {"Aggregate": output.label}
     bases = [told.measurement.bases[i] for i in output.bases]
     found |= {"Bounds May Cut": True} if any(told.cut[i] for i in output.bases) else {}
+    found |= {"No Interval": told.endless[output.label]} if output.label in told.endless else {}
     if output.kind == "linear":
         found["Within"] = _half(bases[0], told.confidence)
         found |= {"Steps": bases[0].steps} if bases[0].steps > 1 else {}
@@ -172,7 +175,7 @@ def _output(output: Output, told: _Told) -> PlanAccount:
         if selection.offset:
             found["Ranks Beside"] = selection.offset
         else:
-            found["Within Ranks"] = _ranks(selection, told.confidence)
+            found["Within Ranks"] = rank_errors.ranks(selection, told.confidence)
         found["Selection"] = output.selection + 1
         return found
     return found | {"Noise": [i + 1 for i in output.bases]}
@@ -188,18 +191,6 @@ def _mean_half(bases: Sequence[Basis], told: _Told) -> float:
     half = Fraction(total.linf * count.fine, max(count.linf, 1) * total.fine)  # the most a mean can be off its centre
     own, others = half_width(total, told.confidence), half * half_width(count, told.confidence)
     return math.hypot(own, float(others)) * float(total.grid)
-
-
-def _ranks(selection: Selection, confidence: Fraction) -> int:
-    """The exponential mechanism misses its best score by more than (ln size + ln 1/(1 - c)) / eta with probability 1 - c
-    at most (McSherry & Talwar 2007, theorem 6); eta is at least epsilon / (2 sensitivity) a rank. MIN and MAX aim some
-    ranks inside. Of a mode: by how many its count may be below the highest."""
-    epsilon = Fraction(selection.epsilon // selection_ranks.draws(selection.fractions), MICRO)
-    misses = ln_bounds(Fraction(selection.size))[1] + ln_bounds(1 / (1 - confidence))[1]
-    per_rank = 2 if selection.kind == "quantile" else 1
-    missed = -(-misses * per_rank * selection.sensitivity // epsilon)
-    extreme = any(f in (0, 1) for f in selection.fractions)
-    return missed + (selection_ranks.extreme_rank(selection.size, selection.sensitivity, epsilon) if extreme else 0)
 
 
 def _basis(basis: Basis, told: _Told) -> PlanAccount:
@@ -370,7 +361,7 @@ def _error_text(output: PlanAccount) -> str:
     elif "Within Times Rows" in output:
         told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
     elif "Within Ranks" in output:
-        return f"within {output['Within Ranks']} ranks  (selection {output['Selection']})"
+        return f"within {output['Within Ranks']} ranks{_no_interval(output)}  (selection {output['Selection']})"
     elif "Ranks Beside" in output:
         beside = output["Ranks Beside"]
         side = "below" if beside < 0 else "above"
@@ -379,7 +370,11 @@ def _error_text(output: PlanAccount) -> str:
     else:
         told = "error by dpproxy.low() and dpproxy.high()"
     cut = "; not known of what bounds cut" if "Bounds May Cut" in output else ""
-    return f"{told}{cut}  (noise {', '.join(map(str, output['Noise']))})"
+    return f"{told}{cut}{_no_interval(output)}  (noise {', '.join(map(str, output['Noise']))})"
+
+
+def _no_interval(output: PlanAccount) -> str:
+    return f"; no interval: {output['No Interval']}" if "No Interval" in output else ""
 
 
 def _noise_text(basis: PlanAccount) -> str:

@@ -7,13 +7,16 @@ plan and from what was released.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import Typical
+from dpproxy.plan.report import moment_errors, rank_errors
+from dpproxy.plan.report.moment_errors import Float64
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import deviation, step_growth
 
@@ -24,48 +27,84 @@ MOSTLY_NOISE = 0.5
 """Of a typical error: from here on the interval at 95 %, two of them to both sides, is wider than the value is large."""
 
 
-_KINDS: Mapping[str, Literal["linear", "mean", "total"]] = {"linear": "linear", "mean": "mean", "total": "total"}
+_AIMABLE = ("linear", "mean", "total")
 
 
 def relative_error(what: Typical, values: Values) -> float | None:
-    """Return the median over groups of deviation / value, at most 1; None without groups."""
-    if not len(values[what.columns[0]]):
+    """Return the median over groups of deviation / value, at most 1; None without groups, and of what is told in ranks."""
+    known = _of_groups(what, values)
+    return None if known is None else _median(*known)
+
+
+def _median(value: Float64, error: Float64) -> float:
+    return float(np.median(np.minimum(error / np.maximum(value, 1e-300), 1)))
+
+
+def _of_groups(what: Typical, values: Values) -> tuple[Float64, Float64] | None:
+    """How large the value is in each group, and its deviation, in grid units or those of the statistic."""
+    if what.ranks or not len(values[what.columns[0]]):
         return None
     first = values[what.columns[0]].astype(float)
     if what.kind == "linear":
         grown = 1.0 if what.step is None else step_growth(int(values[what.step][0]))
-        value, error = np.abs(first), np.full(first.size, what.deviations[0] * grown)
-    elif what.kind == "total":
+        return np.abs(first), np.full(first.size, what.deviations[0] * grown)
+    if what.kind == "total":
         value = np.abs(values[what.columns[1]] + what.center * first)
-        error = np.full(first.size, np.hypot(what.deviations[1], what.center * what.deviations[0]))
-    else:
-        rows = np.maximum(first, 1)
-        mean = values[what.columns[1]] / rows
-        value = np.abs(what.center + mean)
-        error = np.hypot(what.deviations[1], np.abs(mean) * what.deviations[0]) / rows
-    return float(np.median(np.minimum(error / np.maximum(value, 1e-300), 1)))
+        return value, np.full(first.size, np.hypot(what.deviations[1], what.center * what.deviations[0]))
+    if what.kind == "moments":
+        return _of_moments(what, values)
+    rows = np.maximum(first, 1)
+    mean = values[what.columns[1]] / rows
+    return np.abs(what.center + mean), np.hypot(what.deviations[1], np.abs(mean) * what.deviations[0]) / rows
 
 
-def typical_aggregates(measurements: Sequence[Measurement], compiled: Sequence[Compiled]) -> tuple[Typical, ...]:
-    """Return the aggregates whose error can be told."""
+def _of_moments(what: Typical, values: Values) -> tuple[Float64, Float64]:
+    totals = [values[i].astype(float) * grid for i, grid in zip(what.columns, what.grids, strict=True)]
+    deviations = [d * grid for d, grid in zip(what.deviations, what.grids, strict=True)]
+    value = np.nan_to_num(np.abs(moment_errors.value(what.statistic, totals, what.centers)))
+    return value, moment_errors.spread(what.statistic, totals, deviations, what.centers)
+
+
+def _is_noise(what: Typical, values: Values) -> bool:
+    """Whether most groups are told hardly more than is known without data: the interval is wider than the value is large, or as
+    wide as a mean's range; a selection may be any of its rows."""
+    if what.ranks:
+        return bool(what.columns) and float(np.median(values[what.columns[0]])) < rank_errors.few(what)
+    known = _of_groups(what, values)
+    return known is not None and _median(np.minimum(known[0], what.span), known[1]) >= MOSTLY_NOISE
+
+
+def typical_aggregates(
+    measurements: Sequence[Measurement], compiled: Sequence[Compiled], confidence: Fraction
+) -> tuple[Typical, ...]:
+    """Return the aggregates whose error can be told. `confidence`: of what is told in ranks."""
     found = []
     for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
-        for output in made.outputs:
-            kind = _KINDS.get(output.kind)
-            if kind is None or not output.bases:
-                continue
-            bases = [measurement.bases[i] for i in output.bases]
-            center = made.specs[output.bases[1]].shift if kind != "linear" else 0
-            raw = measurement.step_column(output.bases[0]) if kind == "linear" else None
-            step = raw + 1 if raw is not None else None
-            found.append(Typical(output.label, kind, number, output.bases, tuple(map(deviation, bases)), center, step))
+        told = (_typical(output, measurement, made, number) for output in made.outputs if output.bases)
+        found += [t for t in told if t is not None]
+        found += rank_errors.selected(measurement, made, number, confidence)
     return tuple({t.label: t for t in reversed(found)}.values())[::-1]
 
 
+def _typical(output: Output, measurement: Measurement, made: Compiled, number: int) -> Typical | None:
+    bases, specs = [measurement.bases[i] for i in output.bases], [made.specs[i] for i in output.bases]
+    of = (number, output.bases, tuple(map(deviation, bases)))
+    if moment_errors.known(output.statistic):
+        grids, centers = (tuple(float(x) for x in given) for given in ((s.grid for s in specs), (s.center for s in specs)))
+        return Typical(output.label, "moments", *of, statistic=output.statistic, grids=grids, centers=centers)
+    if output.kind == "linear" or len(bases) == 1:
+        raw = measurement.step_column(output.bases[0])
+        return Typical(output.label, "linear", *of, step=raw + 1 if raw is not None else None)
+    if output.kind == "mean":
+        span = max(abs(specs[1].lo), abs(specs[1].hi))
+        return Typical(output.label, "mean", *of, specs[1].shift, span=span)
+    return Typical(output.label, "total", *of, specs[1].shift) if output.kind == "total" else None
+
+
 def aimable(compiled: Sequence[Compiled]) -> bool:
-    """Tell whether `typical_aggregates` says the error of every aggregate, and there are some."""
+    """Tell whether every aggregate has an error that an epsilon can be found for, and there are some."""
     kinds = {output.kind for made in compiled for output in made.outputs}
-    return bool(kinds) and kinds <= set(_KINDS)
+    return bool(kinds) and kinds <= set(_AIMABLE)
 
 
 def worst_error(wanted: Sequence[Typical], values: Mapping[int, Values]) -> float:
@@ -81,11 +120,13 @@ def errors_by_label(wanted: Sequence[Typical], values: Mapping[int, Values]) -> 
 
 
 def typical_errors_told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
-    """`typical error 2 % of count(*), 5 % of sum(amount)`, and what is mostly noise; empty when there is nothing to say."""
-    known = list(errors_by_label(wanted, values).items())
-    texts = [f"{percent(error)} of {label}" for label, error in known[:MOST]]
-    noise = [label for label, error in known if error >= MOSTLY_NOISE]
-    told = [f"typical error {', '.join(texts)}"] if texts else []
+    """`typical error 2 % of count(*), 5 % of sum(amount)`, by how many rows percentiles may be displaced, and what is mostly
+    noise; empty when there is nothing to say."""
+    seen = [t for t in wanted if t.measurement in values]
+    texts = [f"{percent(error)} of {label}" for label, error in errors_by_label(seen, values).items()]
+    noise = [t.label for t in seen if _is_noise(t, values[t.measurement])]
+    told = [f"typical error {', '.join(texts[:MOST])}"] if texts else []
+    told += rank_errors.told(seen)[:MOST]
     return "; ".join([*told, *([_mostly_noise(noise)] if noise else [])])
 
 

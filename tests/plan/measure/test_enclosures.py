@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import duckdb
 import pytest
@@ -96,6 +96,34 @@ def test_the_truth_is_enclosed_wherever_bounds_have_cut(depth: int, engine: duck
             assert high is None or value - slack <= high, made
         known += (low is not None or high is not None) and bool(cut)
     assert known > CASES[depth] / 5
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_ends_that_are_not_known_are_those_whose_widths_are_needed(depth: int, engine: duckdb.DuckDBPyConnection) -> None:
+    rng, open_ends, known = random.Random(300 + depth), 0, 0
+    for _ in range(CASES[depth]):
+        made = formula(rng, depth)
+        cut = {f"{rng.choice('gh')}{i}" for i in range(BASES) if rng.random() < 0.5}
+        released = [float(rng.randint(1, 6)) for _ in range(BASES)]
+        ends = computed(engine, [filled(en.end(made, w), released, [0.5] * BASES, tuple(cut)) for w in ("low", "high")])
+        for found, needs in zip(ends, (made.low_needs, made.high_needs), strict=True):
+            assert found is None or not needs & cut, made
+            open_ends, known = open_ends + bool(needs & cut), known + (found is not None and bool(cut))
+            if found is None and not needs & cut:
+                assert "NULLIF" in f"{made}", "where a divisor may be nothing it is seen in the answer alone"
+    assert open_ends > CASES[depth] / 5
+    assert known > CASES[depth] / 5
+
+
+@pytest.mark.parametrize("which", [en.greatest, en.least])
+def test_the_greater_and_the_less_of_two(which: Callable[[Range, Range], Range], engine: duckdb.DuckDBPyConnection) -> None:
+    made, pick = which(en.basis(0), en.basis(1)), max if which is en.greatest else min
+    for a, b in ((3.0, 5.0), (5.0, 3.0), (4.0, 4.0)):
+        low, high = computed(engine, [filled(en.end(made, w), [a, b], [1.0, 2.0]) for w in ("low", "high")])
+        assert (low, high) == (pick(a - 1, b - 2), pick(a + 1, b + 2))
+        assert computed(engine, [filled(made.value, [a, b], [0.0, 0.0])]) == [pick(a, b)]
+    side = "low" if which is en.least else "high"
+    assert computed(engine, [filled(en.end(made, side), [3.0, 5.0], [1.0, 1.0], ("g0", "h0"))]) == [None]
 
 
 def test_what_keeps_to_a_type_knows_no_more(engine: duckdb.DuckDBPyConnection) -> None:

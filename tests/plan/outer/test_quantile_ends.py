@@ -63,6 +63,35 @@ def test_intervals_of_percentiles(stage: Stage, column: str, fraction: float, wh
             assert np.mean(answers[:, 2] == 200_000) > 0.7  # fewer ranks above than a draw may miss: mostly the range's end
 
 
+MIDDLE = "percentile_disc(0.5) WITHIN GROUP (ORDER BY income)"
+EXPRESSIONS = [f"2 * {MIDDLE} - 1000", f"max(income) - {MIDDLE}", f"least(999999, greatest({MIDDLE}, min(score)))",
+               f"{MIDDLE} / count(*)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_intervals_of_what_is_made_of_percentiles(stage: Stage, expression: str) -> None:
+    """All intervals below hold at once: coverage is at least what is said."""
+    truth = stage.true(f"SELECT {expression} FROM customers")
+    sql = f"SELECT {expression}, dpproxy.low({expression}), dpproxy.high({expression}) FROM customers"
+    answers = stage.selected(stage.plan(sql, dpproxy__epsilon="1"), SELECTED // 3)
+    assert coverage(answers, truth) >= 0.95
+    assert np.all((answers[:, 1] <= answers[:, 0]) & (answers[:, 0] <= answers[:, 2]))
+    assert not np.isnan(answers).any()
+
+
+def test_each_of_several_percentiles_has_its_ends(stage: Stage) -> None:
+    several = "percentile_cont(ARRAY[0.25, 1.0, 0.5]) WITHIN GROUP (ORDER BY income)"
+    ends = f"{several} AS v, dpproxy.low({several}) AS l, dpproxy.high({several}) AS h"
+    made = stage.plan(f"SELECT {', '.join(f'v[{i}], l[{i}], h[{i}]' for i in (1, 2, 3))} FROM (SELECT {ends} FROM customers) t",
+                      dpproxy__epsilon="2")  # fmt: skip
+    answers = stage.selected(made, SELECTED // 3)
+    for i, fraction in enumerate((0.25, 1.0, 0.5)):
+        truth = stage.true(f"SELECT percentile_cont({fraction}) WITHIN GROUP (ORDER BY income) FROM customers")
+        assert coverage(answers[:, 3 * i : 3 * i + 3], truth) >= 0.93
+    labels = [s.label for s in made.measurements[0].selections]
+    assert len(labels) == len(set(labels)) == 6  # the high end of the greatest is the range's
+
+
 def test_ends_of_percentiles_share_the_charge(stage: Stage) -> None:
     """One query for all; the percentile keeps half of the epsilon, and both ends aim as many ranks beside it."""
     aggregate = percentile("income", 0.25, "percentile_cont")
