@@ -43,6 +43,7 @@ FOLDERS: Final = ("docker", "docs", "dpproxy", "packaging", "policies", "scripts
 
 FOREIGN: Final = frozenset(
     [
+        "audit.jsonl",
         "client_connection_check_interval",
         "ctid",
         "date_part",

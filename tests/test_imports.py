@@ -64,9 +64,10 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "demo_data": (0,),
     "authoring": (10,),
     "admin": (10,),
-    "cli": (11,),
-    "demo": (11,),
-    "__main__": (12,),
+    "audit": (11,),
+    "cli": (12,),
+    "demo": (12,),
+    "__main__": (13,),
 }
 """Rooms from the ground up. `plan` and its siblings have one number; inside `plan` the second number orders its own rooms."""
 

@@ -69,7 +69,7 @@ def write_sample(
         with duckdb.connect(str(fresh)) as database:
             for done, (shape, table) in enumerate(sample(policy, catalog, publics, size)):
                 progress(str(shape.name), done, len(policy.tables))
-                _write(database, shape, table)
+                write_table(database, shape, table)
                 rows[shape.name] = table.num_rows
         fresh.replace(path)
     except duckdb.IOException as error:
@@ -80,8 +80,8 @@ def write_sample(
     return rows
 
 
-def _write(database: duckdb.DuckDBPyConnection, shape: CatalogTable, table: pa.Table) -> None:
-    """One table, with the primary key that the data's has where the invented rows keep it."""
+def write_table(database: duckdb.DuckDBPyConnection, shape: CatalogTable, table: pa.Table) -> None:
+    """Write one table, with the primary key that the data's has where the invented rows keep it."""
     schema = "main" if shape.name.schema == "public" else shape.name.schema
     where = f"{quote_name(schema)}.{quote_name(shape.name.name)}"
     columns = [c for c in shape.columns if c.name in table.column_names]
@@ -96,11 +96,12 @@ def _write(database: duckdb.DuckDBPyConnection, shape: CatalogTable, table: pa.T
     for column in columns:
         if not column.nullable:
             database.execute(f"ALTER TABLE {where} ALTER COLUMN {quote_name(column.name)} SET NOT NULL")
-    if shape.primary_key and _unique(table, shape.primary_key):
+    if shape.primary_key and unique(table, shape.primary_key):
         database.execute(f"ALTER TABLE {where} ADD PRIMARY KEY ({', '.join(map(quote_name, shape.primary_key))})")
 
 
-def _unique(table: pa.Table, columns: tuple[str, ...]) -> bool:
+def unique(table: pa.Table, columns: tuple[str, ...]) -> bool:
+    """Return whether no two rows of a table share the values of these columns, which are never NULL."""
     keys = table.select(columns)
     return bool(keys.group_by(list(columns)).aggregate([]).num_rows == keys.num_rows) and not any(
         c.null_count for c in keys.columns

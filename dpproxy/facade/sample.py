@@ -93,7 +93,7 @@ class _Maker:
             if steps and parent and column.name == steps[0].column:
                 values = [parent.columns[steps[0].target_column][i] for i in rows]
             elif not steps and column.name == table.unit.column:
-                values = [_identifier(column.type, int(n)) for n in made.owners]
+                values = [identifier(column.type, int(n)) for n in made.owners]
             else:
                 values = self._column(shape, column, table.columns.get(column.name), made.owners)
             made.columns[column.name] = values
@@ -118,7 +118,7 @@ class _Maker:
             return self._of_same_unit(policy.references, owners)
         drawn = self._from_public(shape, column, rows)
         if drawn is None and policy.role is not ColumnRole.PLAIN:
-            return [_identifier(column.type, n) for n in range(rows)]
+            return [identifier(column.type, n) for n in range(rows)]
         values = drawn if drawn is not None else self._values(column, policy, rows)
         if not policy.nulls or not column.nullable:
             return values
@@ -178,8 +178,8 @@ class _Maker:
         return [m.date() for m in moments] if type_ == "date" else list(moments)
 
 
-def _identifier(type_: str, number: int) -> Any:
-    """A different value of a type for each number."""
+def identifier(type_: str, number: int) -> Any:
+    """Return a different value of a type for each number."""
     if type_ == "uuid":
         return f"00000000-0000-4000-8000-{number:012x}"
     if type_ in _TIMES:
@@ -193,7 +193,7 @@ def _blank(type_: str) -> Any:
         return dt.date(1970, 1, 1)
     blanks = {
         "bool": False,
-        "uuid": _identifier("uuid", 0),
+        "uuid": identifier("uuid", 0),
         "time": "00:00:00",
         "interval": "0 days",
         "json": "{}",

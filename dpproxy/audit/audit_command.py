@@ -1,0 +1,87 @@
+"""`dpproxy audit`: what is promised held against what happens, on invented neighbours.
+
+Knows: the terminal, files, exit codes, the order of the parts. Must not know: how anything is found. The audit never reads a
+private row, and charges no ledger.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dpproxy import __version__
+from dpproxy.audit import report, self_test, statements
+from dpproxy.audit.bench import AuditBench, audit_bench
+from dpproxy.audit.replay import Replayed, replay
+from dpproxy.audit.subject import Subject
+from dpproxy.authoring.progress import bar
+from dpproxy.errors import OperatorError, Refusal
+
+
+def audit(
+    policy: Annotated[
+        Path | None, typer.Argument(help="the policy's file; its backend tells the shape, and the rows of public tables")
+    ] = None,
+    asked: Annotated[
+        Path | None,
+        typer.Option("--statements", help="SQL, or a log as `policy simulate` reads (.jsonl); default: made from the policy"),
+    ] = None,
+    role: Annotated[
+        str | None, typer.Option(help="who asks the statements of an SQL file; default: the policy's first role")
+    ] = None,
+    directory: Annotated[Path | None, typer.Option("--report", help="write audit.json and audit.txt into this directory")] = None,
+    planted: Annotated[bool, typer.Option("--self-test", help="plant known bugs and see that each is caught")] = False,
+    shape: Annotated[Path | None, typer.Option(help="a DuckDB file of the policy's shape, instead of its backend")] = None,
+    units: Annotated[int, typer.Option("--neighbours", min=1, help="units that are left out in turn")] = 6,
+    seed: Annotated[int, typer.Option(help="other invented rows of the same kind")] = 1,
+) -> None:
+    """Hold what is promised against what happens, on invented people: no private row is read, nothing is charged.
+
+    Exit codes: 0 when nothing is refuted, 1 when something is, or when a planted bug is missed, 2 when the command itself is
+    wrong.
+    """
+    if policy is None and not planted:
+        raise typer.BadParameter("name a policy, or --self-test")
+    replayed: tuple[Replayed, ...] = ()
+    dataset = ""
+    if policy is not None:
+        with audit_bench(policy, shape, seed, units) as bench:
+            dataset = bench.loaded.policy.dataset
+            replayed = _replayed(bench, asked, role)
+    caught: tuple[self_test.Caught, ...] = ()
+    if planted:
+        with bar("planting bugs") as progress:
+            caught = self_test.self_test(progress=progress)
+    made = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    found = report.Report(policy.name if policy is not None else "", dataset, __version__, made, seed, replayed, caught)
+    report.show(found, Console())
+    if directory is not None:
+        _write(found, directory)
+    raise typer.Exit(1 if found.failed else 0)
+
+
+def _replayed(bench: AuditBench, asked: Path | None, role: str | None) -> tuple[Replayed, ...]:
+    policy = bench.loaded.policy
+    try:
+        chosen = (
+            statements.generated(policy, bench.bench.catalog)
+            if asked is None
+            else statements.read_statements(asked, role or next(iter(policy.roles)))
+        )
+    except Refusal as refusal:
+        raise OperatorError(f"{asked}: {refusal.message}") from None
+    with bar("replaying") as progress:
+        return replay(Subject(), bench.bench, bench.other, bench.neighbours, chosen, progress)
+
+
+def _write(found: report.Report, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "audit.json").write_text(report.as_json(found), encoding="utf-8")
+    with (directory / "audit.txt").open("w", encoding="utf-8") as file:
+        report.show(found, Console(file=file, width=120))
+    print(f"written: {directory / 'audit.json'}, {directory / 'audit.txt'}", file=sys.stderr)

@@ -1,0 +1,143 @@
+"""Which event tells two neighbours apart best, looked for in one half of the answers, tested in the other.
+
+Knows: answers as codes and numbers. Must not know: where they are from. An answer is a code (the error, the columns, which
+rows are there: whatever is no number) and numbers by their place. Events are a code, a row that is there, a number above a
+quantile, a number that is exactly some value, and a score that weighs all numbers (a linear classifier, after DP-Sniper:
+Bichsel et al. 2021). Searching and testing in the same answers would find what is not there (Ding et al. 2018, StatDP, does
+as here).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpproxy.audit.confidence import epsilon_bound
+
+QUANTILES, ATOMS = 21, 12
+SMOOTH = 4.0
+"""Added to counts in the search: a rare event of five answers is not the best one."""
+MOST_PLACES = 60
+"""Numbers of an answer that are looked at one by one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Is one answer: what is no number, and the numbers by their place."""
+
+    code: Hashable
+    numbers: Mapping[Hashable, float]
+
+
+Test = Callable[[Outcome], bool]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Is what is looked for in an answer, and how often it was there: `one` of `ones` on D, `other` of `others` on D'."""
+
+    name: str
+    one: int
+    ones: int
+    other: int
+    others: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Is what answers prove: epsilon is at least `epsilon`, by this event (None: nothing tells the two apart)."""
+
+    epsilon: float
+    event: Event | None
+
+
+def evidence(one: Sequence[Outcome], other: Sequence[Outcome], delta: float, alpha: float) -> Evidence:
+    """Return a lower bound of epsilon that is wrong with probability `alpha` at most."""
+    halves = [(given[: len(given) // 2], given[len(given) // 2 :]) for given in (one, other)]
+    (seen_one, test_one), (seen_other, test_other) = halves
+    best: tuple[float, str, Test] | None = None
+    for name, test in _events(seen_one, seen_other):
+        p, q = (_part(given, test) for given in (seen_one, seen_other))
+        promise = max(_promise(p, q, delta), _promise(q, p, delta), _promise(1 - p, 1 - q, delta), _promise(1 - q, 1 - p, delta))
+        if best is None or promise > best[0]:
+            best = promise, name, test
+    if best is None or not test_one or not test_other:
+        return Evidence(0.0, None)
+    _, name, test = best
+    a, b = (sum(map(test, given)) for given in (test_one, test_other))
+    n, m = len(test_one), len(test_other)
+    ways = [
+        epsilon_bound(a, n, b, m, delta, alpha / 4),
+        epsilon_bound(b, m, a, n, delta, alpha / 4),
+        epsilon_bound(n - a, n, m - b, m, delta, alpha / 4),
+        epsilon_bound(m - b, m, n - a, n, delta, alpha / 4),
+    ]
+    return Evidence(max(ways), Event(name, a, n, b, m))
+
+
+def _part(given: Sequence[Outcome], test: Test) -> float:
+    return (sum(map(test, given)) + SMOOTH / 2) / (len(given) + SMOOTH)
+
+
+def _promise(p: float, q: float, delta: float) -> float:
+    return math.log((p - delta) / q) * math.sqrt(min(p, 0.5)) if p - delta > q else 0.0
+
+
+def _events(one: Sequence[Outcome], other: Sequence[Outcome]) -> Iterator[tuple[str, Test]]:
+    both = [*one, *other]
+    for code, _ in Counter(o.code for o in both).most_common(ATOMS):
+        yield f"the answer is {str(code)[:80]}", _has_code(code)
+    places = Counter(place for o in both for place in o.numbers)
+    for place, times in places.most_common(MOST_PLACES):
+        if times < len(both):
+            yield f"there is {place}", _is_there(place)
+        yield from _of_place(place, [o.numbers[place] for o in both if place in o.numbers])
+    score = _score([p for p, times in places.items() if times == len(both)][:MOST_PLACES], one, other)
+    if score is not None:
+        for edge in np.quantile([score(o) for o in both], np.linspace(0.02, 0.98, QUANTILES)).tolist():
+            yield f"the score of all numbers is at least {edge:.4g}", _scored(score, edge)
+
+
+def _of_place(place: Hashable, values: Sequence[float]) -> Iterator[tuple[str, Test]]:
+    for edge in dict.fromkeys(np.quantile(values, np.linspace(0.02, 0.98, QUANTILES), method="nearest").tolist()):
+        yield f"{place} is at least {edge:g}", _at_least(place, edge)
+    for value, times in Counter(values).most_common(ATOMS):
+        if times > 1:
+            yield f"{place} is {value:g}", _equals(place, value)
+
+
+def _has_code(code: Hashable) -> Test:
+    return lambda o: o.code == code
+
+
+def _is_there(place: Hashable) -> Test:
+    return lambda o: place in o.numbers
+
+
+def _at_least(place: Hashable, edge: float) -> Test:
+    return lambda o: o.numbers.get(place, -math.inf) >= edge
+
+
+def _equals(place: Hashable, value: float) -> Test:
+    return lambda o: o.numbers.get(place) == value
+
+
+def _scored(score: Callable[[Outcome], float], edge: float) -> Test:
+    return lambda o: score(o) >= edge
+
+
+def _score(places: Sequence[Hashable], one: Sequence[Outcome], other: Sequence[Outcome]) -> Callable[[Outcome], float] | None:
+    """Fisher's linear discriminant of the numbers that every answer has."""
+    if len(places) < 2 or min(len(one), len(other)) < 2 * len(places):
+        return None
+    first, second = (np.array([[o.numbers[p] for p in places] for o in given], dtype=np.float64) for given in (one, other))
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return None
+    spread = np.cov(first, rowvar=False) + np.cov(second, rowvar=False)
+    spread += np.eye(len(places)) * (1e-9 + 1e-6 * np.trace(spread) / len(places))
+    weights = np.linalg.solve(spread, first.mean(axis=0) - second.mean(axis=0))
+    return lambda o: float(sum(w * o.numbers.get(p, 0.0) for w, p in zip(weights, places, strict=True)))

@@ -1,0 +1,140 @@
+"""An audit told: as text for a terminal, and as JSON for scripts, in a form that is documented (docs/audit.md) and stays.
+
+Knows: what the parts of an audit found. Must not know: how. Nothing is told as passed: a part says what it looked at, how
+near the data came to what is claimed, and what it would have seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dpproxy.audit.replay import Replayed
+from dpproxy.audit.self_test import Caught
+
+FORM = 1
+"""Of the JSON: it changes when a field changes its meaning or goes."""
+NEAR = 0.5
+"""Of a claim: below, the invented rows hardly reached for it."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Is an audit of one policy. `made`: when, as ISO 8601; `planted`: what became of planted bugs."""
+
+    policy: str
+    dataset: str
+    version: str
+    made: str
+    seed: int
+    replayed: tuple[Replayed, ...] = ()
+    planted: tuple[Caught, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Return whether a promise was refuted, or a planted bug was not caught."""
+        return any(r.problems for r in self.replayed) or not all(c.right for c in self.planted)
+
+
+def as_json(report: Report) -> str:
+    """Write a report as one JSON object."""
+    found: dict[str, Any] = {
+        "form": FORM,
+        "dpproxy": report.version,
+        "made": report.made,
+        "policy": report.policy,
+        "dataset": report.dataset,
+        "seed": report.seed,
+        "failed": report.failed,
+        "replay": [_replayed(r) for r in report.replayed],
+        "self_test": [_planted(c) for c in report.planted],
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _replayed(r: Replayed) -> dict[str, Any]:
+    return {
+        "role": r.statement.role,
+        "shape": r.statement.shape,
+        "sql": r.statement.sql,
+        "epsilon": r.epsilon,
+        "delta": r.delta,
+        "refused": r.refused or None,
+        "problems": list(r.problems),
+        "of_claim": {label: round(part, 4) for label, part in r.moved.items()},
+        "runs": r.runs,
+    }
+
+
+def _planted(c: Caught) -> dict[str, Any]:
+    bug = c.bug
+    return {
+        "bug": bug.name,
+        "source": bug.source,
+        "sql": bug.sql,
+        "part": bug.part,
+        "caught_by": c.by or None,
+        "said": c.said,
+        "without_bug": c.clean or None,
+    }
+
+
+def show(report: Report, console: Console) -> None:
+    """Print a report."""
+    for part in _parts(report):
+        console.print(part)
+    console.print(Text(verdict(report), style="bold red" if report.failed else "bold"))
+
+
+def verdict(report: Report) -> str:
+    """Return the audit in one sentence."""
+    bad = sum(bool(r.problems) for r in report.replayed)
+    missed = sum(not c.right for c in report.planted)
+    if report.failed:
+        told = [f"{bad} statements are refuted by replay"] * bool(bad) + [f"{missed} planted bugs are missed"] * bool(missed)
+        return f"FAILED: {'; '.join(told)}."
+    return "Nothing was refuted. That is no proof: what was looked at, and how closely, stands above."
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    if report.replayed:
+        yield _replay_table(report.replayed)
+    if report.planted:
+        yield _planted_table(report.planted)
+
+
+def _replay_table(replayed: Sequence[Replayed]) -> RenderableType:
+    """A line a shape: the statements of one shape are alike. Refuted ones are told one by one."""
+    asked = [r for r in replayed if not r.refused or r.problems]
+    table = Table(title="Replay: the same dice on neighbours", title_justify="left")
+    for name, justify in (("shape", "left"), ("statements", "right"), ("nearest to a claim", "right"), ("refuted", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for shape, times in Counter(r.statement.shape for r in asked).items():
+        mine = [r for r in asked if r.statement.shape == shape]
+        bad = sum(bool(r.problems) for r in mine)
+        table.add_row(shape, str(times), f"{100 * max(r.closest for r in mine):.0f} %", str(bad or "-"))
+    runs, refused = sum(r.runs for r in replayed), len(replayed) - len(asked)
+    told = f"{len(asked)} statements, {runs} runs of generated SQL; {refused} more are refused, which costs and tells nothing."
+    far = sum(r.closest < NEAR for r in asked)
+    if far:
+        told += f" In {far} the invented rows came less than half as far as is claimed."
+    problems = [Text(f"{r.statement.role}: {r.statement.sql}\n    {p}", style="red") for r in replayed for p in r.problems]
+    return Group(table, Text(told), *problems)
+
+
+def _planted_table(planted: Sequence[Caught]) -> RenderableType:
+    table = Table(title="Self-test: planted bugs", title_justify="left")
+    for name in ("bug", "caught by", "what it said"):
+        table.add_column(name)
+    for c in planted:
+        by = Text(c.by or "MISSED", style="" if c.right else "bold red")
+        table.add_row(c.bug.name, by, (f"without the bug: {c.clean}" if c.clean else c.said)[:120])
+    right = sum(c.right for c in planted)
+    return Group(table, Text(f"{right} of {len(planted)} planted bugs are caught by the part that is for them."))

@@ -1,0 +1,101 @@
+"""The audit audited: known bugs are planted in a small policy, one at a time, and each must be caught, by the part that is
+for it.
+
+Knows: planted bugs, the parts of an audit. Must not know: anybody's policy. Without a bug nothing may be found on the same
+statements, or the catch would mean nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import duckdb
+
+from dpproxy.audit import in_process
+from dpproxy.audit.bench import AuditBench, audit_bench
+from dpproxy.audit.events import evidence
+from dpproxy.audit.neighbours import WHOLE
+from dpproxy.audit.planted import PLANTED, Part, Planted
+from dpproxy.audit.replay import replay
+from dpproxy.audit.subject import Statement, Subject
+from dpproxy.authoring.progress import Progress, silent
+from dpproxy.policy.model import ATTO, MICRO
+
+POLICY: Final = Path(__file__).parent / "small_policy.yaml"
+SHAPE: Final = """
+CREATE TABLE people (pid INTEGER, region VARCHAR, score INTEGER, income DOUBLE, name VARCHAR);
+CREATE TABLE orders (order_id BIGINT, pid INTEGER, amount DECIMAL(12, 2), category VARCHAR, note VARCHAR);
+CREATE TABLE visits (visit_id BIGINT, pid INTEGER, page VARCHAR, secs DOUBLE);
+"""
+ROLE: Final = "auditor"
+ANSWERS: Final = 1_200
+"""Of each database: enough to tell half the noise from all of it."""
+ALPHA: Final = 1e-5
+NEIGHBOURS: Final = 3
+
+Judge = Callable[[AuditBench, Subject, Statement], str]
+"""Returns what it has to say against a subject; nothing when it sees nothing."""
+
+
+@dataclass(frozen=True)
+class Caught:
+    """Says of one planted bug what caught it: `by` is empty where nothing did; `clean`: what was found without the bug."""
+
+    bug: Planted
+    by: str
+    said: str
+    clean: str
+
+    @property
+    def right(self) -> bool:
+        return self.by == self.bug.part and not self.clean
+
+
+def by_replay(bench: AuditBench, subject: Subject, asked: Statement) -> str:
+    (found,) = replay(subject, bench.bench, bench.other, bench.neighbours, [asked])
+    return found.refused or (found.problems[0] if found.problems else "")
+
+
+def by_black_box(bench: AuditBench, subject: Subject, asked: Statement) -> str:
+    plan = in_process.planned(subject, bench.bench, asked)
+    one, other = (in_process.answers(subject, bench.neighbours, plan, n, ANSWERS) for n in (WHOLE, bench.world.units[1]))
+    found = evidence(one, other, plan.loss.delta / ATTO, ALPHA)
+    charged = plan.loss.epsilon / MICRO
+    if found.epsilon <= charged or found.event is None:
+        return ""
+    return f"epsilon is at least {found.epsilon:.2f}, {charged:g} is charged: {found.event.name}"
+
+
+JUDGES: Mapping[Part, Judge] = {"replay": by_replay, "black box": by_black_box}
+
+
+@contextmanager
+def small_bench() -> Iterator[AuditBench]:
+    """Make the small policy and its invented rows."""
+    with TemporaryDirectory(prefix="dpproxy-planted-") as name:
+        folder = Path(name)
+        shutil.copy(POLICY, folder / "planted.yaml")
+        with duckdb.connect(str(folder / "shape.duckdb")) as connection:
+            connection.execute(SHAPE)
+        with audit_bench(folder / "planted.yaml", None, 1, NEIGHBOURS) as bench:
+            yield bench
+
+
+def self_test(bugs: Sequence[Planted] = PLANTED, progress: Progress = silent) -> tuple[Caught, ...]:
+    """Plant each bug and look for it."""
+    found: list[Caught] = []
+    clean: dict[tuple[str, str], str] = {}
+    with small_bench() as bench:
+        for done, bug in enumerate(bugs):
+            progress("planting", done, len(bugs))
+            asked, judge, key = Statement(ROLE, bug.sql), JUDGES[bug.part], (bug.part, bug.sql)
+            clean[key] = clean[key] if key in clean else judge(bench, Subject(), asked)
+            said = judge(bench, bug.subject, asked)
+            found.append(Caught(bug, bug.part if said else "", said, clean[key]))
+    return tuple(found)
