@@ -43,7 +43,6 @@ FOLDERS: Final = ("docker", "docs", "dpproxy", "packaging", "policies", "scripts
 
 FOREIGN: Final = frozenset(
     [
-        "audit.jsonl",
         "client_connection_check_interval",
         "ctid",
         "date_part",
@@ -260,7 +259,7 @@ def page_names(text: str) -> Iterator[str]:
     for found in TICKED.finditer(text):
         first, *rest = found[1].removesuffix("()").split(".")
         ours = first in house().rooms or first in house().members
-        if DOTTED.fullmatch(found[1]) and ours and rest[0] != "sqlite" and not PATH.fullmatch(found[1]):
+        if DOTTED.fullmatch(found[1]) and ours and rest[0] not in ("sqlite", "jsonl") and not PATH.fullmatch(found[1]):
             yield found[1]
 
 
