@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a run in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+LONGEST = (
+    "plan/test_sensitivity.py", "plan/test_exactness.py", "plan/engines/test_postgres.py", "serve/test_processes.py",
+    "test_cli.py", "plan/outer/test_quantile_ends.py", "serve/test_data_epochs.py", "facade/test_account.py",
+    "corpus/test_corpus_plans.py", "test_bookkeeping.py", "plan/test_ids.py", "serve/test_reload.py", "answers/test_reuse.py",
+    "scripts/test_scripts.py", "plan/properties/test_facts.py", "plan/test_types.py", "plan/properties/test_key_domains.py",
+    "plan/test_effort.py", "session/test_transcripts.py", "session/test_timeouts.py", "facade/test_server.py",
+    "plan/test_total_functions.py", "plan/test_reach.py", "answers/test_time_grid.py", "clients/test_under_load.py",
+    "answers/test_reuse_processes.py", "answers/test_paid_kills.py", "budget/test_ledger_machine.py", "scripts/test_tutorials.py",
+)  # fmt: skip
+"""Files of ten seconds and more. They are tried first, so that at the end no processor waits for another's last file."""
 sys.path.insert(0, str(ROOT / "scripts"))
 pytest.register_assert_rewrite("tests.worlds")
 
@@ -44,6 +55,25 @@ def shared() -> Path:
 @pytest.fixture(name="shared", scope="session")
 def shared_fixture() -> Path:
     return shared()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show a failure as Python does where pytest cannot. It parses the files that it shows, which Python 3.11 refuses at times
+    beside other threads ("AST constructor recursion depth mismatch"); raised here, that would end the whole run."""
+    try:
+        return (yield)
+    except SystemError:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(item.config.option, "tbstyle", "native")
+            return pytest.TestReport.from_item_and_call(item, call)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
