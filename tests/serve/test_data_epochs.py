@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -31,6 +29,7 @@ roles: { analyst: { budget: { epsilon: 100000, delta: 0, every: never }, query: 
 users: { ada: { role: analyst, password: "VERIFIER" } }
 REUSE
 """
+VERIFIER = make_verifier("x")
 PEOPLE = "SELECT count(*) FROM people"
 CROSS = "SELECT count(*) FROM people CROSS JOIN loads"
 
@@ -43,56 +42,77 @@ def make(path: Path, people: int, loads: int = 2, region: str = "'east'", rows: 
     os.replace(new, path)
 
 
-@pytest.fixture
-def data(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Its parameter says how long answers are kept."""
-    make(tmp_path / "data.duckdb", 100)
-    (tmp_path / "town.yaml").write_text(
-        POLICY.replace("VERIFIER", make_verifier("x")).replace("REUSE", getattr(request, "param", ""))
-    )
-    return tmp_path / "data.duckdb"
+DATASETS = {"town": "", "village": "reuse_answers: { epoch: reload at 03:00 }"}
+"""Two that are served together, each over a file of its own, and how long each keeps answers."""
 
 
-@pytest.fixture
-def proxy(data: Path) -> Iterator[Proxy]:
-    with launched([data.with_name("town.yaml")], data.parent / "state", options=("--drain", "3")) as running:
+def files(folder: Path) -> list[Path]:
+    """The policies of both, over a hundred people each."""
+    found = []
+    for name, reuse in DATASETS.items():
+        (folder / name).mkdir()
+        make(folder / name / "data.duckdb", 100)
+        text = POLICY.replace("dataset: town", f"dataset: {name}").replace("VERIFIER", VERIFIER).replace("REUSE", reuse)
+        (folder / name / "policy.yaml").write_text(text)
+        found.append(folder / name / "policy.yaml")
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("epochs")
+
+
+@pytest.fixture(scope="module")
+def proxy(folder: Path) -> Iterator[Proxy]:
+    with launched(files(folder), folder / "state", options=("--drain", "3")) as running:
         yield running
 
 
-def connect(proxy: Proxy) -> psycopg.Connection[tuple[object, ...]]:
-    return psycopg.connect(f"host={proxy.host} port={proxy.port} user=ada password=x dbname=town", autocommit=True)
+@pytest.fixture
+def data(proxy: Proxy, folder: Path) -> Path:
+    """The town's file; both are new, and read."""
+    for name in DATASETS:
+        make(folder / name / "data.duckdb", 100)
+    hang_up(proxy, "policy reloaded", 2)
+    return folder / "town" / "data.duckdb"
 
 
-def ask(proxy: Proxy, sql: str) -> int:
-    with connect(proxy) as connection:
+def connect(proxy: Proxy, dataset: str = "town") -> psycopg.Connection[tuple[object, ...]]:
+    return psycopg.connect(f"host={proxy.host} port={proxy.port} user=ada password=x dbname={dataset}", autocommit=True)
+
+
+def ask(proxy: Proxy, sql: str, dataset: str = "town") -> int:
+    with connect(proxy, dataset) as connection:
         row = connection.execute(sql).fetchone()  # type: ignore[call-overload]
     assert row is not None
     return int(row[0])
 
 
-def spent(proxy: Proxy) -> int:
-    return ask(proxy, "SELECT epsilon_spent FROM dpproxy.budget")
+def spent(proxy: Proxy, dataset: str = "town") -> int:
+    return ask(proxy, "SELECT epsilon_spent FROM dpproxy.budget", dataset)
 
 
-KEPT = pytest.mark.parametrize("data", ["", "reuse_answers: { epoch: reload at 03:00 }"], indirect=True)
-
-
-@KEPT
-def test_a_reload_reads_the_data_again(proxy: Proxy, data: Path) -> None:
+def test_a_reload_reads_the_data_again(proxy: Proxy, data: Path, folder: Path) -> None:
     """The policy is what it was: the file, and the public table's copy and size, are not."""
-    assert [ask(proxy, sql) for sql in (PEOPLE, CROSS, "SELECT count(*) FROM loads")] == [100, 200, 2]
-    ada = connect(proxy)
-    hang_up(proxy, "policy unchanged")
-    assert alive(ada), "nothing changed"
-    make(data, 40, loads=20)
-    assert ask(proxy, PEOPLE) == 100, "what was opened, until a reload"
-    before = spent(proxy)
-    hang_up(proxy, "policy reloaded")
-    assert not alive(ada)
-    assert [ask(proxy, sql) for sql in (PEOPLE, CROSS, "SELECT count(*) FROM loads")] == [40, 800, 20]
-    assert spent(proxy) == before + 2000
-    assert ask(proxy, PEOPLE) == 40
-    assert spent(proxy) == before + 2000, "and kept"
+
+    def answers(dataset: str) -> list[int]:
+        return [ask(proxy, sql, dataset) for sql in (PEOPLE, CROSS, "SELECT count(*) FROM loads")]
+
+    assert [answers(name) for name in DATASETS] == [[100, 200, 2]] * 2
+    connections = [connect(proxy, name) for name in DATASETS]
+    hang_up(proxy, "policy unchanged", 2)
+    assert all(map(alive, connections)), "nothing changed"
+    for name in DATASETS:
+        make(folder / name / "data.duckdb", 40, loads=20)
+    assert [ask(proxy, PEOPLE, name) for name in DATASETS] == [100, 100], "what was opened, until a reload"
+    before = [spent(proxy, name) for name in DATASETS]
+    hang_up(proxy, "policy reloaded", 2)
+    assert not any(map(alive, connections))
+    assert [answers(name) for name in DATASETS] == [[40, 800, 20]] * 2
+    assert [spent(proxy, name) for name in DATASETS] == [amount + 2000 for amount in before]
+    assert [ask(proxy, PEOPLE, name) for name in DATASETS] == [40, 40]
+    assert [spent(proxy, name) for name in DATASETS] == [amount + 2000 for amount in before], "and kept"
 
 
 def test_promises_are_held_against_what_is_read_then(proxy: Proxy, data: Path) -> None:
@@ -137,16 +157,15 @@ def test_a_file_written_over_is_refused_uncharged(proxy: Proxy, data: Path) -> N
     assert spent(proxy) == before + 1000
 
 
-@KEPT
-def test_after_a_restart(data: Path) -> None:
+def test_after_a_restart(tmp_path: Path) -> None:
     """The same file: what was paid for is there. Another: it is not."""
-    paid: list[Decimal | int] = []
+    policies = files(tmp_path)
+    paid: list[list[int]] = []
     for people in (100, 100, 60):
         if people == 60:
-            make(data, people)
-        with launched([data.with_name("town.yaml")], data.parent / "state") as proxy:
-            assert ask(proxy, PEOPLE) == people
-            paid.append(spent(proxy))
-            proxy.process.send_signal(signal.SIGTERM)
-            proxy.process.wait(300)
-    assert paid == [1000, 1000, 2000]
+            for name in DATASETS:
+                make(tmp_path / name / "data.duckdb", people)
+        with launched(policies, tmp_path / "state") as proxy:
+            assert [ask(proxy, PEOPLE, name) for name in DATASETS] == [people, people]
+            paid.append([spent(proxy, name) for name in DATASETS])
+    assert paid == [[1000, 1000], [1000, 1000], [2000, 2000]]

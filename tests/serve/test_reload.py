@@ -57,13 +57,13 @@ def connect(proxy: Proxy, user: str = "ada", dbname: str = "town") -> psycopg.Co
     return psycopg.connect(dsn, autocommit=True)
 
 
-def hang_up(proxy: Proxy, words: str) -> None:
-    """SIGHUP, and wait until the proxy has said `words` once more."""
-    before = sum(words in line for line in proxy.said)
+def hang_up(proxy: Proxy, words: str, times: int = 1) -> None:
+    """SIGHUP, and wait until the proxy has said `words` once more, or so many times more."""
+    before = sum(words in line for line in list(proxy.said))
     proxy.process.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + SAFETY
     while time.monotonic() < deadline:
-        if sum(words in line for line in proxy.said) > before:
+        if sum(words in line for line in list(proxy.said)) >= before + times:
             return
         time.sleep(0.02)
     raise AssertionError(f"never said: {words}\n" + "\n".join(proxy.said))
