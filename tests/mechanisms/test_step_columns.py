@@ -126,7 +126,7 @@ def test_intervals_about_the_raw_value(mechanism: Name, upper: int) -> None:
     assert 0.93 <= np.mean(inside) <= (0.985 if mechanism == "laplace" else 0.98)
 
 
-@pytest.mark.parametrize("releases", [400, pytest.param(4000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("releases", [200, pytest.param(4000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("laplace", [False, True])
 def test_steps_that_are_hardly_seen_leave_intervals_as_they_are_told(laplace: bool, releases: int) -> None:
     """A step is taken where its noise was high: by many releases of steps of all sizes near what shows them, in one group."""

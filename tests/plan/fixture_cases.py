@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import plan_harness
+import pytest
 from ruamel.yaml import YAML
 
 from dpproxy.plan.model import Plan
@@ -107,6 +108,11 @@ def described(measurement: Measurement) -> dict[str, Any]:
     if measurement.selections:
         found["selections"] = [{"kind": s.kind, "size": s.size, "sensitivity": s.sensitivity} for s in measurement.selections]
     return found
+
+
+def sampled(cases: Sequence[Case], each: int) -> list[Any]:
+    """Parameters: one in `each` of the cases, the others in long mode."""
+    return [case if i % each == 0 else pytest.param(case, marks=pytest.mark.long) for i, case in enumerate(cases)]
 
 
 CASES = load()

@@ -131,7 +131,10 @@ def test_formulas_are_parsed_once_a_form(taken: Callable[[str], int], monkeypatc
     assert 0 < count(40) <= count(10) + 1
 
 
-def test_formulas_are_as_the_parser_has_them(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formulas_are_as_the_parser_has_them_and_steps_far_below(
+    taken: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known to be asked: one walk over the fixtures for both."""
     plain, seen = skeleton.parse_expression, 0
 
     def compared(text: str) -> exp.Expr:
@@ -143,10 +146,14 @@ def test_formulas_are_as_the_parser_has_them(shop_catalog: Catalog, monkeypatch:
 
     for module in (measured_select, array_sources, staging, row_makers):
         monkeypatch.setattr(module, "parse_expression", compared)
-    for case in ACCEPTED:
-        if case.policy == "shop" and not case.types and not case.settings and case.role == "analyst":
-            plan_harness.plan(case.sql, shop_catalog)
+    steps = [
+        taken(case.sql)
+        for case in ACCEPTED
+        if case.policy == "shop" and not case.types and not case.settings and case.role == "analyst"
+    ]
     assert seen > 500
+    assert len(steps) > 50
+    assert max(steps) < effort.MOST // 8
 
 
 def test_there_is_an_end(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,16 +199,6 @@ def test_much_of_everything(shop_catalog: Catalog) -> None:
     values = ", ".join(f"avg(qty + {i})" for i in range(60))
     with pytest.raises(Refusal, match="too complex"):
         plan_harness.plan(f"SELECT {values} FROM orders GROUP BY ROLLUP ({keys})", shop_catalog)
-
-
-def test_what_is_known_to_be_asked_is_far_below(taken: Callable[[str], int]) -> None:
-    steps = [
-        taken(case.sql)
-        for case in ACCEPTED
-        if case.policy == "shop" and not case.types and not case.settings and case.role == "analyst"
-    ]
-    assert len(steps) > 50
-    assert max(steps) < effort.MOST // 8
 
 
 @pytest.mark.parametrize(

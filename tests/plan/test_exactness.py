@@ -9,6 +9,7 @@ group.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import exact_harness
 import plan_harness
@@ -42,14 +43,23 @@ def planned_for_its_engine(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_harness, "planning", lambda policy, catalog, _: planning(policy, catalog, pair.dialect))
 
 
-def undeclared(case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """The plan as it would be without declared domains."""
+def undeclared(case: Case, pair: Pair, wide: Policy, monkeypatch: pytest.MonkeyPatch) -> tuple[Plan, bool]:
+    """The plan as it would be without declared domains, and whether it has any."""
+    found, plain = [], compiler.dense_domain
     with monkeypatch.context() as patch:
-        patch.setattr(compiler, "dense_domain", lambda *_: None)
-        return case.plan(pair.catalog, wide)
+        patch.setattr(compiler, "dense_domain", lambda *given: found.append(plain(*given)))
+        made = case.plan(pair.catalog, wide)
+    return made, any(domain is not None for domain in found)
 
 
-Sparse = tuple[Plan, Outcome, list[Released]]
+@dataclass(frozen=True)
+class Sparse:
+    """A statement's plan without declared domains, whether it has some, and what was answered and released without."""
+
+    plan: Plan
+    declares: bool
+    outcome: Outcome
+    released: list[Released]
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +71,8 @@ def answered(pair: Pair) -> dict[int, Sparse]:
 @pytest.fixture
 def sparse(case: Case, pair: Pair, wide: Policy, answered: dict[int, Sparse], monkeypatch: pytest.MonkeyPatch) -> Sparse:
     if id(case) not in answered:
-        made = undeclared(case, pair, wide, monkeypatch)
-        answered[id(case)] = (made, *pair.answer(made, case.values))
+        made, declares = undeclared(case, pair, wide, monkeypatch)
+        answered[id(case)] = Sparse(made, declares, *pair.answer(made, case.values))
     return answered[id(case)]
 
 
@@ -71,7 +81,7 @@ def test_answers_are_those_of_plain_sql(case: Case, pair: Pair, wide: Policy, re
     if case.exact:
         ours, _ = pair.answer(case.plan(pair.catalog, wide), case.values)
     else:
-        _, ours, _ = request.getfixturevalue("sparse")
+        ours = request.getfixturevalue("sparse").outcome
     theirs = pair.plain(case.sql, case.values)
     outermost = case.sql[case.sql.rfind(")") :]
     assert exact_harness.difference(ours, theirs, ordered="ORDER BY" in outermost) == ""
@@ -79,13 +89,13 @@ def test_answers_are_those_of_plain_sql(case: Case, pair: Pair, wide: Policy, re
 
 @pytest.mark.parametrize("case", [c for c in ACCEPTED if "now()" not in c.exact], ids=str)
 def test_declared_groups_are_the_undeclared_ones_and_zeros(case: Case, pair: Pair, wide: Policy, sparse: Sparse) -> None:
-    declared, (undeclared, _, without) = case.plan(pair.catalog, wide), sparse
-    if declared == undeclared:
-        return  # nothing is declared: one plan, whose answer is compared with plain SQL's above
+    if not sparse.declares:
+        return  # one plan, whose answer is compared with plain SQL's above
+    declared = case.plan(pair.catalog, wide)
     _, with_zeros = pair.answer(declared, case.values)
-    if len(declared.measurements) != len(undeclared.measurements):
+    if len(declared.measurements) != len(sparse.plan.measurements):
         return  # grouping sets: declared groups of the finest set add up, others are measured each
-    for measurement, full, part in zip(declared.measurements, with_zeros, without, strict=True):
+    for measurement, full, part in zip(declared.measurements, with_zeros, sparse.released, strict=True):
         width = len(measurement.bases)
         assert _groups(full, width) == _groups(part, width)
 

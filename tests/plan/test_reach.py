@@ -102,9 +102,9 @@ def judged(seeds: Iterable[int], shop: AnyShop, catalog: Catalog) -> tuple[int, 
 
 
 def test_random_statements(engine: Engine, shop_catalog: Catalog) -> None:
-    accepted, wrong = judged(range(90), engine.quick_shop(2, 4), shop_catalog)
+    accepted, wrong = judged(range(60), engine.quick_shop(2, 4), shop_catalog)
     assert wrong == []
-    assert accepted > 45, "most statements must be accepted, or nothing is shown"
+    assert accepted > 30, "most statements must be accepted, or nothing is shown"
 
 
 FIRST = int(os.environ.get("DPPROXY_FIRST_SEED", "1000"))

@@ -16,7 +16,7 @@ import grammar
 import plan_harness
 import pytest
 from each_engine import Engine
-from fixture_cases import ACCEPTED, Case
+from fixture_cases import ACCEPTED, Case, sampled
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from plan_harness import AnyShop, Sensitivity, Shop
@@ -58,7 +58,10 @@ def test_fixtures_beside_everybody(engine: Engine, shop_catalog: Catalog) -> Non
     assert {case: problems for case, problems in wrong.items() if problems} == {}
 
 
-@pytest.mark.parametrize("case", [c for c in ACCEPTED if any(m["groups"] == "threshold" for m in c.accept or ())], ids=str)
+SMALL = [c for c in ACCEPTED if any(m["groups"] == "threshold" for m in c.accept or ())]
+
+
+@pytest.mark.parametrize("case", sampled(SMALL, 3), ids=str)
 def test_small_groups_stay_in_the_backend(case: Case, small_shops: tuple[AnyShop, ...], shop_catalog: Catalog) -> None:
     """With `min_units` 3 groups of fewer are not even returned, and none is returned at 2."""
     made = replace(case, role="careful").plan(shop_catalog)
@@ -111,7 +114,7 @@ def _judge(sql: str, shops: tuple[AnyShop, ...], catalog: Catalog, given: Policy
 def test_generated_queries(small_shops: tuple[AnyShop, ...], shop_catalog: Catalog) -> None:
     accepted: list[bool] = []
 
-    @settings(max_examples=90, deadline=None, database=None, derandomize=True, suppress_health_check=SUPPRESSED)
+    @settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=SUPPRESSED)
     @given(grammar.statements(), st.sampled_from([0, 1]))
     def every_query(sql: str, which: int) -> None:
         note(sql)
@@ -137,7 +140,7 @@ def test_generated_queries_of_whole_contributions(
 ) -> None:
     policies = [_whole(rows, groups, mechanism) for rows, groups in WHOLE_BOUNDS]
 
-    @settings(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=SUPPRESSED)
+    @settings(max_examples=15, deadline=None, database=None, derandomize=True, suppress_health_check=SUPPRESSED)
     @given(grammar.statements(), st.sampled_from(policies))
     def every_query(sql: str, chosen: Policy) -> None:
         note(sql)
@@ -154,7 +157,7 @@ def test_groups_of_a_unit_each_by_whole_contributions(
     """Of one row a unit the number of rows is not taken for that of units: it is measured in steps."""
     joined = "FROM customers JOIN orders USING (customer_id) GROUP BY 1"
     for aggregates in ("count(*)", "sum(amount), count(*)", "avg(qty), count(*)", "count(DISTINCT customer_id)"):
-        assert _judge(f"SELECT name, {aggregates} {joined}", small_shops, shop_catalog, _whole(*bounds, mechanism))
+        assert _judge(f"SELECT name, {aggregates} {joined}", small_shops[:1], shop_catalog, _whole(*bounds, mechanism))
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from dpproxy.plan.engines import norm_scaling
 from dpproxy.plan.logical.measured import Scaled
 
 ROWS = 4
+DATABASE = duckdb.connect()
 
 
 def contributions(part: Scaled, sums: list[int]) -> tuple[list[int], int]:
@@ -20,7 +21,7 @@ def contributions(part: Scaled, sums: list[int]) -> tuple[list[int], int]:
     text = f"WITH g(t0, n0) AS (VALUES {values}), m AS (SELECT {norm_scaling.norm(part)}::HUGEINT AS s0 FROM g), "
     text += f"w AS (SELECT *, {norm_scaling.step(part) or 1} AS m0 FROM m) "
     text += f"SELECT {norm_scaling.partial(part)}, m0 FROM g, w"
-    found = duckdb.connect().execute(text).fetchall()
+    found = DATABASE.execute(text).fetchall()
     return [x for x, _ in found], found[0][1]
 
 

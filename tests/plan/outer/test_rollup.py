@@ -12,6 +12,7 @@ import pytest
 from dpproxy.plan.outer.rollup import Level, chain, consistent
 from dpproxy.policy.catalog import Catalog
 
+DATABASE = duckdb.connect()
 SIZES = (3, 4)  # regions, sexes in each
 DEVIATIONS = (5.0, 8.0, 20.0)  # of the noise of the levels, the finest first
 
@@ -29,7 +30,7 @@ def adjusted(released: list[dict[tuple[int | None, ...], int]]) -> list[dict[tup
     found = []
     for number, name in enumerate(names):
         keys = ["k0", "k1"][: 2 - number]
-        rows = duckdb.connect().execute(f"{ctes} SELECT {', '.join([*keys, 'b0'])} FROM {name}").fetchall()
+        rows = DATABASE.execute(f"{ctes} SELECT {', '.join([*keys, 'b0'])} FROM {name}").fetchall()
         found.append({tuple(row[:-1]): row[-1] for row in rows})
     return found
 

@@ -225,14 +225,15 @@ Extent = tuple[float | None, float | None, int, bool | None]
 
 def extents(chosen: list[Bound], connection: duckdb.DuckDBPyConnection, grid: bool) -> list[Extent]:
     """(least, greatest, NULLs, whether all are on the grid) of each."""
-    items = []
-    for b in chosen:
-        text = f"CAST({number(b)} AS DOUBLE)"
-        finite = f"(CASE WHEN isfinite({text}) THEN {text} END)"
+    values, items = [], []
+    for i, b in enumerate(chosen):
+        values += [f"CAST({number(b)} AS DOUBLE) AS x{i}", f"{b.text} IS NULL AS n{i}"]
+        finite = f"(CASE WHEN isfinite(x{i}) THEN x{i} END)"
         steps = f"{finite} / CAST('{float(b.known.grid)!r}' AS DOUBLE)" if grid and b.known.grid else ""
         on_grid = f"bool_and(abs({steps} - round({steps})) <= {ROUNDING} * greatest(abs({steps}), 100))" if steps else "NULL"
-        items += [f"min({finite})", f"max({finite})", f"count(*) - count({b.text})", on_grid]
-    row = connection.execute(f"SELECT {', '.join(items)} FROM {chosen[0].source}").fetchone()
+        items += [f"min({finite})", f"max({finite})", f"count_if(n{i})", on_grid]
+    inner = f"SELECT {', '.join(values)} FROM {chosen[0].source}"
+    row = connection.execute(f"WITH v AS MATERIALIZED ({inner}) SELECT {', '.join(items)} FROM v").fetchone()
     assert row is not None
     return [tuple(row[i : i + 4]) for i in range(0, len(row), 4)]
 

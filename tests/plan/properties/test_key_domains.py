@@ -13,7 +13,7 @@ from math import prod
 
 import key_grammar
 import pytest
-from each_engine import Engine
+from each_engine import ENGINES, Engine
 from key_harness import Cover
 
 from dpproxy.plan.engines.postgres_times import _FORMATS
@@ -39,8 +39,11 @@ def judged(cover: Cover, catalog: Catalog, statements: list[Asked]) -> int:
     return sum(problems is not None for _, problems in found)
 
 
-def test_every_form_of_key(cover: Cover, shop_catalog: Catalog) -> None:
-    forms: list[Asked] = [((text,), "", True) for text in key_grammar.every_form()]
+@pytest.mark.parametrize("each", [2, pytest.param(1, marks=pytest.mark.long)], ids=["every other form", "every form"])
+def test_every_form_of_key(cover: Cover, engine: Engine, shop_catalog: Catalog, each: int) -> None:
+    """Domains are the planner's, whatever the engine: what one leaves out is tried on the other."""
+    chosen = list(key_grammar.every_form())[ENGINES.index(engine.dialect) % each :: each]
+    forms: list[Asked] = [((text,), "", True) for text in chosen]
     assert judged(cover, shop_catalog, forms) > 0.8 * len(forms)
 
 
@@ -50,7 +53,7 @@ def _random(seed: int, count: int) -> list[Asked]:
 
 
 def test_random_keys(cover: Cover, shop_catalog: Catalog) -> None:
-    assert judged(cover, shop_catalog, _random(1, 150)) > 75
+    assert judged(cover, shop_catalog, _random(1, 100)) > 50
 
 
 @pytest.mark.long
