@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpproxy.amounts import MICRO
 from dpproxy.bookkeeping import STATE, State, grant, ledger_clock
 from dpproxy.console.token_file import digests, give, renew, revoke, token_of
 from dpproxy.operations.audit import FILE, AuditLog, account
@@ -59,7 +60,7 @@ def statements(
 ) -> None:
     """Print the last statements over private tables, the newest first: who asked, what became of it, what it cost."""
     who = ("at", "dataset", "role", "user", "statement", "verdict")
-    rows = [event | {"epsilon": event["epsilon"] / 10**6} for event in ask_any(state, Recent(count))]
+    rows = [event | {"epsilon": event["epsilon"] / MICRO} for event in ask_any(state, Recent(count))]
     _table((*who, "epsilon", "milliseconds", "code", "reason_class", "reason"), rows, as_json)
 
 

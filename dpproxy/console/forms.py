@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from urllib.parse import quote, unquote
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.operations.requests import (
     CancelSession,
     GrantBudget,
@@ -19,7 +20,6 @@ from dpproxy.operations.requests import (
     Request,
     ResumeRole,
 )
-from dpproxy.policy.model import ATTO, MICRO
 
 Form = Mapping[str, str]
 

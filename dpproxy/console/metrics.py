@@ -17,10 +17,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.operations.status import Status
 from dpproxy.telemetry.tallies import BUCKETS
 
-MICRO, ATTO = 10**6, 10**18
 Metric = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-MICRO: Final = 10**6
+from dpproxy.amounts import MICRO
+
 SPANS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 

@@ -13,11 +13,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
+from dpproxy.amounts import ATTO as ATTO
+from dpproxy.amounts import MICRO as MICRO
 from dpproxy.policy.catalog import TableName
-
-MICRO = 1_000_000
-ATTO = 10**18
-
 
 Value = str | int | bool | Decimal | dt.date | None
 

@@ -38,7 +38,8 @@ from operator import add, sub
 from statistics import NormalDist
 from typing import Any
 
-MICRO = 10**6
+from dpproxy.amounts import MICRO as MICRO
+
 NANO = 10**9
 PICO = 10**12
 

@@ -15,6 +15,7 @@ from typing import Final, Literal
 import structlog
 
 from dpproxy import errors
+from dpproxy.amounts import ATTO, MICRO
 
 LOG = structlog.get_logger()
 
@@ -44,8 +45,6 @@ CLASSES: Final[dict[str, ReasonClass]] = {
 
 URGENT: Final = frozenset({"budget", "disk", "internal"})
 """Classes of refusals that the operator may have to do something about."""
-MICRO, ATTO = 10**6, 10**18
-"""Of the amounts below: parts of 1."""
 
 
 def class_of(sqlstate: str) -> ReasonClass:
