@@ -31,7 +31,7 @@ LONGEST: Final = 20_000
 
 def overview(source: Source, _: Mapping[str, Any]) -> Values:
     """What an operator wants to see at a glance."""
-    statuses, now = source.statuses(), time.time()
+    statuses, now = source.statuses(checked=True), time.time()
     return {
         "template": "overview.html",
         "statuses": statuses,

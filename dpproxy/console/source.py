@@ -94,8 +94,8 @@ class Explained:
 class Source(Protocol):
     """Tells operators' pages what they show, and carries out what they ask."""
 
-    def statuses(self) -> Sequence[Status]:
-        """Return what all processes know of themselves, after their parts were tried; this one's first."""
+    def statuses(self, checked: bool = False) -> Sequence[Status]:
+        """Return what all processes know of themselves, this one's first. `checked`: after their parts were tried."""
         ...
 
     def roles(self) -> Mapping[str, tuple[str, ...]]:

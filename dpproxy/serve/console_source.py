@@ -81,8 +81,8 @@ class ProxySource:
 
     # what the proxy knows
 
-    def statuses(self) -> Sequence[Status]:
-        return self._ask(self._operator.statuses(checked=True))
+    def statuses(self, checked: bool = False) -> Sequence[Status]:
+        return self._ask(self._operator.statuses(checked))
 
     def roles(self) -> Mapping[str, tuple[str, ...]]:
         return {name: tuple(sorted(dataset.policy.roles)) for name, dataset in sorted(dict(self._datasets).items())}

@@ -59,6 +59,7 @@ async def test_what_the_proxy_knows(world: World) -> None:
     world.process.tallies.statement(StatementEvent(1.0, "shop", "analyst", "ada", 7, "feed", "select", "answered", "d"))
     (status,) = await asyncio.to_thread(source.statuses)
     assert status.version
+    assert status.checks == (), "nothing was tried"
     assert [event.statement for event in await asyncio.to_thread(source.recent, 5)] == ["feed"]
     (line,) = await asyncio.to_thread(source.answers, 5)
     assert (line.dataset, line.role, line.errors, line.outcome) == ("shop", "analyst", "count ± 3", "told")

@@ -59,7 +59,7 @@ class Steered:
         return session == self.session
 
     async def status(self, checked: bool = False) -> Status:
-        return replace(STATUS, process=self.number)
+        return replace(STATUS, process=self.number, checks=STATUS.checks if checked else ())
 
     async def reloaded(self) -> tuple[DatasetStatus, ...]:
         self.told.append("reload")

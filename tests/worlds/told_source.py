@@ -50,10 +50,10 @@ class ToldSource:
     refuse: str = ""
     silent: bool = False
 
-    def statuses(self) -> Sequence[Status]:
+    def statuses(self, checked: bool = False) -> Sequence[Status]:
         if self.silent:
             raise TimeoutError
-        return [self.status]
+        return [self.status if checked else replace(self.status, checks=())]
 
     def roles(self) -> Mapping[str, tuple[str, ...]]:
         return {"shop": ("analyst", f"{EVIL}/x")}
