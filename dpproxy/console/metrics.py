@@ -8,14 +8,13 @@ held against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.operations.status import Status
@@ -185,21 +184,15 @@ def _histogram(name: str, family: Family, statuses: Iterable[Status]) -> Metric:
 
 
 @dataclass(frozen=True)
-class Metrics(Collector):
-    """Collects anew at each scrape. `statuses` returns what all processes know now."""
+class Scrape:
+    """Is what Prometheus' library writes: what all processes know now."""
 
-    statuses: Callable[[], Sequence[Status]]
-
-    def describe(self) -> list[Metric]:
-        """Return nothing: registering must not ask anybody."""
-        return []
+    statuses: Sequence[Status]
 
     def collect(self) -> Iterator[Metric]:
-        return families(self.statuses())
+        return families(self.statuses)
 
 
 def page(statuses: Sequence[Status]) -> bytes:
     """Return what Prometheus reads."""
-    registry = CollectorRegistry()
-    registry.register(Metrics(lambda: statuses))
-    return generate_latest(registry)
+    return generate_latest(Scrape(statuses))
