@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from dpproxy.console.health import HealthServer
 from dpproxy.operations.status import Status
@@ -20,17 +20,14 @@ PATIENCE: Final = 20.0
 
 
 def open_health(
-    address: tuple[str, int], token: str | None, statuses: Callable[[], Awaitable[Sequence[Status]]]
+    address: tuple[str, int], token: str | None, statuses: Callable[[], Coroutine[Any, Any, Sequence[Status]]]
 ) -> Callable[[], None]:
     """Listen, and say where on standard error; return what ends it. Raises ServingError."""
     host, port = address
     loop = asyncio.get_running_loop()
 
-    async def tried() -> Sequence[Status]:
-        return await statuses()
-
     def asked() -> Sequence[Status]:
-        return asyncio.run_coroutine_threadsafe(tried(), loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(statuses(), loop).result(PATIENCE)
 
     def alive() -> None:
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(PATIENCE)
