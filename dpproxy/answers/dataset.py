@@ -16,7 +16,7 @@ from dpproxy.answers.paid_measurements import PaidMeasurements
 from dpproxy.answers.plan_cache import Plans
 from dpproxy.answers.recent_answers import RecentNotices
 from dpproxy.answers.reuse import Literal_, Reuse
-from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, limit
+from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, applied_budgets, limit
 from dpproxy.backends.base import Backend
 from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.facade.cluster import Endpoint
@@ -130,14 +130,8 @@ class Dataset:
         return Limits(limit(asker.role.budget), limit(self.policy.budget), own, asker.role.query.max_epsilon)
 
     def applied_budgets(self, asker: Asker) -> list[AppliedBudget]:
-        """Return the budgets that apply to who asks: the role's first, the dataset's last."""
-        role, user = asker.role, asker.user
-        own = [AppliedBudget("user", user.name, user.budget)] if user.budget is not None else []
-        return [
-            AppliedBudget("role", role.name, role.budget),
-            *own,
-            AppliedBudget("dataset", self.policy.dataset, self.policy.budget),
-        ]
+        """Return the budgets that apply to who asks."""
+        return applied_budgets(self.policy, [asker.role], [asker.user])
 
 
 def words_of(names: frozenset[str]) -> tuple[bytes, ...]:

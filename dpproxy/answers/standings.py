@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from dpproxy.budget.ledger import Ledger, Scope, Standing, amounts, warnings
-from dpproxy.policy.model import Budget
+from dpproxy.policy.model import Budget, Policy, Role, User
 from dpproxy.privacy.accountant import Limit
 
 LOG = structlog.get_logger()
@@ -27,6 +27,13 @@ class AppliedBudget:
     scope: Scope
     name: str
     budget: Budget
+
+
+def applied_budgets(policy: Policy, roles: Iterable[Role], users: Iterable[User]) -> list[AppliedBudget]:
+    """Return the budgets that apply to these roles and users: the roles' first, the dataset's last."""
+    own = [AppliedBudget("user", user.name, user.budget) for user in users if user.budget is not None]
+    of_roles = [AppliedBudget("role", role.name, role.budget) for role in roles]
+    return [*of_roles, *own, AppliedBudget("dataset", policy.dataset, policy.budget)]
 
 
 def limit(budget: Budget) -> Limit:

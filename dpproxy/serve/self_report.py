@@ -18,7 +18,7 @@ from typing import Final
 
 import dpproxy
 from dpproxy.answers.dataset import Dataset
-from dpproxy.answers.standings import AppliedBudget, standings
+from dpproxy.answers.standings import AppliedBudget, applied_budgets, standings
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import LedgerError, Standing, warnings
 from dpproxy.facade.cluster import Endpoint
@@ -141,17 +141,10 @@ async def _facade(dataset: Dataset, role: str) -> None:
 # budgets
 
 
-def budgets(dataset: Dataset) -> list[AppliedBudget]:
-    """Return every budget of a policy: its roles', its users' own, and that of all together."""
-    policy = dataset.policy
-    roles = [AppliedBudget("role", role.name, role.budget) for role in policy.roles.values()]
-    users = [AppliedBudget("user", user.name, user.budget) for user in policy.users.values() if user.budget is not None]
-    return [*roles, *users, AppliedBudget("dataset", policy.dataset, policy.budget)]
-
-
 def accounts(dataset: Dataset) -> list[AccountStatus]:
     """Return where every budget of a dataset stands. Raises LedgerError."""
-    name, held = dataset.policy.dataset, budgets(dataset)
+    policy = dataset.policy
+    name, held = policy.dataset, applied_budgets(policy, policy.roles.values(), policy.users.values())
     found = standings(dataset.ledger, name, held)
     return [_account(name, standing, own) for standing, own in zip(found, held, strict=True)]
 
