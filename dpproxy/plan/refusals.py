@@ -61,6 +61,8 @@ def _over_it(node: exp.Expr) -> str:
     """Say how to aggregate: rows of people that are aggregates already want another one around them."""
     if isinstance(node, exp.Select) and node.args.get("group") is not None:
         return "Aggregate over it, without ORDER BY and LIMIT: SELECT avg(x) FROM (SELECT ..., sum(...) AS x ... GROUP BY 1) t."
+    if isinstance(node, exp.SetOperation):
+        return "Release each side that reads private rows: SELECT DISTINCT x ..., or SELECT x, count(*) ... GROUP BY x."
     return "Aggregate: SELECT count(*), sum(...), avg(...) ... GROUP BY ..."
 
 

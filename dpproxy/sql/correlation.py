@@ -40,6 +40,20 @@ def outer(node: exp.Expr) -> bool:
     return bool(node.meta.get(OUTER))
 
 
+def refers(node: exp.Expr) -> bool:
+    """Return whether a marked column is in it."""
+    return any(map(outer, node.find_all(exp.Column)))
+
+
+def sides(test: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return (inner side, outer side) of an equality between what is inside and what is around; None for anything else."""
+    for own, other in ((test.this, test.expression), (test.expression, test.this)) if isinstance(test, exp.EQ) else ():
+        columns = list(other.find_all(exp.Column))
+        if not refers(own) and own.find(exp.Column) is not None and columns and all(map(outer, columns)):
+            return own, other
+    return None
+
+
 def _inside(column: exp.Column, root: exp.Expr, columns: Columns) -> bool:
     """Whether a SELECT between the column and the root has a source it may belong to, or an output of that name."""
     table, name = ident(column.args.get("table")), ident(column.this)

@@ -88,11 +88,12 @@ FORMS: dict[str, tuple[str, ...]] = {
         "{date}::timestamp", "({date} + INTERVAL '{SPAN}')", "({ts} AT TIME ZONE '{ZONE}' AT TIME ZONE 'UTC')",
         "({ts} AT TIME ZONE 'UTC' AT TIME ZONE '{ZONE}')", "date_bin('7 days', {ts}, TIMESTAMP '2024-01-01')",
         "({ts} + {int} % 100 * INTERVAL '1 month')", "({ts} + make_interval(days => {int}))",
+        "({ts} + {int} % 100 * 0.25 * INTERVAL '1 day')", "({ts} - {SMALL} * 1.5 * INTERVAL '3 hours')",
     ),
     "bool": (
         "({int} < {int})", "({num} >= {float})", "({int} = {num})", "({text} < {text})", "({text} = {text})", "({date} < {ts})",
         "({ts} > {ts})", "({bool} AND {bool})", "({bool} OR {bool})", "(NOT {bool})", "({text} LIKE '%{LIKE}%')",
-        "({text} ILIKE '{LIKE}_%')", "({text} ~ '^[a-z]')", "({text} ~* 'E')", "({int} IS DISTINCT FROM {int})",
+        "({text} ILIKE '{LIKE}_%')", "({text} LIKE {text} || '%')", "({text} ILIKE {text})", "({text} ~ '^[a-z]')", "({text} ~* 'E')", "({int} IS DISTINCT FROM {int})",
         "({int} IN (1, 2, NULL))", "({text} NOT IN ('a', 'b'))", "({bool} IS NOT TRUE)", "({num} BETWEEN {int} AND {num})",
         "({date} IS NULL)", "({text} SIMILAR TO '(a|b)%')", "starts_with({text}, {text})", "(({int}, {text}) < ({int}, {text}))",
         "({float} = {num})", "({num} = {num} + 0.2)", "({num} * 0.1 = {num})", "({num} % 0.1 = 0)", "({date}, {date}) OVERLAPS ({date}, {date})", "(({ts} - {ts}) > INTERVAL '1 month')",

@@ -41,6 +41,9 @@ VALUES: list[tuple[Expr, object]] = [
     (call("like", lit("abc", "text"), lit("a_c", "text")), True),
     (call("ilike", lit("ABC", "text"), lit("b", "text")), False),
     (call("like", lit("a%", "text"), lit("a\\%", "text")), True),
+    (call("like", lit("a%", "text"), call("concat", lit("a\\", "text"), lit("%", "text"), type_="text")), True),
+    (call("like", lit("a", "text"), call("concat", lit("%", "text"), lit("\\", "text"), type_="text")), None),
+    (call("ilike", lit("A\\", "text"), call("concat", lit("a\\", "text"), lit("\\", "text"), type_="text")), True),
     (call("lower", lit("ÀÉ", "text"), type_="text"), "àé"),
     (call("concat", lit("a", "text"), lit("b", "text"), type_="text"), "ab"),
 ]

@@ -28,6 +28,7 @@ def of_numbers() -> Iterator[str]:
         yield from (f"{op} {n}::bigint" for op in ("~", "3 &", "1 |", "7 #"))
         yield from (f"make_date({n}::int, {m}, {d})" for m in (2, 12, 13) for d in (0, 29, 31))
         yield from (f"o.ts {sign} {n}::int * interval '{i}'" for i in ("1 day", "1 year", "1 second") for sign in "+-")
+        yield from (f"o.ts {sign} {n} * interval '{i}'" for i in ("1 day", "-36 hours", "1 second") for sign in "+-")
         yield f"o.due + make_interval(months => {n}::int)"
         for m in NUMBERS:
             yield from (f"{n} {op} {m}" for op in ("+", "-", "*", "/", "%", "=", "<"))
@@ -47,6 +48,7 @@ def of_texts() -> Iterator[str]:
         yield from (f"substring({t}, {n}, {m})" for n in (-3, 0, 2) for m in (0, 5))
         yield from (f"split_part({t}, '-', {n})" for n in (-2, -1, 1, 9))
         yield from (f"left({t}, o.qty)", f"right({t}, o.qty)", f"substring({t}, o.qty, o.qty)", f"split_part({t}, {t}, o.qty)")
+        yield from (f"o.note {op} {t}" for op in ("LIKE", "ILIKE"))
         yield from (f"{t} {op} '{p}'" for op in ("LIKE", "ILIKE", "NOT LIKE") for p in ("%a%", "", r"%\%%", "_"))
         yield from (f"{t} {op} '{p}'" for op in ("~", "~*", "!~", "!~*") for p in ("^a", "[0-9]+$", "a|b", ""))
         yield from (f"lpad({t}, 5)", f"rpad({t}, 0, 'x')", f"replace({t}, '', 'x')", f"strpos({t}, '')", f"{t} || {t}")

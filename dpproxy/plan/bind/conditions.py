@@ -50,7 +50,7 @@ class EnclosingQuery(Protocol):
 
     def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr: ...
 
-    def quantified(self, op: str, value: Expr, query: exp.Expr, every: bool, scope: Scope) -> Expr:
+    def quantified(self, op: str, value: Expr, query: exp.Expr, every: bool, scope: Scope, *, known: bool = False) -> Expr:
         """Tell whether `value op ANY (query)`, or ALL, is true: FALSE stands for unknown too."""
         ...
 
@@ -110,12 +110,7 @@ def _quantified(binder: Binder, node: exp.Binary, inner: exp.Expr, op: str, ever
         query = inner.unnest() if isinstance(inner, exp.Subquery) else inner
         if plain:
             return _member(binder, node, (value,), query, every, scope)
-        if not decides(node):
-            raise unsupported(
-                f"{what} of a subquery that is negated or returned",
-                "Let it stand in WHERE or CASE WHEN by itself, or beside AND and OR: NOT (x > ANY (...)) is x <= ALL (...).",
-            )
-        return binder.query.quantified(op, value, query, every, scope)
+        return binder.query.quantified(op, value, query, every, scope, known=not decides(node))
     items = forms.elements(binder, inner, scope)
     if items is not None:
         return forms.quantified(op, value, items, every)

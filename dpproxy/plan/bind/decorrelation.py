@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpproxy.sql.correlation import outer
+from dpproxy.sql.correlation import refers, sides
 from dpproxy.sql.dialect import copied
 from dpproxy.sql.trees import contains_aggregate, sources_of
 
@@ -57,17 +57,17 @@ def _parted(query: exp.Expr) -> tuple[exp.Select, Pairs, list[exp.Expr]] | None:
     if any(inner.args.get(k) for k in ("group", "having", "distinct", "limit", "offset", "with_", "windows")):
         return None
     projection = inner.expressions[0].unalias()
-    if not contains_aggregate(projection) or _refers(projection) or any(map(_refers, sources_of(inner))):
+    if not contains_aggregate(projection) or refers(projection) or any(map(refers, sources_of(inner))):
         return None
-    if any(join.args.get("on") is not None and _refers(join.args["on"]) for join in inner.args.get("joins") or ()):
+    if any(join.args.get("on") is not None and refers(join.args["on"]) for join in inner.args.get("joins") or ()):
         return None
     where = inner.args["where"].this
     parts = [p.unnest() for p in (where.flatten() if isinstance(where, exp.And) else [where])]
     pairs, rest = [], []
     for part in parts:
-        if not _refers(part):
+        if not refers(part):
             rest.append(part)
-        elif isinstance(part, exp.EQ) and (pair := _sides(part)) is not None:
+        elif (pair := sides(part)) is not None:
             pairs.append(pair)
         else:
             return None
@@ -80,16 +80,3 @@ def _grouped(inner: exp.Select, pairs: Pairs, rest: list[exp.Expr]) -> exp.Selec
     made.set("group", exp.Group(expressions=[copied(own) for own, _ in pairs]))
     made.set("order", None)
     return made
-
-
-def _sides(test: exp.EQ) -> tuple[exp.Expr, exp.Expr] | None:
-    """(inner side, outer side) of an equality between what is inside and what is around."""
-    for own, other in ((test.this, test.expression), (test.expression, test.this)):
-        columns = list(other.find_all(exp.Column))
-        if not _refers(own) and own.find(exp.Column) is not None and columns and all(map(outer, columns)):
-            return own, other
-    return None
-
-
-def _refers(node: exp.Expr) -> bool:
-    return any(map(outer, node.find_all(exp.Column)))

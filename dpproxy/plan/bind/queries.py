@@ -121,10 +121,13 @@ class QueryBinder:
 
     def _recursive(self, cte: exp.Expr, name: str, columns: tuple[str, ...], env: dict[str, Cte]) -> None:
         env[name] = Cte(name, cte.this, columns, dict(env), False)
+        private = self.tables.names_private(cte.this, env)
         try:
             result = self.bind(cte.this, env)
-        except FormRefusal:
-            raise recursion(cte, self.context) from None
+        except Refusal as refusal:
+            if private or isinstance(refusal, FormRefusal):
+                raise recursion(cte, self.context) from None
+            raise
         if isinstance(result, RowsResult):
             raise recursion(cte, self.context)
         cte.set("this", result.tree)

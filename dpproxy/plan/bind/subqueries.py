@@ -44,7 +44,7 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.relation import Aggregate, Rows, of_somebody
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import unsupported, unsupported_form
 from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, position, to_sql
 from dpproxy.sql.row_makers import as_rows
@@ -256,14 +256,19 @@ class Subqueries:
     def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr:
         return Exists("bool", self._own_rows(query, "EXISTS", scope).node, negated)
 
-    def quantified(self, op: str, value: Expr, query: exp.Expr, every: bool, scope: Scope) -> Expr:
-        """Tell whether some row has a value for which `value op it` is true; of ALL, whether none has one for which it is not."""
+    def quantified(self, op: str, value: Expr, query: exp.Expr, every: bool, scope: Scope, *, known: bool = False) -> Expr:
+        """Tell whether some row has a value for which `value op it` is true; of ALL, whether none has one for which it is not.
+        Unknown is false, which is enough where it decides; unless `known`, where a row of NULL makes it NULL."""
 
-        def test(item: Expr) -> Expr:
-            compared = operators.compare(op, value, item)
-            return Call("bool", "is_not_true", (compared,)) if every else compared
+        def some(test: str) -> Expr:
+            word = "ALL" if every else "ANY"
+            found = self._own_rows(query, word, scope, lambda item: Call("bool", test, (operators.compare(op, value, item),)))
+            return Exists("bool", found.node, False)
 
-        return Exists("bool", self._own_rows(query, "ALL" if every else "ANY", scope, test).node, every)
+        if not known:
+            return Call("bool", "not", (some("is_not_true"),)) if every else some("is_true")
+        decided = (some("is_false"), Lit("bool", "false")) if every else (some("is_true"), Lit("bool", "true"))
+        return Case("bool", (decided, (some("is_null"), Lit("bool", None))), Lit("bool", "true" if every else "false"))
 
     def _own_rows(self, query: exp.Expr, word: str, scope: Scope, test: Callable[[Expr], Expr] | None = None) -> Rows:
         """The rows of a subquery that belong to the unit of the row around it, or to nobody, and pass a test of its only
@@ -272,8 +277,12 @@ class Subqueries:
         if not isinstance(inner_query, exp.Select):
             raise unsupported(f"{word} of this query")
         copy = copied(inner_query)
-        if contains_aggregate(copy) or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):
-            raise unsupported(f"{word} of a query with GROUP BY, HAVING or LIMIT", f"Use plain rows in {word}.")
+        aggregated = any(map(contains_aggregate, copy.expressions))
+        if aggregated or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):
+            raise unsupported_form(
+                f"{word} of a query with aggregates, GROUP BY, HAVING or LIMIT",
+                f"Use plain rows in {word}, or let HAVING stand in a subquery that is grouped by the unit's id.",
+            )
         items = self.queries.from_items(copy, self.env, scope)
         rows, inner = self.queries.joined(copy, items, self.env, scope)
         where = copy.args.get("where")

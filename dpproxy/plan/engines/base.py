@@ -34,6 +34,7 @@ from dpproxy.sql.template import Dialect, Found, Param, Template, Text
 from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 
 LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
+MAX_PATTERN = 1_000  # characters of a pattern of LIKE that is a value of the row
 MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand, and nested ones multiply
 
 Names = Mapping[int, str]  # column id -> SQL text in scope
@@ -276,6 +277,13 @@ class Engine(ABC):
         """Spell a FROM item of constant rows."""
         body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
         return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
+
+    def _like_of_row(self, word: str, value: str, pattern: str) -> str:
+        """LIKE with a pattern of the row: NULL where it ends in its escape character, for which PostgreSQL raises, and where
+        it is so long that matching it would take long."""
+        escapes = f"length({pattern}) - length(rtrim({pattern}, '\\'))"
+        even = f"CASE WHEN length({pattern}) <= {MAX_PATTERN} THEN ({escapes}) % 2 = 0 END"
+        return f"(CASE WHEN {even} THEN {value} {word} {pattern} ESCAPE '\\' END)"
 
     @abstractmethod
     def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:

@@ -17,6 +17,8 @@ UPPER = "replace(upper({}), '\u1e9e', '\u00df')"
 """PostgreSQL has no capital of the sharp s."""
 REVERSE = "list_aggregate(list_reverse(string_split({0}, '')), 'string_agg', '')"
 """By code points: DuckDB's own keeps accents with their letters."""
+_DAYS = "trunc({0} * {1})"
+_REST = f"to_microseconds(CAST(round_even(({{0}} * {{1}} - {_DAYS}) * 86400000000 + {{0}} * {{2}}, 0) AS BIGINT))"
 _DATE = "printf('%04d-%02d-%02d', {0}, {1}, {2})"
 
 FUNCTIONS: dict[str, tuple[str, str]] = {
@@ -57,6 +59,10 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "age": ("mm", f"(CASE WHEN {{0}} {_YEARS} AND {{1}} {_YEARS} THEN age({{0}}, {{1}}) END)"),
     "date_bin": ("tmm", f"(CASE WHEN {{1}} {_YEARS} THEN time_bucket({{0}}, {{1}}, {{2}}) END)"),
     "interval_times": ("itt", "(CASE WHEN {0} BETWEEN -{2} AND {2} THEN {0} * {1} END)"),
+    "interval_parts": (
+        "fttt",
+        f"(CASE WHEN {{0}} BETWEEN -{{3}} AND {{3}} THEN to_days(CAST({_DAYS} AS INTEGER)) + {_REST} END)",
+    ),
     "from_epoch": (
         "f",
         "(CASE WHEN {0} BETWEEN -62135596800 AND 253402300799 "

@@ -205,7 +205,9 @@ class DuckDBOperations(Engine):
         escape = self.expr(args[2], names) if len(args) > 2 else None
         if isinstance(args[1], Hole):
             return f"(CASE WHEN NOT contains({pattern}, '\\') THEN {value} {word} {pattern} END)"
-        if escape is None and isinstance(args[1], Lit) and "\\" in (args[1].text or ""):
+        if not isinstance(args[1], Lit):
+            return self._like_of_row(word, value, pattern)
+        if escape is None and "\\" in (args[1].text or ""):
             escape = "'\\'"
         return f"({value} {word} {pattern}{f' ESCAPE {escape}' if escape else ''})"
 

@@ -47,6 +47,10 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "age": ("tt", f"(CASE WHEN {{0}} {_YEARS} AND {{1}} {_YEARS} THEN age({{0}}, {{1}}) END)"),
     "date_bin": ("ttt", f"(CASE WHEN {{1}} {_YEARS} THEN date_bin({{0}}, {{1}}, {{2}}) END)"),
     "interval_times": ("itt", "(CASE WHEN {0} BETWEEN -{2} AND {2} THEN {0} * {1} END)"),
+    "interval_parts": (
+        "fttt",
+        "(CASE WHEN {0} BETWEEN -{3} AND {3} THEN {0} * make_interval(days => ({1})::int, secs => {2} / 1000000.0) END)",
+    ),
     "from_epoch": (
         "f",
         f"(CASE WHEN {{0}} BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND} THEN timezone('UTC', to_timestamp({{0}})) END)",

@@ -212,6 +212,8 @@ class PostgresOperations(Engine):
             # a pattern that ends in its escape character raises, but only for rows that match so far
             known = f"(CASE WHEN {pattern} ~ '^([^\\\\]|\\\\.)*$' THEN {value} {word} {pattern} END)"
             return null_beyond_limit(word.lower(), known, args[:2], [value, pattern])
+        if not isinstance(args[1], Lit):
+            return null_beyond_limit(word.lower(), self._like_of_row(word, value, pattern), args[:1], [value])
         if len(args) == 2:
             return null_beyond_limit(word.lower(), f"({value} {word} {pattern})", args, [value, pattern])
         escape = args[2]

@@ -49,6 +49,8 @@ def shifted_instant(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, z
         return operation(a, b)
     if isinstance(constant, Call) and constant.op == "interval_times":
         constant = constant.args[1]
+    if isinstance(constant, Call) and constant.op == "interval_parts":
+        raise unsupported("a part of a day, in a time zone,", "SET TimeZone = 'UTC', or add whole numbers of hours.")
     days, hours = _pieces(constant)
     if (days and hours) or not isinstance(constant, Lit):
         raise unsupported(

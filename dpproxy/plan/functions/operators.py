@@ -7,6 +7,7 @@ engines cannot be made total in.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from dpproxy.errors import AMBIGUOUS_FUNCTION, DATATYPE_MISMATCH, UNDEFINED_FUNCTION, Refusal
@@ -139,10 +140,9 @@ def _scale_interval(op: str, a: Expr, b: Expr) -> Expr:
             return Lit("interval", text)
     if op == "*" and isinstance(a, Lit) and a.text and b.type in INTEGERS:
         return _times_interval(b, a.text)
-    raise unsupported(
-        "arithmetic with an interval that is not a constant",
-        "Use n * interval '1 day', where n is a whole number: round(x * 86400)::int * interval '1 second' for x days.",
-    )
+    if op == "*" and isinstance(a, Lit) and a.text and b.type in NUMBERS:
+        return _part_of_interval(b, a.text)
+    raise unsupported("arithmetic with an interval that is not a constant", "Use n * interval '1 day'.")
 
 
 _WHOLE = {"+": plus, "-": minus}
@@ -170,6 +170,15 @@ def _times_interval(number: Expr, unit: str) -> Expr:
     size = Fraction(months, 12) + Fraction(days, 365) + Fraction(micros, 365 * 86400 * 10**6)
     most = min(int(SPAN_YEARS / size), 2**31 - 1) if size else 1
     return Call("interval", "interval_times", (number, Lit("interval", unit), Lit("int8", str(most))))
+
+
+def _part_of_interval(number: Expr, unit: str) -> Expr:
+    """So many intervals of days and hours, and parts of one, whose days and seconds PostgreSQL keeps apart."""
+    if unit.split()[0] != "0":
+        raise unsupported("a part of a month", "Multiply months by a whole number: round(x)::int * interval '1 month'.")
+    times = _times_interval(number, unit)
+    assert isinstance(times, Call)
+    return replace(times, op="interval_parts", args=(number, *(Lit("int8", n) for n in unit.split()[1:]), times.args[2]))
 
 
 def negate(a: Expr) -> Expr:

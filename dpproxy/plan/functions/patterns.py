@@ -42,8 +42,8 @@ _ONLY = "Use a pattern of characters, classes and greedy quantifiers, without al
 
 def like(op: str, value: Expr, pattern: Expr, escape: Expr | None = None) -> Expr:
     pattern = coerce(pattern, "text")
-    if not isinstance(pattern, Lit | Hole):
-        raise unsupported("a LIKE pattern that is not a constant", "Use starts_with(x, y), or strpos(x, y) > 0.")
+    if not isinstance(pattern, Lit | Hole) and escape is not None:
+        raise unsupported(r"ESCAPE with a pattern that is not a constant", r"Leave it out: `\` is the escape character.")
     if pattern.type not in (*TEXTS, "unknown"):
         raise Refusal(
             UNDEFINED_FUNCTION, f"operator does not exist: {value.type} {'~~' if op == 'like' else '~~*'} {pattern.type}"

@@ -22,7 +22,7 @@ split_part strpos substring substring_from translate regexp_count regexp_extract
 """
 _TIMES = """
 year isoyear quarter month week day dow isodow doy hour minute second epoch age date_add date_sub date_diff date_bin from_epoch
-from_utc to_utc interval_times make_date strftime trunc_time ts_add ts_sub ts_diff
+from_utc to_utc interval_parts interval_times make_date strftime trunc_time ts_add ts_sub ts_diff
 """
 _AGGREGATES = "count sum avg min max stddev stddev_samp stddev_pop variance var_samp var_pop bool_or bool_and every"
 _BY_PLACE = "row_number ntile lag lead first_value last_value nth_value"

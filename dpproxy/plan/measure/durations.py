@@ -84,5 +84,5 @@ def _difference(value: Expr, name: str) -> Expr:
         return value
     raise unsupported(
         f"{name}() of an interval that is not a difference of timestamps",
-        f"Take it of a number: {name}(extract(epoch FROM x)) * interval '1 second'.",
+        f"Take it of seconds within bounds: {name}(least(greatest(extract(epoch FROM x), 0), 86400)) * interval '1 second'.",
     )

@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite import (
     anti_join_counts,
+    grouped_exists,
     lateral_expressions,
     lateral_lookups,
     mixed_unions,
@@ -34,6 +35,8 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("named_windows", named_windows.apply),
     # While the items of FROM have the names that it looks for; what it moves into a subquery is rewritten there.
     ("symmetric_aggregates", symmetric_aggregates.apply),
+    # Before what moves conditions: it reads a condition where it stands, and puts another one there.
+    ("grouped_exists", grouped_exists.apply),
     # First of those that change FROM: all others look at the items of FROM one after the other, and see none inside parentheses.
     ("parenthesised_joins", parenthesised_joins.apply),
     # Before `public_lists`, which would make a subquery of `unnest(ARRAY[p.a, p.b])`: a list of fixed length needs none.

@@ -15,21 +15,24 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, to_sql
 from dpproxy.sql.group_keys import group_keys, regrouped
 from dpproxy.sql.trees import aggregate_calls, function_name, sources_of, table_alias
 
 _ROWS = "dpproxy_once"
+_SECOND = "CAST((CAST(a AS JSON) ->> 'f2') AS DOUBLE PRECISION)"
 _MOVED = ("from_", "joins", "where")
 
 
 @dataclass(frozen=True)
 class _Symmetric:
-    """The difference, the value that is added up, and the key that it is added up once of."""
+    """The difference, the value that is added up, and the key that it is added up once of; or another aggregate of such
+    values."""
 
-    node: exp.Sub
+    node: exp.Expr
     value: exp.Expr
     key: exp.Column
+    aggregate: str = "sum"
 
 
 def apply(tree: exp.Expr, tables: KnownTables) -> bool:
@@ -45,7 +48,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
 
 
 def _rewritten(select: exp.Select, tables: KnownTables) -> bool:
-    found = [s for s in _symmetric(select) if _is_key(s, select, tables)]
+    found = [s for s in (*_symmetric(select), *_unnested(select)) if _is_key(s, select, tables)]
     keys = group_keys(select)
     if not found or keys is None or any(e.is_star for e in select.expressions):
         return False
@@ -55,7 +58,7 @@ def _rewritten(select: exp.Select, tables: KnownTables) -> bool:
         inner.append("expressions", exp.alias_(copied(one.value), f"v{i}"))
         inner.append("expressions", exp.alias_(number, f"n{i}"))
         first = exp.Where(this=exp.EQ(this=_of(f"n{i}"), expression=exp.Literal.number(1)))
-        one.node.replace(exp.Filter(this=exp.Anonymous(this="sum", expressions=[_of(f"v{i}")]), expression=first))
+        one.node.replace(exp.Filter(this=exp.Anonymous(this=one.aggregate, expressions=[_of(f"v{i}")]), expression=first))
     _arguments_moved(select, inner)
     for part in _MOVED:
         inner.set(part, select.args.get(part))
@@ -101,6 +104,38 @@ def _symmetric(select: exp.Select) -> Iterator[_Symmetric]:
             key = _hashed_key(marks)
             if len(rest) == 1 and key is not None:
                 yield _Symmetric(node, _plain(rest[0]), key)
+
+
+def _unnested(select: exp.Select) -> Iterator[_Symmetric]:
+    """`(SELECT f((a::json->>'f2')::double precision) FROM (SELECT unnest(array_agg(DISTINCT row_to_json(row(key, x))::text)) a)
+    a)`, as Malloy writes aggregates other than sums: f of each key's x."""
+    for node in [n for n in select.find_all(exp.Subquery) if n.find_ancestor(exp.Select) is select]:
+        query = node.this
+        source = query.args.get("from_") if isinstance(query, exp.Select) and len(query.expressions) == 1 else None
+        call = query.expressions[0].unalias() if source is not None else None
+        row = _unnested_row(source.this) if source is not None else None
+        if row is None or not isinstance(call, exp.Anonymous) or len(call.expressions) != 1 or len(row) != 2:
+            continue
+        key, value = row
+        plain = not any(v for k, v in query.args.items() if k not in ("expressions", "from_"))
+        if plain and to_sql(call.expressions[0]) == _SECOND and isinstance(key, exp.Column):
+            number = exp.cast(copied(value), "double precision", dialect=FaithfulPostgres)
+            yield _Symmetric(node, number, key, function_name(call))
+
+
+def _unnested_row(source: exp.Expr) -> list[exp.Expr] | None:
+    """Key and value of each element of the list."""
+    query = source.this if isinstance(source, exp.Subquery) else None
+    node = query.expressions[0].unalias() if isinstance(query, exp.Select) and len(query.expressions) == 1 else None
+    for name in ("unnest", "array_agg"):
+        if node is None or function_name(node) != name or len(node.expressions) != 1:
+            return None
+        node = node.expressions[0]
+    if not isinstance(node, exp.Distinct) or len(node.expressions) != 1 or not isinstance(node.expressions[0], exp.Cast):
+        return None
+    made = node.expressions[0].this
+    row = made.expressions[0] if function_name(made) == "row_to_json" and len(made.expressions) == 1 else None
+    return list(row.expressions) if row is not None and function_name(row) == "row" else None
 
 
 def _summed(node: exp.Expr) -> exp.Expr | None:
