@@ -1,6 +1,6 @@
 """What processes that serve one port are to each other: the others as one of them sees them, and each as the others reach it.
 
-Knows: names of what passes between them. Must not know: pipes, how a process serves. `serve.processes` has the pipes,
+Knows: names of what passes between them. Must not know: pipes, how a process serves. `serve.member_process` has the pipes,
 `serve.proxy` is a process; neither needs the other to say what it wants of it.
 """
 

@@ -5,11 +5,8 @@ uses one core; N of them share a port, the ledger (in PostgreSQL: a SQLite ledge
 the caps on connections. Each has a facade of its own: one that dies, or is built anew, concerns its own sessions only, and
 a reload needs no agreement between processes.
 
-A process is started by exec, not by fork: nothing that noise is drawn from may ever be a copy of another's. It reads its
-options from standard input; after that a line there is a cancel request that reached another process, or that one of its
-own was heard there, and its end means that the watcher is gone. On standard output it says when it is ready, which cancel
-requests are another's (a key holds the number of its process), and which of another's it has heard. Both are pipes nobody
-else has.
+A process is started by exec, not by fork: nothing that noise is drawn from may ever be a copy of another's.
+`serve.member_process` says what passes through its two pipes, and holds its end of them.
 
 SIGTERM and SIGINT go to every process. One that dies is started again; its sessions are lost, as with any server.
 
@@ -22,32 +19,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import json
 import os
-import pickle
 import signal
 import socket
-import struct
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from dpproxy.budget.place import SqlitePlace, place_of
-from dpproxy.errors import OperatorError
-from dpproxy.serve.neighbours import Member
+from dpproxy.serve.member_process import NOTHING, Membership, decoded, packed
 from dpproxy.serve.options import Options, ServingError, listening
-from dpproxy.serve.proxy import said, serve
-from dpproxy.serve.runtime import run
+from dpproxy.serve.proxy import said
 from dpproxy.serve.service_manager import notify
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket
-from dpproxy.sql.signals import Signal
-from dpproxy.telemetry.log import start_log
 
 LOG = structlog.get_logger()
 
@@ -59,14 +48,8 @@ LONGEST_PAUSE: Final = 10.0
 LIVED: Final = 60.0
 ROUNDS: Final = 5
 """Reloads in a row in which processes find different data, before one that differs is ended."""
-_LENGTH: Final = struct.Struct("!I")
 BACKLOG: Final = 64 * 1024
 """Bytes a process may leave unread before cancel requests for it are dropped."""
-HEARD: Final = 10.0
-"""Seconds a client waits for its cancel request to be heard by another process, which may be dying."""
-
-
-# the watcher
 
 
 @dataclass
@@ -228,7 +211,12 @@ class _Watcher:
         """A process that is ready, or has ended; the task ends with it."""
         local = self._local.fileno() if self._local is not None else None
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "dpproxy.serve.processes", str(number)),  # the number is for who looks at a list of processes
+            *(
+                sys.executable,
+                "-m",
+                "dpproxy.serve.member_process",
+                str(number),
+            ),  # the number is for who looks at a list of processes
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             pass_fds=(self._file,) if local is None else (self._file, local),
@@ -239,8 +227,7 @@ class _Watcher:
         if self._stopping.is_set():
             worker.send(signal.SIGTERM)
         states = self._states if any(other.serves for other in self._workers.values()) else NOTHING
-        told = pickle.dumps(Membership(number, self._file, local, self._options, _decoded(states)))
-        worker.tell(_LENGTH.pack(len(told)) + told)
+        worker.tell(packed(Membership(number, self._file, local, self._options, decoded(states))))
         reading = asyncio.ensure_future(self._read(worker))
         waiting = asyncio.ensure_future(worker.ready.wait())
         await asyncio.wait((reading, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -286,144 +273,3 @@ class _Watcher:
                 await asyncio.wait_for(self._stopping.wait(), pause)
                 return
             reading = await self._start(number)
-
-
-# a process
-
-
-@dataclass(frozen=True)
-class Membership:
-    """Is what a process is told when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket.
-    `states`: names of the data that are to be opened, by dataset."""
-
-    number: int
-    places: int
-    local: int | None
-    options: Options
-    states: Mapping[str, str]
-
-
-NOTHING: Final = b"-"
-"""In place of names of data: whatever is there is opened."""
-
-
-def _encoded(states: Mapping[str, str]) -> str:
-    return json.dumps(states, sort_keys=True).encode().hex()
-
-
-def _decoded(states: bytes) -> Mapping[str, str]:
-    found: dict[str, str] = {} if states == NOTHING else json.loads(bytes.fromhex(states.decode()))
-    return found
-
-
-class Post:
-    """Speaks at a process's end of its two pipes; it is a `serve.neighbours.Neighbours`."""
-
-    def __init__(self, member: Membership) -> None:
-        limits = member.options.limits
-        self.number = member.number
-        self.expected = member.states
-        self.places = SharedSlots(member.places, limits.connections, limits.connections_per_user, member.number)
-        self.local = None if member.local is None else socket.socket(fileno=member.local)
-        self._listening: asyncio.Task[None] | None = None
-        self._tickets = itertools.count()
-        self._unheard: dict[int, asyncio.Future[None]] = {}
-        os.set_blocking(sys.stdout.fileno(), False)
-
-    def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
-        """Done as well when nobody has said so for a while."""
-        return self._ask(number, f"{pid} {secret.hex()}")
-
-    def reach(self, number: int, pid: int, signal: Signal, of: tuple[str, str]) -> asyncio.Future[None]:
-        """Done as well when nobody has said so for a while."""
-        return self._ask(number, f"{pid} {signal} {' '.join(name.encode().hex() for name in of)}")
-
-    def _ask(self, number: int, what: str) -> asyncio.Future[None]:
-        loop, ticket = asyncio.get_running_loop(), next(self._tickets)
-        heard = self._unheard[ticket] = loop.create_future()
-        loop.call_later(HEARD, self._heard, ticket)
-        self._say(f"cancel {number} {ticket} {what}\n")
-        return heard
-
-    def _heard(self, ticket: int) -> None:
-        heard = self._unheard.pop(ticket, None)
-        if heard is not None and not heard.done():
-            heard.set_result(None)
-
-    def _cancel(self, running: Member, sender: bytes, ticket: bytes, pid: int, secret: bytes) -> None:
-        """What another process passed on. It is told when the statement has heard of it."""
-        line = f"heard {sender.decode()} {ticket.decode()}\n"
-        heard = running.cancel(pid, secret)
-        if heard is None:
-            self._say(line)
-        else:
-            heard.add_done_callback(lambda _: self._say(line))
-
-    def _say(self, line: str) -> None:
-        """Dropped when the pipe is full: then thousands of requests wait already. A line is short enough to go whole."""
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            os.write(sys.stdout.fileno(), line.encode())
-
-    async def joined(self, running: Member) -> None:
-        self._listening = asyncio.ensure_future(self._listen(running))
-        self._say(f"ready {_encoded(running.states())}\n")
-
-    def reloaded(self, running: Member) -> None:
-        self.expected = running.states()
-        self._say(f"reloaded {_encoded(self.expected)}\n")
-
-    def outdated(self) -> None:
-        self._say("outdated\n")
-
-    def drain(self) -> None:
-        self._say("drain\n")
-
-    async def _listen(self, running: Member) -> None:
-        reader = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-        async for line in reader:
-            match line.split():
-                case [b"cancel", sender, ticket, pid, secret]:
-                    self._cancel(running, sender, ticket, int(pid), bytes.fromhex(secret.decode()))
-                case [b"cancel", sender, ticket, pid, (b"cancel" | b"terminate") as kind, dataset, role]:
-                    of = (bytes.fromhex(dataset.decode()).decode(), bytes.fromhex(role.decode()).decode())
-                    running.reach(int(pid), "cancel" if kind == b"cancel" else "terminate", of)
-                    self._say(f"heard {sender.decode()} {ticket.decode()}\n")
-                case [b"heard", ticket]:
-                    self._heard(int(ticket))
-                case [b"reload", states]:
-                    self.expected = _decoded(states)
-                    running.reload()
-        running.told_to_stop()
-
-
-def _told() -> Membership:
-    """Read from our own watcher, and not a byte too far."""
-    (size,) = _LENGTH.unpack(_exactly(_LENGTH.size))
-    found = pickle.loads(_exactly(size))
-    assert isinstance(found, Membership)
-    return found
-
-
-def _exactly(size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        data += (piece := os.read(sys.stdin.fileno(), size - len(data)))
-        if not piece:
-            sys.exit("dpproxy: the watcher is gone")
-    return data
-
-
-def main() -> None:
-    member = _told()
-    lines = start_log(member.options.log_format, member.options.log_level, member.number)
-    try:
-        run(serve(member.options, Post(member), lines))
-    except OperatorError as error:
-        sys.exit(f"dpproxy: {error}")
-
-
-if __name__ == "__main__":
-    from dpproxy.serve import processes  # pickled values are of this module's own name
-
-    processes.main()

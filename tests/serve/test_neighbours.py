@@ -6,8 +6,8 @@ import inspect
 
 import pytest
 
+from dpproxy.serve.member_process import Post
 from dpproxy.serve.neighbours import Member, Neighbours
-from dpproxy.serve.processes import Post
 from dpproxy.serve.proxy import Running
 
 

@@ -92,7 +92,7 @@ def one_of_each(proxy: Proxy, stack: ExitStack, dbname: str = "town") -> list[Co
 
 
 def workers(proxy: Proxy) -> list[psutil.Process]:
-    return [p for p in psutil.Process(proxy.pid).children() if "dpproxy.serve.processes" in p.cmdline()]
+    return [p for p in psutil.Process(proxy.pid).children() if "dpproxy.serve.member_process" in p.cmdline()]
 
 
 def spent(connection: Connection) -> Decimal:
