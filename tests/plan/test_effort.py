@@ -14,7 +14,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan import pipeline
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.measure import enclosures
-from dpproxy.plan.outer import array_sources, measured_select, staging
+from dpproxy.plan.outer import array_sources, measured_select, select_keys, staging
 from dpproxy.plan.properties import facts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql import effort, guard, row_makers, skeleton
@@ -144,7 +144,7 @@ def test_formulas_are_as_the_parser_has_them_and_steps_far_below(
         assert repr(found) == repr(copied(skeleton.parsed(text)))
         return found
 
-    for module in (measured_select, array_sources, staging, row_makers):
+    for module in (measured_select, select_keys, array_sources, staging, row_makers):
         monkeypatch.setattr(module, "parse_expression", compared)
     steps = [
         taken(case.sql)

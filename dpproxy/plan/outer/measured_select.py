@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
 from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.group_facts import unit_ids
 from dpproxy.plan.bind.interval_calls import interval_call
@@ -20,14 +20,12 @@ from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.scope import Scope, resolve_group_item
 from dpproxy.plan.bind.select import has_aggregates
 from dpproxy.plan.bind.subqueries import Subqueries
-from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import (
     Agg,
     Expr,
     Ref,
     Taint,
-    references,
 )
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import (
@@ -45,6 +43,7 @@ from dpproxy.plan.outer.query_shapes import chosen_by_values, divided_sums, top_
 from dpproxy.plan.outer.reader_choices import chosen_above
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
+from dpproxy.plan.outer.select_keys import SelectKeys
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
 from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts
@@ -58,11 +57,7 @@ from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import aggregate_calls, function_name, is_aggregate
 from dpproxy.sql.types import TEXTS
 
-MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
 MOST_BASES = 6  # of one aggregate: a correlation's
-
-
-_NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
 
 
 class _MeasuredSubqueries(Subqueries):
@@ -82,10 +77,10 @@ class SelectRewriter:
         self.binder = _MeasuredSubqueries(queries, env, rows).binder
         self.alias = registry.next_alias()
         self._aggs: dict[int, tuple[exp.Expr, Agg]] = {}
-        self._key_texts: dict[str, int] = {}
         self.shared: frozenset[Counted] = frozenset()
         self.grouped = False
         self._labels = Labels(select)
+        self._keys = SelectKeys(self.request, self.binder, scope, self._labels, self.alias, queries.context.policy.unit_name)
         self._ends = Ends(self.request, self.alias, self._labels, Fraction(queries.context.settings.confidence))
         self.interval_writer = IntervalWriter(
             self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends
@@ -99,10 +94,10 @@ class SelectRewriter:
         sets = grouping_sets(select)
         aggregated = bool(select.args.get("group")) or has_aggregates(select)
         self.grouped = any(sets) or not aggregated
-        indexes = [[self._add_group_key(resolve_group_item(i, select, self.scope)) for i in keys] for keys in sets]
+        indexes = [[self._keys.of_group(resolve_group_item(i, select, self.scope)) for i in keys] for keys in sets]
         if not aggregated:
             self._expand_stars()
-            indexes = [[self._add_group_key(node.unalias()) for node in select.expressions]]
+            indexes = [[self._keys.of_group(node.unalias()) for node in select.expressions]]
         self.request.sets = [tuple(dict.fromkeys(i for i in keys if i is not None)) for keys in indexes]
         names = [output_name(n) for n in select.expressions]
         outputs = set(names)
@@ -134,7 +129,7 @@ class SelectRewriter:
 
     def _note(self, select: exp.Select) -> None:
         """Which output is which key: for whoever joins the released rows."""
-        columns = {self._key_column(i): i for i in range(len(self.request.keys))}
+        columns = {self._keys.column(i): i for i in range(len(self.request.keys))}
         plain = [columns.get(e.unalias()) for e in select.expressions]
         if len(self.request.sets) == 1 and len(plain) == len(select.expressions):
             note_measured(select, len(self.request.keys), plain)
@@ -186,36 +181,6 @@ class SelectRewriter:
     def _named(node: exp.Expr, name: str) -> exp.Expr:
         return exp.alias_(node, exp.to_identifier(name, quoted=True), copy=False)
 
-    def _add_group_key(self, node: exp.Expr) -> int | None:
-        if isinstance(node, exp.Literal) and node.is_string:
-            return None
-        return self._key(self.binder.bind(node, self.scope), node)
-
-    def _key(self, expr: Expr, node: exp.Expr) -> int:
-        expr = coerce(expr, "text")
-        asked_for = self.request.key(expr)
-        if asked_for is not None:
-            return asked_for
-        known = facts(expr)
-        if known.taint != Taint.NONE:
-            raise self._identifying(expr, node)
-        if len(self.request.keys) == MAX_KEYS:
-            told = f"this query groups by more than {MAX_KEYS} keys"
-            raise Refusal(PROGRAM_LIMIT_EXCEEDED, told, position(node), hint="Group by fewer.")
-        index = self.request.add_key(self._labels.of(node), expr)
-        self._key_texts[to_sql(node)] = index
-        return index
-
-    def _identifying(self, expr: Expr, node: exp.Expr) -> Refusal:
-        columns = ", ".join(c.name for c in references(expr) if c.taint != Taint.NONE)
-        unit = self.queries.context.policy.unit_name
-        return Refusal(
-            INSUFFICIENT_PRIVILEGE,
-            f"`{columns}` identifies a single {unit} or record and cannot be shown or grouped by",
-            position(node),
-            hint=f"Count it, count(DISTINCT {columns}), or group by the {unit} in a subquery and aggregate that.",
-        )
-
     def _rewrite(self, node: exp.Expr) -> exp.Expr:
         """The expression over the released columns. Raises Refusal for what is neither key nor aggregate."""
         if outer(node):
@@ -228,7 +193,7 @@ class SelectRewriter:
             return self._aggregate(node)
         if interval_call(node):
             return self.interval_writer.rewritten(node)
-        found = self._matched_key(node)
+        found = self._keys.matched(node)
         if found is not None:
             return found
         if isinstance(node, exp.Column):
@@ -253,7 +218,7 @@ class SelectRewriter:
         if not any(map(outer, columns)):
             return node
         if all(map(outer, columns)) and not isinstance(node, exp.Query):
-            found = self._matched_key(node)
+            found = self._keys.matched(node)
             if found is not None:
                 return found
             if isinstance(node, exp.Column):
@@ -282,34 +247,6 @@ class SelectRewriter:
                 self._rewrite_children(value)
         return node
 
-    def _matched_key(self, node: exp.Expr) -> exp.Expr | None:
-        if not self.request.keys or isinstance(node, _NO_KEYS):
-            return None
-        if isinstance(node, exp.Subquery | exp.In | exp.Exists) or node.find(exp.Query) is not None:
-            return self._same_text(node)  # two bindings of one subquery are not equal
-        if node.find(exp.Column) is None or any(is_aggregate(n) for n in node.walk()):
-            return None
-        try:
-            bound = coerce(self.binder.bind(node, self.scope), "text")
-        except Refusal:
-            return None
-        at = self.request.key(bound)
-        return None if at is None else self._key_column(at)
-
-    def _same_text(self, node: exp.Expr) -> exp.Expr | None:
-        index = self._key_texts.get(to_sql(node))
-        return None if index is None else self._key_column(index)
-
-    def _key_column(self, i: int) -> exp.Expr:
-        """Released keys have the type PostgreSQL gives the expression (a truncated date is a local timestamptz)."""
-        key = self.request.keys[i][1]
-        text = f"{self.alias}.k{i}"
-        if key.type == "timestamptz":
-            text = f"CAST({text} AS timestamptz)"
-        elif key.type == "numeric" and not isinstance(key, Ref):
-            text = f"trim_scale({text})"
-        return parse_expression(text)
-
     def _loose_column(self, node: exp.Column) -> exp.Expr:
         """A bare column beside aggregates: PostgreSQL accepted it, so it depends on the keys and is one more key."""
         if isinstance(node.this, exp.Star):
@@ -321,11 +258,11 @@ class SelectRewriter:
                 f'column "{to_sql(node)}" must appear in the GROUP BY clause or be used in an aggregate function',
                 position(node),
             )
-        index = self._key(bound, node)
+        index = self._keys.index(bound, node)
         if len(self.request.sets) == 1:
             (only,) = self.request.sets
             self.request.sets = [only if index in only else (*only, index)]
-        return self._key_column(index)
+        return self._keys.column(index)
 
     def _aggregate(self, node: exp.Expr) -> exp.Expr:
         name = function_name(node)
@@ -350,7 +287,7 @@ class SelectRewriter:
         if agg.name not in ("min", "max") or agg.args[0].type not in TEXTS or not plain:
             return None
         if facts(agg.args[0]).taint != Taint.NONE:
-            raise self._identifying(agg.args[0], node)
+            raise self._keys.identifying(agg.args[0], node)
         found = self.registry.shared_values(self.request, agg)
         if found is None:
             return None
@@ -397,7 +334,7 @@ class SelectRewriter:
         terms = []
         for i, argument in enumerate(reversed(node.expressions)):
             bound = self.binder.bind(resolve_group_item(argument, self.select, self.scope), self.scope)
-            index = self._key(bound, argument)
+            index = self._keys.index(bound, argument)
             terms.append(f"(({self.alias}.g >> {index}) & 1) * {1 << i}")
         return parse_expression(f"CAST({' + '.join(terms)} AS int4)")
 

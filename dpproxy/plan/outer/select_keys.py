@@ -1,0 +1,97 @@
+"""The keys of one measured SELECT: expressions of its rows that become columns of the released arrays.
+
+Knows: sqlglot trees, how expressions of rows are bound, what is measured. Must not know: aggregates, engines, noise. Whatever is
+shown of a group is a key, or made of keys and aggregates: an expression is a key by what it is bound to, not by how it is
+written, but for subqueries, of which no two bindings are equal.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpproxy.errors import INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.plan.bind.expressions import ExprBinder
+from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.logical.expr import Expr, Ref, Taint, references
+from dpproxy.plan.outer.labels import Labels
+from dpproxy.plan.outer.request import MeasurementRequest
+from dpproxy.plan.properties.facts import facts
+from dpproxy.sql.dialect import position, to_sql
+from dpproxy.sql.skeleton import parse_expression
+from dpproxy.sql.trees import is_aggregate
+
+MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
+_NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
+
+
+class SelectKeys:
+    """Adds keys to the request, and finds them again. `alias`: of the released rows; `unit`: what the policy calls one."""
+
+    def __init__(
+        self, request: MeasurementRequest, binder: ExprBinder, scope: Scope, labels: Labels, alias: str, unit: str
+    ) -> None:
+        self._request, self._binder, self._scope, self._labels = request, binder, scope, labels
+        self._alias, self._unit = alias, unit
+        self._texts: dict[str, int] = {}
+
+    def of_group(self, node: exp.Expr) -> int | None:
+        """Return the number of a key that is grouped by; None for a constant text, which makes no groups. Raises Refusal."""
+        if isinstance(node, exp.Literal) and node.is_string:
+            return None
+        return self.index(self._binder.bind(node, self._scope), node)
+
+    def index(self, expr: Expr, node: exp.Expr) -> int:
+        """Return the number of a key, which is one from now on. Raises Refusal."""
+        expr = coerce(expr, "text")
+        asked_for = self._request.key(expr)
+        if asked_for is not None:
+            return asked_for
+        known = facts(expr)
+        if known.taint != Taint.NONE:
+            raise self.identifying(expr, node)
+        if len(self._request.keys) == MAX_KEYS:
+            told = f"this query groups by more than {MAX_KEYS} keys"
+            raise Refusal(PROGRAM_LIMIT_EXCEEDED, told, position(node), hint="Group by fewer.")
+        index = self._request.add_key(self._labels.of(node), expr)
+        self._texts[to_sql(node)] = index
+        return index
+
+    def identifying(self, expr: Expr, node: exp.Expr) -> Refusal:
+        """Return what is said of a key that tells units or records apart."""
+        columns = ", ".join(c.name for c in references(expr) if c.taint != Taint.NONE)
+        return Refusal(
+            INSUFFICIENT_PRIVILEGE,
+            f"`{columns}` identifies a single {self._unit} or record and cannot be shown or grouped by",
+            position(node),
+            hint=f"Count it, count(DISTINCT {columns}), or group by the {self._unit} in a subquery and aggregate that.",
+        )
+
+    def matched(self, node: exp.Expr) -> exp.Expr | None:
+        """Return the released column of the key that this expression is; None where it is no key."""
+        if not self._request.keys or isinstance(node, _NO_KEYS):
+            return None
+        if isinstance(node, exp.Subquery | exp.In | exp.Exists) or node.find(exp.Query) is not None:
+            return self._same_text(node)  # two bindings of one subquery are not equal
+        if node.find(exp.Column) is None or any(is_aggregate(n) for n in node.walk()):
+            return None
+        try:
+            bound = coerce(self._binder.bind(node, self._scope), "text")
+        except Refusal:
+            return None
+        at = self._request.key(bound)
+        return None if at is None else self.column(at)
+
+    def _same_text(self, node: exp.Expr) -> exp.Expr | None:
+        index = self._texts.get(to_sql(node))
+        return None if index is None else self.column(index)
+
+    def column(self, i: int) -> exp.Expr:
+        """Released keys have the type PostgreSQL gives the expression (a truncated date is a local timestamptz)."""
+        key = self._request.keys[i][1]
+        text = f"{self._alias}.k{i}"
+        if key.type == "timestamptz":
+            text = f"CAST({text} AS timestamptz)"
+        elif key.type == "numeric" and not isinstance(key, Ref):
+            text = f"trim_scale({text})"
+        return parse_expression(text)
