@@ -1,9 +1,9 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
-usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [postgres] [neighbours] [honesty]
-       [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N] [--corpus FILE.jsonl]
-       [--data-sets A,B] [--verbose] [--case TEXT]
-       default: everything but accuracy, postgres and honesty, which need the shared material, and neighbours
+usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [speed] [postgres] [neighbours]
+       [honesty] [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N]
+       [--corpus FILE.jsonl] [--data-sets A,B] [--verbose] [--case TEXT] [--queries A,B] [--data FOLDER]
+       default: everything but accuracy, speed, postgres and honesty, which need the shared material, and neighbours
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
 measures the one, then the other, and the median of the rounds' ratios is printed. No figure here fails a build.
@@ -18,6 +18,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   accuracy   relative errors of the shared workload through a proxy, beside the best peer's; and where large users
              choose unlike small ones, beside the best single bound in hindsight
   honesty    cells of the corpus's answers whose stated interval holds the exact answer
+  speed      generated SQL beside the raw query for the shared workload in DuckDB, whole at --scale 1
   postgres   generated SQL beside the raw query for the shared workload, 2 M orders in PostgreSQL, beside the best peer's
 """
 
@@ -30,6 +31,7 @@ import tempfile
 from pathlib import Path
 
 import bench_accuracy
+import bench_duckdb
 import bench_favourites
 import bench_honesty
 import bench_neighbours
@@ -67,7 +69,7 @@ def memory(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
 THROUGH = {"memory": memory, "relay": bench_wire.relay, "reused": bench_wire.reused, "load": bench_wire.load}
 """Parts that need a running proxy, in the order in which they run: memory first, while it is still idle."""
 DEFAULT = (*THROUGH, "planning", "aggregate")
-PARTS = (*DEFAULT, "accuracy", "postgres", "neighbours", "honesty")
+PARTS = (*DEFAULT, "accuracy", "speed", "postgres", "neighbours", "honesty")
 
 
 def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> None:
@@ -90,6 +92,10 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         folder = work / "accuracy"
         folder.mkdir()
         bench_accuracy.accuracy(folder, options.scale, options.answers)
+    if "speed" in parts:
+        folder = options.data or work / "speed"
+        folder.mkdir(exist_ok=True)
+        bench_duckdb.performance(folder, options.rounds, options.scale, [q for q in options.queries.split(",") if q])
     if "postgres" in parts:
         say("postgres: making 2 M orders")
         folder = work / "postgres"
@@ -103,13 +109,15 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last four")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all but the last five")
     parser.add_argument("--seconds", type=float, default=3, help="of each pgbench run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle", type=int, default=500, help="idle connections, for load")
     parser.add_argument("--cycles", type=int, default=1000, help="connections opened and closed, for load")
-    parser.add_argument("--scale", type=float, default=0.05, help="of the workload for accuracy; 1 is 10 M orders")
+    parser.add_argument("--scale", type=float, default=0.05, help="of the workload for accuracy and speed; 1 is 10 M orders")
     parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
+    parser.add_argument("--queries", default="", metavar="A,B", help="of the workload, for speed; default: all")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="for speed: where the workload is made once, and stays")
     parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus" / "open.jsonl", metavar="FILE.jsonl")
     parser.add_argument("--data-sets", default="", metavar="A,B", help="of the corpus, for honesty; default: all")
     parser.add_argument("--case", default="", metavar="TEXT", help="those whose names hold it, for neighbours: 'CTEs 16' is one")

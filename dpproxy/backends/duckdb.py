@@ -55,6 +55,11 @@ UNSOUND = ("common_subplan",)
 """Optimizers that are switched off where DuckDB has them. In 2.0.0 `common_subplan` takes one self join for another whose sides
 are the other way round, and joins the next table by the wrong side's column: rows of one person could become another's."""
 
+CELL = 512
+"""Bytes of the sums of one unit in such a table: twenty sums, or forty counts."""
+USUAL_BITS, MOST_BITS = 12, 20
+"""DuckDB's own setting; and that of a million units, where there is memory for them."""
+
 QUOTABLE = (
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -214,6 +219,7 @@ def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
         ((name,),) = fetched(root, "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL")
         root.execute(f"USE {quote_name(name)}; DETACH {quote_name(ASIDE)}")
         root.execute("SET GLOBAL TimeZone = 'UTC'")
+        root.execute(f"SET GLOBAL perfect_ht_threshold = {_indexed_bits(root)}")
         known = {name for (name,) in fetched(root, "SELECT name FROM duckdb_optimizers()")}
         root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
         root.execute("SET GLOBAL enable_external_access = false")
@@ -222,6 +228,17 @@ def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
         root.close()
         raise
     return root, str(name)
+
+
+def _indexed_bits(root: duckdb.DuckDBPyConnection) -> int:
+    """How many bits a unit's number may have to index a table of sums, where DuckDB would hash it else, at four times the cost or
+    more. Each thread of each place has such a table, outside of what `memory_limit` counts: all of them together may take half
+    as much again."""
+    ((limit, threads),) = fetched(
+        root, "SELECT parse_formatted_bytes(current_setting('memory_limit')), current_setting('threads')"
+    )
+    cells = int(limit) // (2 * PLACES * int(threads) * CELL)
+    return max(USUAL_BITS, min(MOST_BITS, cells.bit_length() - 1))
 
 
 def _backend_error(error: duckdb.Error) -> BackendError:

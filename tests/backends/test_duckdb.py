@@ -180,3 +180,14 @@ async def test_no_measurement_is_in_the_way_of_a_question(path: str) -> None:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await backend.close()
+
+
+@pytest.mark.parametrize(("memory", "threads", "bits"), [("64GB", 1, 20), ("4GB", 2, 18), ("4GB", 8, 16), ("100MB", 8, 12)])
+async def test_units_index_a_table_that_fits_the_memory(path: str, memory: str, threads: int, bits: int) -> None:
+    """Of every connection; and what it takes is not beyond half of the memory that queries may have."""
+    backend = DuckDB(DuckDBBackend(path, memory, threads))
+    try:
+        (found,) = await backend.violations(["SELECT current_setting('perfect_ht_threshold')"])
+    finally:
+        await backend.close()
+    assert found == bits

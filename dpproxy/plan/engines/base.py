@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
@@ -272,6 +272,11 @@ class Engine(ABC):
     @abstractmethod
     def series(self, lo: int, hi: int, kind: str) -> str:
         """Spell a FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""
+
+    def coded(self, text: str, values: Sequence[str]) -> str | None:
+        """Spell a text that is one of `values` as a column that costs less to group by, NULL for other texts; None where the
+        engine has none. CAST AS varchar is the way back."""
+        return None
 
     def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
         """Spell a FROM item of constant rows."""

@@ -9,6 +9,7 @@ here or in `duckdb_operations`, which spells operators and functions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -184,6 +185,10 @@ class DuckDB(DuckDBOperations):
 
     def pick_hash(self, columns: list[str], key: int) -> str:
         return f"hash({', '.join([str(key), *columns])})"
+
+    def coded(self, text: str, values: Sequence[str]) -> str | None:
+        """An ENUM: a small whole number, whose range DuckDB knows, so that few of them index a table instead of being hashed."""
+        return f"TRY_CAST({text} AS ENUM({', '.join(map(quote, values))}))"
 
     def group_number(self, columns: list[str], key: int) -> str:
         return f"CAST({self.pick_hash(columns, key)} >> 1 AS BIGINT)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.logical.expr import Column, Domain, SeriesDomain, ValuesDomain
+from dpproxy.plan.logical.expr import Column, Domain, Ref, SeriesDomain, ValuesDomain
 from dpproxy.plan.logical.measured import Declared, DeclaredPart, Strays
 
 
@@ -21,6 +21,21 @@ def declared_text(groups: Declared, renderer: Renderer) -> str:
         sources.append(f"({part_text(part, renderer)}) AS {alias}")
         items.update({index: f"{alias}.k{index} AS k{index}" for index, _ in part.keys})
     return f"SELECT {', '.join(items[i] for i in range(groups.width))} FROM {' CROSS JOIN '.join(sources)}"
+
+
+MAX_CODES = 1_000  # values of a key that are numbered in each statement's text
+
+
+def coded_values(groups: Declared, key: int) -> tuple[str, ...] | None:
+    """Return all texts that a key can be in declared groups, None where they are not listed or NULL is one of them."""
+    for part in groups.parts:
+        match part:
+            case DeclaredPart(keys=((number, Ref(column=column)),), columns=((declared, ValuesDomain(values=values)),)):
+                plain = column.id == declared.id and column.type in ("text", "varchar") and not part.scans and not part.strays
+                if number == key and plain and len(values) <= MAX_CODES:
+                    texts = tuple(dict.fromkeys(v for v in values if v is not None))
+                    return texts if texts and None not in values else None
+    return None
 
 
 def part_text(part: DeclaredPart, renderer: Renderer) -> str:

@@ -8,16 +8,17 @@ each value, which costs nothing and is exact.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpproxy.plan.engines import norm_scaling
+from dpproxy.plan.engines import norm_scaling, unit_stages
 from dpproxy.plan.engines.base import FOUND, Engine
-from dpproxy.plan.engines.key_domains import declared_text
+from dpproxy.plan.engines.held_columns import HeldColumns
+from dpproxy.plan.engines.key_domains import coded_values, declared_text
 from dpproxy.plan.engines.relations import Block, Renderer
-from dpproxy.plan.logical.expr import Column, Expr, Ref, Relation
+from dpproxy.plan.engines.unit_stages import Units
+from dpproxy.plan.logical.expr import Expr, Relation
 from dpproxy.plan.logical.measured import (
     MAX_SIZE,
     Added,
@@ -45,6 +46,7 @@ from dpproxy.plan.logical.measured import (
     RowValue,
     Scaled,
     ShareCut,
+    Stage,
     Statement,
     Sums,
     Total,
@@ -52,12 +54,9 @@ from dpproxy.plan.logical.measured import (
     UnitGroups,
     ValueCount,
     ValueSum,
+    rows_of,
 )
-
-HELD = -1  # id of a held column: counters start at 0
-_COLUMN = re.compile(r'\w+\.("([^"]|"")*"|\w+)(::\w+)?')  # a column as it is: nothing to compute, wherever it is named
-_STAGES = (UnitGroups, Picked, Fresh, Contributions)
-_Stage = UnitGroups | Picked | Fresh | Contributions
+from dpproxy.plan.properties.facts import facts
 
 
 @dataclass(frozen=True)
@@ -90,62 +89,20 @@ class Query:
         return cls(tree, _Writing(source.renderer.resumed(), source, rows_of(tree)).statement(tree))
 
 
-def rows_of(tree: Statement | _Stage) -> MeasuredRows:
-    """Return the rows that a query is made of."""
-    node: object = tree
-    while not isinstance(node, MeasuredRows):
-        match node:
-            case UnitGroups(rows=rows) | Buckets(rows=rows) | Beyond(rows=rows):
-                node = rows
-            case Sums(child=child) | Filled(child=child) | Numbered(child=child) | Picked(child=child) | Fresh(child=child):
-                node = child
-            case Contributions(child=child):
-                node = child
-            case _:
-                raise TypeError(f"unknown node {type(node).__name__}")
-    return node
-
-
-@dataclass
-class _Inner:
-    """Rows with the value of each expression in a column of its own, v0, v1, ...: what repeats it costs a look-up only."""
-
-    renderer: Renderer
-    block: Block
-    _texts: dict[str, str] = field(default_factory=dict)
-
-    def _name(self, expr: Expr) -> str:
-        return self._texts.setdefault(self.renderer.output(expr, self.block.names), f"v{len(self._texts)}")
-
-    def held(self, expr: Expr) -> tuple[Ref, dict[int, str]]:
-        """Return the expression as a reference to its column, and the column's name in scope."""
-        column = expr.column if isinstance(expr, Ref) else Column(HELD, "held", expr.type)
-        return Ref(expr.type, column), {column.id: self._name(expr)}
-
-    def where(self, condition: Expr | None, text: str) -> str:
-        """Write `text` in rows that satisfy the condition, NULL in others."""
-        return text if condition is None else f"CASE WHEN {self._name(condition)} THEN {text} END"
-
-    def select(self, plain: list[str], items: list[str]) -> str:
-        """Write `plain` (`expression AS name`) and items over held columns. To be called last."""
-        names = [text.rpartition(" AS ")[2] for text in plain]
-        held = [f"{text} AS {name}" for text, name in self._texts.items()]
-        rows = f"SELECT {', '.join([*plain, *held]) or '1 AS one'} FROM {self.block.source}{self.block.where_text}"
-        if not items:
-            return rows
-        begin, end = self.renderer.engine.fence if any(not _COLUMN.fullmatch(text) for text in self._texts) else ("", "")
-        return f"SELECT {', '.join([*names, *items])} FROM ({begin}{rows}{end}) AS v"
-
-
 @dataclass
 class _Writing:
-    """One statement over the rows of `source`. `factors`: of values in the engine's own type, grid units in one of it."""
+    """One statement over the rows of `source`. `factors`: of values in the engine's own type, grid units in one of it. `columns`:
+    of the texts of row values, `values`: of row values, each the column it is in; equal ones share one. `codes`: of keys, the
+    engine's own numbering of their declared values; rows of others, which are in no declared group, are left out first."""
 
     renderer: Renderer
     source: Source
     rows: MeasuredRows
     ctes: list[str] = field(default_factory=list)
     factors: dict[int, int] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    values: dict[int, str] = field(default_factory=dict)
+    codes: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rows.child is not self.source.relation:
@@ -185,25 +142,34 @@ class _Writing:
     # --- rows
 
     def _key_items(self) -> list[str]:
-        return [f"{self.renderer.key(k, self.block.names)} AS k{i}" for i, k in enumerate(self.rows.keys)]
+        return [f"{self.codes.get(i) or self._key(i)} AS k{i}" for i in range(len(self.keys))]
 
-    def _value(self, i: int, value: RowValue | RowBucket | None, inner: _Inner) -> list[str]:
-        """Row value i, where there is one."""
+    def _key(self, i: int) -> str:
+        return self.renderer.key(self.rows.keys[i], self.block.names)
+
+    def _value(self, i: int, value: RowValue | RowBucket | None, inner: HeldColumns) -> list[str]:
+        """Row value i, where there is one and no column has it yet."""
         if value is None:
             return []
         if isinstance(value, RowBucket):
             return [f"{self._bucket(value, inner)} AS bucket"]
-        if value.value is None:
-            return [f"{inner.where(value.where, '1')} AS x{i}"]
-        column, names = inner.held(value.value)
-        text, held = names[column.column.id], value.held
-        if held is not None and held.native:
-            text, self.factors[i] = self.engine.addend(column, held.lo, held.hi, held.grid, names)
-        elif held is not None:
-            text = self.engine.fixed(column, held.lo, held.hi, held.grid, Fraction(0), names)
-        return [f"{inner.where(value.where, text)} AS x{i}"]
+        text = inner.where(value.where, self._own(i, value, inner))
+        self.values[i] = self.columns.setdefault(text, f"x{i}")
+        return [f"{text} AS x{i}"] if self.values[i] == f"x{i}" else []
 
-    def _bucket(self, bucket: RowBucket, inner: _Inner) -> str:
+    def _own(self, i: int, value: RowValue, inner: HeldColumns) -> str:
+        if value.value is None:
+            return "1"
+        column, names = inner.held(value.value)
+        held = value.held
+        if held is None:
+            return names[column.column.id]
+        if held.native:
+            text, self.factors[i] = self.engine.addend(column, held.lo, held.hi, held.grid, names)
+            return text
+        return self.engine.fixed(column, held.lo, held.hi, held.grid, Fraction(0), names)
+
+    def _bucket(self, bucket: RowBucket, inner: HeldColumns) -> str:
         value, names = inner.held(bucket.value)
         text = names[value.column.id]
         if bucket.values:
@@ -215,23 +181,25 @@ class _Writing:
         return inner.where(bucket.where, text)
 
     def _select(self, plain: list[str]) -> str:
-        inner = _Inner(self.renderer, self.block)
+        inner = HeldColumns(self.renderer, self.block)
         items = [text for i, value in enumerate(self.rows.values) for text in self._value(i, value, inner)]
         return inner.select(plain, items)
 
     # --- stages, each a common table expression
 
-    def _stage(self, node: _Stage) -> str:
+    def _stage(self, node: Stage) -> str:
         """Write a stage and those below it; return its name."""
         match node:
             case UnitGroups(totals=totals):
                 group = ", ".join(self.group)
                 self.ctes.append(f"r AS ({self._select([f'{self.unit} AS u', *self._key_items()])})")
-                items = [f"count(x{t.index}) AS n{t.index}" if isinstance(t, Counted) else self._added(t) for t in totals]
-                self.ctes.append(f"g AS (SELECT {', '.join([group, *items])} FROM r GROUP BY {group})")
+                items = list(map(self._of_unit, totals))
+                declared = " AND ".join(f"k{i} IS NOT NULL" for i in self.codes)
+                where = f" WHERE {declared}" if declared else ""
+                self.ctes.append(f"g AS (SELECT {', '.join([group, *items])} FROM r{where} GROUP BY {group})")
                 return "g"
             case Picked(child=child, most=most, order=order):
-                self.ctes.append(self._picked(self._stage(child), most, order))
+                self.ctes += unit_stages.picked(self._stage(child), most, self._turn(order))
                 return "q"
             case Fresh(child=child, order=order):
                 source = self._stage(child)
@@ -241,22 +209,17 @@ class _Writing:
             case Contributions(child=child, parts=parts):
                 return self._contributions(self._stage(child), parts, scaled=node.scaled)
 
-    def _added(self, total: Added) -> str:
-        return f"{self.engine.unit_total(f'x{total.index}', total.lo, total.hi, total.shift)} AS t{total.index}"
+    def _of_unit(self, total: Counted | Added) -> str:
+        if isinstance(total, Counted):
+            return f"count({self.values[total.index]}) AS n{total.index}"
+        return f"{self.engine.unit_total(self.values[total.index], total.lo, total.hi, total.shift)} AS t{total.index}"
 
     def _contributions(self, source: str, parts: tuple[Part | None, ...], *, scaled: bool) -> str:
         texts = [f"{self._part(part)} AS p{i}" for i, part in enumerate(parts) if part is not None]
-        if not scaled:
+        if scaled:
+            self.ctes += unit_stages.scaled(source, self.group, parts, texts)
+        else:
             self.ctes.append(f"p AS (SELECT {', '.join([*self.group, *texts])} FROM {source})")
-            return "p"
-        own = [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
-        norms = [f"{norm_scaling.norm(p)} AS s{p.index}" for p in own]
-        steps = [f"{text} AS m{p.index}" for p in own if (text := norm_scaling.step(p))]
-        sizes = f"SELECT {', '.join(['u', *norms])} FROM {source} GROUP BY u"
-        self.ctes.append(f"w AS (SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes)" if steps else f"w AS ({sizes})")
-        columns = [f"{source}.{name}" for name in self.group]
-        columns += [f"w.m{p.index}" for p in parts if isinstance(p, Scaled) and p.steps > 1]
-        self.ctes.append(f"p AS (SELECT {', '.join([*columns, *texts])} FROM {source} JOIN w ON {source}.u = w.u)")
         return "p"
 
     def _part(self, part: Part) -> str:
@@ -281,35 +244,43 @@ class _Writing:
     def _number(self, order: Order) -> str:
         return self.engine.group_number([f"k{i}" for i in order.keys], order.key)
 
-    def _picked(self, source: str, most: int, order: Order) -> str:
+    def _turn(self, order: Order) -> str:
+        """In what order a unit's groups are picked."""
         names = [f"k{i}" for i in order.keys]
-        by = f"{self._hash(order, ['u', *names])}, {', '.join(names)}"
-        ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {by}) AS rank FROM {source}"
-        return f"q AS (SELECT * FROM ({ranked}) AS ranked WHERE rank <= {most})"
+        return f"{self._hash(order, ['u', *names])}, {', '.join(names)}"
 
     # --- all units
 
     def sums(self, node: Sums) -> str:
         if isinstance(node.child, MeasuredRows):
-            source = f"({self._select(self._key_items())}) AS r"
+            units = Units(f"({self._select(self._key_items())}) AS r")
         else:
-            source = self._with_distinct(self._stage(node.child), node)
-        sums = [text for i, total in enumerate(node.totals) for text in self._total(i, total)]
+            units = self._by_step(self._stage(node.child), node)
+        sums = [text for i, total in enumerate(node.totals) for text in self._total(i, total, units.count)]
         group = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        having = f" HAVING count(*) >= {node.least}" if node.least > 1 and self.keys else ""
-        return f"SELECT {', '.join([*self.keys, *sums]) or 'count(*) * 0 AS one'} FROM {source}{group}{having}"
+        having = f" HAVING {units.count} >= {node.least}" if node.least > 1 and self.keys else ""
+        return f"SELECT {', '.join([*self.keys, *sums]) or 'count(*) * 0 AS one'} FROM {units.source}{group}{having}"
 
-    def _total(self, i: int, total: Total) -> list[str]:
+    def _by_step(self, source: str, node: Sums) -> Units:
+        """What is summed: a unit a group, or fewer rows that add up to the same."""
+        if not isinstance(node.child, Contributions) or any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals):
+            return Units(self._with_distinct(source, node))
+        used = dict.fromkeys(total.index for total in node.totals if isinstance(total, PartSum))
+        stages, units = unit_stages.by_step(source, self.keys, node.child.parts, list(used))
+        self.ctes += stages
+        return units
+
+    def _total(self, i: int, total: Total, units: str) -> list[str]:
         match total:
             case RowCount():
-                return [f"count(*) AS b{i}"]
+                return [f"{units} AS b{i}"]
             case ValueCount(index=x, distinct=distinct):
-                return [f"count({'DISTINCT ' if distinct else ''}x{x}) AS b{i}"]
+                return [f"count({'DISTINCT ' if distinct else ''}{self.values[x]}) AS b{i}"]
             case ValueSum(index=x, distinct=True):
-                return [f"{self._sum_of_each(f'x{x}')} AS b{i}"]
+                return [f"{self._sum_of_each(self.values[x])} AS b{i}"]
             case ValueSum(index=x, shift=shift):
                 factor = self.factors.get(x, 1)
-                return [f"{self.engine.saturated(self.engine.total(f'x{x}', shift, factor))} AS b{i}"]
+                return [f"{self.engine.saturated(self.engine.total(self.values[x], shift, factor))} AS b{i}"]
             case PartSum(index=p, steps=1):
                 return [f"{self.engine.wide_sum(f'p{p}')} AS b{i}"]
             case PartSum(index=p, steps=steps):
@@ -330,7 +301,7 @@ class _Writing:
         text = f"{source} AS m"
         for i in distinct:
             text += f" LEFT JOIN d{i} ON {self._same('m', f'd{i}', self.keys) or 'TRUE'}"
-        stage: _Stage | MeasuredRows = node.child
+        stage: Stage | MeasuredRows = node.child
         while not isinstance(stage, Contributions):
             assert isinstance(stage, Picked)
             stage = stage.child
@@ -343,14 +314,14 @@ class _Writing:
     def _distinct(self, i: int, total: DistinctCount | DistinctSum, source: str) -> str:
         """COUNT(DISTINCT x), SUM(DISTINCT x): as many distinct values of each unit as its bound allows, then distinct across
         units."""
-        group, x = self.group, f"x{total.index}"
+        group, x = self.group, self.values[total.index]
         join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON {self._same('r', 's', group)}"
         base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.{x} FROM r{join} WHERE r.{x} IS NOT NULL"
         order = f"{self._hash(total.order, ['u', x])}, {x}"
         ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
         within = f"SELECT * FROM ({ranked}) AS w WHERE rank <= {total.most}"
         if total.norm:
-            within = self._distinct_overall(total, within)
+            within = unit_stages.in_turn(within, total.norm, total.rows, f"rank, {self._turn(total.order)}")
         keys = "".join(f"{k}, " for k in self.keys)
         by = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         n = f"count(DISTINCT {x})" if isinstance(total, DistinctCount) else self._sum_of_each(x)
@@ -359,16 +330,6 @@ class _Writing:
     def _sum_of_each(self, column: str) -> str:
         """Add up a column's values, each once."""
         return self.engine.saturated(self.engine.total(f"DISTINCT {column}", 0))
-
-    def _distinct_overall(self, total: DistinctCount | DistinctSum, within: str) -> str:
-        """Values of all groups of a unit in turn, each group's first ones before any second ones, for as long as their numbers a
-        group have a norm of at most `rows`: the r-th value of a group adds 1 to the l1 norm, r**2 - (r - 1)**2 to the square
-        of the l2 norm."""
-        added, most = ("1", total.rows) if total.norm == 1 else ("2 * rank - 1", total.rows**2)
-        names = [f"k{i}" for i in total.order.keys]
-        order = f"rank, {self._hash(total.order, ['u', *names])}, {', '.join(names)}"
-        running = f"sum({added}) OVER (PARTITION BY u ORDER BY {order} ROWS UNBOUNDED PRECEDING)"
-        return f"SELECT * FROM (SELECT *, {running} AS filled FROM ({within}) AS turns) AS whole WHERE filled <= {most}"
 
     def _same(self, a: str, b: str, names: Sequence[str]) -> str:
         """The same unit and keys in two relations; the unit is never NULL."""
@@ -379,6 +340,8 @@ class _Writing:
 
     def _filled(self, child: Sums, groups: Declared) -> str:
         """Every declared group in a fixed order, empty ones as zeros."""
+        if isinstance(child.child, Contributions) and isinstance(child.child.child, UnitGroups):
+            self.codes = self._codes(groups)
         body = self.sums(child)
         domain = self.renderer.whole(groups, lambda renderer: declared_text(groups, renderer))
         order = ", ".join(f"d.{k}" for k in self.keys)
@@ -388,7 +351,22 @@ class _Writing:
         bases = [f"coalesce(a.{b}, 0) AS {b}" for i, total in enumerate(child.totals) for b in _columns(i, total)]
         items = ", ".join([*(f"d.{k} AS {k}" for k in self.keys), *bases])
         self.ctes += [f"a AS ({body})", f"d AS ({domain})"]
-        return f"{self._with()}SELECT {items} FROM d LEFT JOIN a ON {self._same('d', 'a', self.keys)} ORDER BY {order}"
+        return f"{self._with()}SELECT {items} FROM d LEFT JOIN a ON {self._same_group()} ORDER BY {order}"
+
+    def _same_group(self) -> str:
+        coded = [f"d.k{i} = CAST(a.k{i} AS varchar)" for i in self.codes]
+        others = [k for i, k in enumerate(self.keys) if i not in self.codes]
+        return " AND ".join([*coded, self._same("d", "a", others)] if others else coded)
+
+    def _codes(self, groups: Declared) -> dict[int, str]:
+        """Keys that are counted by number, as they are spelled then. Those that are constant per unit make no more groups than
+        there are units: numbering would cost more than it saves."""
+        found = {}
+        for i, key in enumerate(self.rows.keys):
+            values = coded_values(groups, i) if not facts(key).constant else None
+            code = self.engine.coded(self._key(i), values) if values is not None else None
+            found.update({i: code} if code is not None else {})
+        return found
 
     def _buckets(self, node: Buckets) -> str:
         """The query of `k0.., bucket, n`: how many contributions fall on each grid point."""
@@ -396,7 +374,7 @@ class _Writing:
         group, source = self.group, "r"
         if node.picked is not None:
             self.ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
-            self.ctes.append(self._picked("p", node.picked.most, node.picked.order))
+            self.ctes += unit_stages.picked("p", node.picked.most, self._turn(node.picked.order))
             self.ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self._same('r', 'q', group)})")
             source = "s"
         if node.most is not None:

@@ -39,6 +39,11 @@ def norm(part: Scaled) -> str:
     return f"sum({size})" if part.norm == 1 else f"sum({size} * {size})"
 
 
+def alone(part: Scaled) -> str:
+    """Write the same of a unit with one group."""
+    return _size(part) if part.norm == 1 else f"{_size(part)} * {_size(part)}"
+
+
 def step(part: Scaled) -> str:
     """Write 2**j of the unit's step, from its norm in `s{i}`; empty for columns without steps."""
     if part.steps == 1:

@@ -377,3 +377,22 @@ class Beyond(Node):
 
 
 Statement = Sums | Filled | Numbered | Buckets | Beyond
+
+Stage = UnitGroups | Picked | Fresh | Contributions
+"""Groups of units."""
+
+
+def rows_of(tree: Statement | Stage) -> MeasuredRows:
+    """Return the rows that a query is made of."""
+    node: object = tree
+    while not isinstance(node, MeasuredRows):
+        match node:
+            case UnitGroups(rows=rows) | Buckets(rows=rows) | Beyond(rows=rows):
+                node = rows
+            case Sums(child=child) | Filled(child=child) | Numbered(child=child) | Picked(child=child) | Fresh(child=child):
+                node = child
+            case Contributions(child=child):
+                node = child
+            case _:
+                raise TypeError(f"unknown node {type(node).__name__}")
+    return node

@@ -9,7 +9,7 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.key_domains import declared_text, part_text
+from dpproxy.plan.engines.key_domains import MAX_CODES, coded_values, declared_text, part_text
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain
 from dpproxy.plan.logical.relation import Contribution, Rows, Scan
@@ -88,3 +88,27 @@ def test_parts_are_by_themselves() -> None:
 def test_only_constants_are_read(dialect: object) -> None:
     text = declared_text(dense(ref(WORD), THIRD).declared, Renderer(engine(dialect)))  # type: ignore[arg-type]
     assert '"t"' not in text
+
+
+LISTED = Column(5, "listed", "text", domain=ValuesDomain(("b", "a", "b")))
+LONG = Column(6, "long", "text", domain=ValuesDomain(tuple(map(str, range(MAX_CODES + 1)))))
+PADDED = Column(7, "padded", "bpchar", domain=ValuesDomain(("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (ref(LISTED), ("b", "a")),
+        (ref(WORD), None),  # NULL is one of them
+        (ref(SIZE), None),
+        (ref(LONG), None),
+        (ref(PADDED), None),  # texts that are equal and yet not the same
+        (call("upper", ref(LISTED), type_="text"), None),  # the values of a column, not of the key
+    ],
+)
+def test_texts_that_are_listed_have_numbers(key: Expr, expected: tuple[str, ...] | None) -> None:
+    scan = Scan((UNIT, WORD, SIZE, LISTED, LONG, PADDED), 0, ("main", "t"), ("u", "w", "s", "l", "o", "p"))
+    found = dense_domain([ref(SIZE), key], Rows(node=scan, unit=UNIT))
+    assert found is not None
+    assert coded_values(found.declared, 1) == expected
+    assert coded_values(found.declared, 0) is None

@@ -103,6 +103,39 @@ def test_nodes_are_what_they_say(name: str) -> None:
     assert sorted(run(tree)) == expected
 
 
+WORD = column(3, "text")
+WORDS = Scan((UNIT, WORD), 0, ("main", "w"), ("u", "g"))
+LISTED = Declared((DeclaredPart(((0, ref(WORD)),), ((WORD, ValuesDomain(("b", "a'a", "none"))),), (), ()),), 1)
+
+
+def test_undeclared_texts_are_in_no_group_and_weigh_nothing() -> None:
+    """A unit's norm is that of its declared groups: nothing else of it is released."""
+    rows = MeasuredRows(WORDS, UNIT, (ref(WORD),), (RowValue(None, None),))
+    scaled = Contributions(UnitGroups(rows, (Counted(0),)), (Scaled(0, "count", 1, 2, 1, 100, 0),))
+    text = Query.of(Filled(sums(scaled, PartSum(0), RowCount()), LISTED), Source.of(WORDS, engine("duckdb"))).text
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE w(u INT, g VARCHAR)")
+    stray = [(1, None), (1, "B"), (1, "stray"), (2, "stray"), (3, "")]
+    connection.executemany("INSERT INTO w VALUES (?, ?)", [(1, "b"), (1, "a'a"), (2, "b"), *stray])
+    assert connection.execute(text).fetchall() == [("a'a", 100, 1), ("b", 200, 2), ("none", 0, 0)]
+
+
+def test_keys_that_are_constant_per_unit_are_grouped_by_as_they_are() -> None:
+    fixed = replace(WORD, constant=True)
+    rows = MeasuredRows(WORDS, UNIT, (ref(fixed),), (RowValue(None, None),))
+    tree = Filled(sums(Contributions(UnitGroups(rows, (Counted(0),)), (CountCut(0, 1),)), PartSum(0)), LISTED)
+    assert " AS ENUM(" not in Query.of(tree, Source.of(WORDS, engine("duckdb"))).text
+
+
+def test_equal_values_are_one_column() -> None:
+    rows = replace(KEYED, values=(HELD, RowValue(ref(AMOUNT), None), HELD))
+    parts = (TotalCut(0, 0, 99), CountCut(1, 9), TotalCut(2, 0, 99))
+    groups = UnitGroups(rows, (Added(0, 0, 10, 0), Counted(1), Added(2, 0, 10, 1)))
+    tree = sums(Contributions(groups, parts), PartSum(0), PartSum(1), PartSum(2))
+    assert sorted(run(tree)) == [(7, 18, 3, 15), (8, 1, 1, 0), (9, 3, 1, 2)]
+    assert " AS x2" not in Query.of(tree, Source.of(SCAN, engine("duckdb"))).text
+
+
 PICKED: dict[str, Callable[[int], Statement]] = {
     "before": lambda most: sums(Contributions(Picked(GROUPS, most, FIRST), (Scaled(0, "weight", 2, 1, 1, 1, 0),)), RowCount()),
     "after": lambda most: sums(Picked(Contributions(GROUPS, (One(),)), most, FIRST), PartSum(0)),

@@ -24,10 +24,10 @@ from dpproxy.mechanisms import release
 from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import template
-from dpproxy.plan.engines.measured import Query, Source, rows_of
+from dpproxy.plan.engines.measured import Query, Source
 from dpproxy.plan.kernel.leaves import Unproven
 from dpproxy.plan.kernel.verdict import Trees, check, derived
-from dpproxy.plan.logical.measured import Statement
+from dpproxy.plan.logical.measured import Statement, rows_of
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy.measurement import Measurement
 from tests.plan.kernel.mutants import mutants

@@ -1,0 +1,66 @@
+"""Stages over the groups of units, run on groups of few and of many: what is done to fewer rows comes to the same."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpproxy.plan.engines import norm_scaling, unit_stages
+from dpproxy.plan.logical.measured import Part, Scaled
+
+GROUPS = [(1, k, 10 * k, k) for k in range(8)] + [(2, k, 1, 0) for k in range(2)] + [(3, 7, 5000, -40)]
+"""Unit, key, count, total: one unit of many groups, one of few, one of few large ones."""
+
+COUNT = Scaled(0, "count", 2, 10, 1, 2**17, 0, steps=12)
+TOTAL = Scaled(1, "sum", 1, 10, 7, 16, 1, steps=12)
+PARTS: tuple[Part | None, ...] = (COUNT, TOTAL)
+TEXTS = [f"{norm_scaling.partial(part)} AS p{i}" for i, part in enumerate((COUNT, TOTAL))]
+
+
+def run(stages: list[str], query: str, rows: list[tuple[int, int, int, int]] = GROUPS) -> list[tuple[Any, ...]]:
+    values = ", ".join(f"({u}, {k}, {n}::BIGINT, {t}::BIGINT)" for u, k, n, t in rows)
+    text = f"WITH g(u, k0, n0, t1) AS (VALUES {values}), {', '.join(stages)} {query}"
+    return sorted(duckdb.connect().execute(text).fetchall())
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 8])
+def test_as_many_groups_are_picked_as_if_all_were_ranked(most: int) -> None:
+    ranked = "SELECT *, row_number() OVER (PARTITION BY u ORDER BY hash(u, k0), k0) AS rank FROM g"
+    all_of_them = run([f"x AS ({ranked})"], f"SELECT u, k0, n0 FROM x WHERE rank <= {most}")
+    assert run(unit_stages.picked("g", most, "hash(u, k0), k0"), "SELECT u, k0, n0 FROM q") == all_of_them
+
+
+def test_a_unit_of_one_group_has_the_size_of_that_group() -> None:
+    alone = [(u, 0, n, t) for u, n, t in [(1, 3, 5), (2, 12, -900), (3, 40_000, 10**7), (4, 10, 0)]]
+    whole = "SELECT u, m0, m1, p0, p1 FROM p"
+    expected = run(unit_stages.scaled("g", ["u", "k0"], PARTS, TEXTS), whole, alone)
+    assert run(unit_stages.scaled("g", ["u"], PARTS, TEXTS), whole, alone) == expected
+    assert {m for _, m, *_ in expected} == {1, 2, 2048}
+
+
+@pytest.mark.parametrize("keys", [[], ["k0"]])
+def test_sums_by_step_are_those_of_all_units(keys: list[str]) -> None:
+    rng = random.Random(5)
+    units = [
+        (u, k, rng.choice([1, 30, 900, 10**5]), rng.randrange(-9999, 9999)) for u in range(30) for k in range(rng.randrange(6))
+    ]
+    below = unit_stages.scaled("g", ["u", "k0"], PARTS, TEXTS)
+    stages, fewer = unit_stages.by_step("p", keys, PARTS, [0, 1])
+    by = "".join(f"{key}, " for key in keys)
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+
+    def summed(source: unit_stages.Units) -> str:
+        sums = [f"coalesce(sum(CASE WHEN m{i} = {1 << j} THEN p{i} END), 0)" for i in (0, 1) for j in range(12)]
+        return f"SELECT {by}{', '.join(sums)}, sum(p0), {source.count} FROM {source.source}{group}"
+
+    assert run([*below, *stages], summed(fewer), units) == run(below, summed(unit_stages.Units("p")), units)
+    assert fewer.source != "p"
+
+
+def test_many_kinds_of_steps_are_left_as_they_are() -> None:
+    parts = tuple(Scaled(i, "count", 1, 10, 1, 1, i, steps=12) for i in range(unit_stages.MOST_STEPS + 1))
+    assert unit_stages.by_step("p", ["k0"], parts, [0]) == ([], unit_stages.Units("p"))
+    assert unit_stages.by_step("p", ["k0"], (None,), []) == ([], unit_stages.Units("p"))
