@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
@@ -103,6 +103,13 @@ class Stage:
         types = [array.type for array in made.arrays]
         texts = map(array_literal, columns)
         return self._numbers(made, {i: array_constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1)})
+
+    def rows_of(self, made: Plan, columns: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What the client would see of these arrays, of texts where they are keys."""
+        types = [array.type for array in made.arrays]
+        literals = {i: array_constant(array_literal(pa.array(c) if isinstance(c, list) else c), t)
+                    for i, (c, t) in enumerate(zip(columns, types, strict=True), 1)}  # fmt: skip
+        return self._postgres.execute(with_literals(made.outer, literals).encode(), prepare=False).fetchall()
 
     def _numbers(self, made: Plan, literals: dict[int, str]) -> np.ndarray[Any, Any]:
         cursor = self._postgres.execute(with_literals(made.outer, literals).encode(), prepare=False)

@@ -11,11 +11,10 @@ by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or t
 What is enclosed is the true value of the SQL on the data. Where bounds may have cut rows or groups, nothing is known of how
 much: the end on that side is open (`bound_cuts.open_ends`), NULL or, where the type has it, infinite; an average is then within
 its range. The spread is that of noise alone. A group that passed a threshold may be there because its noise was high: of the
-number of units that decided it, the low end allows for that (`_passed`); where HAVING, or ORDER BY with LIMIT, choose groups,
-there or in a query around (`reader_choices`), so do all ends (`_among`). A `range` of the policy is taken as true.
+number of units that decided it, the low end allows for that (`error_columns`); where HAVING, or ORDER BY with LIMIT, choose
+groups, there or in a query around (`reader_choices`), so do all ends. A `range` of the policy is taken as true.
 
-Scales are known only when the whole statement is (`finish`). Until then half-widths and
-deviations `d{basis}` of the released source, whose values are calls of `HALF` and `DEVIATION` (`error_numbers`);
+Half-widths and deviations are columns of the released source (`error_columns`): `d{basis}` is a deviation,
 `g{basis}_{k}` and `h{basis}_{k}` are the widths below and above, `n{basis}_{k}` that of noise alone.
 """
 
@@ -29,13 +28,10 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind.interval_calls import interval_call, misplaced_call
-from dpproxy.plan.measure import bound_cuts, durations, enclosures
-from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.plan.measure import durations, enclosures
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
-from dpproxy.plan.outer.error_numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU
 from dpproxy.plan.outer.quantile_ends import Ends
-from dpproxy.privacy.noise_error import GROWTH
 from dpproxy.sql.dialect import FaithfulPostgres, position, to_sql
 from dpproxy.sql.trees import aggregate_calls, function_name
 from dpproxy.sql.types import NUMBERS, type_name
@@ -324,54 +320,3 @@ def _cast(text: str, type_: str) -> exp.Expr:
 
 def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
-
-
-# --- the columns of the released source
-
-
-def error_columns(writer: IntervalWriter, made: Compiled, measurement: int, cells: int, summed: bool = False) -> list[str]:
-    """Select items `call AS column`; a row of the source is the sum of `cells` released cells, of several rows if `summed`."""
-
-    def grown(call: str, i: int, form: str) -> str:
-        last = f"max(t{i})" if summed else f"t{i}"
-        return form.format(f"{call} * {GROWTH.format(last)}") if writer.stepped(i) else call
-
-    def half(i: int, shares: int) -> str:
-        return grown(f"{HALF}({measurement}, {i}, {shares * among}, {cells})", i, "ceil({})::numeric")
-
-    found, among = [], _among(made, writer)
-    for i, k in sorted(writer.halves):
-        noise, (below, above) = half(i, k), bound_cuts.open_ends(made, made.specs[i])
-        low = "NULL::numeric" if below else _passed(made, measurement, i, half(i, 2 * k)) if made.threshold == i else noise
-        found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{'NULL::numeric' if above else noise} AS h{i}_{k}"]
-    found += [f"{grown(f'{DEVIATION}({measurement}, {i}, {cells})', i, '{}')} AS d{i}" for i in sorted(writer.deviations)]
-    found += [f"{EXCESS}({measurement}, {i}, {cells}) AS e{i}" for i in sorted(writer.excesses)]
-    stepped = any(map(writer.stepped, writer.excesses))
-    return found + ([f"{NORMAL}({int(stepped)}, {among}) AS z"] if writer.excesses else [])
-
-
-MANY_GROUPS = 10_000
-"""How many groups there are taken to be where the plan does not know."""
-
-
-def _among(made: Compiled, writer: IntervalWriter) -> int:
-    """Of how many groups some are shown because of what was released: the highest of many are those whose noise was highest, so
-    that the intervals of all must hold at once (union bound). Of groups chosen by a mechanism of their own the noise is fresh:
-    of these only queries around choose by it."""
-    if not made.keys or not (writer.chosen or writer.chosen_above):
-        return 1
-    if made.top is not None:
-        return made.top.k if writer.chosen_above else 1
-    dense = made.bounding.dense
-    return MANY_GROUPS if dense is None or dense.size is None else max(dense.size, 1)
-
-
-def _passed(made: Compiled, measurement: int, i: int, half: str) -> str:
-    """How far the number of units in a released group may be below what is shown: it is shown because that is tau or more.
-
-    `half` leaves half of the failure. Of a true number of tau or more, half of all noise or more passes the threshold: being
-    beyond `half` is at most twice as likely among what passes. Where the end so found is below tau, any smaller number may have
-    passed with noise as high: of those that did, how high they came out tells next to nothing.
-    """
-    least = max(made.min_units, 1)
-    return f"CASE WHEN b{i} - {half} >= {TAU}({measurement}) THEN {half} ELSE b{i} - {least} END"

@@ -13,10 +13,11 @@ from sqlglot import exp
 from dpproxy.plan.bind import joins
 from dpproxy.plan.logical.expr import Call, Column, Exists, Ref, conjunction
 from dpproxy.plan.logical.relation import Filter, Rows, Staged
+from dpproxy.plan.measure.bound_cuts import open_ends
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.outer import rollup
+from dpproxy.plan.outer import margins, rollup
 from dpproxy.plan.outer.array_sources import Branch, array_source, session_local, sets_source, with_columns
-from dpproxy.plan.outer.error_intervals import error_columns
+from dpproxy.plan.outer.error_columns import Adjusted, error_columns
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.sql.dialect import to_sql
@@ -37,8 +38,12 @@ def released_source(registry: Registry, measured: SelectRewriter, rows: Rows) ->
         return with_columns(source, measured.alias, more) if more else source
     finest = _addable(measured, compiled)
     order = rollup.chain(measured.request.sets)
-    if finest is None and order is not None and _exact_levels(measured, compiled):
-        return _consistent(registry, measured, compiled, order)
+    if finest is None and _exact_levels(measured, compiled):
+        if order is not None:
+            return _consistent(registry, measured, compiled, order)
+        dimensions = _dimensions(measured, compiled)
+        if dimensions is not None:
+            return _agreeing(registry, measured, compiled, dimensions)
     note = NOTES[finest is not None]
     compiled = [replace(c, bounding=replace(c.bounding, notes=(*c.bounding.notes, note))) for c in compiled]
     branches = []
@@ -54,17 +59,63 @@ def released_source(registry: Registry, measured: SelectRewriter, rows: Rows) ->
 
 def _consistent(registry: Registry, measured: SelectRewriter, compiled: list[Compiled], order: list[int]) -> exp.Expr:
     """Levels measured by themselves, then made to add up (`rollup`)."""
+    noted, levels = _levels(registry, measured, compiled, order)
+    ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.request.specs))])
+    moved = [rollup.rounding(n, len(levels)) for n in range(len(levels))]
+    return _adjusted(measured, noted, levels, names, moved, ctes, order)
+
+
+def _agreeing(
+    registry: Registry, measured: SelectRewriter, compiled: list[Compiled], dimensions: list[frozenset[margins.Factor]]
+) -> exp.Expr:
+    """Grouping sets measured by themselves, then made to agree (`margins`)."""
+    order = list(range(len(compiled)))
+    noted, levels = _levels(registry, measured, compiled, order)
+    ctes, names = margins.consistent(levels, dimensions, [f"b{i}" for i in range(len(measured.request.specs))])
+    return _adjusted(measured, noted, levels, names, [margins.rounding(len(d)) for d in dimensions], ctes, order)
+
+
+def _levels(
+    registry: Registry, measured: SelectRewriter, compiled: list[Compiled], order: list[int]
+) -> tuple[list[Compiled], list[rollup.Level]]:
     noted = [replace(c, bounding=replace(c.bounding, notes=(*c.bounding.notes, ADJUSTED))) for c in compiled]
     levels = []
     for i in order:
         source = to_sql(registry.set_source(f"{measured.alias}_{i}", noted[i], measured.request.sets[i]))
         levels.append(rollup.Level(source, tuple(f"k{k}" for k in measured.request.sets[i]), registry.register(noted[i])))
-    ctes, names = rollup.consistent(levels, [f"b{i}" for i in range(len(measured.request.specs))])
-    branches: list[Branch] = []
-    for i, name in zip(order, names, strict=True):
-        more = error_columns(measured.interval_writer, noted[i], registry.register(noted[i]), 1)
+    return noted, levels
+
+
+def _adjusted(
+    measured: SelectRewriter,
+    made: list[Compiled],
+    levels: list[rollup.Level],
+    names: list[str],
+    moved: list[int],
+    ctes: str,
+    order: list[int],
+) -> exp.Expr:
+    """The source of adjusted levels, with their own errors. `moved`: by how much each is, by rounding."""
+    measurements, branches = tuple(level.measurement for level in levels), list[Branch]()
+    for i, level, name, rounding in zip(order, levels, names, moved, strict=True):
+        adjusted = Adjusted(measurements, rounding)
+        more = error_columns(measured.interval_writer, made[i], level.measurement, 1, adjusted=adjusted)
         branches.append((exp.to_table(name), measured.request.sets[i], False, more))
     return _branched(measured, branches, ctes)
+
+
+def _dimensions(measured: SelectRewriter, compiled: list[Compiled]) -> list[frozenset[margins.Factor]] | None:
+    """The dimensions of each grouping set: keys that vary together are one. None where they are not the same in all sets, or too
+    many."""
+    found: list[frozenset[margins.Factor]] = []
+    for members, made in zip(measured.request.sets, compiled, strict=True):
+        parts = made.bounding.dense.parts if made.bounding.dense is not None else ()
+        found.append(frozenset(tuple(sorted(f"k{members[n]}" for n, _ in part.keys)) for part in parts))
+    every = frozenset[margins.Factor]().union(*found)
+    keys = [key for factor in every for key in factor]
+    whole = all(sum(map(len, one)) == len(members) for one, members in zip(found, measured.request.sets, strict=True))
+    alike = len(keys) == len(set(keys)) and len(set(found)) == len(found)
+    return found if alike and whole and max(map(len, found)) <= margins.MOST_FACTORS else None
 
 
 def _branched(measured: SelectRewriter, branches: list[Branch], ctes: str = "") -> exp.Expr:
@@ -139,13 +190,13 @@ def _addable(measured: SelectRewriter, compiled: list[Compiled]) -> int | None:
 
 
 def _exact_levels(measured: SelectRewriter, compiled: list[Compiled]) -> bool:
-    """Whether the true cells of all sets add up: additive columns of declared groups that hold every row, of units with one row
-    each."""
+    """Whether the true cells of all sets add up: additive columns of declared groups that hold every row, of which bounds cut
+    nothing: what they cut of one set they may leave in another."""
     request = measured.request
     additive = bool(request.specs) and all(s.kind in ("count", "sum") for s in request.specs) and not request.selections
     declared = all(c.bounding.dense is not None and c.bounding.dense.size is not None for c in compiled if c.keys)
     declared = declared and all(c.holds_all for c in compiled if c.keys)
-    return additive and declared and not any(c.bounding.per_unit for c in compiled)
+    return additive and declared and not any(any(open_ends(c, spec)) for c in compiled for spec in c.specs)
 
 
 def _reach(compiled: Compiled) -> int:

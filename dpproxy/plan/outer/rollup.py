@@ -10,6 +10,9 @@ Upwards, `z`: the mean of a cell's own value and the sum of its children's z, ea
 Downwards, `h`: what a parent has more than its children's z is divided over them in proportion to their variances.
 Whole numbers: the running sum over a parent's children is rounded, and a child is what it grew by; the parent is whole,
 so that the children add up to it exactly.
+
+The variance of what is so found, `w`: that of a child's z within its parent, which no parent tells anything of, and its share
+of the parent's own, which is independent of it. It is that of the values before rounding (`rounding`).
 """
 
 from __future__ import annotations
@@ -30,13 +33,20 @@ class Level:
     measurement: int
 
 
+def rounding(number: int, levels: int) -> int:
+    """Return by how many grid units rounding moves a cell of a level at most: the root by half of one, and each other by its
+    own, of at most one, and no more than all of its parent's."""
+    return levels - number
+
+
 def consistent(levels: Sequence[Level], values: Sequence[str]) -> tuple[str, list[str]]:
-    """Write CTEs, and for each level, the finest first, the name of one with its keys and adjusted values."""
+    """Write CTEs, and for each level, the finest first, the name of one with its keys, adjusted values, and their variances
+    `w0`, `w1`, ..."""
     ctes = [f"dpproxy_l{i} AS (SELECT * FROM {level.source})" for i, level in enumerate(levels)]
     ctes.append(_leaves(levels[0], values))
     ctes += [_upwards(i, levels[i], levels[i - 1], values) for i in range(1, len(levels))]
     last = len(levels) - 1
-    root = [*levels[last].keys, *(f"round(z{i}) AS {v}" for i, v in enumerate(values))]
+    root = [*levels[last].keys, *(f"round(z{i}) AS {v}, v{i} AS w{i}" for i, v in enumerate(values))]
     ctes.append(f"dpproxy_h{last} AS (SELECT {', '.join([*root, *_carried(values)])} FROM dpproxy_z{last})")
     ctes += [_downwards(i, levels[i], levels[i + 1], values) for i in reversed(range(last))]
     return f"WITH {', '.join(ctes)} ", [f"dpproxy_h{i}" for i in range(len(levels))]
@@ -79,6 +89,9 @@ def _upwards(number: int, level: Level, finer: Level, values: Sequence[str]) -> 
 
 def _downwards(number: int, level: Level, coarser: Level, values: Sequence[str]) -> str:
     shares = [f"COALESCE(z.z{i} + (p.{v} - p.cz{i}) * z.v{i} / p.cv{i}, z.z{i}) AS h{i}" for i, v in enumerate(values)]
+    shares += [
+        f"COALESCE(z.v{i} - z.v{i} * z.v{i} / p.cv{i} * (1 - p.w{i} / p.cv{i}), z.v{i}) AS w{i}" for i, _ in enumerate(values)
+    ]
     plain = [f"z.{k} AS {k}" for k in level.keys] + [f"z.{name} AS {name}" for name in _carried(values)]
     parts = f"dpproxy_z{number} AS z LEFT JOIN dpproxy_h{number + 1} AS p ON {_same(coarser, 'z', 'p')}"
     partition = f"PARTITION BY {', '.join(coarser.keys)} " if coarser.keys else ""
@@ -88,7 +101,8 @@ def _downwards(number: int, level: Level, coarser: Level, values: Sequence[str])
         for i, v in enumerate(values)
     ]
     inner = f"SELECT {', '.join([*plain, *shares])} FROM {parts}"
-    return f"dpproxy_h{number} AS (SELECT {', '.join([*level.keys, *_carried(values), *grown])} FROM ({inner}) AS s)"
+    items = [*level.keys, *_carried(values), *(f"w{i}" for i, _ in enumerate(values)), *grown]
+    return f"dpproxy_h{number} AS (SELECT {', '.join(items)} FROM ({inner}) AS s)"
 
 
 def _same(level: Level, a: str, b: str) -> str:
