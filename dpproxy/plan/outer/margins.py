@@ -37,7 +37,7 @@ def rounding(factors: int) -> int:
 
 
 def consistent(levels: Sequence[Level], factors: Sequence[frozenset[Factor]], values: Sequence[str]) -> tuple[str, list[str]]:
-    """Write CTEs, and for each level the name of one with its keys, adjusted values, and their variances `w0`, `w1`, ...
+    """Write CTEs, and for each level the name of one with its keys, adjusted values, and their variances, named w0, w1, ...
     `factors` are those of each level."""
     effects = list(dict.fromkeys(effect for whole in factors for effect in _subsets(whole)))
     ctes = [f"dpproxy_l{n} AS (SELECT * FROM {level.source})" for n, level in enumerate(levels)]

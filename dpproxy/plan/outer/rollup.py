@@ -41,7 +41,7 @@ def rounding(number: int, levels: int) -> int:
 
 def consistent(levels: Sequence[Level], values: Sequence[str]) -> tuple[str, list[str]]:
     """Write CTEs, and for each level, the finest first, the name of one with its keys, adjusted values, and their variances
-    `w0`, `w1`, ..."""
+    named w0, w1, ..."""
     ctes = [f"dpproxy_l{i} AS (SELECT * FROM {level.source})" for i, level in enumerate(levels)]
     ctes.append(_leaves(levels[0], values))
     ctes += [_upwards(i, levels[i], levels[i - 1], values) for i in range(1, len(levels))]
