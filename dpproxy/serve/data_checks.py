@@ -14,6 +14,7 @@ from dpproxy.answers.engine_seats import share
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.check import check
+from dpproxy.policy.exposed_rows import exposures, private_tables, unseen
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, Window
 from dpproxy.policy.probes import probes
@@ -27,6 +28,19 @@ STANDS_ON = {
     "duckdb": "copy what it reads into a table of the database: views over other files are not read",
     "postgres": "see that what it stands on is there, and grant that to the backend's role too",
 }
+
+ROADS = "it is a view of it, its parent or its child"
+UNSEEN = {
+    1: (
+        "public table `{}` holds rows of another server: whether they are rows of people cannot be seen from here",
+        "see what it holds; if these are rows of people, say whose (`unit`)",
+    ),
+    2: (
+        "row-level security chooses which rows of `{}` the backend's role reads: answers are about these",
+        "let the backend's role read all rows (BYPASSRLS), or be sure that its policies show the rows that are meant",
+    ),
+}
+"""What to say of rows that are chosen elsewhere (`policy.exposed_rows.unseen`), and what to do."""
 
 
 def open_backend(loaded: Loaded) -> Backend:
@@ -80,6 +94,7 @@ async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
     BackendError."""
     catalog = await fitting_catalog(loaded, backend)
     await _check_readable(loaded, catalog, backend)
+    await _check_exposures(loaded, catalog, backend)
     await _check_promises(loaded, catalog, backend)
     return catalog
 
@@ -95,6 +110,29 @@ async def _check_readable(loaded: Loaded, catalog: Catalog, backend: Backend) ->
             problems.append(beside(loaded, ("tables", str(name)), what, STANDS_ON[backend.dialect], "backend-data"))
     if problems:
         raise PolicyError(problems)
+
+
+async def _check_exposures(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
+    """Raises PolicyError for public tables whose rows are those of private ones."""
+    asked, private = exposures(loaded.policy, catalog, backend.dialect), private_tables(loaded.policy)
+    shown = await backend.violations([query for _, query in asked])
+    problems = []
+    for (table, _), number in zip(asked, shown, strict=True):
+        if number:
+            what = f"public table `{table}` shows rows of private table `{private[number - 1]}`: {ROADS}"
+            fix = "say whose rows it holds (`unit`), or leave it out of the policy"
+            problems.append(beside(loaded, ("tables", str(table)), what, fix, "shown-rows"))
+    if problems:
+        raise PolicyError(problems)
+
+
+async def _unseen(loaded: Loaded, catalog: Catalog, backend: Backend) -> list[Problem]:
+    asked = unseen(loaded.policy, catalog, backend.dialect)
+    found = []
+    for (table, _), kind in zip(asked, await backend.violations([query for _, query in asked]), strict=True):
+        if kind:
+            found.append(beside(loaded, ("tables", str(table)), UNSEEN[kind][0].format(table), UNSEEN[kind][1], "unseen-rows"))
+    return found
 
 
 async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
@@ -126,7 +164,7 @@ async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Pr
         what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
         fix = "lead the path over a unique key, or make this one unique"
         found += [beside(loaded, ("tables", str(table)), what, fix, "repeating-path")] if count else []
-    return tuple(sorted([*found, *_greedy(loaded)]))
+    return tuple(sorted([*found, *await _unseen(loaded, catalog, backend), *_greedy(loaded)]))
 
 
 def _greedy(loaded: Loaded) -> list[Problem]:
