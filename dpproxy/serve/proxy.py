@@ -3,11 +3,8 @@
 Knows: every part's constructor, signals. Must not know: the command line, how any part works. SIGTERM and SIGINT stop
 it: no new connections, running statements get `drain` seconds; a second signal ends the patience.
 
-SIGHUP reads certificates, policies and data again. What cannot be read is reported, and what was there stays. Where neither
-policy nor data changed, nothing does. Otherwise the new one is made ready beside the old, and holds from one moment to the next:
-whoever comes in from then on comes in under it, and no session lives under two. Those under the old one end with 57P01: at
-once, in a transaction or not, or after the statement that runs, within `drain` seconds, and nothing is begun in them. Where
-only users changed, those who are what they were stay connected.
+SIGHUP reads certificates, policies and data again. What cannot be read is reported, and what was there stays;
+`serve.served_policies` says what becomes of sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,15 +23,11 @@ import structlog
 
 from dpproxy import __version__
 from dpproxy.answers.dataset import Dataset
-from dpproxy.answers.failures import incident
 from dpproxy.answers.store import AnswerStore
-from dpproxy.backends.base import BackendError
-from dpproxy.budget.ledger import LedgerError
 from dpproxy.budget.place import ledger_key, named, place_of, read_secret
 from dpproxy.budget.record import recent
 from dpproxy.budget.seal import Sealer, derived
 from dpproxy.errors import ADMIN_SHUTDOWN
-from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.facade.server import Bounds
@@ -46,11 +38,9 @@ from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.pauses import Pauses
 from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import DatasetStatus, Status
-from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.model import Policy
-from dpproxy.policy.problems import PolicyError
+from dpproxy.policy.load import Loaded
 from dpproxy.serve.admin_socket import AdminSocket
-from dpproxy.serve.datasets import open_dataset, outdated
+from dpproxy.serve.datasets import open_dataset
 from dpproxy.serve.memory import give_back
 from dpproxy.serve.neighbours import Neighbours
 from dpproxy.serve.operator import Operator
@@ -58,14 +48,14 @@ from dpproxy.serve.options import Options, ServingError, listening
 from dpproxy.serve.policy_watch import watched
 from dpproxy.serve.rounds import Rounds
 from dpproxy.serve.secret import lasting_secret
-from dpproxy.serve.self_report import PolicyHistory, SelfReport
+from dpproxy.serve.self_report import SelfReport
+from dpproxy.serve.served_policies import ServedPolicies
 from dpproxy.serve.service_manager import notify
 from dpproxy.server.quota import Quota
 from dpproxy.server.server import LEAVE, Server
 from dpproxy.server.sockets import local_socket
-from dpproxy.server.tls import TlsError, load_tls
+from dpproxy.server.tls import Tls, TlsError, load_tls
 from dpproxy.server.warden import Warden
-from dpproxy.session.client import ClientSession
 from dpproxy.sql.signals import Signal
 from dpproxy.telemetry.log import Lines
 from dpproxy.telemetry.tallies import Tallies
@@ -116,26 +106,13 @@ class Running:
         self._quota = options.rations.quota(options.state)
         self._facade = _facade(options, self._quota)
         self._datasets: dict[str, Dataset] = {}
-        self._names: dict[Path, str] = {}  # datasets by policy file
-        self._included: dict[Path, tuple[Path, ...]] = {}  # the files that a policy file includes
-        self._history = {path: PolicyHistory() for path in options.policies}
         self._tallies, self._pauses = Tallies(), Pauses(options.state / paused.FILE)
         self._number = neighbours.number if neighbours else 0
-        self._server = Server(
-            self._datasets,
-            lambda dataset, role: dataset.endpoint(role),
-            limits=options.limits,
-            tls=tls,
-            require_tls=options.require_tls,
-            places=neighbours.places if neighbours else None,
-            number=self._number,
-            elsewhere=neighbours,
-            secret=derived(secret, "unknown users") if secret else lasting_secret(options.state / UNKNOWN),
-            tallies=self._tallies,
-        )
-        state = (self._number, self._datasets, self._server, self._ledger, self._tallies, self._pauses, self._history)
-        files, stopping = lambda: {name: path for path, name in self._names.items()}, self.stopping.is_set
-        self.report = SelfReport(*state, files, stopping, lines)
+        salts = derived(secret, "unknown users") if secret else lasting_secret(options.state / UNKNOWN)
+        self._server = self._new_server(tls, salts)
+        self._served = ServedPolicies(options.policies, self._datasets, self._opened, self._server, options.drain)
+        state = (self._number, self._datasets, self._server, self._ledger, self._tallies, self._pauses, self._served.history)
+        self.report = SelfReport(*state, self._served.files, self.stopping.is_set, lines)
         served = (options.state, self._number, self._datasets, self._ledger, named(self._place))
         self._audit = AuditLog(options.state / audit.FILE)
         self.operator = Operator(self, *served, self._pauses, self._tallies, self._audit)
@@ -143,7 +120,6 @@ class Running:
         self._local = ExitStack()
         self._end_health: Callable[[], None] | None = None
         self._console: ConsoleServer | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Event()
         self._reloaded = Rounds()
         self._reloader: asyncio.Task[None] | None = None
@@ -154,17 +130,32 @@ class Running:
             loop.add_signal_handler(number, self.told_to_stop)
         loop.add_signal_handler(signal.SIGHUP, self._reloading.set)
 
+    def _new_server(self, tls: Tls | None, salts: bytes) -> Server:
+        """`salts`: what those of unknown users are made of."""
+        options, neighbours = self._options, self._neighbours
+        return Server(
+            self._datasets,
+            lambda dataset, role: dataset.endpoint(role),
+            limits=options.limits,
+            tls=tls,
+            require_tls=options.require_tls,
+            places=neighbours.places if neighbours else None,
+            number=self._number,
+            elsewhere=neighbours,
+            secret=salts,
+            tallies=self._tallies,
+        )
+
     async def start(self) -> None:
         options, neighbours = self._options, self._neighbours
         with listening(f"the admin socket in {options.state}"):
             await self._admin.open()
         self._pauses.read()  # whoever changes them from now on tells this process
         await self._facade.start(options.state / f"process-{neighbours.number}" if neighbours else options.state)
-        for path in options.policies:
-            await self._open(path, load_file(path))
+        await self._served.open()
         self._reloader = asyncio.ensure_future(self._reload_when_told())
         if options.watch and (neighbours is None or neighbours.number == 1):
-            self._policies = asyncio.ensure_future(watched(self._files, self._outdated))
+            self._policies = asyncio.ensure_future(watched(self._served.read, self._outdated))
         if isinstance(self._facade, Facade) and visible():
             warden = Warden(self._quota, self._server.sessions, self._facade.clusters)
             self._watching = asyncio.ensure_future(warden.watch())
@@ -228,8 +219,7 @@ class Running:
             await asyncio.to_thread(self._console.end)
         if self._end_health is not None:
             await asyncio.to_thread(self._end_health)
-        if self._retiring:
-            await asyncio.wait(self._retiring)
+        await self._served.retired()
         for dataset in self._datasets.values():
             await dataset.close(0.0 if self._server.hurried else max(0.0, deadline - loop.time()))
         await self._facade.stop()
@@ -277,13 +267,9 @@ class Running:
         else:
             self.told_to_stop()
 
-    async def _open(self, path: Path, loaded: Loaded) -> None:
-        """Serve a policy, in place of the one of the same name. Raises PolicyError, BackendError, FacadeError, ServingError."""
+    async def _opened(self, loaded: Loaded) -> Dataset:
+        """What is about to hold, with all that it needs of this process. Raises BackendError, FacadeError, ServingError."""
         name = loaded.policy.dataset
-        self._included[path] = loaded.included
-        if self._names.get(path) != name and name in self._datasets:
-            raise ServingError(f"two policies are for dataset `{name}`")
-        before = self._datasets.get(name)
         expected = self._neighbours.expected.get(name) if self._neighbours else None
         opened = await open_dataset(loaded, self._facade, self._ledger, self._answers, expected)
         dataset = replace(opened, outdated=self._outdated, tallies=self._tallies, pauses=self._pauses)
@@ -293,33 +279,7 @@ class Running:
         except BaseException:
             await dataset.close()
             raise
-        self._datasets[name] = dataset  # from here on it holds
-        former = self._names.get(path)
-        self._names[path] = name
-        self._history[path].loaded = time.time()
-        if former is not None and former != name:  # the file was another dataset's
-            self._retire(self._datasets.pop(former), None)
-        if before is not None:
-            self._retire(before, dataset)
-
-    def _files(self) -> list[Path]:
-        """The files of all policies, with those that they included when they were last read."""
-        return [file for path in self._options.policies for file in (path, *self._included.get(path, ()))]
-
-    def _retire(self, before: Dataset, newer: Dataset | None) -> None:
-        """In the background: a later reload must not wait for it."""
-        retiring = asyncio.ensure_future(self._retired(before, newer))
-        self._retiring.add(retiring)
-        retiring.add_done_callback(self._retiring.discard)
-
-    async def _retired(self, before: Dataset, newer: Dataset | None) -> None:
-        leaving = asyncio.ensure_future(self._server.exchange(before, self._options.drain))
-        try:
-            if newer is not None:
-                await before.yield_to(newer)
-            await leaving
-        finally:
-            await before.close(0.0 if self._server.hurried else self._options.drain)
+        return dataset
 
     # SIGHUP
 
@@ -329,8 +289,7 @@ class Running:
             self._reloading.clear()
             with self._reloaded.round():
                 self._reload_tls()
-                for path in self._options.policies:
-                    await self._reload_policy(path)
+                await self._served.reload()
             if self._neighbours is not None:
                 self._neighbours.reloaded(self)
 
@@ -360,46 +319,6 @@ class Running:
             LOG.info("certificates reloaded")
         except (TlsError, OSError) as error:
             LOG.error("certificates not reloaded", reason=str(error))
-
-    async def _reload_policy(self, path: Path) -> None:
-        self._history[path].problem = ""
-        try:
-            loaded = load_file(path)
-            self._included[path] = loaded.included
-            current = self._datasets.get(self._names.get(path, ""))
-            if current is None or not same_but_users(current.policy, loaded.policy) or await outdated(current):
-                await self._open(path, loaded)
-            elif current.policy == loaded.policy and current.policy.digest == loaded.policy.digest:
-                LOG.info("policy unchanged", file=str(path))
-                return
-            else:
-                await self._change_users(current, loaded.policy)
-            LOG.info("policy reloaded", file=str(path))
-        except (PolicyError, BackendError, FacadeError, LedgerError, ServingError) as error:
-            self._history[path].problem = str(error)
-            LOG.error("policy not reloaded", file=str(path), reason=str(error))
-        except Exception as error:  # the proxy goes on with what it has
-            number = incident(error)
-            self._history[path].problem = f"internal error, incident {number}"
-            LOG.error("policy not reloaded", file=str(path), incident=number)
-
-    async def _change_users(self, dataset: Dataset, policy: Policy) -> None:
-        newer = replace(dataset, policy=policy)
-        self._datasets[policy.dataset] = newer
-        for path, name in self._names.items():
-            if name == policy.dataset:
-                self._history[path].loaded = time.time()
-
-        def unchanged(session: ClientSession) -> bool:
-            user = session.asker.user
-            return policy.users.get(user.name) == user
-
-        self._server.move(dataset, newer, unchanged)
-        await self._server.exchange(dataset, self._options.drain)
-
-
-def same_but_users(one: Policy, other: Policy) -> bool:
-    return replace(one, users={}) == replace(other, users={})
 
 
 def _facade(options: Options, quota: Quota) -> Facade | RemoteFacade:
