@@ -53,7 +53,7 @@ TOPICS = (
         "The answer would hold rows of single people, or one person's rows would decide exactly which rows are returned. No noise "
         "could hide that. Answers are counts, sums, averages, percentiles of many people.",
         "Aggregate: `SELECT count(*), sum(x) ... GROUP BY k`. A value that identifies a person can be counted, not shown.",
-        ("plan/refusals.py", "plan/outer/measured_select.py", "plan/bind/joins.py", "plan/bind/set_operations.py", "plan/measure/aggregates.py"),
+        ("plan/refusals.py", "plan/outer/measured_select.py", "plan/outer/select_keys.py", "plan/bind/joins.py", "plan/bind/set_operations.py", "plan/measure/aggregates.py"),
         ("FEATURE_NOT_SUPPORTED", "INSUFFICIENT_PRIVILEGE"),
     ),
     Topic(

@@ -16,7 +16,9 @@ from pathlib import Path
 import duckdb
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
+from dpproxy.cli import commands
 from dpproxy.policy.load import digest_of
 from dpproxy.policy.password import parse_verifier
 from dpproxy.serve.launch import launched
@@ -39,6 +41,12 @@ users:
 def dpproxy(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("dpproxy")
     return subprocess.run([program, *arguments], input=input, capture_output=True, text=True, timeout=300)
+
+
+def checked(policy: Path) -> tuple[int, str, str]:
+    """What `policy check` says, in this process: exit code, standard output, standard error."""
+    done = CliRunner().invoke(commands, ["policy", "check", str(policy)])
+    return done.exit_code, done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +150,9 @@ def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
     stays = "  stays: { unit: id, bounds: { rows_per_group: 3, groups: 2 }, columns: { stay: key } }\n"
     drugs = "  drugs: { unit: { via: stays.stay }, bounds: { rows_per_group: 3, groups: 2 }, columns: { dose: {} } }\n"
     policy.write_text(policy.read_text().replace("roles:", f"{stays}{drugs}roles:"))
-    done = dpproxy("policy", "check", str(policy))
-    assert (done.returncode, done.stdout) == (0, f"{policy}: ok\n")
-    assert "`stays.stay` on the path from `drugs` to its unit is not unique" in done.stderr
+    code, out, said = checked(policy)
+    assert (code, out) == (0, f"{policy}: ok\n")
+    assert "`stays.stay` on the path from `drugs` to its unit is not unique" in said
     with launched([policy], policy.parent / "state") as proxy:
         assert [line for line in proxy.said if "is not unique" in line and '"warning"' in line]
 
@@ -160,21 +168,21 @@ def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
 def test_data_that_cannot_be_had_are_one_line(policy: Path, backend: str, column: int, says: str) -> None:
     policy.with_name("town.csv").write_text("id,region\n1,east\n")
     policy.write_text(policy.read_text().replace("duckdb: town.duckdb", backend))
-    for command in (("policy", "check"), ("serve", "--listen", "127.0.0.1:0", "--state", str(policy.parent / "state"))):
-        done = dpproxy(*command, str(policy))
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert f"{policy}:4:{column}: " in done.stderr
-        assert says in done.stderr
+    done = dpproxy("serve", "--listen", "127.0.0.1:0", "--state", str(policy.parent / "state"), str(policy))
+    for code, said in (checked(policy)[::2], (done.returncode, done.stderr)):
+        assert (code, said.count("\n")) == (1, 1)
+        assert f"{policy}:4:{column}: " in said
+        assert says in said
 
 
 def test_a_view_over_files_is_refused_before_anybody_pays_for_asking_it(policy: Path) -> None:
     with duckdb.connect(str(policy.with_name("town.duckdb"))) as connection:
         connection.execute(f"COPY people TO '{policy.parent}/people.parquet'; DROP TABLE people")
         connection.execute(f"CREATE VIEW people AS FROM '{policy.parent}/people.parquet'")
-    done = dpproxy("policy", "check", str(policy))
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert f"{policy}:8:3: table `people` cannot be read: PermissionException: " in done.stderr
-    assert "fix: copy what it reads into a table of the database" in done.stderr
+    code, _, said = checked(policy)
+    assert (code, said.count("\n")) == (1, 1)
+    assert f"{policy}:8:3: table `people` cannot be read: PermissionException: " in said
+    assert "fix: copy what it reads into a table of the database" in said
 
 
 def test_psql_and_schema() -> None:

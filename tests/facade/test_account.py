@@ -28,24 +28,31 @@ import asyncio, sys
 from pathlib import Path
 from dpproxy.facade.facade import Facade
 async def main():
-    facade = Facade()
-    await facade.start(Path(sys.argv[1]))
-    place = facade._place
-    cluster = facade._cluster("template1", lambda _: asyncio.sleep(0))
-    await cluster.start()
-    async with cluster.connected() as connection:
-        assert await connection.fetchval("SELECT 1") == 1
-    await cluster.stop()
-    print(place.home, place.binaries.folder, sep="\\0", end="")
-    await facade.stop()
+    for state in sys.argv[1:]:
+        facade = Facade()
+        await facade.start(Path(state))
+        place = facade._place
+        cluster = facade._cluster("template1", lambda _: asyncio.sleep(0))
+        await cluster.start()
+        async with cluster.connected() as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+        await cluster.stop()
+        print(place.home, place.binaries.folder, sep="\\0", end="\\0")
+        await facade.stop()
 asyncio.run(main())
 """
 
 
 def start(state: Path, **env: str) -> tuple[Path, Path]:
     """A facade in a process of its own: where its files and its programs were."""
+    (found,) = starts([state], **env)
+    return found
+
+
+def starts(states: list[Path], **env: str) -> list[tuple[Path, Path]]:
+    """One after the other, in one process."""
     done = subprocess.run(
-        [sys.executable, "-c", START, str(state)],
+        [sys.executable, "-c", START, *map(str, states)],
         capture_output=True,
         text=True,
         check=False,
@@ -53,8 +60,8 @@ def start(state: Path, **env: str) -> tuple[Path, Path]:
         env={**os.environ, **env},
     )
     assert done.returncode == 0, done.stderr
-    home, programs = done.stdout.split("\0")
-    return Path(home), Path(programs)
+    paths = [Path(path) for path in done.stdout.split("\0")[:-1]]
+    return list(zip(paths[::2], paths[1::2], strict=True))
 
 
 def installed_in(folder: Path) -> str:
@@ -89,14 +96,13 @@ def test_it_starts_with_everything_in_one_folder(name: str, tmp_path: Path) -> N
         assert not home.exists(), "a temporary folder goes at the end"
 
 
-@pytest.mark.parametrize("name", QUOTED)
-def test_it_starts_with_data_in_an_open_folder(name: str, public: Path) -> None:
-    state = public / name
-    state.mkdir(parents=True)
-    home, _ = start(state)
-    fits = accounts.UNFIT.isdisjoint(name)
-    assert (home == state / "facade") is fits
-    assert (state / "facade.path").read_bytes() == os.fsencode(home)
+def test_it_starts_with_data_in_an_open_folder(public: Path) -> None:
+    states = [public / name for name in QUOTED]
+    for state in states:
+        state.mkdir(parents=True)
+    for state, (home, _) in zip(states, starts(states), strict=True):
+        assert (home == state / "facade") is accounts.UNFIT.isdisjoint(state.name)
+        assert (state / "facade.path").read_bytes() == os.fsencode(home)
 
 
 def test_temporary_files_are_where_they_are_wanted(public: Path) -> None:
