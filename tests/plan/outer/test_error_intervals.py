@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,7 +17,6 @@ import pytest
 from accuracy_stage import RELEASES, Seeded, Stage, coverage, told
 
 from dpproxy.errors import Refusal
-from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism
 from dpproxy.privacy import noise_error, noise_scale, noise_tail
 from dpproxy.privacy.loss import Loss
@@ -36,13 +34,6 @@ DERIVED = [
     "regr_slope(income, score)", "regr_intercept(income, score)", "regr_r2(income, score)", "regr_sxx(income, score)",
     "100.0 * count(*) FILTER (WHERE vip) / count(*)", "sum(income) - 2 * sum(score)",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog) -> Iterator[Stage]:
-    made = Stage(tmp_path_factory.mktemp("accuracy"), shop_catalog)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from itertools import product
 
 import duckdb
@@ -98,13 +97,6 @@ def test_it_is_least_squares_in_whole_numbers(name: str) -> None:
 
 WITHIN = "customers WHERE region IN ('north', 'south', 'east') AND sex IN ('F', 'M') AND birth_year BETWEEN 1920 AND 2010"
 ENDS = "dpproxy.low(sum(score)), dpproxy.high(sum(score)), dpproxy.stderr(sum(score))"
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog) -> Iterator[Stage]:
-    made = Stage(tmp_path_factory.mktemp("margins"), shop_catalog)
-    yield made
-    made.close()
 
 
 SETS = ["GROUPING SETS ((region), (sex), ())", "GROUPING SETS ((region), (sex), (birth_year), ())", "ROLLUP (birth_year, region)"]
