@@ -54,7 +54,11 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
     },
     "backend": {
         "duckdb": Note("The file is read only, and no file besides it.", "shop.duckdb"),
-        "memory_limit": Note("A query that needs more is answered from disk, or fails after its charge.", "4GB"),
+        "memory_limit": Note(
+            "A query that needs more is answered from disk, or fails after its charge. Tables that are indexed by people's "
+            "numbers come on top: up to half as much again.",
+            "4GB",
+        ),
         "threads": Note("Does not matter for privacy or error.", 4),
         "postgres": Note("Grant the role what `dpproxy policy grants` prints.", "postgresql://reader@db/shop"),
         "password": Note("A reference keeps it out of the file.", "${env:PGPASSWORD}"),
