@@ -15,8 +15,10 @@ import typer
 from rich.console import Console
 
 from dpproxy import __version__
-from dpproxy.audit import report, self_test, statements
+from dpproxy.audit import attacks, black_box, page, report, self_test, statements, wire
 from dpproxy.audit.bench import AuditBench, audit_bench
+from dpproxy.audit.black_box import Figure
+from dpproxy.audit.guesses import Attack
 from dpproxy.audit.replay import Replayed, replay
 from dpproxy.audit.subject import Subject
 from dpproxy.authoring.progress import bar
@@ -34,7 +36,12 @@ def audit(
     role: Annotated[
         str | None, typer.Option(help="who asks the statements of an SQL file; default: the policy's first role")
     ] = None,
-    directory: Annotated[Path | None, typer.Option("--report", help="write audit.json and audit.txt into this directory")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--report", help="write audit.html, audit.json and audit.txt into this directory")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="how long questions are asked of two proxies, for black box and attacks; 0: replay alone")
+    ] = 10.0,
     planted: Annotated[bool, typer.Option("--self-test", help="plant known bugs and see that each is caught")] = False,
     shape: Annotated[Path | None, typer.Option(help="a DuckDB file of the policy's shape, instead of its backend")] = None,
     units: Annotated[int, typer.Option("--neighbours", min=1, help="units that are left out in turn")] = 6,
@@ -48,17 +55,23 @@ def audit(
     if policy is None and not planted:
         raise typer.BadParameter("name a policy, or --self-test")
     replayed: tuple[Replayed, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tried: tuple[Attack, ...] = ()
     dataset = ""
     if policy is not None:
         with audit_bench(policy, shape, seed, units) as bench:
             dataset = bench.loaded.policy.dataset
             replayed = _replayed(bench, asked, role)
+            if minutes and black_box.chosen(replayed, 60 * minutes):
+                figures, tried = _asked(bench, replayed, 60 * minutes)
     caught: tuple[self_test.Caught, ...] = ()
     if planted:
         with bar("planting bugs") as progress:
             caught = self_test.self_test(progress=progress)
     made = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    found = report.Report(policy.name if policy is not None else "", dataset, __version__, made, seed, replayed, caught)
+    found = report.Report(
+        policy.name if policy is not None else "", dataset, __version__, made, seed, replayed, figures, tried, caught
+    )
     report.show(found, Console())
     if directory is not None:
         _write(found, directory)
@@ -79,9 +92,17 @@ def _replayed(bench: AuditBench, asked: Path | None, role: str | None) -> tuple[
         return replay(Subject(), bench.bench, bench.other, bench.neighbours, chosen, progress)
 
 
+def _asked(bench: AuditBench, replayed: tuple[Replayed, ...], seconds: float) -> tuple[tuple[Figure, ...], tuple[Attack, ...]]:
+    """Two thirds of the time for the black box, whose answers attacks use as well."""
+    with bar("starting two proxies") as progress, wire.pair(bench) as both:
+        figures, given = black_box.black_box(both, bench, replayed, seconds * 2 / 3, progress)
+        return figures, attacks.attacks(both, bench, figures, given, seconds / 3, progress)
+
+
 def _write(found: report.Report, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "audit.json").write_text(report.as_json(found), encoding="utf-8")
+    (directory / "audit.html").write_text(page.page(found), encoding="utf-8")
     with (directory / "audit.txt").open("w", encoding="utf-8") as file:
         report.show(found, Console(file=file, width=120))
-    print(f"written: {directory / 'audit.json'}, {directory / 'audit.txt'}", file=sys.stderr)
+    print(f"written: {directory}/audit.html, audit.json, audit.txt", file=sys.stderr)

@@ -27,7 +27,7 @@ from dpproxy.serve.data_checks import fitting_catalog, open_backend
 
 @dataclass(frozen=True)
 class AuditBench:
-    """Is what there is for one audit. `whole`, `without`: files of the invented rows, with and without the whale."""
+    """Is what there is for one audit. `whole`, `without`: files of the invented rows, with and without the outlier."""
 
     loaded: Loaded
     world: World
@@ -49,7 +49,7 @@ def audit_bench(policy: Path, shape: Path | None, seed: int, most: int) -> Itera
     with TemporaryDirectory(prefix="dpproxy-audit-") as name:
         folder = Path(name)
         whole, without = folder / "whole.duckdb", folder / "without.duckdb"
-        for path, which in ((whole, WHOLE), (without, made.units[0])):
+        for path, which in ((whole, WHOLE), (without, made.units[1])):
             write_file(path, made, which)
         bench, other = (asyncio.run(open_workbench(policy, path)).bench for path in (whole, without))
         neighbours = Neighbours(made, most)

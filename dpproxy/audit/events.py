@@ -96,7 +96,8 @@ def _events(one: Sequence[Outcome], other: Sequence[Outcome]) -> Iterator[tuple[
         if times < len(both):
             yield f"there is {place}", _is_there(place)
         yield from _of_place(place, [o.numbers[place] for o in both if place in o.numbers])
-    score = _score([p for p, times in places.items() if times == len(both)][:MOST_PLACES], one, other)
+    shared = [p for p, times in places.items() if times == len(both)][:MOST_PLACES]
+    score = discriminant(shared, one, other) if len(shared) > 1 else None
     if score is not None:
         for edge in np.quantile([score(o) for o in both], np.linspace(0.02, 0.98, QUANTILES)).tolist():
             yield f"the score of all numbers is at least {edge:.4g}", _scored(score, edge)
@@ -130,14 +131,16 @@ def _scored(score: Callable[[Outcome], float], edge: float) -> Test:
     return lambda o: score(o) >= edge
 
 
-def _score(places: Sequence[Hashable], one: Sequence[Outcome], other: Sequence[Outcome]) -> Callable[[Outcome], float] | None:
-    """Fisher's linear discriminant of the numbers that every answer has."""
-    if len(places) < 2 or min(len(one), len(other)) < 2 * len(places):
+def discriminant(
+    places: Sequence[Hashable], one: Sequence[Outcome], other: Sequence[Outcome]
+) -> Callable[[Outcome], float] | None:
+    """Return Fisher's linear discriminant of the numbers that every answer has; None where it has too few answers for them."""
+    if not places or min(len(one), len(other)) < 2 * len(places) + 2:
         return None
     first, second = (np.array([[o.numbers[p] for p in places] for o in given], dtype=np.float64) for given in (one, other))
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return None
-    spread = np.cov(first, rowvar=False) + np.cov(second, rowvar=False)
+    spread = np.atleast_2d(np.cov(first, rowvar=False) + np.cov(second, rowvar=False))
     spread += np.eye(len(places)) * (1e-9 + 1e-6 * np.trace(spread) / len(places))
     weights = np.linalg.solve(spread, first.mean(axis=0) - second.mean(axis=0))
     return lambda o: float(sum(w * o.numbers.get(p, 0.0) for w, p in zip(weights, places, strict=True)))

@@ -1,4 +1,4 @@
-"""Bugs to be found: each puts something else in one of the three places of a `Subject`. Taken from published violations in other
+"""Bugs to be found: each puts something else in one place of a `Subject`. Taken from published violations in other
 systems, and from what independent attacks on this one found before it was mended.
 
 Knows: plans, the door, the texts of generated SQL. Must not know: how bugs are found. A change of SQL that changes nothing
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from dpproxy.audit.dice import Call
 from dpproxy.audit.subject import Subject
+from dpproxy.budget.ledger import Charge, ChargeRequest, Ledger
 from dpproxy.mechanisms import release as door
 from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
 from dpproxy.mechanisms.noise import Noise
@@ -27,6 +29,8 @@ from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_scale import MechanismName
 from dpproxy.sql.template import Template
 
+_LATE = 8
+"""Answers that are told before the first of them is charged."""
 Part = Literal["replay", "black box", "attacks"]
 
 TOTALS = "SELECT region, sum(score) FROM people GROUP BY region"
@@ -125,8 +129,7 @@ class _ZerosAlone(_Other):
     """Empty cells get no noise: "there is nothing to protect"."""
 
     def drawn(self, mechanism: MechanismName, scale: Fraction, values: Int64) -> Int64:
-        noisy = super().drawn(mechanism, scale, values)
-        return np.where(values == 0, 0, noisy)
+        return np.where(values == 0, 0, super().drawn(mechanism, scale, values))
 
 
 def _door(after: Callable[[Measurement, Released, list[Call]], Released], noise: type[_Other] = _Other) -> Subject:
@@ -139,16 +142,16 @@ def _door(after: Callable[[Measurement, Released, list[Call]], Released], noise:
     return Subject(release=released)
 
 
-def _unchanged(m: Measurement, released: Released, calls: list[Call]) -> Released:
+def _as_released(m: Measurement, released: Released, calls: list[Call]) -> Released:
     return released
 
 
-def _with(released: Released, index: int, values: Any) -> Released:
-    return replace(released, values=(*released.values[:index], values, *released.values[index + 1 :]))
+def _with_first(released: Released, values: Any) -> Released:
+    return replace(released, values=(values, *released.values[1:]))
 
 
 def _first_exact(m: Measurement, released: Released, calls: list[Call]) -> Released:
-    return _with(released, 0, calls[0].values)
+    return _with_first(released, calls[0].values)
 
 
 def _null_exact(m: Measurement, exact: Exact, noise: Noise, found: FoundGroups | None) -> Released:
@@ -170,7 +173,7 @@ def _everything(m: Measurement, exact: Exact) -> tuple[Released, list[Int64]]:
 
 def _in_doubles(m: Measurement, released: Released, calls: list[Call]) -> Released:
     noise = np.random.default_rng().laplace(scale=float(calls[0].scale), size=calls[0].values.size)
-    return _with(released, 0, calls[0].values + noise)
+    return _with_first(released, calls[0].values + noise)
 
 
 def _exact_threshold(m: Measurement, exact: Exact, noise: Noise, found: FoundGroups | None) -> Released:
@@ -182,6 +185,54 @@ def _exact_threshold(m: Measurement, exact: Exact, noise: Noise, found: FoundGro
     kept = np.flatnonzero(exactly[threshold.basis] >= threshold.min_units)
     noisy = (own + call.noisy - call.values for own, call in zip(exactly, seen.calls, strict=True))
     return Released(tuple(key.take(pa.array(kept)) for key in every.keys), tuple(v[kept] for v in noisy), int(kept.size))
+
+
+class _OtherLedger:
+    """A ledger that something stands before; what is planted overrides `submit`."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ledger, name)
+
+
+class ChargesLate(_OtherLedger):
+    """The answer is given first, the charge is recorded some answers later."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._waiting: list[ChargeRequest] = []
+
+    def submit(self, request: ChargeRequest) -> Future[Charge]:
+        """Say at once that it is charged, and record what was said a while ago."""
+        if len(self._waiting) >= _LATE:
+            return self.ledger.submit(self._waiting.pop(0))
+        self._waiting.append(request)
+        return _told(request)
+
+
+class ChargesOnce(_OtherLedger):
+    """The same statement is charged once, and answered anew each time."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._known: set[str] = set()
+
+    def submit(self, request: ChargeRequest) -> Future[Charge]:
+        """Charge what was not asked before."""
+        if request.statement not in self._known:
+            self._known.add(request.statement)
+            return self.ledger.submit(request)
+        return _told(request)
+
+
+def _told(request: ChargeRequest) -> Future[Charge]:
+    """What a ledger says of a charge, without a record of it."""
+    told: Future[Charge] = Future()
+    same = {f.name: getattr(request, f.name) for f in fields(Charge) if f.name != "sequence"}
+    told.set_result(Charge(sequence=0, **same))
+    return told
 
 
 def _fewer_groups(m: Measurement) -> Measurement:
@@ -299,7 +350,7 @@ PLANTED: tuple[Planted, ...] = (
         "data-dependent control flow (Cebere et al. 2026, arXiv 2602.17454)",
         REGIONS,
         "replay",
-        _door(_unchanged, _ZerosAlone),
+        _door(_as_released, _ZerosAlone),
     ),
     Planted(
         "the NULL group is told exactly", "attack catalogue: NULL and key probing", NOTES, "replay", Subject(release=_null_exact)
@@ -323,7 +374,7 @@ PLANTED: tuple[Planted, ...] = (
         "Dinur & Nissim 2003: differences must be noisy as well",
         TWO,
         "black box",
-        _door(_unchanged, _SameNoise),
+        _door(_as_released, _SameNoise),
     ),
     Planted(
         "noise seeded by the data",
@@ -331,5 +382,19 @@ PLANTED: tuple[Planted, ...] = (
         TOTALS,
         "black box",
         Subject(noise=_SeededByData()),
+    ),
+    Planted(
+        "charged after the answer",
+        "Haeberlen, Pierce, Narayan 2011, attacks on budgets; finding A4 (what is charged and what is told come apart)",
+        COUNT,
+        "attacks",
+        Subject(ledger=ChargesLate),
+    ),
+    Planted(
+        "the same question is charged once and measured anew",
+        "Gadotti et al. 2019; finding A2 (the same measurement drawn until it says something)",
+        COUNT,
+        "attacks",
+        Subject(ledger=ChargesOnce),
     ),
 )

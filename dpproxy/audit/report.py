@@ -7,6 +7,7 @@ near the data came to what is claimed, and what it would have seen.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dpproxy.audit.black_box import Figure
+from dpproxy.audit.guesses import Attack
 from dpproxy.audit.replay import Replayed
 from dpproxy.audit.self_test import Caught
 
@@ -35,12 +38,19 @@ class Report:
     made: str
     seed: int
     replayed: tuple[Replayed, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    attacks: tuple[Attack, ...] = ()
     planted: tuple[Caught, ...] = ()
 
     @property
     def failed(self) -> bool:
         """Return whether a promise was refuted, or a planted bug was not caught."""
-        return any(r.problems for r in self.replayed) or not all(c.right for c in self.planted)
+        shown = (
+            *(bool(r.problems) for r in self.replayed),
+            *(f.refuted for f in self.figures),
+            *(a.refuted for a in self.attacks),
+        )
+        return any(shown) or not all(c.right for c in self.planted)
 
 
 def as_json(report: Report) -> str:
@@ -54,6 +64,8 @@ def as_json(report: Report) -> str:
         "seed": report.seed,
         "failed": report.failed,
         "replay": [_replayed(r) for r in report.replayed],
+        "black_box": [_figure(f) for f in report.figures],
+        "attacks": [_attack(a) for a in report.attacks],
         "self_test": [_planted(c) for c in report.planted],
     }
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
@@ -71,6 +83,35 @@ def _replayed(r: Replayed) -> dict[str, Any]:
         "of_claim": {label: round(part, 4) for label, part in r.moved.items()},
         "runs": r.runs,
     }
+
+
+def _figure(f: Figure) -> dict[str, Any]:
+    return {
+        "role": f.statement.role,
+        "shape": f.statement.shape,
+        "sql": f.statement.sql,
+        "epsilon": f.epsilon,
+        "delta": f.delta,
+        "shown": round(f.shown, 4),
+        "event": f.event or None,
+        "answers": f.answers,
+        "detectable": round(f.detectable, 4) if math.isfinite(f.detectable) else None,
+        "refuted": f.refuted,
+    }
+
+
+def _attack(a: Attack) -> dict[str, Any]:
+    points = [
+        {
+            "epsilon": p.epsilon,
+            "advantage": round(p.advantage, 4),
+            "sure": round(p.sure, 4),
+            "allowed": round(p.allowed, 4),
+            "tries": p.tries,
+        }
+        for p in a.points
+    ]
+    return {"attack": a.name, "tried": a.tried, "said": a.said, "counts": a.counts, "refuted": a.refuted, "points": points}
 
 
 def _planted(c: Caught) -> dict[str, Any]:
@@ -98,7 +139,11 @@ def verdict(report: Report) -> str:
     bad = sum(bool(r.problems) for r in report.replayed)
     missed = sum(not c.right for c in report.planted)
     if report.failed:
-        told = [f"{bad} statements are refuted by replay"] * bool(bad) + [f"{missed} planted bugs are missed"] * bool(missed)
+        shown, won = sum(f.refuted for f in report.figures), sum(a.refuted for a in report.attacks)
+        told = [f"{bad} statements are refuted by replay"] * bool(bad)
+        told += [f"{shown} charges are refuted by black box"] * bool(shown)
+        told += [f"{won} attacks succeed beyond what is allowed"] * bool(won)
+        told += [f"{missed} planted bugs are missed"] * bool(missed)
         return f"FAILED: {'; '.join(told)}."
     return "Nothing was refuted. That is no proof: what was looked at, and how closely, stands above."
 
@@ -106,6 +151,10 @@ def verdict(report: Report) -> str:
 def _parts(report: Report) -> Iterator[RenderableType]:
     if report.replayed:
         yield _replay_table(report.replayed)
+    if report.figures:
+        yield _figure_table(report.figures)
+    if report.attacks:
+        yield _attack_table(report.attacks)
     if report.planted:
         yield _planted_table(report.planted)
 
@@ -127,6 +176,40 @@ def _replay_table(replayed: Sequence[Replayed]) -> RenderableType:
         told += f" In {far} the invented rows came less than half as far as is claimed."
     problems = [Text(f"{r.statement.role}: {r.statement.sql}\n    {p}", style="red") for r in replayed for p in r.problems]
     return Group(table, Text(told), *problems)
+
+
+def _figure_table(figures: Sequence[Figure]) -> RenderableType:
+    table = Table(title="Black box: what answers prove of epsilon", title_justify="left")
+    table.add_column("statement")
+    for name in ("epsilon charged", "at least", "answers each", "seen from"):
+        table.add_column(name, justify="right")
+    for f in figures:
+        style = "bold red" if f.refuted else ""
+        seen = f"{f.detectable:.2f}" if math.isfinite(f.detectable) else "-"
+        table.add_row(f.statement.shape, f"{f.epsilon:g}", Text(f"{f.shown:.3f}", style=style), str(f.answers), seen)
+    told = "With this many answers, a loss above the last column would have been shown to exceed its charge."
+    return Group(table, Text(told), *(Text(f"{f.statement.sql}\n    {f.event}", style="red") for f in figures if f.refuted))
+
+
+def _attack_table(attacks: Sequence[Attack]) -> RenderableType:
+    """The point at which an attack came nearest to what it is allowed."""
+    table = Table(title="Attacks: advantage over guessing, beside what is allowed", title_justify="left")
+    table.add_column("attack")
+    for name in ("epsilon spent", "advantage", "sure", "allowed"):
+        table.add_column(name, justify="right")
+    table.add_column("how it went")
+    for a in attacks:
+        p = max(a.points, key=lambda p: p.sure - p.allowed)
+        style = "bold red" if a.refuted else ""
+        table.add_row(
+            a.name,
+            f"{p.epsilon:g}",
+            f"{p.advantage:.2f}",
+            Text(f"{p.sure:.2f}", style=style),
+            f"{p.allowed:.2f}",
+            a.said or a.tried,
+        )
+    return Group(table)
 
 
 def _planted_table(planted: Sequence[Caught]) -> RenderableType:

@@ -18,6 +18,7 @@ from typing import Final
 import duckdb
 
 from dpproxy.audit import in_process
+from dpproxy.audit.accounting import accounting
 from dpproxy.audit.bench import AuditBench, audit_bench
 from dpproxy.audit.events import evidence
 from dpproxy.audit.neighbours import WHOLE
@@ -72,7 +73,14 @@ def by_black_box(bench: AuditBench, subject: Subject, asked: Statement) -> str:
     return f"epsilon is at least {found.epsilon:.2f}, {charged:g} is charged: {found.event.name}"
 
 
-JUDGES: Mapping[Part, Judge] = {"replay": by_replay, "black box": by_black_box}
+def by_attack(bench: AuditBench, subject: Subject, asked: Statement) -> str:
+    found = accounting(bench, asked, subject.ledger)
+    if not found.overspent:
+        return ""
+    return f"a budget for {found.paid_for} answers gave {found.in_turn} in turn, {found.at_once} at once"
+
+
+JUDGES: Mapping[Part, Judge] = {"replay": by_replay, "black box": by_black_box, "attacks": by_attack}
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""What is audited: how statements are planned, the door, what draws noise. In production dpproxy itself; a bug is planted by
-putting something else in one of the three places.
+"""What is audited: how statements are planned, the door, what draws noise, the ledger. In production dpproxy itself; a bug is
+planted by putting something else in one place.
 
 Knows: types of the planner and of the door. Must not know: data, what is done with a subject.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpproxy.authoring.verdicts import Bench
+from dpproxy.budget.ledger import Ledger
 from dpproxy.mechanisms import key_rounds
 from dpproxy.mechanisms import release as door
 from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Released
@@ -26,6 +27,10 @@ def _unchanged(plan: Plan) -> Plan:
     return plan
 
 
+def _as_it_is(ledger: Ledger) -> Ledger:
+    return ledger
+
+
 @dataclass(frozen=True)
 class Statement:
     """Is what is asked: by a role, with settings of its session. `shape`: what kind of statement it is, for the report."""
@@ -38,12 +43,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Subject:
-    """Is what is audited. `changed`: what becomes of a plan before it is run."""
+    """Is what is audited. `changed`: what becomes of a plan before it is run; `ledger`: what stands before the ledger."""
 
     changed: Callable[[Plan], Plan] = _unchanged
     release: Release = door.release
     found_first: FirstRelease = key_rounds.found_first
     noise: Noise = field(default_factory=DefaultNoise)
+    ledger: Callable[[Ledger], Ledger] = _as_it_is
 
     def planned(self, bench: Bench, asked: Statement) -> Plan | None:
         """Return the plan of a statement; None where it reads no private table. Raises Refusal."""

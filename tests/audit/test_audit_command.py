@@ -25,7 +25,7 @@ def test_statements_of_a_file_into_a_report(policy: Path, tmp_path: Path) -> Non
     asked = tmp_path / "asked.sql"
     asked.write_text("SELECT count(*) FROM people; SELECT note FROM orders")
     out = tmp_path / "report"
-    arguments = ["audit", str(policy), "--statements", str(asked), "--neighbours", "2", "--report", str(out)]
+    arguments = ["audit", str(policy), "--statements", str(asked), "--neighbours", "2", "--minutes", "0", "--report", str(out)]
     done = CliRunner().invoke(commands, arguments)
     assert done.exit_code == 0, done.output
     assert "no proof" in done.output
@@ -33,6 +33,7 @@ def test_statements_of_a_file_into_a_report(policy: Path, tmp_path: Path) -> Non
     assert [bool(r["refused"]) for r in found["replay"]] == [False, True]
     assert found["policy"] == "small.yaml"
     assert "no proof" in (out / "audit.txt").read_text()
+    assert "<svg" in (out / "audit.html").read_text()
 
 
 def test_a_policy_or_the_self_test_is_named() -> None:

@@ -20,7 +20,7 @@ CAUGHT, MISSED = Caught(PLANTED[0], "replay", "moved", ""), Caught(PLANTED[1], "
 
 
 def _report(*replayed: Replayed, planted: tuple[Caught, ...] = ()) -> Report:
-    return Report("shop.yaml", "shop", "0.1.0", "2026-01-01T00:00:00+00:00", 1, replayed, planted)
+    return Report("shop.yaml", "shop", "0.1.0", "2026-01-01T00:00:00+00:00", 1, replayed, planted=planted)
 
 
 def _text(report: Report) -> str:
