@@ -19,6 +19,7 @@ from pathlib import Path
 from reference_topics import HEAD, TOLD, TOPICS, Topic
 
 from dpproxy import errors
+from dpproxy.plan import refusals
 
 SOURCE = Path(errors.__file__).parent
 ELSEWHERE = ("authoring/", "demo.py")
@@ -173,7 +174,7 @@ def _sites(path: Path, source: Path) -> Iterator[Site]:
         if named(call) in UNSUPPORTED:
             told = [f"{what} is not supported below an aggregate over private rows" for what in reader.texts(call.args[0])]
             hint = call.args[1] if len(call.args) > 1 else fields.get("hint")
-            yield Site(name, call.lineno, ("FEATURE_NOT_SUPPORTED",), tuple(told), _hints(hint, reader))
+            yield Site(name, call.lineno, ("FEATURE_NOT_SUPPORTED",), tuple(told), _hints(hint, reader) or (refusals.AROUND,))
         elif named(call) in MAKERS and len(call.args) > 1 and not _copied(call):
             hint = call.args[4] if len(call.args) > 4 else fields.get("hint")
             for state, message in _given_together(call, reader):

@@ -41,8 +41,9 @@ them, and tells of all.
   Without a token the address must be of this machine (127.0.0.1).
 - `/healthz`: 200 as long as the process answers. Restart what does not.
 - `/ready`: 200 when statements can be answered: each role's facade accepts connections, the backend answers a query that
-  reads no table, the ledger ends a transaction that charges nothing, and the proxy is not stopping; 503 otherwise, and JSON
-  that says which of these does not work. It names no dataset and needs no token. A probe tries the parts once a second at
+  reads no table, the ledger ends a transaction that charges nothing, and would charge (its disk has room, the clock can be
+  believed), and the proxy is not stopping; 503 otherwise, and JSON that says which of these does
+  not work: `dpproxy admin status` says why. It names no dataset and needs no token. A probe tries the parts once a second at
   most.
 
 `docker/grafana-dashboard.json` is a dashboard to import into Grafana, `docker/alerts.yaml` has rules for Prometheus.

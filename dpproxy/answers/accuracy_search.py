@@ -39,7 +39,11 @@ def target(text: str | None) -> float | None:
     except InvalidOperation:
         value = Decimal("NaN")
     if not value.is_finite() or not Decimal("0.000001") <= value <= Decimal("0.5"):
-        raise Refusal(INVALID_PARAMETER_VALUE, f'dpproxy.accuracy must lie between 0.0001% and 50%, not "{text[:40]}"')
+        raise Refusal(
+            INVALID_PARAMETER_VALUE,
+            f'dpproxy.accuracy must lie between 0.0001% and 50%, not "{text[:40]}"',
+            hint="SET dpproxy.accuracy = '5%'; RESET it for a price of your own.",
+        )
     return float(value)
 
 

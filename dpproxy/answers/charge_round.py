@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
-from dpproxy.answers.failures import incident, internal
+from dpproxy.answers.failures import incident, internal, suspended_refusal
 from dpproxy.answers.matching import Asked, exposure
 from dpproxy.answers.paid_measurements import Key, UntoldAnswer
 from dpproxy.answers.reuse import AnswerLookup
@@ -28,7 +28,7 @@ from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.answers.store import Found
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import Runner, in_measuring_thread
-from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, DiskShort
+from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Suspended
 from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.mechanisms.key_rounds import found_first
@@ -179,8 +179,10 @@ class Round:
             try:
                 self._charging = asking.dataset.ledger.submit(asking.request(whole, measured))
                 charge = await asyncio.wrap_future(self._charging)
-            except (BudgetExhausted, DiskShort) as refused:
+            except BudgetExhausted as refused:
                 raise refused.refusal() from None
+            except Suspended as suspended:
+                raise suspended_refusal(suspended, asking.dataset.policy.dataset) from None
             except Exception as error:
                 raise internal(error, statement=asking.statement) from error
             at, loss = charge.at, charge.loss

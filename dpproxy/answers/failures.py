@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.ledger import LedgerError
+from dpproxy.budget.ledger import LedgerError, Suspended
 from dpproxy.errors import INTERNAL_ERROR, Refusal
 from dpproxy.telemetry.log import places
 
@@ -37,6 +37,16 @@ def incident(error: BaseException, **context: object) -> str:
     return number
 
 
+def suspended_refusal(suspended: Suspended, dataset: str) -> Refusal:
+    """Log why nothing is charged, and return what the client is told."""
+    LOG.error("nothing is charged", dataset=dataset, text=str(suspended))
+    return suspended.refusal()
+
+
 def internal(error: BaseException, **context: object) -> Refusal:
     """Log an error, and return the one text a client gets for something that must not happen."""
-    return Refusal(INTERNAL_ERROR, f"internal error, incident {incident(error, **context)}")
+    return Refusal(
+        INTERNAL_ERROR,
+        f"internal error, incident {incident(error, **context)}",
+        hint="Tell the operator this number: the log has it.",
+    )

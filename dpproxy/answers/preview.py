@@ -15,12 +15,12 @@ from typing import Any
 
 from dpproxy.answers.answer_parts import AnswerParts, Source
 from dpproxy.answers.charge_round import Asking, verdict
-from dpproxy.answers.failures import internal
+from dpproxy.answers.failures import internal, suspended_refusal
 from dpproxy.answers.question import Question
 from dpproxy.answers.reuse import Mode
 from dpproxy.answers.standings import left, standings
 from dpproxy.answers.time_grid import Grid
-from dpproxy.budget.ledger import BudgetExhausted, Standing, amounts
+from dpproxy.budget.ledger import BudgetExhausted, Standing, Suspended, amounts
 from dpproxy.plan.report.typical_error import errors_by_label, percent
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import MICRO, Loss
@@ -52,6 +52,8 @@ async def preview(question: Question, parameters: Sequence[str | None]) -> Previ
     asking = Asking(q.dataset, q.asker, q.statement, parts.lookup, grid, q.ending, q.limit)
     try:
         own, refused = await asyncio.to_thread(_accounts, asking, charge)
+    except Suspended as suspended:
+        raise suspended_refusal(suspended, q.dataset.policy.dataset) from None
     except Exception as error:
         raise internal(error, statement=q.statement) from error
     told = errors_by_label(q.plan.typical, await parts.seen_values())

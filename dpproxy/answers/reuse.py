@@ -50,7 +50,11 @@ def reuse_mode(setting: str | None) -> Mode:
     """Return the mode that a value of `dpproxy.reuse` names. Raises Refusal 22023."""
     value = (setting or "exact").lower()
     if value not in MODES:
-        raise Refusal(INVALID_PARAMETER_VALUE, f'dpproxy.reuse must be one of exact, derive, off, not "{value[:40]}"')
+        raise Refusal(
+            INVALID_PARAMETER_VALUE,
+            f'dpproxy.reuse must be one of exact, derive, off, not "{value[:40]}"',
+            hint="RESET dpproxy.reuse.",
+        )
     return cast(Mode, value)
 
 

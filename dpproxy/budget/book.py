@@ -20,7 +20,16 @@ from dataclasses import replace
 
 from dpproxy.budget import window as windows
 from dpproxy.budget.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Migrated, Named, Opened
-from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Grant, LedgerCorrupt, LedgerError, Scope, Standing
+from dpproxy.budget.ledger import (
+    BudgetExhausted,
+    Charge,
+    ChargeRequest,
+    ClockDoubtful,
+    Grant,
+    LedgerCorrupt,
+    Scope,
+    Standing,
+)
 from dpproxy.budget.states import Account, AccountKey, Opening, State, begun, decoded, encoded
 from dpproxy.policy.model import Window
 from dpproxy.privacy.accountant import Limit, admits, effective_epsilon, remaining
@@ -100,18 +109,18 @@ class Book:
                 raise BudgetExhausted(scope, left, windows.end(limit.window, at), asked, request.dataset)
 
     def now(self, at: dt.datetime) -> dt.datetime:
-        """Return the record's time for something that happens at `at`. Raises LedgerError after a jump."""
+        """Return the record's time for something that happens at `at`. Raises ClockDoubtful after a jump."""
         if self.clock is None or at <= self.clock:
             return self.clock or at
         if self.steady is not None and self.steady >= self.clock:
             if at > self.steady + TOLERANCE:
-                raise LedgerError(
+                raise ClockDoubtful(
                     f"the clock ran ahead by {at - self.steady} since the last charge: set it right; if it is (the machine was "
                     "paused), restart the proxy or say so with `dpproxy ledger clock`"
                 )
             return at
         if at - self.clock > self._max_jump:
-            raise LedgerError(
+            raise ClockDoubtful(
                 f"the clock is {(at - self.clock).days} days after the ledger's last entry: if that is right, "
                 "say so with `dpproxy ledger clock`"
             )

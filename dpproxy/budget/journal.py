@@ -182,11 +182,11 @@ class Journal:
             for scope, name, limit in accounts
         ]
 
-    def lag(self, dataset: str) -> float:
+    def lag(self, dataset: str, at: dt.datetime) -> float:
         """Return the seconds after which a transaction that charges nothing has ended: what waits before a charge. Raises
-        LedgerError."""
+        LedgerError, also where a charge at that time would be refused whatever it costs."""
         began = time.monotonic()
-        self._enqueue(self._chain_of(self._account(dataset)), lambda tx: None).result()
+        self._enqueue(self._chain_of(self._account(dataset)), lambda tx: tx.book.now(at)).result()
         return time.monotonic() - began
 
     def identity(self, dataset: str) -> str:

@@ -15,14 +15,15 @@ import datetime as dt
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
-from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OperatorError, Refusal
+from dpproxy.errors import CANNOT_CONNECT_NOW, CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OperatorError, Refusal
 from dpproxy.policy.model import ATTO, Window
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, Loss
 
 Scope = Literal["dataset", "role", "user"]
+UNCHARGED: Final = "Nothing was charged."
 
 
 class LedgerError(OperatorError):
@@ -33,12 +34,28 @@ class LedgerCorrupt(LedgerError):
     """The record is not what was written. Nothing is charged; `repair` goes on by charging more."""
 
 
-class DiskShort(LedgerError):
-    """The disk has no room to spare: nothing is charged, and nothing was."""
+class Suspended(LedgerError):
+    """Nothing is charged until an operator has done something, and nothing was. The text says what, for the operator."""
 
     def refusal(self) -> Refusal:
-        hint = "the operator has to make room; answers that are stored are told all the same"
-        return Refusal(DISK_FULL, "the disk of the ledger is full", detail="Nothing was charged.", hint=hint)
+        """Return what the client is told."""
+        raise NotImplementedError
+
+
+class DiskShort(Suspended):
+    """The disk has no room to spare."""
+
+    def refusal(self) -> Refusal:
+        hint = "The operator has to make room; answers that are stored are told all the same."
+        return Refusal(DISK_FULL, "the disk of the ledger is full", detail=UNCHARGED, hint=hint)
+
+
+class ClockDoubtful(Suspended):
+    """The machine's clock says what the ledger cannot believe: it might open windows that are not due."""
+
+    def refusal(self) -> Refusal:
+        hint = "The operator has to look at the clock; answers that are stored are told all the same."
+        return Refusal(CANNOT_CONNECT_NOW, "the clock of the proxy's machine is in doubt", detail=UNCHARGED, hint=hint)
 
 
 @dataclass(frozen=True)

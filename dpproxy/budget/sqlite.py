@@ -279,8 +279,19 @@ class SqliteLedger(Journal):
             raise
 
     def submit(self, request: ChargeRequest) -> Future[Charge]:
-        if self._reserve is None or self._reserve.hold():
-            return super().submit(request)
-        refused: Future[Charge] = Future()
-        refused.set_exception(DiskShort("the disk is full: the ledger's reserve cannot be kept, and nothing is charged without"))
-        return refused
+        try:
+            self._check_reserve()
+        except DiskShort as short:
+            refused: Future[Charge] = Future()
+            refused.set_exception(short)
+            return refused
+        return super().submit(request)
+
+    def lag(self, dataset: str, at: dt.datetime) -> float:
+        self._check_reserve()
+        return super().lag(dataset, at)
+
+    def _check_reserve(self) -> None:
+        """Raises DiskShort."""
+        if self._reserve is not None and not self._reserve.hold():
+            raise DiskShort("the disk is full: the ledger's reserve cannot be kept, and nothing is charged without")

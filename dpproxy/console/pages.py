@@ -48,14 +48,15 @@ def troubles(statuses: Sequence[Status]) -> list[str]:
     """Return what an operator has to look after, in words."""
     found = []
     for status in statuses:
-        found += [f"The {c.part} of {c.subject} does not work." for c in status.checks if not c.works]
+        broken = [check for check in status.checks if not check.works]
+        found += [f"The {c.part} of {c.subject} does not work{c.problem and ': '}{c.problem}." for c in broken]
         found += [f"The policy of {d.name} was not read again: {d.problem}" for d in status.datasets if d.problem]
         found += ["The proxy is stopping."] if status.stopping else []
     first = statuses[0]
     found += [f"Role {p.role} of {p.dataset} is paused by {p.by}: {p.reason}" for p in first.pauses]
-    found += [
-        f"At least {a.warned} % of the budget of {a.scope} {a.name} ({a.dataset}) is spent." for a in first.accounts if a.warned
-    ]
+    for a in first.accounts:
+        part = "All" if a.spent_epsilon >= a.limit_epsilon else f"At least {a.warned} %" if a.warned else ""
+        found += [f"{part} of the budget of {a.scope} {a.name} ({a.dataset}) is spent."] if part else []
     if not first.accounts:
         found.append("The ledger does not say where budgets stand.")
     return list(dict.fromkeys(found))

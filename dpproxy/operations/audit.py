@@ -7,13 +7,19 @@ change unseen; this file is as trustworthy as the folder it is in.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
 import pwd
 from pathlib import Path
 
+import structlog
+
+LOG = structlog.get_logger()
 FILE = "audit.jsonl"  # in the state folder
+PROXY = "proxy"  # who starts and stops, in the file
+TAIL = 1 << 20  # bytes of its end in which the last start is looked for
 
 
 class AuditLog:
@@ -34,6 +40,36 @@ class AuditLog:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+    def started(self, process: int, version: str) -> None:
+        """Note that a process of the proxy serves; the log is told when the run before it did not come to its end."""
+        if self._last(process) == "start":
+            LOG.warning("the run before was not stopped")
+        self._note_own("start", process, version=version)
+
+    def stopped(self, process: int) -> None:
+        self._note_own("stop", process)
+
+    def _note_own(self, action: str, process: int, **details: str) -> None:
+        """A full disk keeps nobody from starting or stopping."""
+        try:
+            self.note(action, PROXY, process=process, **details)
+        except OSError as error:
+            LOG.error("the audit log cannot be written", error=str(error.strerror))
+
+    def _last(self, process: int) -> str:
+        """Whether a process was started or stopped last, by the end of the file; empty where it does not tell."""
+        if self._path is None or not self._path.exists():
+            return ""
+        with self._path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().splitlines()
+        for line in reversed(lines):
+            with contextlib.suppress(ValueError):  # the first one may be half
+                said = json.loads(line)
+                if said.get("by") == PROXY and said.get("process") == process:
+                    return str(said["action"])
+        return ""
 
 
 def account(uid: int) -> str:

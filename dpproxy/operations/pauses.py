@@ -73,20 +73,20 @@ class Pauses:
         return tuple(pause for _, pause in sorted(self._all.items()))
 
     def add(self, pause: Pause) -> bool:
-        """Return whether that changes anything: a role that is paused stays so, with its first reason."""
+        """Return whether that changes anything: a role that is paused stays so, with its first reason. Raises OSError where it
+        cannot be written down; then the role is not paused."""
         with self._changing():
             if (pause.dataset, pause.role) in self._all:
                 return False
-            self._all[pause.dataset, pause.role] = pause
-            self._write()
+            self._change({**self._all, (pause.dataset, pause.role): pause})
             return True
 
     def remove(self, dataset: str, role: str) -> bool:
-        """Return whether it was paused."""
+        """Return whether it was paused. Raises OSError where that cannot be written down; then the role stays paused."""
         with self._changing():
-            if self._all.pop((dataset, role), None) is None:
+            if (dataset, role) not in self._all:
                 return False
-            self._write()
+            self._change({key: pause for key, pause in self._all.items() if key != (dataset, role)})
             return True
 
     @contextlib.contextmanager
@@ -100,12 +100,17 @@ class Pauses:
             self.read()
             yield
 
-    def _write(self) -> None:
-        if self._path is None:
-            return
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)  # mode 0600
-        with os.fdopen(handle, "w") as file:
-            json.dump([asdict(pause) for pause in self.all()], file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, self._path)
+    def _change(self, to: dict[tuple[str, str], Pause]) -> None:
+        """On disk first."""
+        if self._path is not None:
+            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)  # mode 0600
+            try:
+                with os.fdopen(handle, "w") as file:
+                    json.dump([asdict(pause) for _, pause in sorted(to.items())], file, indent=1)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(name, self._path)
+            except OSError:
+                os.unlink(name)
+                raise
+        self._all = to

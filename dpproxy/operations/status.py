@@ -69,12 +69,13 @@ class DatasetStatus:
 @dataclass(frozen=True)
 class Check:
     """Says whether a part works: `facade`, `backend` or `ledger`. `subject`: the dataset, with the role behind a slash for a
-    facade; `seconds`: how long it took to find out."""
+    facade; `seconds`: how long it took to find out; `problem`: why it does not work, for the operator."""
 
     part: str
     subject: str
     works: bool
     seconds: float
+    problem: str = ""
 
 
 @dataclass(frozen=True)

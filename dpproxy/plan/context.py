@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Final
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.kernel.leaves import Leaves
@@ -17,6 +18,8 @@ from dpproxy.plan.logical.expr import Column
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, TablePolicy
 from dpproxy.sql.template import Dialect
+
+SEE: Final = "SELECT * FROM dpproxy.tables lists those of your role."
 
 GRID_STEPS = (2**32, 2**28, 2**20, 2**12)
 """Grid units of one value, at most: squares of cents below 650 are exact with the first, which leaves room for the noise and
@@ -97,7 +100,7 @@ class Context:
             table = TableName(candidate, name)
             if table in self.policy.views:
                 if self.role.tables is not None and table not in self.role.tables:
-                    raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for view {table}")
+                    raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for view {table}", hint=SEE)
                 return self.policy.views[table]
         return None
 

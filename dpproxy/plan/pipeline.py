@@ -242,7 +242,12 @@ def _proof(made: Compiled, claimed: Measurement, known: Leaves) -> Proved:
         return claimed, found
     except Unproven as error:
         plan = f"{error}\n{claimed!r}\n{made.trees!r}"
-        raise UnprovenPlan(INTERNAL_ERROR, "dpproxy cannot prove what it would promise of this statement", plan=plan) from error
+        raise UnprovenPlan(
+            INTERNAL_ERROR,
+            "dpproxy cannot prove what it would promise of this statement",
+            hint="Tell the operator; another way to write it may be provable.",
+            plan=plan,
+        ) from error
 
 
 def _spell(

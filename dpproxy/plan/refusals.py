@@ -7,6 +7,7 @@ refused. Each says what is not possible, and what to write instead.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -20,8 +21,17 @@ class FormRefusal(Refusal):
     """A refusal of the form in which a query is written, not of what it asks: a rule of `plan.rewrite` may know another."""
 
 
-def unsupported(what: str, hint: str | None = None) -> Refusal:
-    """Refuse what no engine could do, or not for each person by itself, below a measurement."""
+AROUND: Final = (
+    "Compute it around the aggregate, over what is released: SELECT f(n) FROM (SELECT k, count(*) AS n ... GROUP BY k) t."
+)
+OTHER_TYPE: Final = "Cast it to a type that may stand there: x::int, x::numeric, x::text, x::date, x::timestamp."
+OTHER_ARGUMENTS: Final = "Write it with the arguments that PostgreSQL's own function has, without further options."
+CONSTANT: Final = "Write a constant there; where it differs from row to row: CASE WHEN a THEN f(x, 1) ELSE f(x, 2) END."
+"""What helps, where the place of a refusal knows nothing that helps better."""
+
+
+def unsupported(what: str, hint: str = AROUND) -> Refusal:
+    """Refuse what no engine could do, or not for each person by itself, below a measurement. `hint`: what to write instead."""
     return Refusal(FEATURE_NOT_SUPPORTED, f"{what} is not supported below an aggregate over private rows", hint=hint)
 
 

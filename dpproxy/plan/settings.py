@@ -50,8 +50,12 @@ def _flag(name: str, text: str | None) -> bool:
     if text is None:
         return False
     if text.strip().lower() not in _FLAGS:
-        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be on or off, not "{text[:40]}"')
+        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be on or off, not "{text[:40]}"', hint=_default(name))
     return _FLAGS[text.strip().lower()]
+
+
+def _default(name: str) -> str:
+    return f"RESET {name} goes back to the policy's own."
 
 
 def _decimal(name: str, text: str) -> Decimal:
@@ -60,7 +64,7 @@ def _decimal(name: str, text: str) -> Decimal:
     except InvalidOperation:
         value = Decimal("NaN")
     if not value.is_finite():
-        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be a number, not "{text[:40]}"')
+        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be a number, not "{text[:40]}"', hint=_default(name))
     return value
 
 
@@ -70,7 +74,7 @@ def _epsilon(text: str | None) -> int | None:
     value = _decimal("dpproxy.epsilon", text)
     micro = int(value * MICRO)
     if value <= 0 or micro < 1 or value > 10**9:
-        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon must be at least 0.000001")
+        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.epsilon must be at least 0.000001", hint=_default("dpproxy.epsilon"))
     return micro
 
 
@@ -78,7 +82,9 @@ def _bound(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text.strip()):
-        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be a whole number of at least 1, not "{text[:40]}"')
+        raise Refusal(
+            INVALID_PARAMETER_VALUE, f'{name} must be a whole number of at least 1, not "{text[:40]}"', hint=_default(name)
+        )
     return int(text)
 
 
@@ -87,7 +93,9 @@ def _confidence(text: str | None) -> Decimal:
         return Decimal("0.95")
     value = _decimal("dpproxy.confidence", text)
     if not Decimal("0.5") <= value <= Decimal("0.9999"):
-        raise Refusal(INVALID_PARAMETER_VALUE, "dpproxy.confidence must lie between 0.5 and 0.9999")
+        raise Refusal(
+            INVALID_PARAMETER_VALUE, "dpproxy.confidence must lie between 0.5 and 0.9999", hint=_default("dpproxy.confidence")
+        )
     return value
 
 

@@ -30,7 +30,7 @@ from dpproxy.budget.record import recent
 from dpproxy.console.source import AnswerLine, Explained, FreeRepeat, Review, Section, StoredAnswers
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.operations import audit
-from dpproxy.operations.requests import Recent, Request
+from dpproxy.operations.requests import OperationError, Recent, Request
 from dpproxy.operations.status import Status
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import as_text
@@ -198,7 +198,8 @@ class ProxySource:
         return done
 
     def note(self, action: str, by: str, outcome: str) -> None:
-        self._operator.note(action, by, outcome)
+        with contextlib.suppress(OperationError):  # the log has it: whoever has to make room on the disk must get in
+            self._operator.note(action, by, outcome)
 
     def audited(self, count: int) -> Sequence[Mapping[str, Any]]:
         """Raises OSError."""

@@ -119,10 +119,14 @@ class Operator:
                 return await self._clock(request, by)
 
     def note(self, action: str, by: str, outcome: str = "done", **details: str | int | bool) -> None:
-        """To the audit log, and to the log without the reason, which is a person's own words."""
-        self._audit.note(action, by, outcome, **details)
+        """To the audit log, and to the log without the reason, which is a person's own words. Raises OperationError."""
         told = {name: value for name, value in details.items() if name != "reason"}
         LOG.warning("operator", action=action, by=by, outcome=outcome, details=told)
+        try:
+            self._audit.note(action, by, outcome, **details)
+        except OSError as error:
+            LOG.error("the audit log cannot be written", error=str(error.strerror))
+            raise OperationError(f"{action}: {outcome}; but the audit log cannot be written: {error.strerror}") from None
 
     async def _elsewhere(self, request: Request) -> list[Any]:
         """The replies of all other processes that serve. Raises OperationError when one does not answer."""
@@ -160,6 +164,14 @@ class Operator:
 
     async def _pause(self, request: PauseRole | ResumeRole, by: str) -> bool:
         dataset = self._dataset_of(request.role, request.dataset)
+        try:
+            return await self._pause_of(dataset, request, by)
+        except OSError as error:
+            told = f"nothing changed for role `{request.role}`: the state folder cannot be written: {error.strerror}"
+            raise OperationError(told) from None
+
+    async def _pause_of(self, dataset: str, request: PauseRole | ResumeRole, by: str) -> bool:
+        """Raises OSError."""
         if isinstance(request, PauseRole):
             if not request.reason.strip():
                 raise OperationError("a pause has a reason: --reason")

@@ -164,7 +164,7 @@ class Running:
         await self._listen_locally(bound)
         self._serve_health()
         self._serve_console()
-        self._audit.note("start", "proxy", process=self._number, version=__version__)
+        self._audit.started(self._number, __version__)
         give_back()
         if neighbours is not None:
             await neighbours.joined(self)
@@ -225,7 +225,7 @@ class Running:
         await self._facade.stop()
         self._ledger.close()
         self._answers.close()
-        self._audit.note("stop", "proxy", process=self._number)
+        self._audit.stopped(self._number)
 
     def reach(self, pid: int, signal: Signal, of: tuple[str, str]) -> None:
         """Signal a session of a dataset's role, where this process has one of that number."""

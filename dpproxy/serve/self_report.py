@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,7 @@ from typing import Final
 
 import dpproxy
 from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.failures import PLAIN
 from dpproxy.answers.standings import AppliedBudget, applied_budgets, standings
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import LedgerError, Standing, warnings
@@ -111,7 +113,7 @@ class SelfReport:
             for part in (
                 *(_tried("facade", f"{name}/{role}", _facade(dataset, role)) for role in dataset.policy.roles),
                 _tried("backend", name, dataset.backend.violations(["SELECT 0"])),
-                _tried("ledger", name, asyncio.to_thread(self.ledger.lag, name)),
+                _tried("ledger", name, asyncio.to_thread(self.ledger.lag, name, dt.datetime.now(dt.UTC))),
             )
         ]
         return tuple(await asyncio.gather(*tried))
@@ -124,8 +126,15 @@ async def _tried(part: str, subject: str, work: Awaitable[object]) -> Check:
         async with asyncio.timeout(SECONDS):
             await work
         return Check(part, subject, True, loop.time() - began)
-    except Exception:  # whatever it is, the part does not work
-        return Check(part, subject, False, loop.time() - began)
+    except Exception as error:  # whatever it is, the part does not work
+        return Check(part, subject, False, loop.time() - began, _problem(error))
+
+
+def _problem(error: Exception) -> str:
+    """Why a part does not work. Texts of other classes may hold anything."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {SECONDS:g} seconds"
+    return str(error) if isinstance(error, PLAIN) else type(error).__name__
 
 
 async def _facade(dataset: Dataset, role: str) -> None:

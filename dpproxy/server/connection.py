@@ -178,7 +178,9 @@ class Arrival(asyncio.Protocol):
             case Startup() as startup:
                 if self._host.require_tls and self._tls is None and not self._local:
                     self._turned_away("tls")
-                    raise ProtocolError(INVALID_AUTHORIZATION, "this server accepts connections over TLS only", fatal=True)
+                    raise ProtocolError(
+                        INVALID_AUTHORIZATION, "this server accepts connections over TLS only: sslmode=require", fatal=True
+                    )
                 self._greeted(greet(startup))
 
     # encryption

@@ -25,7 +25,12 @@ def grouping_sets(select: exp.Select) -> list[GroupingSet]:
     elements = [_element(item) for item in _items(group)]
     sets = [tuple(key for part in parts for key in part) for parts in product(*elements)]
     if len(sets) > MAX_SETS:
-        raise Refusal(STATEMENT_TOO_COMPLEX, f"GROUP BY has more than {MAX_SETS} grouping sets", position(group))
+        raise Refusal(
+            STATEMENT_TOO_COMPLEX,
+            f"GROUP BY has more than {MAX_SETS} grouping sets",
+            position(group),
+            hint="Ask for some of them in a statement of their own.",
+        )
     return sets
 
 

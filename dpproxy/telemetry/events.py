@@ -47,7 +47,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "policy": "the first 16 digits of the SHA-256 of the policy's text, as in the ledger",
     "problem": "what is doubtful in a policy, with its place",
     "reason": "the function of dpproxy that decided a refusal, `facade` for PostgreSQL's own errors; of other events why",
-    "reason_class": "budget, unsupported, rights, sql, effort, busy, paused, disk, cancelled, internal",
+    "reason_class": "budget, unsupported, rights, sql, effort, busy, unavailable, paused, disk, cancelled, internal",
     "resource": "memory, disk or space",
     "reused": "measurements that were answered at no charge",
     "role": "the role",
@@ -103,6 +103,9 @@ EVENTS: Final[Mapping[str, Event]] = {
         ("incident", "error", "trace"),
         ("text", "statement", "code", "after_charge"),
     ),
+    "nothing is charged": Event("until an operator has done what the text says", ("dataset", "text")),
+    "the run before was not stopped": Event("it was killed, or the machine stopped: what ran then was charged and is lost"),
+    "the audit log cannot be written": Event("what an operator did is in the log alone", ("error",)),
     "a session took too much": Event(
         "the facade's memory or disk was short, and this session took most", ("dataset", "role", "user", "resource", "ended")
     ),

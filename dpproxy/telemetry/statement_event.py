@@ -22,7 +22,9 @@ LOG = structlog.get_logger()
 Verdict = Literal["answered", "reused", "explained", "preview", "refused", "failed"]
 """`preview`: rows that are invented; `refused`: at no charge; `failed`: after the charge, which stands."""
 
-ReasonClass = Literal["budget", "unsupported", "rights", "sql", "effort", "busy", "paused", "disk", "cancelled", "internal"]
+ReasonClass = Literal[
+    "budget", "unsupported", "rights", "sql", "effort", "busy", "unavailable", "paused", "disk", "cancelled", "internal"
+]
 
 CLASSES: Final[dict[str, ReasonClass]] = {
     errors.CONFIGURATION_LIMIT_EXCEEDED: "budget",
@@ -34,7 +36,7 @@ CLASSES: Final[dict[str, ReasonClass]] = {
     errors.OUT_OF_MEMORY: "effort",
     errors.TOO_MANY_CONNECTIONS: "busy",
     errors.SERIALIZATION_FAILURE: "busy",
-    errors.CANNOT_CONNECT_NOW: "busy",
+    errors.CANNOT_CONNECT_NOW: "unavailable",
     errors.OBJECT_NOT_IN_PREREQUISITE_STATE: "paused",
     errors.DISK_FULL: "disk",
     errors.QUERY_CANCELED: "cancelled",
@@ -43,7 +45,7 @@ CLASSES: Final[dict[str, ReasonClass]] = {
 }
 """What an operator sorts refusals by; all other SQLSTATEs are errors in the SQL (`sql`)."""
 
-URGENT: Final = frozenset({"budget", "disk", "internal"})
+URGENT: Final = frozenset({"budget", "unavailable", "disk", "internal"})
 """Classes of refusals that the operator may have to do something about."""
 
 

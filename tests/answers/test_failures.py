@@ -24,7 +24,7 @@ def test_the_clients_number_is_the_logs() -> None:
     (entry,) = logged
     found = re.fullmatch(r"internal error, incident ([0-9a-f]{12})", refusal.message)
     assert found is not None
-    assert (refusal.sqlstate, refusal.detail, refusal.hint) == ("XX000", None, None)
+    assert (refusal.sqlstate, refusal.detail, refusal.hint) == ("XX000", None, "Tell the operator this number: the log has it.")
     assert (entry["incident"], entry["error"], entry["statement"]) == (found[1], "RuntimeError", "abc")
     assert entry["trace"].endswith(" raised"), "where it was raised"
     assert not any(secret in str(entry) for secret in ("4711", "letters")), "neither values nor what was said of them"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import errno
 import os
 import subprocess
@@ -61,6 +62,8 @@ def test_the_charge_under_way_is_written_and_the_next_refused(small_disk: Path, 
             refused = short.refusal()
     assert refused is not None
     assert refused.sqlstate == "53100"
+    with pytest.raises(DiskShort):
+        ledger.lag("shop", dt.datetime.now(dt.UTC))
     assert written >= 1
     assert charges(path) == written + 1, "all that was said to be charged, and nothing else"
     found = verify(SqliteReader(path), key=None)

@@ -16,10 +16,18 @@ from tests.worlds.told_status import STATUS
     ("fields", "said"),
     [
         ({"checks": (Check("backend", "shop", False, 5.0),)}, "The backend of shop does not work."),
+        (
+            {"checks": (Check("ledger", "shop", False, 0.0, "the disk is full"),)},
+            "The ledger of shop does not work: the disk is full.",
+        ),
         ({"datasets": (replace(STATUS.datasets[0], problem="no such file"),)}, "shop was not read again: no such file"),
         ({"stopping": True}, "stopping"),
         ({}, "Role intern of shop is paused"),
         ({}, "At least 20 % of the budget of role analyst (shop) is spent."),
+        (
+            {"accounts": (replace(STATUS.accounts[0], spent_epsilon=2_000_000),)},
+            "All of the budget of role analyst (shop) is spent.",
+        ),
         ({"accounts": ()}, "The ledger does not say"),
     ],
 )

@@ -39,6 +39,25 @@ def test_processes_do_not_write_over_each_other(tmp_path: Path) -> None:
     assert {pause.role for pause in one.all()} == {pause.role for pause in two.all()} == {"analyst", "other"}
 
 
+def test_what_cannot_be_written_down_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = Pauses(tmp_path / "paused.json")
+    pauses.add(PAUSE)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        for change in (
+            lambda: pauses.add(Pause("shop", "other", 3.0, "root (0)", "r")),
+            lambda: pauses.remove("shop", "analyst"),
+        ):
+            with pytest.raises(OSError, match="No space"):
+                change()
+    assert pauses.all() == Pauses(tmp_path / "paused.json").all() == (PAUSE,)
+    assert {path.name for path in tmp_path.iterdir()} == {"paused.json", "paused.lock"}
+
+
 def test_without_a_state_it_is_kept_in_memory() -> None:
     pauses = Pauses()
     pauses.add(PAUSE)

@@ -65,6 +65,9 @@ class World:
         assert {check.subject for check in checks} == {"shop", "shop/analyst"}
         return {check.part: check.works for check in checks}
 
+    async def problems(self) -> list[str]:
+        return [check.problem for check in await self.report.checks() if not check.works]
+
 
 @pytest_asyncio.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
@@ -98,8 +101,11 @@ async def test_parts_that_work_and_parts_that_do_not(world: World, monkeypatch: 
     world.rooms.path, world.engine.outcome = None, BackendError("gone")
     assert await world.works() == {"facade": False, "backend": False, "ledger": True}
     monkeypatch.setattr(self_report, "SECONDS", 0.01)
+    assert "gone" in await world.problems()
+    world.engine.outcome = ValueError("a value of the data")
+    assert "ValueError" in await world.problems(), "its text may hold anything"
     world.engine.outcome = TimeoutError()
-    assert not (await world.works())["backend"], "what hangs does not work"
+    assert "no answer within 0.01 seconds" in await world.problems(), "what hangs does not work"
 
 
 async def test_without_the_ledger_everything_else_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

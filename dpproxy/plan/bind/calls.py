@@ -19,7 +19,7 @@ from dpproxy.plan.logical.expr import NULL, Agg, Call, Expr
 from dpproxy.plan.measure import moments
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import literal_number
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import NUMBERS, type_name
 
@@ -44,7 +44,7 @@ def check_summed(name: str, args: tuple[Expr, ...]) -> None:
     """Sums, means and deviations are of numbers. Raises Refusal."""
     if name in _SUMMING and not (len(args) == 1 and args[0].type in NUMBERS):
         of = args[0].type if args else "nothing"
-        hint = "Take it of a number: extract(epoch FROM x)." if of == "interval" else None
+        hint = "Take it of a number: extract(epoch FROM x)." if of == "interval" else OTHER_TYPE
         raise unsupported(f"{name}() of {of} within one unit", hint)
 
 
@@ -131,7 +131,7 @@ def count_arguments(name: str, args: tuple[Expr, ...], allowed: dict[str, tuple[
 def _fractions(arguments: list[exp.Expr]) -> tuple[tuple[Fraction, ...], bool]:
     """The constant fraction(s) of a percentile, and whether they were an array."""
     if len(arguments) != 1:
-        raise unsupported("a percentile of this form")
+        raise unsupported("a percentile of this form", "Write percentile_cont(0.5) WITHIN GROUP (ORDER BY x).")
     node = arguments[0]
     parts = node.expressions if isinstance(node, exp.Array) else [node]
     found = []
@@ -142,8 +142,8 @@ def _fractions(arguments: list[exp.Expr]) -> tuple[tuple[Fraction, ...], bool]:
             part, number = part.this.unnest(), isinstance(part.this.unnest(), exp.Literal)
         value = literal_number("numeric", part.this) if number else None
         if value is None:
-            raise unsupported("a percentile fraction that is not a constant")
+            raise unsupported("a percentile fraction that is not a constant", CONSTANT)
         found.append(value)
     if not found:
-        raise unsupported("a percentile of this form")
+        raise unsupported("a percentile of this form", "Write percentile_cont(0.5) WITHIN GROUP (ORDER BY x).")
     return tuple(found), isinstance(node, exp.Array)

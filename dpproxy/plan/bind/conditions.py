@@ -19,7 +19,7 @@ from dpproxy.plan.context import Clock
 from dpproxy.plan.functions import operators, patterns
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import Call, Expr, Hole, InList, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.types import TEXTS, type_name
 
@@ -246,7 +246,7 @@ def _like(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
 def _pattern(binder: Binder, op: str, node: exp.Binary, escape: Expr | None, scope: Scope) -> Expr:
     value = coerce(binder.bind(node.this, scope), "text")
     if value.type not in TEXTS:
-        raise unsupported(f"LIKE of {value.type}")
+        raise unsupported(f"LIKE of {value.type}", OTHER_TYPE)
     negated = bool(node.args.get("negate"))
     over = forms.like_any(binder, op, value, node.expression, scope, negated)
     if over is not None:

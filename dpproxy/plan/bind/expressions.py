@@ -23,7 +23,7 @@ from dpproxy.plan.functions.folding import folded_value
 from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.logical.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit, Ref
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step
 from dpproxy.sql.function_names import AGGREGATES
@@ -37,6 +37,8 @@ _READING = {"to_date": ("date", "date"), "to_timestamp": ("timestamptz", "timest
 """Of two strings: constants that BI tools spell so. The type, and the one the facade is asked for."""
 _DAYS_FROM_NOW = {"yesterday": -1, "today": 0, "tomorrow": 1}
 """Texts that are days when they are cast to a type of time."""
+
+_CASTS = "Types to cast to are int, bigint, numeric, float8, text, varchar(n), boolean, date, timestamp, timestamptz, interval."
 
 
 class ExprBinder:
@@ -86,10 +88,13 @@ class ExprBinder:
 
     def _column(self, node: exp.Column, scope: Scope) -> Expr:
         if isinstance(node.this, exp.Star) or node.args.get("db"):
-            raise unsupported("a whole row here")
+            raise unsupported("a whole row here", "Name its columns.")
         column = scope.resolve(ident(node.args.get("table")), ident(node.this), position(node))
         if not column.usable:
-            raise unsupported(f'column "{column.name}" ({column.reason or "its type on the backend"})')
+            raise unsupported(
+                f'column "{column.name}" ({column.reason or "its type on the backend"})',
+                "Use another column: SELECT * FROM dpproxy.policy lists those there are.",
+            )
         if column.type == "timestamptz":
             self.query.zone()
         return Ref(column.type, column)
@@ -168,11 +173,11 @@ class ExprBinder:
     def _cast(self, node: exp.Cast, scope: Scope) -> Expr:
         target = type_name(node.to)
         if target is None or target.endswith("[]"):
-            raise unsupported(f"a cast to {to_sql(node.to)}")
+            raise unsupported(f"a cast to {to_sql(node.to)}", _CASTS)
         inner = self._bind(node.this, scope)
         length = type_length(node.to)
         if length and target in ("time", *TIMES, "interval"):
-            raise unsupported(f"a cast to {to_sql(node.to)}")
+            raise unsupported(f"a cast to {to_sql(node.to)}", _CASTS)
         if target == "bpchar":
             raise unsupported("a cast to char(n)", "Use varchar(n): char(n) pads with spaces that comparisons ignore.")
         if isinstance(inner, Lit) and inner.type == "unknown" and not length:
@@ -184,7 +189,7 @@ class ExprBinder:
         if target == "interval" and inner.type != "interval":
             raise unsupported("an interval that is not a constant", "Use n * interval '1 day', where n is a whole number.")
         if target in ("json", "jsonb", "bytea") or (target == "time" and inner.type not in ("timestamp", "timestamptz", "time")):
-            raise unsupported(f"a cast to {target}")
+            raise unsupported(f"a cast to {target}", _CASTS)
         if isinstance(inner, Lit) and inner.type == "unknown":
             inner = Lit("text", inner.text)
         return Cast(target, inner, length)
@@ -195,7 +200,7 @@ class ExprBinder:
 
     def _interval(self, node: exp.Interval, scope: Scope) -> Expr:
         if not isinstance(node.this, exp.Literal):
-            raise unsupported("an interval that is not a constant")
+            raise unsupported("an interval that is not a constant", CONSTANT)
         unit = node.args.get("unit")
         if isinstance(unit, exp.IntervalSpan):
             return self.query.facade_constant(to_sql(node), "interval")

@@ -94,7 +94,7 @@ class _Joining:
         on = [p.condition for p in pairs] if pairs or join is None else self._on(join)
         if side not in ("LEFT", "RIGHT", "FULL"):
             if join is not None and (join.kind or "").upper() not in ("", "INNER", "CROSS"):
-                raise unsupported(f"{join.kind} JOIN")
+                raise unsupported(f"{join.kind} JOIN", "Use JOIN or LEFT JOIN, ON equal columns.")
             self.parts.append(item.rows)
             self.conditions += on
             self._merge(pairs, [p.left for p in pairs])

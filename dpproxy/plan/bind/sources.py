@@ -83,7 +83,7 @@ class Sources:
     def _table(self, node: exp.Table, alias: str, names: tuple[str, ...]) -> Item:
         if node.args.get("sample"):
             if self.queries.tables.private_table(node, self.env):
-                raise unsupported("TABLESAMPLE of private rows")
+                raise unsupported("TABLESAMPLE of private rows", "Leave it out: a question of all rows costs no more.")
             return Item(alias, None, (), node)
         if not isinstance(node.this, exp.Identifier):
             return self._function(node, alias)

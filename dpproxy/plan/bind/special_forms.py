@@ -16,7 +16,7 @@ from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import instants, literals, numbers, operators, patterns, scalars, texts, times
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, InList, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.array_text import array_items
 from dpproxy.sql.dialect import ident, to_sql
 from dpproxy.sql.types import type_name
@@ -91,7 +91,7 @@ def combined(tests: Sequence[Expr], every: bool) -> Expr:
     if not tests:
         return Lit("bool", "true" if every else "false")
     if len(tests) > MAX_QUANTIFIED:
-        raise unsupported("an array of this length")
+        raise unsupported("an array of this length", "Compare with a list instead: x IN (...), or x = ANY ($1).")
     return Call("bool", "and" if every else "or", tuple(tests)) if len(tests) > 1 else tests[0]
 
 
@@ -148,7 +148,7 @@ def overlaps(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
     """Bind (s1, e1) OVERLAPS (s2, e2): each from its earlier end on, up to but without the later; one instant is itself."""
     sides = [row(node.this), row(node.expression)]
     if any(side is None or len(side) != 2 for side in sides):
-        raise unsupported("this OVERLAPS")
+        raise unsupported("this OVERLAPS", "Compare the ends: a < d AND c < b.")
     (a, b), (c, d) = ([binder.bind(e, scope) for e in side or ()] for side in sides)
     (a, b), (c, d) = _period(a, b), _period(c, d)
     known = [Call("bool", "is_null", (e,)) for e in (a, b, c, d)]
@@ -244,7 +244,7 @@ def _parts_of_text(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name:
     """array_length(string_to_array(text, mark), 1), and cardinality(), which is 0 where there is no part."""
     inner = args[0] if args else None
     if not (isinstance(inner, exp.Anonymous) and str(inner.this).lower() == "string_to_array" and len(inner.expressions) == 2):
-        raise unsupported(f"`{name}` of this array")
+        raise unsupported(f"`{name}` of this array", "List its elements: ARRAY[1, 2, 3].")
     value, mark = (binder.bind(a, scope) for a in inner.expressions)
     count = texts.split_count(value, mark)
     if name != "cardinality":
@@ -257,7 +257,7 @@ def _width_bucket(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: 
     if len(args) == 2:
         bounds = elements(binder, args[1], scope)
         if bounds is None:
-            raise unsupported("`width_bucket` with thresholds that are not constant")
+            raise unsupported("`width_bucket` with thresholds that are not constant", CONSTANT)
         return numbers.thresholds(binder.bind(args[0], scope), bounds)
     return numbers.width_bucket([binder.bind(a, scope) for a in args])
 

@@ -212,7 +212,7 @@ class Subqueries:
         """`x IN (released query)`: the facade computes its rows first."""
         result = self.queries.bind(copied(query), self.env)
         if isinstance(result, RowsResult):
-            raise unsupported("IN (subquery) of this form")
+            raise unsupported("IN (subquery) of this form", "Use EXISTS (SELECT 1 FROM ... WHERE inner.x = outer.x), or a join.")
         item = self.queries.measurer.rows(Item("", None, (), exp.Subquery(this=result.tree)), result.tree, self.env)
         assert item.rows is not None
         return RowsResult(item.rows, item.columns)
@@ -275,7 +275,7 @@ class Subqueries:
         output."""
         inner_query = query.unnest() if isinstance(query, exp.Subquery) else query
         if not isinstance(inner_query, exp.Select):
-            raise unsupported(f"{word} of this query")
+            raise unsupported(f"{word} of this query", "Use EXISTS (SELECT 1 FROM ... WHERE inner.x = outer.x), or a join.")
         copy = copied(inner_query)
         aggregated = any(map(contains_aggregate, copy.expressions))
         if aggregated or any(copy.args.get(k) for k in ("group", "having", "limit", "offset", "with_")):

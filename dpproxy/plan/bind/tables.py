@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
-from dpproxy.plan.context import Context, Counter, Settings, TableColumns
+from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.logical.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
 from dpproxy.plan.logical.interval import OPEN, Interval, interval, number
@@ -39,7 +39,7 @@ MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: day
 def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:
     """Return the rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
     if not context.allowed(table.name):
-        raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}")
+        raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}", hint=SEE)
     common = _table_columns(table, context)
     number_ = counter.scan()
     columns = tuple(

@@ -15,7 +15,7 @@ from dpproxy.plan.functions.operators import common_type
 from dpproxy.plan.logical.expr import Column, Lit
 from dpproxy.plan.logical.relation import Contribution, Rows, Values
 from dpproxy.plan.properties.fanout import beside_values
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import ident
 
 MAX_ROWS = 10_000
@@ -26,10 +26,10 @@ def values_item(queries: Queries, node: exp.Values) -> Item:
     binder = queries.expressions({}, None)
     rows = [[binder.bind(e, Scope(())) for e in row.expressions] for row in node.expressions]
     if len(rows) > MAX_ROWS or not rows or any(len(r) != len(rows[0]) for r in rows):
-        raise unsupported("this VALUES list")
+        raise unsupported("this VALUES list", "List rows of the same length: VALUES (1, 'a'), (2, 'b').")
     types = [common_type("VALUES", [row[i].type for row in rows]) for i in range(len(rows[0]))]
     if not all(isinstance(e, Lit) for row in rows for e in row):
-        raise unsupported("a VALUES list that is not constant")
+        raise unsupported("a VALUES list that is not constant", CONSTANT)
     alias = node.args.get("alias")
     names = [ident(c) for c in alias.args.get("columns") or ()] if alias is not None else []
     columns = tuple(

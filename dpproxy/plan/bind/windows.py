@@ -170,6 +170,6 @@ def _frame_end(spec: exp.Expr, end: str) -> str:
     value, side = spec.args.get(end), spec.args.get(f"{end}_side") or ""
     number = isinstance(value, exp.Literal) and not value.is_string
     if isinstance(value, exp.Expr) and not number:
-        raise unsupported("a window frame that is not of constants")
+        raise unsupported("a window frame that is not of constants", "Write numbers: ROWS BETWEEN 3 PRECEDING AND CURRENT ROW.")
     text = str(value.name if isinstance(value, exp.Expr) else value or "CURRENT ROW").upper()
     return f"{text} {side}".strip().upper()

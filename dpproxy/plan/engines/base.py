@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Final
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.logical.expr import (
@@ -36,6 +37,9 @@ from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
 MAX_PATTERN = 1_000  # characters of a pattern of LIKE that is a value of the row
 MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand, and nested ones multiply
+
+CASTS: Final = "Cast to int, bigint, numeric, float8, text, boolean, date, timestamp or interval."
+APART: Final = "Take it apart: part of it in a subquery of its own, or around the aggregate."
 
 Names = Mapping[int, str]  # column id -> SQL text in scope
 Subquery = Callable[[Relation, tuple[Expr, ...], Names], str]
@@ -84,7 +88,7 @@ def check_number(expr: Expr) -> None:
     """Refuse to make a number of what is none: for some text the cast would raise. That functions of numbers are given numbers is
     checked by PostgreSQL before; but what it takes a name for is not to decide whether a row can raise. Raises Refusal."""
     if expr.type not in (*NUMBERS, "unknown"):
-        raise Refusal(FEATURE_NOT_SUPPORTED, f"a function of numbers is given {expr.type}")
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"a function of numbers is given {expr.type}", hint=CASTS)
 
 
 class Engine(ABC):
@@ -100,7 +104,11 @@ class Engine(ABC):
         the engine lacks, and for expressions that grow beyond reason."""
         text = self._spelled(expr, names)
         if len(text) > MAX_TEXT:
-            raise Refusal(STATEMENT_TOO_COMPLEX, "this expression is too complex below an aggregate over private rows")
+            raise Refusal(
+                STATEMENT_TOO_COMPLEX,
+                "this expression is too complex below an aggregate over private rows",
+                hint=APART,
+            )
         return text
 
     def _spelled(self, expr: Expr, names: Names) -> str:
@@ -133,7 +141,7 @@ class Engine(ABC):
                 return self.aggregate(expr, names)
             case Win():
                 return self.window(expr, names)
-        raise Refusal(FEATURE_NOT_SUPPORTED, "this expression is not supported over private tables")
+        raise Refusal(FEATURE_NOT_SUPPORTED, "this expression is not supported over private tables", hint=APART)
 
     def case(self, expr: Case, names: Names) -> str:
         body = " ".join(

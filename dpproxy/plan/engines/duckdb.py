@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.engines import duckdb_sums as sums
-from dpproxy.plan.engines.base import Names, quote
+from dpproxy.plan.engines.base import CASTS, Names, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, snapped
 from dpproxy.plan.engines.duckdb_operations import DuckDBOperations
 from dpproxy.plan.engines.duckdb_types import INT64, TYPES, one_kind, representation
@@ -49,7 +49,7 @@ class DuckDB(DuckDBOperations):
             return quote(text)
         if type_ in TYPES:
             return f"TRY_CAST({quote(text)} AS {TYPES[type_]})"
-        raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables")
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables", hint=CASTS)
 
     def output(self, expr: Expr, names: Names) -> str:
         text = self.expr(expr, names)
@@ -89,7 +89,7 @@ class DuckDB(DuckDBOperations):
             return f"({text} <> 0)"
         if target in TYPES:
             return text if source == target else f"TRY_CAST({text} AS {TYPES[target]})"
-        raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables")
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables", hint=CASTS)
 
     def _cast_int(self, expr: Cast, text: str) -> str:
         source = expr.arg.type

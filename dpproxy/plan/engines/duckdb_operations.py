@@ -9,7 +9,7 @@ could make DuckDB raise is widened or guarded here. `engines.duckdb` adds types,
 from __future__ import annotations
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.engines.base import Engine, Names, check_number
+from dpproxy.plan.engines.base import APART, Engine, Names, check_number
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation
 from dpproxy.plan.engines.duckdb_types import narrowest, one_kind, representation
 from dpproxy.plan.engines.text_cuts import Growth
@@ -101,7 +101,7 @@ class DuckDBOperations(Engine):
         if op in FUNCTIONS:
             kinds, spelled = FUNCTIONS[op]
             return spelled.format(*(self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)))
-        raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on DuckDB")
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on DuckDB", hint=APART)
 
     def _argument(self, arg: Expr, kind: str, names: Names) -> str:
         """An argument of `duckdb_functions`: f DOUBLE, i BIGINT, m TIMESTAMP, t as it stands."""

@@ -18,7 +18,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
-from dpproxy.plan.engines.base import Names, quote
+from dpproxy.plan.engines.base import CASTS, Names, quote
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import number_kind, number_literal
 from dpproxy.plan.engines.postgres_operations import PostgresOperations
@@ -43,7 +43,7 @@ class Postgres(PostgresOperations):
 
     def literal(self, type_: str, text: str | None) -> str:
         if type_ not in casts.TYPES:
-            raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables")
+            raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables", hint=CASTS)
         native = casts.TYPES[type_]
         if text is None or (native == "uuid" and not casts.is_uuid(text)):
             return f"NULL::{native}"
@@ -112,7 +112,7 @@ class Postgres(PostgresOperations):
             return f"{text}::time"
         if target == "uuid":
             return casts.text_to_uuid(text)
-        raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables")
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables", hint=CASTS)
 
     def _cast_int(self, expr: Cast, names: Names) -> str:
         source, text = expr.arg.type, self.expr(expr.arg, names)

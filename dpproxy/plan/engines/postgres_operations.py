@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ESCAPE_SEQUENCE, Refusal
 from dpproxy.plan.engines import postgres_times as times
-from dpproxy.plan.engines.base import Engine, Names, quote
+from dpproxy.plan.engines.base import APART, Engine, Names, quote
 from dpproxy.plan.engines.postgres_casts import TYPES
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, number_kind
@@ -76,7 +76,7 @@ class PostgresOperations(Engine):
             kinds, spelled = FUNCTIONS[op]
             texts = [self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)]
             return null_beyond_limit(op, spelled.format(*texts), args, texts)
-        raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on PostgreSQL")
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on PostgreSQL", hint=APART)
 
     def _argument(self, arg: Expr, kind: str, names: Names) -> str:
         """An argument of `postgres_functions`: f float8, d numeric, i bigint, t as it stands."""

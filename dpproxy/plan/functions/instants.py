@@ -16,7 +16,7 @@ from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.time_formats import to_timestamp
 from dpproxy.plan.functions.times import extract, timestamp
 from dpproxy.plan.logical.expr import Call, Expr, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import TIMES
 
 
@@ -29,7 +29,7 @@ def at_time_zone(value: Expr, zone: Expr, session: str | None) -> Expr:
         raise unsupported(f"the time zone '{name}'", "Use a zone's full name, such as 'Europe/Paris', or 'UTC'.")
     value = coerce(value, "timestamptz")
     if value.type not in TIMES:
-        raise unsupported(f"AT TIME ZONE of {value.type}")
+        raise unsupported(f"AT TIME ZONE of {value.type}", OTHER_TYPE)
     if value.type in ("timestamptz", "date"):  # a date is taken for its midnight, an instant
         return Call("timestamp", "from_utc", (time_zones.instant(timestamp(value, "AT TIME ZONE"), session), Lit("text", name)))
     return time_zones.local_time(Call("timestamptz", "to_utc", (timestamp(value, "AT TIME ZONE"), Lit("text", name))), session)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dpproxy.plan.logical.expr import Expr, Hole, Lit
 from dpproxy.plan.properties.interval_fields import interval_text
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import CONSTANT, OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 
@@ -21,7 +21,7 @@ def literal_text(expr: Expr, what: str) -> str:
     """Return the text of a constant argument that must be known before the statement runs."""
     if isinstance(expr, Lit) and expr.text is not None:
         return expr.text
-    raise unsupported(f"{what} that is not a constant")
+    raise unsupported(f"{what} that is not a constant", CONSTANT)
 
 
 def coerce(expr: Expr, type_: str) -> Expr:
@@ -80,14 +80,14 @@ def _midnight(value: str) -> bool:
 def as_text(value: Expr, what: str) -> Expr:
     value = coerce(value, "text")
     if value.type not in TEXTS:
-        raise unsupported(f"{what} of {value.type}")
+        raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
     return value
 
 
 def check_count(name: str, args: Sequence[Expr], *counts: int) -> None:
     """Raise Refusal unless the function has one of these numbers of arguments."""
     if len(args) not in counts:
-        raise unsupported(f"`{name}` with {len(args)} arguments")
+        raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
 
 
 def number_literal(text: str) -> Expr:

@@ -18,7 +18,7 @@ from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.texts import whole_number
 from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.properties.facts import facts, literal_number
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, common
 
 FIRST = "dpproxy_first"
@@ -33,7 +33,7 @@ RADIANS_PER_DEGREE = Lit("float8", "0.0174532925199432957692")
 def _number(value: Expr, what: str) -> Expr:
     value = coerce(value, "float8")
     if value.type not in NUMBERS:
-        raise unsupported(f"{what} of {value.type}")
+        raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
     return value
 
 
@@ -72,7 +72,7 @@ def degrees(args: Sequence[Expr]) -> Expr:
 def constant(expr: Expr, what: str) -> Fraction:
     value = literal_number(expr.type, expr.text) if isinstance(expr, Lit) and expr.text is not None else None
     if value is None:
-        raise unsupported(f"{what} that is not a constant")
+        raise unsupported(f"{what} that is not a constant", CONSTANT)
     return value
 
 
@@ -143,15 +143,15 @@ def _bits(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         values = [coerce(a, "int4") for a in args]
         if any(v.type not in INTEGERS for v in values):
-            raise unsupported("bit operators on other types than whole numbers")
+            raise unsupported("bit operators on other types than whole numbers", "Cast to a whole number first: x::int.")
         type_ = common([v.type for v in values])
         if name == "bitleft":
             by = whole_number(values[1], "a shift")
             if not 0 <= by < 16:
-                raise unsupported("shifting by 16 bits or more")
+                raise unsupported("shifting by 16 bits or more", "Multiply or divide by a power of two.")
             return multiply("*", values[0], Lit(values[0].type, str(2 ** min(by, 14 if values[0].type == "int2" else by))))
         if name == "bitright" and not 0 <= whole_number(values[1], "a shift") < 16:
-            raise unsupported("shifting by 16 bits or more")
+            raise unsupported("shifting by 16 bits or more", "Multiply or divide by a power of two.")
         return Call(values[0].type if name == "bitright" else type_, name, tuple(values))
 
     return build

@@ -16,7 +16,7 @@ from dpproxy.plan.functions.folding import folded_constants
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import Call, Cast, Expr, Lit
 from dpproxy.plan.properties.interval_fields import MAX_INTERVAL_MONTHS
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, arithmetic, common
 
 
@@ -101,7 +101,7 @@ def _shift(direction: str, a: Expr, b: Expr) -> Expr:
         sign = 1 if direction == "add" else -1
         left, right = ([int(x) for x in (e.text or "0 0 0").split()] for e in (a, b))
         return Lit("interval", " ".join(str(x + sign * y) for x, y in zip(left, right, strict=True)))
-    raise unsupported(f"arithmetic of {a.type} and {b.type}")
+    raise unsupported(f"arithmetic of {a.type} and {b.type}", OTHER_TYPE)
 
 
 def as_timestamp(expr: Expr) -> Expr:
@@ -113,7 +113,7 @@ def multiply(op: str, a: Expr, b: Expr) -> Expr:
     if a.type == "interval" or b.type == "interval":
         return _scale_interval(op, a, b)
     if a.type not in NUMBERS or b.type not in NUMBERS:
-        raise unsupported(f"`{op}` of {a.type} and {b.type}")
+        raise unsupported(f"`{op}` of {a.type} and {b.type}", OTHER_TYPE)
     type_ = arithmetic(a.type, b.type)
     if op == "%" and type_ in FLOATS:
         raise Refusal(
@@ -188,7 +188,7 @@ def negate(a: Expr) -> Expr:
     if isinstance(a, Lit) and a.type == "interval" and a.text is not None:
         return Lit("interval", " ".join(str(-int(x)) for x in a.text.split()))
     if a.type not in NUMBERS:
-        raise unsupported(f"`-` of {a.type}")
+        raise unsupported(f"`-` of {a.type}", OTHER_TYPE)
     return Call(a.type, "neg", (a,))
 
 

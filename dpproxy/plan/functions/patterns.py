@@ -17,7 +17,7 @@ from itertools import pairwise
 from dpproxy.errors import INVALID_ESCAPE_SEQUENCE, INVALID_REGULAR_EXPRESSION, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.functions.literals import coerce, literal_text
 from dpproxy.plan.logical.expr import Call, Expr, Hole, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.types import TEXTS
 
 MAX_PATTERN = 200  # characters
@@ -65,14 +65,14 @@ def regex(op: str, value: Expr, pattern: Expr) -> Expr:
 def _text(value: Expr) -> Expr:
     value = coerce(value, "text")
     if value.type not in TEXTS:
-        raise unsupported(f"a regular expression over {value.type}")
+        raise unsupported(f"a regular expression over {value.type}", OTHER_TYPE)
     return value
 
 
 def _safe(pattern: Expr) -> str:
     text = literal_text(coerce(pattern, "text"), "a regular expression")
     if pattern.type not in (*TEXTS, "unknown"):
-        raise unsupported(f"a regular expression of type {pattern.type}")
+        raise unsupported(f"a regular expression of type {pattern.type}", OTHER_TYPE)
     plain = text.replace("(?:", "(")  # the one construct with `(?` that both know
     if len(text) > MAX_PATTERN or "(?" in plain or text.count("(") > MAX_GROUPS or not 0 <= _states(plain) <= MAX_STATES:
         raise unsupported("this regular expression", _SIMPLER)
@@ -169,13 +169,15 @@ def _flags(args: Sequence[Expr], at: int, known: str) -> str:
     """Flags given as argument `at`: a subset of `known`, each once."""
     text = literal_text(coerce(args[at], "text"), "the flags of a regular expression") if len(args) > at else ""
     if set(text) - set(known):
-        raise unsupported(f"a regular expression with flags '{text}'")
+        raise unsupported(
+            f"a regular expression with flags '{text}'", f"Flags are {', '.join(known)}: x ~* 'pattern' takes no notice of case."
+        )
     return "".join(sorted(set(text)))
 
 
 def _arguments(name: str, args: Sequence[Expr], least: int, most: int) -> None:
     if not least <= len(args) <= most:
-        raise unsupported(f"`{name}` with {len(args)} arguments")
+        raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
 
 
 def regexp_like(args: Sequence[Expr]) -> Expr:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
 from dpproxy.plan.functions.operators import as_timestamp, common_type, compare, multiply
 from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, TIMES
 
 Builder = Callable[[Sequence[Expr]], Expr]
@@ -27,11 +27,11 @@ def _text(name: str, result: str = "text", kinds: str = "t") -> Builder:
 
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) != len(kinds):
-            raise unsupported(f"`{name}` with {len(args)} arguments")
+            raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
         bound = [coerce(a, "text") for a in args]
         for argument in bound:
             if argument.type not in (*TEXTS, "unknown"):
-                raise unsupported(f"`{name}` of {argument.type}")
+                raise unsupported(f"`{name}` of {argument.type}", OTHER_TYPE)
         return Call(result, name, tuple(bound))
 
     return build
@@ -45,7 +45,7 @@ def _numeric(name: str, *, floats: bool = False, keep: bool = True) -> Builder:
         (value,) = args
         value = coerce(value, "float8")
         if value.type not in NUMBERS:
-            raise unsupported(f"`{name}` of {value.type}")
+            raise unsupported(f"`{name}` of {value.type}", OTHER_TYPE)
         type_ = value.type
         if floats:
             type_ = "numeric" if type_ == "numeric" else "float8"
@@ -59,14 +59,14 @@ def _numeric(name: str, *, floats: bool = False, keep: bool = True) -> Builder:
 def _round(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) not in (1, 2):
-            raise unsupported(f"`{name}` with {len(args)} arguments")
+            raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
         value = coerce(args[0], "numeric")
         if len(args) == 1:
             type_ = value.type if value.type in ("numeric", "float8", "float4") else "float8"
             return Call(type_, name, (value,))
         digits = int(literal_text(coerce(args[1], "int4"), f"the digits of `{name}`"))
         if abs(digits) > 15:
-            raise unsupported(f"`{name}` to more than 15 digits")
+            raise unsupported(f"`{name}` to more than 15 digits", "Ask for fewer: what is released has noise of its own.")
         return Call("numeric", name, (value, Lit("int4", str(digits))))
 
     return build
@@ -90,13 +90,13 @@ def _nullif(args: Sequence[Expr]) -> Expr:
 
 def date_trunc(args: Sequence[Expr]) -> Expr:
     if len(args) != 2:
-        raise unsupported("`date_trunc` with a time zone")
+        raise unsupported("`date_trunc` with a time zone", "Write date_trunc('day', x AT TIME ZONE 'Europe/Paris').")
     unit = literal_text(args[0], "the unit of `date_trunc`").lower()
     if unit not in TRUNC_UNITS:
-        raise unsupported(f"`date_trunc` to {unit}")
+        raise unsupported(f"`date_trunc` to {unit}", f"Units are {', '.join(sorted(TRUNC_UNITS))}.")
     value = coerce(args[1], "timestamp")
     if value.type not in TIMES:
-        raise unsupported(f"`date_trunc` of {value.type}")
+        raise unsupported(f"`date_trunc` of {value.type}", OTHER_TYPE)
     result = "timestamp" if value.type == "timestamp" else "timestamptz"
     return Call(result, "trunc_time", (Lit("text", unit), as_timestamp(value)))
 
@@ -117,7 +117,7 @@ def boolean_letter(value: Expr) -> Expr:
 def _pad(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) not in (2, 3):
-            raise unsupported(f"`{name}` with {len(args)} arguments")
+            raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
         size = int(literal_text(coerce(args[1], "int4"), f"the length of `{name}`"))
         if not 0 <= size <= MAX_PAD:
             raise unsupported(f"`{name}` to {size} characters")
@@ -132,7 +132,7 @@ def _pad(name: str) -> Builder:
 def _trim(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) not in (1, 2):
-            raise unsupported(f"`{name}` with {len(args)} arguments")
+            raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
         chars = as_text(args[1], f"`{name}`") if len(args) > 1 else Lit("text", " ")
         return Call("text", name, (as_text(args[0], f"`{name}`"), chars))
 

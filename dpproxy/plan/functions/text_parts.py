@@ -14,7 +14,7 @@ from dpproxy.plan.functions.literals import as_text, check_count, coerce
 from dpproxy.plan.functions.operators import compare, minus, plus
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.logical.expr import Call, Case, Expr, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import TEXTS
 
 FAR = 1_000_000_000  # characters: more than any text has
@@ -47,7 +47,7 @@ def substring(args: Sequence[Expr]) -> Expr:
         raise unsupported("`substring` of this form")
     value, start = coerce(args[0], "text"), _place(args[1], "the start of `substring`")
     if value.type not in TEXTS:
-        raise unsupported(f"`substring` of {value.type}")
+        raise unsupported(f"`substring` of {value.type}", OTHER_TYPE)
     length = _place(args[2], "the length of `substring`") if len(args) == 3 else None
     begins, takes = _constant(start), None if length is None else _constant(length)
     if begins is not None and (length is None or takes is not None):

@@ -13,7 +13,7 @@ from dpproxy.plan.functions.literals import as_text, coerce, literal_text
 from dpproxy.plan.functions.operators import compare, minus, multiply, plus
 from dpproxy.plan.functions.scalars import Builder, boolean_letter
 from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit, walk
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
 from dpproxy.sql.types import TEXTS
 
 MAX_REPEATS = 1000
@@ -37,7 +37,7 @@ def whole_number(value: Expr, what: str) -> int:
 def _one(name: str, result: str = "text") -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         if len(args) != 1:
-            raise unsupported(f"`{name}` with {len(args)} arguments")
+            raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
         return Call(result, name, (as_text(args[0], f"`{name}`"),))
 
     return build
@@ -68,7 +68,7 @@ def formatted(args: Sequence[Expr]) -> Expr:
 
 def translate(args: Sequence[Expr]) -> Expr:
     if len(args) != 3:
-        raise unsupported(f"`translate` with {len(args)} arguments")
+        raise unsupported(f"`translate` with {len(args)} arguments", OTHER_ARGUMENTS)
     known = [Lit("text", literal_text(coerce(a, "text"), "an alphabet of `translate`")) for a in args[1:]]
     return Call("text", "translate", (as_text(args[0], "`translate`"), *known))
 
@@ -91,10 +91,10 @@ def overlay(args: Sequence[Expr]) -> Expr:
 
 def repeat(args: Sequence[Expr]) -> Expr:
     if len(args) != 2:
-        raise unsupported(f"`repeat` with {len(args)} arguments")
+        raise unsupported(f"`repeat` with {len(args)} arguments", OTHER_ARGUMENTS)
     times = max(whole_number(args[1], "the number of `repeat`"), 0)
     if times > MAX_REPEATS:
-        raise unsupported(f"`repeat` more than {MAX_REPEATS} times")
+        raise unsupported(f"`repeat` more than {MAX_REPEATS} times", "Compare lengths instead: length(x).")
     if any(isinstance(e, Call) and e.op == "repeat" for e in walk(args[0])):
         raise unsupported("`repeat` within `repeat`")
     return Call("text", "repeat", (as_text(args[0], "`repeat`"), Lit("int4", str(times))))

@@ -17,7 +17,7 @@ from dpproxy.plan.functions.patterns import regex
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.times import timestamp
 from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.strftime import as_to_char
 from dpproxy.sql.types import NUMBERS, TIMES
 
@@ -155,7 +155,7 @@ def to_timestamp(args: Sequence[Expr]) -> Expr:
     if len(args) == 1:
         seconds = coerce(args[0], "float8")
         if seconds.type not in NUMBERS:
-            raise unsupported(f"`to_timestamp` of {seconds.type}")
+            raise unsupported(f"`to_timestamp` of {seconds.type}", OTHER_TYPE)
         return Call("timestamptz", "from_epoch", (seconds if seconds.type == "float8" else Cast("float8", seconds),))
     return Cast("timestamptz", Cast("timestamp", _iso("to_timestamp", args[0], args[1])))
 

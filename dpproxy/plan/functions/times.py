@@ -13,7 +13,7 @@ from dpproxy.plan.functions.literals import check_count, coerce, literal_text, t
 from dpproxy.plan.functions.operators import compare, minus, multiply, negate, plus
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.strftime import PARTS
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
 
@@ -22,6 +22,9 @@ _DERIVED = {"century": (99, 100), "millennium": (999, 1000)}
 _FRACTIONS = {"milliseconds": 1000, "microseconds": 10**6}
 _OF_INTERVALS = {"year", "month", "day", "hour", "minute", "second", "epoch", "milliseconds", "microseconds"}
 _OF_TIMES = {"hour", "minute", "second", "epoch", "milliseconds", "microseconds"}
+_FIELDS = (
+    f"Fields are {', '.join(sorted(_WHOLE | _DERIVED.keys() | _OF_TIMES))}; of an interval {', '.join(sorted(_OF_INTERVALS))}."
+)
 _ALIASES = {"millisecond": "milliseconds", "microsecond": "microseconds", "century": "century", "hr": "hour", "min": "minute",
             "sec": "second", "mon": "month", "centuries": "century", "millennia": "millennium"}  # fmt: skip
 
@@ -30,7 +33,7 @@ def timestamp(value: Expr, what: str) -> Expr:
     """Return a date or timestamp as a timestamp."""
     value = coerce(value, "timestamp")
     if value.type not in TIMES:
-        raise unsupported(f"{what} of {value.type}")
+        raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
     return value if value.type != "date" else Cast("timestamp", value)
 
 
@@ -39,11 +42,11 @@ def extract(unit: str, value: Expr, *, result: str = "numeric") -> Expr:
     unit = _ALIASES.get(unit, unit[:-1] if unit.endswith("s") and unit[:-1] in _WHOLE | {"second", "decade"} else unit)
     value = coerce(value, "timestamp")
     if value.type == "interval" and unit not in _OF_INTERVALS:
-        raise unsupported(f"EXTRACT({unit}) of an interval")
+        raise unsupported(f"EXTRACT({unit}) of an interval", _FIELDS)
     if value.type == "time" and unit not in _OF_TIMES:
-        raise unsupported(f"EXTRACT({unit}) of a time")
+        raise unsupported(f"EXTRACT({unit}) of a time", "Fields of a time are hour, minute, second, epoch.")
     if value.type not in (*TIMES, "interval", "time"):
-        raise unsupported(f"EXTRACT of {value.type}")
+        raise unsupported(f"EXTRACT of {value.type}", OTHER_TYPE)
     if unit in _OF_TIMES - {"epoch"} and value.type == "date":
         value = Cast("timestamp", value)
     if unit in ("epoch", "second"):
@@ -71,7 +74,7 @@ def part(unit: str, value: Expr) -> Expr:
         rest, size = (Lit("int8", str(n)) for n in _DERIVED[unit])
         up, down = multiply("/", plus(year, rest), size), multiply("/", minus(rest, year), size)
         return Case("int8", ((compare(">", year, zero), up), (compare("<", year, zero), negate(down))), None)
-    raise unsupported(f"EXTRACT({unit})")
+    raise unsupported(f"EXTRACT({unit})", _FIELDS)
 
 
 def _date_part(args: Sequence[Expr]) -> Expr:
@@ -122,7 +125,7 @@ def date_bin(args: Sequence[Expr]) -> Expr:
     if isinstance(origin, Lit) and origin.type == "date":
         origin = typed_literal("timestamp", origin.text)
     if not isinstance(stride, Lit) or not isinstance(origin, Lit) or not stride.text or not origin.text:
-        raise unsupported("`date_bin` of a stride or origin that is not constant")
+        raise unsupported("`date_bin` of a stride or origin that is not constant", CONSTANT)
     months, days, micros = (int(x) for x in stride.text.split())
     if months or days * 86400 * 10**6 + micros <= 0:
         raise Refusal(
@@ -153,7 +156,7 @@ def _isfinite(args: Sequence[Expr]) -> Expr:
     check_count("isfinite", args, 1)
     value = coerce(args[0], "timestamp")
     if value.type not in TIMES:
-        raise unsupported(f"`isfinite` of {value.type}")
+        raise unsupported(f"`isfinite` of {value.type}", OTHER_TYPE)
     return Call("bool", "isfinite", (value,))
 
 

@@ -111,7 +111,10 @@ def needed_bases(agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Co
 def _arguments(agg: Agg) -> list[Expr]:
     """What a statistic of moments is of."""
     if agg.distinct:
-        raise unsupported(f"{agg.name.upper()}(DISTINCT ...)")
+        raise unsupported(
+            f"{agg.name.upper()}(DISTINCT ...)",
+            f"Take it of the values that are there: SELECT {agg.name}(x) FROM (SELECT DISTINCT x FROM ...) t.",
+        )
     return [bounded_argument(replace(agg, args=(a,))) for a in agg.args]
 
 
@@ -170,7 +173,7 @@ def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool], is_key: Callab
     """
     value = agg.args[0] if agg.args else None
     if agg.distinct and value is None:
-        raise unsupported("count(DISTINCT *)")
+        raise unsupported("count(DISTINCT *)", "Count what is to be distinct: count(DISTINCT x).")
     unit = value is not None and is_unit(value)
     if unit and not (isinstance(value, Ref) and value.column.optional):
         value = None  # rows of nobody are not there

@@ -17,7 +17,7 @@ from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import BasisSpec
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.grid import grid_of, on_grid
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.types import FLOATS
 
@@ -83,7 +83,7 @@ def _needed(
     """The inputs and what is summed of them: of two also what the statistic does not use, in places of their own."""
     wanted = 1 if name in SINGLE else 2
     if len(arguments) != wanted:
-        raise unsupported(f"{name}() with {len(arguments)} arguments")
+        raise unsupported(f"{name}() with {len(arguments)} arguments", OTHER_ARGUMENTS)
     inputs = [_input(a, steps) for a in arguments]
     if wanted == 1:
         squares = _square(inputs[0], where, f"centred squares for {label}", steps, _counted(arguments[0]))

@@ -82,7 +82,9 @@ def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) ->
     bound = facts(value).bound
     if not bound.closed:
         bounded_argument(replace(agg, args=(Ref("int8", value.column),) if isinstance(value, Ref) else (value,), order=()))
-        raise unsupported(f"{agg.name}() of a time without a declared range")
+        raise unsupported(
+            f"{agg.name}() of a time without a declared range", "Ask the policy's author for a `range` of the column."
+        )
     return _time_grid(agg, value, bound, fractions, label)
 
 

@@ -29,7 +29,7 @@ class StatementMeasurer(Stager):
         rewriter = SelectRewriter(queries, self.registry, select, rows, scope, env)
         tree = rewriter.rewrite()
         if rewriter.request.empty:
-            raise unsupported("a query with neither keys nor aggregates")
+            raise unsupported("a query with neither keys nor aggregates", "Select an aggregate: count(*).")
         select.set("from_", exp.From(this=released_source(self.registry, rewriter, rows)))
         return ReleasedResult(tree, True)
 

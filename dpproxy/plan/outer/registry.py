@@ -89,7 +89,9 @@ class Registry:
         """Replace a table of schema dpproxy by arrays that the session fills."""
         table = VIRTUAL_TABLES.get(name)
         if table is None:
-            raise Refusal(UNDEFINED_TABLE, f'relation "dpproxy.{name}" does not exist', position(node))
+            raise Refusal(
+                UNDEFINED_TABLE, f'relation "dpproxy.{name}" does not exist', position(node), hint="SELECT * FROM dpproxy.help."
+            )
         if name not in self._virtual:
             self._virtual[name] = len(self.arrays)
             self.arrays += [Array(c.type, None, i, name) for i, c in enumerate(table.columns)]
@@ -169,7 +171,11 @@ class Registry:
                 self.compiled[i] = replace(known, outputs=tuple(dict.fromkeys((*known.outputs, *compiled.outputs))))
                 return i
         if len(self.compiled) >= MAX_MEASUREMENTS:
-            raise Refusal(STATEMENT_TOO_COMPLEX, f"statement needs more than {MAX_MEASUREMENTS} measurements")
+            raise Refusal(
+                STATEMENT_TOO_COMPLEX,
+                f"statement needs more than {MAX_MEASUREMENTS} measurements",
+                hint="Ask for fewer aggregates in one statement.",
+            )
         index = len(self.compiled)
         self.compiled.append(compiled)
         self.first_array.append(len(self.arrays))

@@ -31,7 +31,7 @@ class TreeTypes:
         """Return the type of the only column of a query. Raises Refusal."""
         columns = self.columns(tree)
         if len(columns) != 1:
-            raise unsupported("a scalar subquery of this form")
+            raise unsupported("a scalar subquery of this form", "Cast its result: (SELECT ...)::numeric.")
         return columns[0][1]
 
     def columns(self, tree: exp.Expr) -> Columns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.logical.expr import Agg, Column, Expr, Ref, Taint, references
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.refusals import unsupported
+from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import NUMBERS, TEXTS
 
 LARGEST = 10**60  # of any summed value: its square and the products of two still are doubles
@@ -18,7 +18,7 @@ def bounded_argument(agg: Agg) -> Expr:
     """Return the argument of a numeric aggregate, with a closed bound. Raises Refusal naming the column and the remedies."""
     (value,) = agg.args
     if value.type not in NUMBERS:
-        raise unsupported(f"{agg.name}() of {value.type}")
+        raise unsupported(f"{agg.name}() of {value.type}", OTHER_TYPE)
     known = facts(value)
     if known.taint != Taint.NONE and isinstance(value, Ref):
         raise unsupported(f"{agg.name}() of an identifier", "Count it: count(DISTINCT ...).")
@@ -32,7 +32,10 @@ def bounded_argument(agg: Agg) -> Expr:
             f"a `{'length' if columns and _texts(value) else 'range'}` of the column.",
         )
     if not known.bound.within(LARGEST):
-        raise unsupported(f"{agg.name}() of values beyond 1e{len(str(LARGEST)) - 1}")
+        raise unsupported(
+            f"{agg.name}() of values beyond 1e{len(str(LARGEST)) - 1}",
+            "Divide them, or clamp them: least(greatest(x, 0), 1000000).",
+        )
     return value
 
 
