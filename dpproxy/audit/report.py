@@ -145,7 +145,7 @@ def verdict(report: Report) -> str:
         told += [f"{won} attacks succeed beyond what is allowed"] * bool(won)
         told += [f"{missed} planted bugs are missed"] * bool(missed)
         return f"FAILED: {'; '.join(told)}."
-    return "Nothing was refuted. That is no proof: what was looked at, and how closely, stands above."
+    return "Nothing was refuted. That is no proof: beside each figure stands how closely was looked."
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:
