@@ -26,7 +26,10 @@ _LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE"
 _INTERVAL_FIELDS = {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"}
 _FIELD_VALUE = re.compile(r"\s*[+-]?\d+(-\d+)?\s*")
 
+_NO_INTERVAL = frozenset("($+-*/%^<>=|&#~!@")
+
 _BEGINS = "dpproxy_begins"
+_WRITTEN = "dpproxy_written"
 
 
 class _Tokens(TokenizerCore):
@@ -51,11 +54,54 @@ class FaithfulPostgres(Postgres):
             core.__class__ = _Tokens
             return core
 
+    class Generator(Postgres.Generator):  # type: ignore[valid-type, misc]
+        MULTI_ARG_DISTINCT = True  # `string_agg(DISTINCT x, ',')` is printed as it was written
+
     class Parser(Postgres.Parser):  # type: ignore[valid-type, misc]
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 (sqlglot's own style of configuration)
         FUNCTION_PARSERS = {  # noqa: RUF012
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name not in _LOSSY_SYNTAX
         }
+
+        LAMBDAS: ClassVar[dict[Any, Any]] = {TokenType.FARROW: Postgres.Parser.LAMBDAS[TokenType.FARROW]}
+        """`->` is an operator."""
+        BITWISE: ClassVar[dict[Any, Any]] = {k: v for k, v in Postgres.Parser.BITWISE.items() if k != TokenType.CARET}
+        """`^` is a power."""
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}
+
+        def _parse_select_query(self, *arguments: Any, **named: Any) -> Any:
+            """No query begins with FROM, as DuckDB's may."""
+            return None if self._curr.token_type == TokenType.FROM else super()._parse_select_query(*arguments, **named)
+
+        def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Values | None:
+            """`FROM values v` reads a table of that name."""
+            list_ = self._curr.token_type == TokenType.VALUES and self._next.token_type == TokenType.L_PAREN
+            list_ = list_ or self._curr.token_type == TokenType.L_PAREN
+            return super()._parse_derived_table_values(False) if list_ else None
+
+        def _parse_bracket(self, this: exp.Expr | None = None) -> Any:
+            """`"array"[1]` and `ARRAY(SELECT 1)::int[1]` are no constructors; the stock parser goes by their names."""
+            named = this is not None and self._curr.token_type == TokenType.L_BRACKET and this.name.upper() == "ARRAY"
+            if named and (self._prev.text.upper() != "ARRAY" or self._prev.token_type == TokenType.IDENTIFIER):
+                self.raise_error("a subscript of what is named `array`")
+            return super()._parse_bracket(this)
+
+        def _parse_paren(self) -> Any:
+            """Notes which brackets the text has: the stock parser sets others itself, where it prints them."""
+            found = super()._parse_paren()
+            if isinstance(found, exp.Paren):
+                found.meta[_WRITTEN] = True
+            return found
+
+        def _parse_types(self, *arguments: Any, **named: Any) -> Any:
+            """`x::"int"` is of a type of that very name, which need not be what the word means."""
+            quoted = self._curr.token_type == TokenType.IDENTIFIER
+            found = super()._parse_types(*arguments, **named)
+            plain = isinstance(found, exp.DataType) and found.this == exp.DType.USERDEFINED
+            array = "ARRAY" in (self._prev.text.upper(), self._curr.text.upper())
+            if quoted and found is not None and (not plain or array):
+                self.raise_error("a type in quotes")
+            return found
 
         def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
             """`DATE '2024-02-29'::timestamp` casts the date: the stock parser casts the text, and then that to a date."""
@@ -66,6 +112,16 @@ class FaithfulPostgres(Postgres):
                     return self._parse_column_ops(self.expression(exp.Cast(this=self._parse_primary(), to=type_)))
                 self._retreat(index)
             return super()._parse_type(parse_interval, fallback_to_identifier)
+
+        def _parse_between(self, this: exp.Expr | None) -> Any:
+            """Where AND is missing the stock parser goes on: of `x BETWEEN 1 ~ y AND 2` it makes a range from 1 to `~ y`."""
+            symmetric = True if self._match_text_seq("SYMMETRIC") else None
+            if symmetric is None:
+                self._match_text_seq("ASYMMETRIC")
+            low = self._parse_bitwise()
+            if not self._match(TokenType.AND):
+                self.raise_error("BETWEEN without AND")
+            return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise(), symmetric=symmetric))
 
         def _parse_locks(self) -> list[exp.Lock]:
             """`FOR READ ONLY` locks nothing; drivers write it, and PostgreSQL takes it."""
@@ -80,8 +136,15 @@ class FaithfulPostgres(Postgres):
                     return self.expression(exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build("interval")))
                 if not _FIELD_VALUE.fullmatch(text):
                     self.raise_error("an interval of several fields cannot be cut to one")
+            elif self._index > index and self._curr.text[:1] in _NO_INTERVAL:
+                self.raise_error("INTERVAL of no text")  # `interval(0) '1 s'`, `interval - x`: the stock parser reads on
             self._retreat(index)
             return super()._parse_interval(require_interval, parse_function_unit)
+
+
+def has_brackets(node: exp.Paren) -> bool:
+    """Return whether these brackets stand in the text that was parsed."""
+    return bool(node._meta and node._meta.get(_WRITTEN))
 
 
 def to_sql(tree: exp.Expr) -> str:

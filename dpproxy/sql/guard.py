@@ -111,6 +111,50 @@ def check(tokens: list[Token], text: str) -> None:
         if chain > MAX_CHAIN:
             raise _too_complex("has too many operators", token.start + 1)
         _hazard(token, text)
+        if text[token.start] in _SIGNS:
+            _check_operator(tokens, i, text)
+
+
+_SIGNS = frozenset("+-*/<>=~!@#%^&|`?")  # what PostgreSQL makes operators of
+_LONG = frozenset("~!@#%^&|`?")  # a longer operator ends in + or - only if it holds one of these
+
+
+def _operator(signs: str) -> str:
+    """The operator that PostgreSQL reads at the beginning of signs: all of them, but for signs of numbers behind (`a=-1`)."""
+    while len(signs) > 1 and signs[-1] in "+-" and _LONG.isdisjoint(signs):
+        signs = signs[:-1]
+    return signs
+
+
+_OTHERWISE = {"??", "<=>", "==", "~~", "~~*", "!~~", "!~~*"}
+"""Operators that sqlglot takes for something else, or binds as it binds the words that mean the same."""
+_PUT_TOGETHER = {"!~", "!~*", "<<", ">>"}
+"""Operators of which sqlglot's parser makes one of several tokens."""
+
+
+def _check_operator(tokens: list[Token], at: int, text: str) -> None:
+    """Raise Refusal where sqlglot reads several operators and PostgreSQL one, as `-~` or `!!`."""
+    begin, end = tokens[at].start, tokens[at].end + 1
+    if text[begin - 1] in _SIGNS and at and tokens[at - 1].end + 1 == begin:
+        return  # in the middle of signs
+    last = at
+    while text[end : end + 1] in _SIGNS and last + 1 < len(tokens) and tokens[last + 1].start == end:
+        last += 1
+        end = tokens[last].end + 1
+    run = text[begin:end]
+    if run in _PUT_TOGETHER or (len(run) == 1 and last == at) or not _SIGNS.issuperset(run):
+        return
+    read = 0
+    for token in tokens[at : last + 1]:
+        if read < len(run) and token.start == begin + read:
+            read += len(_operator(run[read:]))
+        if run in _OTHERWISE or token.end + 1 != begin + read:
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED,
+                f"operator `{run}` is not supported over private tables",
+                position=begin + 1,
+                hint="PostgreSQL reads signs side by side as one operator: put spaces between several.",
+            )
 
 
 def _too_complex(what: str, at: int) -> Refusal:

@@ -20,6 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from dpproxy.errors import SYNTAX_ERROR, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, ident
 from dpproxy.sql.guard import check, refuse_wide, tokenize
+from dpproxy.sql.misreadings import refuse_misread
 from dpproxy.sql.signals import SIGNALS, signal_calls
 
 Kind = Literal["select", "explain", "copy", "cursor", "create_table_as", "prepare", "other"]
@@ -300,6 +301,7 @@ def _parsed(query: str, tokens: list[Token]) -> exp.Expr:
         raise Refusal(SYNTAX_ERROR, "statement could not be parsed") from error
     if len(trees) != 1 or trees[0] is None:
         raise Refusal(SYNTAX_ERROR, "one query is expected here")
+    refuse_misread(trees[0])
     return trees[0]
 
 
