@@ -20,6 +20,7 @@ MAX_LENGTH = 64 * 1024
 MAX_TOKENS = 8_000
 MAX_DEPTH = 24  # brackets; the parser recurses about 20 Python frames a level
 MAX_ARRAY_DEPTH = 4  # nested ARRAY[...] is exponential in sqlglot 30
+MAX_SUBSCRIPTS = 6  # of one array: PostgreSQL's MAXDIM; sqlglot looks through all of them at each
 MAX_JOINS = 40
 MAX_BARE_JOINS = 6  # JOIN before its ON/USING: exponential in sqlglot 30
 MAX_CHAIN = 1_000  # operands of one AND/OR/NOT/|| chain: each is a level of recursion for visitors
@@ -42,7 +43,16 @@ SHORTER = "Pass a long list as one array: x = ANY ($1), or x = ANY ('{1,2,3}')."
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
-_CHAIN = {TokenType.AND, TokenType.OR, TokenType.DPIPE, TokenType.PLUS, TokenType.DASH, TokenType.STAR}
+_CHAIN = {
+    TokenType.ARROW,
+    TokenType.DARROW,
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.DPIPE,
+    TokenType.PLUS,
+    TokenType.DASH,
+    TokenType.STAR,
+}
 
 
 _CALL = re.compile(rf"(?i)\b(?:{'|'.join(sorted(_AGGREGATES))})\s*\(")
@@ -77,12 +87,13 @@ def tokenize(text: str) -> list[Token]:
 def check(tokens: list[Token], text: str) -> None:
     """Raise Refusal for nesting the parser should not be given."""
     depth = arrays = joins = bare = aggregates = branches = 0
-    not_run = chain = 0
+    not_run = chain = subscripts = 0
     array_at: list[bool] = []
     for i, token in enumerate(tokens):
         kind = token.token_type
         if kind in _OPEN:
             is_array = kind == TokenType.L_BRACKET
+            subscripts = subscripts + 1 if is_array and i > 0 and tokens[i - 1].token_type == TokenType.R_BRACKET else 0
             aggregates += kind == TokenType.L_PAREN and i > 0 and tokens[i - 1].text.lower() in _AGGREGATES
             array_at.append(is_array)
             arrays += is_array
@@ -100,7 +111,7 @@ def check(tokens: list[Token], text: str) -> None:
             branches += 1
         not_run = not_run + 1 if kind == TokenType.NOT else 0
         chain += kind in _CHAIN
-        if depth > MAX_DEPTH or not_run > MAX_DEPTH or arrays > MAX_ARRAY_DEPTH:
+        if depth > MAX_DEPTH or not_run > MAX_DEPTH or arrays > MAX_ARRAY_DEPTH or subscripts >= MAX_SUBSCRIPTS:
             raise _too_complex("is nested too deeply", token.start + 1)
         if joins > MAX_JOINS or bare > MAX_BARE_JOINS:
             raise _too_complex("has too many joins", token.start + 1)

@@ -123,7 +123,7 @@ def _json(node: exp.Binary) -> bool:
     """A text without a type is not said to be JSON; `x -> 1.5` is no path of the text '1.5', and `x -> ''` is not x."""
     if isinstance(node.this, exp.Literal):
         return True
-    return any(not key.name or _NUMBER.fullmatch(key.name) for key in node.find_all(exp.JSONPathKey))
+    return any(not key.name or _NUMBER.fullmatch(key.name) for key in node.expression.find_all(exp.JSONPathKey))
 
 
 def _modifier(node: exp.DataTypeParam) -> bool:

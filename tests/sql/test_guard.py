@@ -21,6 +21,7 @@ HOSTILE = {
     "arrays 200 deep": "SELECT " + "ARRAY[" * 200 + "1" + "]" * 200 + " FROM t",
     "arrays never closed": "SELECT " + "ARRAY[" * 22 + " FROM t",
     "subscripts": "SELECT a" + "[1" * 30 + "]" * 30 + " FROM t",
+    "subscripts of subscripts": "SELECT a" + "[1]" * 250 + " FROM t",
     "joins without ON": "SELECT count(*) FROM t " + "JOIN t " * 20,
     "joins, then as many ON": "SELECT count(*) FROM t " + "JOIN t " * 30 + "ON true " * 30,
     "many joins": "SELECT count(*) FROM t " + "JOIN t ON true " * 100,
