@@ -54,3 +54,16 @@ def test_too_many_are_refused() -> None:
     with pytest.raises(Refusal) as caught:
         sets("CUBE (a, b, c, d, e, f, g)")
     assert caught.value.sqlstate == "54001"
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        f"CUBE ({', '.join(['a'] * 40)})",
+        ", ".join(["ROLLUP (a, b)"] * 40),
+        f"GROUPING SETS ({', '.join(['CUBE (a, b, c)'] * 40)})",
+    ],
+)
+def test_too_many_are_refused_before_they_are_made(clause: str) -> None:
+    with pytest.raises(Refusal, match="more than 64"):
+        sets(clause)
