@@ -28,6 +28,10 @@ _FIELD_VALUE = re.compile(r"\s*[+-]?\d+(-\d+)?\s*")
 
 _NO_INTERVAL = frozenset("($+-*/%^<>=|&#~!@")
 
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
+_NO_FUNCTIONS = frozenset(("coalesce", "greatest", "least", "nullif", "grouping"))
+"""Key words of PostgreSQL's grammar, which look like functions."""
+
 _BEGINS = "dpproxy_begins"
 _WRITTEN = "dpproxy_written"
 
@@ -91,6 +95,17 @@ class FaithfulPostgres(Postgres):
             found = super()._parse_paren()
             if isinstance(found, exp.Paren):
                 found.meta[_WRITTEN] = True
+            return found
+
+        def _parse_function_call(self, *arguments: Any, **named: Any) -> Any:
+            """`"count"(*)` is `count(*)`; `"coalesce"(x)` calls a function of that name, and PostgreSQL has none."""
+            quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
+            found = super()._parse_function_call(*arguments, **named)
+            for call in found.find_all(exp.Anonymous) if quoted and found is not None else ():
+                if isinstance(call.this, exp.Identifier) and _PLAIN_NAME.fullmatch(call.name):
+                    if call.name in _NO_FUNCTIONS:
+                        self.raise_error("key words in quotes call functions that do not exist")
+                    call.set("this", call.name)
             return found
 
         def _parse_types(self, *arguments: Any, **named: Any) -> Any:

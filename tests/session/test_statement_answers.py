@@ -166,9 +166,8 @@ async def test_a_setting_that_does_not_exist_cannot_be_set(stage: Stage) -> None
     for text in ("SET dpproxy.epsilom = 0.5", 'SELECT 1; set local "dpproxy".Epsilom TO 1', "SET SESSION dpproxy . epsilom = 1"):
         told = report(await wire.query(text))
         said = 'unrecognized configuration parameter "dpproxy.epsilom"'
-        assert (told["C"], told["M"]) == ("42704", f"{said}. {told['H']}"), (
-            "what to do instead is in the message: tools drop hints"
-        )
+        assert (told["C"], "H" in told) == ("42704", False)
+        assert told["M"].startswith(f"{said}. "), "what to do instead is in the message: tools drop hints"
         assert text[int(told["P"]) - 1 :].lower().startswith(("dpproxy", '"dpproxy'))
     assert report(await wire.ask(front.parse("", "SET dpproxy.x = 1")))["C"] == "42704"
     assert (

@@ -51,3 +51,11 @@ def test_what_is_read_differently_is_refused(sql: str) -> None:
 )  # fmt: skip
 def test_function_names_stay_as_written(call: str) -> None:
     assert to_sql(parse(f"SELECT {call} FROM t")) == f"SELECT {call} FROM t"
+
+
+def test_names_in_quotes_call_what_postgresql_calls() -> None:
+    assert to_sql(parse('SELECT "count"(*), CASE WHEN "sum"(x) > 1 THEN "Own"(y) END FROM t')) == (
+        'SELECT count(*), CASE WHEN sum(x) > 1 THEN "Own"(y) END FROM t'
+    )
+    with pytest.raises(Refusal):
+        parse('SELECT "coalesce"(x, 1) FROM t')

@@ -73,7 +73,7 @@ class ToldSource:
         return [StoredAnswers("shop", "analyst", 12), StoredAnswers("city", "clerk", None)]
 
     def repeats(self, count: int) -> Sequence[FreeRepeat]:
-        at = NOW.timestamp()
+        at = dt.datetime.now(dt.UTC).timestamp()  # ages are told to the minute
         return [
             FreeRepeat("shop", "analyst", "feed", 2, at - 7200, at + 3 * 86400, 500_000, f"count ± 30 {EVIL}"),
             FreeRepeat("shop", f"{EVIL}", "", 1, at - 60, None, 0, ""),
