@@ -93,8 +93,16 @@ def machine_memory(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     return total
 
 
+def last_processors(processors: Iterable[int]) -> set[int]:
+    """Return the half of them on which processes run that wait for others, at least one. What the kernel does for a process (a
+    page of memory, a file of a gigabyte that is removed) yields to nobody, so that others need a processor without such."""
+    known = sorted(processors)
+    return set(known[len(known) // 2 :])
+
+
 class Queue:
-    """Lets processes wait for the processor until nobody else wants it. Only a privileged proxy can call a process back."""
+    """Lets processes wait for the processor until nobody else wants it, on half of the processors. Only a privileged proxy can
+    call a process back."""
 
     def __init__(self) -> None:
         self._last: set[int] = set()
@@ -119,6 +127,8 @@ def _schedule(pid: int, *, last: bool) -> bool:
         os.setpriority(os.PRIO_PROCESS, pid, LAST if last else 0)
         if sys.platform == "linux":
             _schedule_session(pid, LAST if last else 0)
+            processors = os.sched_getaffinity(0)
+            os.sched_setaffinity(pid, last_processors(processors) if last else processors)
     except ProcessLookupError:
         return True
     except OSError:

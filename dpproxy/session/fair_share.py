@@ -46,9 +46,9 @@ FORGIVEN: Final = 2.0
 """Seconds after which whoever comes owes nothing of what those before it did."""
 QUANTUM: Final = 0.005
 """Seconds of processor that a turn may take before another is asked for: a relayed statement takes a hundredth of it."""
-LEAST: Final = 1 / 8
+LEAST: Final = 1 / 16
 """Of a processor, for all that are in debt together, whatever the others do."""
-HEADROOM: Final = 1 / 2
+HEADROOM: Final = 1 / 4
 """Of a processor, for all roles together, when some are in debt: beyond it others would wait for each other as well."""
 FULL: Final = 0.95
 """Of a processor: while all roles together take more, none of them gets more than its part of this."""

@@ -53,6 +53,7 @@ def test_the_last_in_the_queue(greedy: subprocess.Popen[str]) -> None:
     queue, pid = usage.Queue(), greedy.pid
     queue.put([pid])
     assert os.getpriority(os.PRIO_PROCESS, pid) == usage.LAST
+    assert os.sched_getaffinity(pid) == usage.last_processors(os.sched_getaffinity(0))
     queue.put([pid])
     group = Path(f"/proc/{pid}/autogroup")
     grouped = group.exists() and os.access(group, os.W_OK)
@@ -61,10 +62,15 @@ def test_the_last_in_the_queue(greedy: subprocess.Popen[str]) -> None:
     if os.geteuid() == 0:
         assert os.getpriority(os.PRIO_PROCESS, pid) == 0
         assert os.sched_getscheduler(pid) == os.SCHED_BATCH
+        assert os.sched_getaffinity(pid) == os.sched_getaffinity(0)
         assert not grouped or group.read_text().split()[-1] == "0"
     greedy.kill()
     greedy.wait()
     queue.put([pid])
+
+
+def test_half_of_the_processors() -> None:
+    assert [usage.last_processors(p) for p in ({0}, {0, 1}, {1, 3, 5})] == [{0}, {1}, {3, 5}]
 
 
 def test_files_are_told_apart_by_their_names(tmp_path: Path) -> None:
