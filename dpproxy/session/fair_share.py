@@ -106,7 +106,7 @@ class FairShare:
         while left:
             former = left.popleft()
             if now - former.since < FORGIVEN:
-                account.owed, account.since, account.before = former.owed, former.since, former.before
+                account.owed = former.owed  # the time between pays for nothing
                 break
         self._accounts.add(account)
         return account
