@@ -56,7 +56,7 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
         "duckdb": Note("The file is read only, and no file besides it.", "shop.duckdb"),
         "memory_limit": Note(
             "A query that needs more is answered from disk, or fails after its charge. Tables that are indexed by people's "
-            "numbers come on top: up to half as much again.",
+            "numbers come on top: about half as much again.",
             "4GB",
         ),
         "threads": Note("Does not matter for privacy or error.", 4),
