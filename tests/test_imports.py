@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1] / "dpproxy"
 RANKS: Mapping[str, tuple[int, ...]] = {
     "errors": (0,),
     "amounts": (0,),
+    "whole_file": (0,),
     "late_commands": (0,),
     "wire": (1,),
     "telemetry": (1,),

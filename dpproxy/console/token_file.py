@@ -9,17 +9,15 @@ request.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import re
 import secrets
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from dpproxy.console.access import AccessError, read_token
+from dpproxy.whole_file import write_whole
 
 FILE: Final = "console.token"  # in the state folder
 FOLDER: Final = "console.tokens"  # in the state folder: a file for each operator
@@ -105,16 +103,7 @@ def _check_mode(path: Path) -> None:
 
 
 def _write(path: Path, text: str, replace: bool) -> None:
-    """Whole or not at all; of several that begin one at the same time, the first counts."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")  # mode 0600
-        with os.fdopen(handle, "w") as file:
-            file.write(text + "\n")
-        if replace:
-            os.replace(name, path)
-            return
-        with contextlib.suppress(FileExistsError):
-            os.link(name, path)
-        os.unlink(name)
+        write_whole(path, f"{text}\n".encode(), replace=replace)
     except OSError as error:
         raise AccessError(f"the token file {path} cannot be written: {error.strerror}") from None

@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dpproxy.errors import OBJECT_NOT_IN_PREREQUISITE_STATE, OperatorError, Refusal
+from dpproxy.whole_file import write_whole
 
 FILE = "paused.json"  # in the state folder
 
@@ -103,14 +102,6 @@ class Pauses:
     def _change(self, to: dict[tuple[str, str], Pause]) -> None:
         """On disk first."""
         if self._path is not None:
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)  # mode 0600
-            try:
-                with os.fdopen(handle, "w") as file:
-                    json.dump([asdict(pause) for _, pause in sorted(to.items())], file, indent=1)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(name, self._path)
-            except OSError:
-                os.unlink(name)
-                raise
+            text = json.dumps([asdict(pause) for _, pause in sorted(to.items())], indent=1)
+            write_whole(self._path, text.encode(), replace=True)
         self._all = to

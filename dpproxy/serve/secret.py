@@ -5,12 +5,11 @@ Knows: files. Must not know: what the secret is for. Processes that begin togeth
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
-import tempfile
 from pathlib import Path
 from typing import Final
+
+from dpproxy.whole_file import write_whole
 
 SIZE: Final = 32
 """Bytes."""
@@ -30,15 +29,5 @@ def lasting_secret(path: Path) -> bytes:
 
 
 def _keep(path: Path, secret: bytes, *, anew: bool) -> None:
-    """Whole or not at all; the first of several wins."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
-    with os.fdopen(handle, "wb") as file:
-        file.write(secret)
-        file.flush()
-        os.fsync(file.fileno())
-    if not anew:
-        with contextlib.suppress(FileExistsError):
-            os.link(name, path)
-        os.unlink(name)
-    else:
-        os.replace(name, path)
+    """The first of several wins."""
+    write_whole(path, secret, replace=anew)
