@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dpproxy.audit.hostile_rows import HostileTable, World
 from dpproxy.authoring.sample_file import unique, write_table
-from dpproxy.backends.duckdb import LOCKED_DOWN, UNSOUND
+from dpproxy.backends.duckdb import LOCKED_DOWN, set_for_measuring
 from dpproxy.policy.catalog import CatalogTable
 from dpproxy.policy.names import quote_name
 
@@ -35,9 +35,7 @@ class Neighbours:
     def __init__(self, world: World, most: int) -> None:
         options = dict(LOCKED_DOWN) | {"threads": 1}
         self._connection = duckdb.connect(":memory:", config=options)
-        self._connection.execute("SET TimeZone = 'UTC'")
-        known = {name for (name,) in self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()}
-        self._connection.execute(f"SET disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
+        set_for_measuring(self._connection)
         self.names: tuple[str, ...] = (*world.units[:most], *SAME)
         self._now = ""
         for name in (WHOLE, *self.names):

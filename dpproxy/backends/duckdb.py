@@ -218,16 +218,21 @@ def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
         root.execute(f"ATTACH '{path}' (READ_ONLY, TYPE duckdb)")
         ((name,),) = fetched(root, "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL")
         root.execute(f"USE {quote_name(name)}; DETACH {quote_name(ASIDE)}")
-        root.execute("SET GLOBAL TimeZone = 'UTC'")
-        root.execute(f"SET GLOBAL perfect_ht_threshold = {_indexed_bits(root)}")
-        known = {name for (name,) in fetched(root, "SELECT name FROM duckdb_optimizers()")}
-        root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
+        set_for_measuring(root)
         root.execute("SET GLOBAL enable_external_access = false")
         root.execute("SET lock_configuration = true")
     except duckdb.Error:
         root.close()
         raise
     return root, str(name)
+
+
+def set_for_measuring(root: duckdb.DuckDBPyConnection) -> None:
+    """Make the settings that generated SQL relies on, of all connections to a database."""
+    root.execute("SET GLOBAL TimeZone = 'UTC'")
+    root.execute(f"SET GLOBAL perfect_ht_threshold = {_indexed_bits(root)}")
+    known = {name for (name,) in fetched(root, "SELECT name FROM duckdb_optimizers()")}
+    root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
 
 
 def _indexed_bits(root: duckdb.DuckDBPyConnection) -> int:
