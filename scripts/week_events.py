@@ -29,7 +29,7 @@ def new() -> str:
 
 @dataclass(frozen=True)
 class Told:
-    """Names a place that has to tell: `page` of the console; `client` is what analysts saw. `again`: it must be gone instead."""
+    """Names a place that has to tell: `page` of the console; `client` is what analysts saw. `gone`: it must be gone."""
 
     place: str
     pattern: str

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class Outcome:
 
 
 Test = Callable[[Outcome], bool]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,15 @@ class Evidence:
     event: Event | None
 
 
+def halved(given: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    """Return answers to look for something in, and others to try it on."""
+    middle = len(given) // 2
+    return given[:middle], given[middle:]
+
+
 def evidence(one: Sequence[Outcome], other: Sequence[Outcome], delta: float, alpha: float) -> Evidence:
     """Return a lower bound of epsilon that is wrong with probability `alpha` at most."""
-    halves = [(given[: len(given) // 2], given[len(given) // 2 :]) for given in (one, other)]
-    (seen_one, test_one), (seen_other, test_other) = halves
+    (seen_one, test_one), (seen_other, test_other) = halved(one), halved(other)
     best: tuple[float, str, Test] | None = None
     for name, test in _events(seen_one, seen_other):
         p, q = (_part(given, test) for given in (seen_one, seen_other))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpproxy.audit.confidence import advantage_bound, lower
-from dpproxy.audit.events import Outcome, discriminant
+from dpproxy.audit.events import Outcome, discriminant, halved
 
 ALPHA = 1e-3
 """That a success is told larger than it is."""
@@ -59,8 +59,7 @@ def averaged(
     one: Sequence[Outcome], other: Sequence[Outcome], epsilon: float, delta: float, times: Sequence[int]
 ) -> tuple[Point, ...]:
     """Guess by the mean over so many answers of a linear score of all numbers. `epsilon`, `delta`: of one answer."""
-    halves = [(given[: len(given) // 2], given[len(given) // 2 :]) for given in (one, other)]
-    (train_one, test_one), (train_other, test_other) = halves
+    (train_one, test_one), (train_other, test_other) = halved(one), halved(other)
     score = _score(train_one, train_other)
     if score is None:
         return ()
@@ -94,8 +93,7 @@ def together(parts: Sequence[Sequence[Outcome]]) -> list[Outcome]:
 
 def shown_keys(one: Sequence[Outcome], other: Sequence[Outcome], epsilon: float, delta: float) -> Point | None:
     """Guess by whether a row is there: the row that is there most unequally often in one half, tried on the other."""
-    halves = [[{str(p) for p in o.numbers} for o in given] for given in (one, other)]
-    (a, b), (c, d) = ((h[: len(h) // 2], h[len(h) // 2 :]) for h in halves)
+    (a, b), (c, d) = (halved([{str(p) for p in o.numbers} for o in given]) for given in (one, other))
     rows = sorted(set().union(*a, *c))
     if not b or not d:
         return None

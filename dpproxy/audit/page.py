@@ -25,12 +25,12 @@ MOST = 1.25
 def page(report: Report) -> str:
     """Return the page."""
     made = Environment(loader=PackageLoader("dpproxy.audit", "."), autoescape=True, undefined=StrictUndefined)
-    asked = [r for r in report.replayed if not r.refused or r.problems]
+    asked = [r for r in report.replayed if r.told]
     return made.get_template("report.html").render(
         report=report,
         verdict=verdict(report),
         asked=len(asked),
-        refused=[r for r in report.replayed if r.refused and not r.problems],
+        refused=[r for r in report.replayed if not r.told],
         claims=_claims(asked),
         bounds=_bounds(report.figures),
         attacks=[(a, _curve(a)) for a in report.attacks],

@@ -58,6 +58,11 @@ class Replayed:
     runs: int = 0
 
     @property
+    def told(self) -> bool:
+        """Return whether there is something to tell beside a refusal."""
+        return not self.refused or bool(self.problems)
+
+    @property
     def closest(self) -> float:
         """Return the most of a claim that any unit used up: near 1 means that the data reached for the bound."""
         return max(self.moved.values(), default=0.0)

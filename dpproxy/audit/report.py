@@ -71,13 +71,14 @@ def as_json(report: Report) -> str:
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
+def _charged(of: Replayed | Figure) -> dict[str, Any]:
+    asked = of.statement
+    return {"role": asked.role, "shape": asked.shape, "sql": asked.sql, "epsilon": of.epsilon, "delta": of.delta}
+
+
 def _replayed(r: Replayed) -> dict[str, Any]:
     return {
-        "role": r.statement.role,
-        "shape": r.statement.shape,
-        "sql": r.statement.sql,
-        "epsilon": r.epsilon,
-        "delta": r.delta,
+        **_charged(r),
         "refused": r.refused or None,
         "problems": list(r.problems),
         "of_claim": {label: round(part, 4) for label, part in r.moved.items()},
@@ -87,11 +88,7 @@ def _replayed(r: Replayed) -> dict[str, Any]:
 
 def _figure(f: Figure) -> dict[str, Any]:
     return {
-        "role": f.statement.role,
-        "shape": f.statement.shape,
-        "sql": f.statement.sql,
-        "epsilon": f.epsilon,
-        "delta": f.delta,
+        **_charged(f),
         "shown": round(f.shown, 4),
         "event": f.event or None,
         "answers": f.answers,
@@ -161,7 +158,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
 
 def _replay_table(replayed: Sequence[Replayed]) -> RenderableType:
     """A line a shape: the statements of one shape are alike. Refuted ones are told one by one."""
-    asked = [r for r in replayed if not r.refused or r.problems]
+    asked = [r for r in replayed if r.told]
     table = Table(title="Replay: the same dice on neighbours", title_justify="left")
     for name, justify in (("shape", "left"), ("statements", "right"), ("nearest to a claim", "right"), ("refuted", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]

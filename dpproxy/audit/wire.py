@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,7 @@ async def ask(both: Pair, asked: Statement, seconds: float, most: int = MOST) ->
 
     async with sessions(both, asked, SESSIONS) as (here, there):
         found = await asyncio.gather(*(all_of(connection) for connection in (*here, *there)))
-    return Answers(tuple(_flat(found[:SESSIONS])), tuple(_flat(found[SESSIONS:])))
-
-
-def _flat(found: Iterable[Sequence[Outcome]]) -> Iterator[Outcome]:
-    for each in found:
-        yield from each
+    return Answers(tuple(chain.from_iterable(found[:SESSIONS])), tuple(chain.from_iterable(found[SESSIONS:])))
 
 
 async def answer(connection: Any, sql: str) -> Outcome:
