@@ -1,0 +1,233 @@
+"""Spark's SQL against DuckDB's: the same exact integers for every statement that both take, before noise.
+
+Each accepted fixture is planned for both, with bounds that do not bind, and every query of its measurements is run on both, over
+the same rows. In the suite every sixteenth is, on Sail; `-m long` runs all of them on Sail and on Spark itself, and there
+also deletes each unit in turn and looks for values that raise. What Spark refuses it refuses by name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import plan_harness
+import pyarrow as pa
+import pytest
+import shop_world
+import typed_expressions
+from agreement import groups, plain_cell
+from fixture_cases import ACCEPTED, Case
+from plan_harness import Sensitivity, Shop
+from small_expressions import column, ref
+from spark_shop import SparkShop
+
+from dpproxy.errors import Refusal
+from dpproxy.plan.engines.spark import PICK, Spark
+from dpproxy.plan.logical.expr import Cast
+from dpproxy.plan.model import Plan
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy
+from tests.worlds import spark_servers
+
+SAMPLE = ACCEPTED[::16]
+
+
+@pytest.fixture(scope="module")
+def wide() -> Policy:
+    return plan_harness.wide(plan_harness.policy())
+
+
+class Tame:
+    """A shop without trouble, and without neighbours."""
+
+    units = ()
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(":memory:")
+        self._connection.execute("SET TimeZone = 'UTC'")
+        shop_world.fill(self._connection, 3, trouble=False)
+
+    def run(self, sql: str, unit: None = None) -> pa.Table:
+        return self._connection.execute(sql).to_arrow_table()
+
+
+@pytest.fixture(scope="module")
+def tame() -> Tame:
+    return Tame()
+
+
+@pytest.fixture(scope="module")
+def on_sail(sail_session: Any, tame: Tame, tmp_path_factory: pytest.TempPathFactory) -> SparkShop:
+    return SparkShop(sail_session, tmp_path_factory.mktemp("sail"), tame, neighbours=False)
+
+
+@pytest.fixture(scope="module")
+def spark_session() -> Iterator[Any]:
+    with spark_servers.session(spark_servers.spark()) as session:
+        yield session
+
+
+def planned(case: Case, catalog: Catalog, given: Policy | None, patch: pytest.MonkeyPatch) -> tuple[Plan, Plan | None]:
+    """For DuckDB, and for Spark, which may refuse."""
+    patch.setattr(plan_harness, "engine", "duckdb")
+    duck = case.plan(catalog, given)
+    patch.setattr(plan_harness, "engine", "spark")
+    try:
+        return duck, case.plan(catalog, given)
+    except Refusal as refusal:
+        if "not supported on Spark" not in refusal.message:
+            raise
+        return duck, None
+
+
+def differences(case: Case, plans: tuple[Plan, Plan], shop: Tame, other: SparkShop) -> Iterator[str]:
+    for one, two in zip(plans[0].measurements, plans[1].measurements, strict=True):
+        texts = (plan_harness.queries(m, plan_harness.values_of(p, case.values)) for m, p in ((one, plans[0]), (two, plans[1])))
+        for i, (first, second) in enumerate(zip(*texts, strict=True)):
+            wanted, found = shop.run(first), other.run(second)
+            keys = len(one.keys)
+            if i == 0:
+                same = groups(_rows(wanted), keys) == groups(_rows(found), keys)
+            else:
+                same = Counter(map(_plain, _rows(wanted))) == Counter(map(_plain, _rows(found)))
+            if not same:
+                yield f"{case}: query {i}: {_rows(found)[:5]} instead of {_rows(wanted)[:5]}"
+
+
+def _rows(table: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(map(plain_cell, row))
+
+
+def compared(
+    cases: tuple[Case, ...], catalog: Catalog, given: Policy, shop: Tame, other: SparkShop, patch: pytest.MonkeyPatch
+) -> tuple[list[str], int]:
+    """What differs, and how many statements were refused."""
+    found, refused = [], 0
+    for case in cases:
+        duck, spark = planned(case, catalog, given, patch)
+        refused += spark is None
+        if spark is not None:
+            try:
+                found += differences(case, (duck, spark), shop, other)
+            except ValueError as error:
+                found.append(f"{case}: {error}")
+    return found, refused
+
+
+def test_the_same_integers_as_duckdb(
+    shop_catalog: Catalog, wide: Policy, tame: Tame, on_sail: SparkShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, refused = compared(SAMPLE, shop_catalog, wide, tame, on_sail, monkeypatch)
+    assert found == []
+    assert refused < len(SAMPLE) / 5, "most statements must be answered, or nothing is shown"
+
+
+def test_a_difference_is_seen(
+    shop_catalog: Catalog, wide: Policy, tame: Tame, on_sail: SparkShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison itself: another predicate."""
+    one, two = (Case("", "shop", f"SELECT region, count(*) FROM customers WHERE score {sign} 0 GROUP BY 1") for sign in "<>")
+    (duck, _), (_, spark) = (planned(case, shop_catalog, wide, monkeypatch) for case in (one, two))
+    assert spark is not None
+    assert list(differences(one, (duck, spark), tame, on_sail))
+
+
+def test_the_key_of_picks_is_in_no_statement(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = 4242424242424242421
+    monkeypatch.setattr(plan_harness, "engine", "spark")
+    policy = plan_harness.policy()
+    planning = plan_harness.planning(policy, shop_catalog, "spark", key)
+    statement = plan_harness.statement("SELECT category, count(*), count(DISTINCT order_id) FROM orders GROUP BY 1", policy)
+    made = planning(statement, policy.roles["analyst"], {"search_path": "public"}, ())
+    texts = [text for m in made.measurements for text in plan_harness.queries(m, [])]
+    assert any(PICK[0] in text for text in texts)
+    assert not any(str(key) in text for text in texts)
+
+
+def test_another_key_is_another_order(sail_session: Any) -> None:
+    """The view is read: with another key in it, units' groups stand in another order."""
+    from dpproxy.backends.spark_session import keyed
+
+    order = Spark().pick_hash(["id"], 0)
+    orders = []
+    for key in (1, 2, 1):
+        keyed(sail_session, key)
+        found = sail_session.sql(f"SELECT id, {order} AS h FROM range(0, 20) AS t ORDER BY h").toArrow()
+        orders.append(found.column("id").to_pylist())
+    assert orders[0] == orders[2] != orders[1]
+
+
+# --- long mode
+
+
+@pytest.fixture(scope="module", params=["sail", "spark"])
+def session(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(f"{request.param}_session")
+
+
+@pytest.mark.long
+def test_what_only_spark_takes_for_values(spark_session: Any) -> None:
+    """Its server's environment by `${env:NAME}`, 2**63 as BIGINT, bytes that are no text; of wide decimals no digit is lost."""
+    engine, number, wide = Spark(), column(1, "float8"), replace(column(3, "numeric"), exact="decimal(38,20)")
+    written, digits = "${env:HOME} \\${env:HOME} ${spark.app.name}", "123456789012345678.12345678901234567890"
+    spelled = {
+        "a": engine.literal("text", written),
+        "b": engine.expr(Cast("int8", ref(number)), {1: "x"}),
+        "c": engine.column(column(2, "text"), "s"),
+        "d": f"CAST({engine.key(ref(wide), {3: 'd'})} AS STRING)",
+    }
+    rows = f"(CAST('9223372036854775808' AS DOUBLE), CAST(X'61FF62' AS STRING), CAST('{digits}' AS DECIMAL(38, 20)))"
+    items = ", ".join(f"{text} AS {name}" for name, text in spelled.items())
+    (found,) = spark_session.sql(f"SELECT {items} FROM (VALUES {rows}) AS t(x, s, d)").toArrow().to_pylist()
+    assert found == {"a": written, "b": None, "c": None, "d": digits}
+
+
+@pytest.mark.long
+def test_all_fixtures(
+    session: Any, shop_catalog: Catalog, wide: Policy, tame: Tame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = SparkShop(session, tmp_path, tame, neighbours=False)
+    assert compared(ACCEPTED, shop_catalog, wide, tame, other, monkeypatch)[0] == []
+
+
+@pytest.mark.long
+def test_sensitivity_by_deletion(session: Any, shop_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_harness, "engine", "spark")
+    judge, wrong = Sensitivity(SparkShop(session, tmp_path, Shop(1, 3))), {}
+    for case in ACCEPTED:
+        try:
+            made = case.plan(shop_catalog)
+        except Refusal:
+            continue
+        if problems := judge.problems(made, case.values):
+            wrong[str(case)] = problems
+    assert wrong == {}
+
+
+@pytest.mark.long
+def test_no_value_raises(session: Any, shop_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_harness, "engine", "spark")
+    shop, taken, raising = SparkShop(session, tmp_path, Shop(1, 0), neighbours=False), [], {}
+    for expression in typed_expressions.EXPRESSIONS:
+        try:
+            plan_harness.plan(f"SELECT count({expression}) {typed_expressions.FROM}", shop_catalog)
+            taken.append(expression)
+        except Refusal:
+            continue
+    for at in range(0, len(taken), 10):
+        items = ", ".join(f"count({e})" for e in taken[at : at + 10])
+        made = plan_harness.plan(f"SELECT {items} {typed_expressions.FROM}", shop_catalog)
+        try:
+            shop.run(plan_harness.queries(made.measurements[0], plan_harness.values_of(made))[0])
+        except ValueError as error:
+            raising[items] = str(error)
+    assert raising == {}
+    assert len(taken) > len(typed_expressions.EXPRESSIONS) / 2
