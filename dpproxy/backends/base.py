@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpproxy.errors import OperatorError
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 from dpproxy.sql.template import Dialect
 
 COUNTED = 1_000_000
@@ -60,6 +60,10 @@ class Backend(Runner, Protocol):
         """Return whether opening the data anew would open other data, as far as that can be told without asking the engine."""
         ...
 
+    def choose_by(self, key: int) -> None:
+        """Keep the key by which a unit's groups are chosen, where generated SQL reads it rather than holding it."""
+        ...
+
     async def public_states(self, tables: Sequence[CatalogTable]) -> Mapping[TableName, str]:
         """Name what is in these PUBLIC tables now. Raises BackendError, also where the data are not what was opened."""
         ...
@@ -96,3 +100,12 @@ class Backend(Runner, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def columns_of(table: CatalogTable, names: Sequence[str]) -> list[CatalogColumn]:
+    """Return a public table's columns of these names. Raises BackendError for one the table has not."""
+    found = [table.column(name) for name in names]
+    known = [column for column in found if column is not None]
+    if len(known) < len(found):
+        raise BackendError("a public table has no such column")
+    return known

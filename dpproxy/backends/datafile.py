@@ -77,11 +77,17 @@ class DataFile:
             os.close(self._descriptor)
             raise
         with _LOCK:
-            _OPEN.setdefault(self._key, []).append(self)
+            _OPEN.setdefault(self.key, []).append(self)
 
     @property
-    def _key(self) -> tuple[int, int]:
+    def key(self) -> tuple[int, int]:
+        """Return what names the file to the system."""
         return self._stamps[0].device, self._stamps[0].inode
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the file."""
+        return self._stamps[0].size
 
     @property
     def state(self) -> str:
@@ -134,19 +140,19 @@ class DataFile:
     def opened(self) -> None:
         """Note that DuckDB has opened the file. Raises FileChanged when that may have been another."""
         self.check_path()
-        lock_again(self._key)
+        lock_again(self.key)
 
     def close(self) -> None:
         """Close the file, after DuckDB has closed it. Idempotent."""
         with _LOCK:
-            others = _OPEN.get(self._key, [])
+            others = _OPEN.get(self.key, [])
             if self not in others:
                 return
             others.remove(self)
             os.close(self._descriptor)
             if not others:
-                del _OPEN[self._key]
-        lock_again(self._key)
+                del _OPEN[self.key]
+        lock_again(self.key)
 
 
 _OPEN: Final[dict[tuple[int, int], list[DataFile]]] = {}

@@ -8,6 +8,10 @@ Of a path DuckDB hands out the database it has open already, though the file is 
 that no other name helps. So each `DuckDB` is a database in memory of its own, with nothing in it but the file it has attached
 (`datafile`), and reads nothing once that file is written over.
 
+Beside the data there may be a prepared copy of them (`copy_files`), read-only under a name of its own. It comes while answers are
+given: then there is a second instance with both files, which takes over from the next measurement on, and the first is closed
+when what runs on it has ended.
+
 A measurement runs on a connection of its own in a worker thread, in one transaction. Errors may quote data
 ("Could not convert string 'victim'"), so of those that could, only the kind is passed on, even to the operator's log.
 """
@@ -17,15 +21,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Generic, TypeVar
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from dpproxy.backends.base import BackendError, Runner
-from dpproxy.backends.datafile import DataFile, FileChanged
-from dpproxy.backends.duckdb_catalog import fetched, introspected, quoted, with_ranges
+from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
+from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
+from dpproxy.backends.kept_stages import KeptStages, said
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import DuckDBBackend
@@ -90,16 +97,19 @@ class DuckDB:
         except FileChanged as error:
             raise BackendError(f"{config.path}: {error}") from None
         try:
-            self._root, self._name = _attached(config)
+            self._instance = _Instance(*attached(config))
             self._file.opened()
         except duckdb.Error as error:
             self._file.close()
-            raise _backend_error(error) from None
+            raise backend_error(error) from None
         except FileChanged as error:
-            self._root.close()
+            self._instance.root.close()
             self._file.close()
             raise BackendError(f"{config.path}: {error}") from None
         self.places = places
+        self.config = config
+        self._former: list[_Instance] = []
+        self._closed = False
         self._measuring = ThreadPoolExecutor(places, thread_name_prefix="measuring")
         self._own = ThreadPoolExecutor(1, thread_name_prefix="duckdb")
         self._stopping: set[asyncio.Task[None]] = set()
@@ -108,8 +118,16 @@ class DuckDB:
     def state(self) -> str:
         return self._file.state
 
+    @property
+    def size(self) -> int:
+        """Return the bytes that the data take."""
+        return self._file.size
+
     def outdated(self) -> bool:
         return not self._file.still()
+
+    def choose_by(self, key: int) -> None:
+        """The key is in the SQL."""
 
     async def public_states(self, tables: Sequence[CatalogTable]) -> dict[TableName, str]:
         """Return the file's state for each table: what is in it cannot change by itself."""
@@ -129,36 +147,104 @@ class DuckDB:
 
         return await self._run(ranges)
 
-    async def run(self, queries: Sequence[str]) -> Exact:
-        tables = await self._run(lambda connection: tuple(_arrow(connection, query) for query in queries), self._measuring)
-        return Exact(tables)
+    async def run(self, queries: Sequence[str], on: _Snapshot | None = None) -> Exact:
+        def work(connection: duckdb.DuckDBPyConnection) -> tuple[pa.Table, ...]:
+            return tuple(as_table(connection, on.stages.read(query) if on is not None else query) for query in queries)
+
+        return Exact(await self._run(work, self._measuring, on))
 
     def snapshot(self) -> AbstractAsyncContextManager[Runner]:
         """Return a place to run. The file cannot change while it is open, and there is a thread for each place."""
-        return nullcontext(self)
+        return _Place(self)
+
+    def begin(self) -> _Snapshot:
+        """Return a connection for several runs. The instance stays as long."""
+        self._instance.running += 1
+        return _Snapshot(self._instance, KeptStages(self._instance.root.cursor()))
+
+    def end(self, snapshot: _Snapshot) -> None:
+        """Close it, once nothing runs on it; in a thread, as much memory may be given back."""
+        if snapshot.last is not None and not snapshot.last.done():
+            snapshot.last.add_done_callback(lambda _: self.end(snapshot))
+        elif not self._closed:
+            self._own.submit(snapshot.stages.connection.close)
+            self._ended(snapshot.instance)
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
-        sql = _public_rows(table, columns, cap)
-        rows: pa.Table = await self._run(lambda connection: _arrow(connection, sql))
+        sql = public_rows(table, columns, cap)
+        rows: pa.Table = await self._run(lambda connection: as_table(connection, sql))
         return rows
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
         return await self._run(lambda connection: tuple(int(fetched(connection, check)[0][0]) for check in checks))
 
+    async def adopt(self, copy: Path, name: str) -> None:
+        """Attach a prepared copy of these very data by a name, for all that is run from now on. Raises BackendError."""
+        made = await asyncio.get_running_loop().run_in_executor(self._own, self._beside, copy, name)
+        if self._closed:
+            made.root.close()
+            return
+        self._former.append(self._instance)
+        self._instance = made
+        self._let_go()
+
+    def _beside(self, copy: Path, name: str) -> _Instance:
+        """Another instance with both files. The path is to name the same data before and after."""
+        text = str(copy).replace("'", "''")
+        attach = f"ATTACH '{text}' AS {quote_name(name)} (READ_ONLY, TYPE duckdb)"
+        try:
+            self._file.check_path()
+            made = _Instance(*attached(self.config, more=(attach,)))
+            try:
+                self._file.opened()
+            except FileChanged:
+                made.root.close()
+                raise
+        except duckdb.Error as error:
+            raise backend_error(error) from None
+        except FileChanged as error:
+            raise BackendError(f"{self.config.path}: {error}") from None
+        return made
+
+    def _let_go(self) -> None:
+        """Close earlier instances on which nothing runs any more; in a thread, as much memory may be given back."""
+        for each in [former for former in self._former if not former.running and not self._closed]:
+            self._former.remove(each)
+            self._own.submit(self._shut, each)
+
+    def _shut(self, former: _Instance) -> None:
+        former.root.close()
+        lock_again(self._file.key)
+
+    def _ended(self, instance: _Instance) -> None:
+        instance.running -= 1
+        self._let_go()
+
     async def close(self) -> None:
-        """Interrupt what runs, then close the file."""
-        self._root.interrupt()
+        """Interrupt what runs, then close the files."""
+        self._closed = True
+        for each in (self._instance, *self._former):
+            each.root.interrupt()
         if self._stopping:
             await asyncio.wait(self._stopping)
         for pool in (self._measuring, self._own):
             pool.shutdown(wait=False, cancel_futures=True)
-        self._root.close()
+        for each in (self._instance, *self._former):
+            each.root.close()
+        self._former.clear()
         self._file.close()
 
-    async def _run(self, work: Work[T], pool: ThreadPoolExecutor | None = None) -> T:
-        """`work` in a worker thread, on a connection of its own, in one read-only transaction."""
-        job = _Job(self._root.cursor(), self._name, self._file, work)
+    async def _run(self, work: Work[T], pool: ThreadPoolExecutor | None = None, on: _Snapshot | None = None) -> T:
+        """`work` in a worker thread, in one read-only transaction on a connection of its own; `on`: on one that stays, where
+        tables of its own may be made."""
+        instance = self._instance if on is None else on.instance
+        connection = instance.root.cursor() if on is None else on.stages.connection
+        job = _Job(connection, instance.name, self._file, work, stays=on is not None)
         future = asyncio.get_running_loop().run_in_executor(pool or self._own, job)
+        instance.running += 1
+        future.add_done_callback(lambda _: self._ended(instance))
+        if on is not None:
+            on.last = future
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -168,11 +254,51 @@ class DuckDB:
             raise
 
 
+@dataclass
+class _Instance:
+    """A database in memory with the file in it, which has that name there; and how many jobs run on it."""
+
+    root: duckdb.DuckDBPyConnection
+    name: str
+    running: int = 0
+
+
+@dataclass
+class _Snapshot:
+    """A connection that several runs share, and the last of them."""
+
+    instance: _Instance
+    stages: KeptStages
+    last: asyncio.Future[Any] | None = None
+
+
+class _Place:
+    """Where a statement's measurements run one after the other: on one connection as soon as one of them begins with what its
+    other round begins with."""
+
+    def __init__(self, backend: DuckDB) -> None:
+        self._backend = backend
+        self._snapshot: _Snapshot | None = None
+
+    async def __aenter__(self) -> Runner:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._snapshot is not None:
+            self._backend.end(self._snapshot)
+
+    async def run(self, queries: Sequence[str]) -> Exact:
+        if self._snapshot is None and any(map(said, queries)):
+            self._snapshot = self._backend.begin()
+        return await self._backend.run(queries, self._snapshot)
+
+
 class _Job(Generic[T]):
     """Work on one connection, which may be told to stop from another thread."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, file: DataFile, work: Work[T]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, file: DataFile, work: Work[T], *, stays: bool) -> None:
         self._connection, self._name, self._file, self._work, self._stopped = connection, name, file, work, False
+        self._stays = stays
 
     def __call__(self) -> T:
         try:
@@ -180,17 +306,18 @@ class _Job(Generic[T]):
                 raise BackendError("interrupted before it began")
             self._file.check()
             self._connection.execute(f"USE {quote_name(self._name)}")
-            self._connection.execute("BEGIN TRANSACTION READ ONLY")
+            self._connection.execute(f"BEGIN TRANSACTION{'' if self._stays else ' READ ONLY'}")
             result = self._work(self._connection)
             self._connection.execute("COMMIT")
             self._file.check()
             return result
         except duckdb.Error as error:
-            raise _backend_error(error) from None
+            raise backend_error(error) from None
         except FileChanged as error:
             raise BackendError(str(error)) from None
         finally:
-            self._connection.close()
+            if not self._stays:
+                self._connection.close()
 
     async def stop(self, future: asyncio.Future[T]) -> None:
         """Interrupt until the thread has ended."""
@@ -202,9 +329,11 @@ class _Job(Generic[T]):
             future.exception()  # nobody waits for it any more
 
 
-def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
-    """A database in memory that is locked down and has nothing but the file in it; the name the file has there."""
-    options: dict[str, str | bool | int | float | list[str]] = dict(LOCKED_DOWN) | {"temp_directory": f"{config.path}.tmp"}
+def attached(config: DuckDBBackend, spill: Path | None = None, more: Sequence[str] = ()) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """Return a database in memory that is locked down and has nothing but the file in it, and what `more` attaches; and the name
+    the file has there. `spill`: where to, if not beside the file. Raises duckdb.Error."""
+    folder = spill or f"{config.path}.tmp"
+    options: dict[str, str | bool | int | float | list[str]] = dict(LOCKED_DOWN) | {"temp_directory": str(folder)}
     del options["enable_external_access"]  # as soon as the file is attached
     if config.memory_limit is not None:
         options["memory_limit"] = config.memory_limit
@@ -218,6 +347,8 @@ def _attached(config: DuckDBBackend) -> tuple[duckdb.DuckDBPyConnection, str]:
         root.execute(f"ATTACH '{path}' (READ_ONLY, TYPE duckdb)")
         ((name,),) = fetched(root, "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL")
         root.execute(f"USE {quote_name(name)}; DETACH {quote_name(ASIDE)}")
+        for statement in more:
+            root.execute(statement)
         set_for_measuring(root)
         root.execute("SET GLOBAL enable_external_access = false")
         root.execute("SET lock_configuration = true")
@@ -246,29 +377,15 @@ def _indexed_bits(root: duckdb.DuckDBPyConnection) -> int:
     return max(USUAL_BITS, min(MOST_BITS, cells.bit_length() - 1))
 
 
-def _backend_error(error: duckdb.Error) -> BackendError:
+def backend_error(error: duckdb.Error) -> BackendError:
+    """Return what the operator may be told of an error."""
     kind = type(error).__name__
     return BackendError(f"{kind}: {str(error).splitlines()[0]}" if isinstance(error, QUOTABLE) else kind)
 
 
-def _arrow(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+def as_table(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """Return the rows of a query of ours. Raises duckdb.Error, BackendError."""
     relation = connection.sql(query)
     if relation is None:
         raise BackendError("a generated statement is not a query")
     return relation.to_arrow_table()
-
-
-AS_TEXT = frozenset({"numeric", "interval", "uuid", "text"})
-"""PostgreSQL types read as their text: what Arrow would carry otherwise is lossy or of DuckDB's own."""
-
-
-def _public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
-    chosen = []
-    for name in columns:
-        column = table.column(name)
-        if column is None:
-            raise BackendError("a public table has no such column")
-        cast = "VARCHAR" if column.type in AS_TEXT else "TIMESTAMP" if column.type == "timestamp" else None
-        source = quote_name(column.source)
-        chosen.append(f"{source if cast is None else f'CAST({source} AS {cast})'} AS {quote_name(name)}")
-    return f"SELECT {', '.join(chosen)} FROM {quoted(table)} LIMIT {cap + 1}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from dpproxy.backends.base import COUNTED
+from dpproxy.backends.base import COUNTED, columns_of
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.names import quote_name
 
@@ -182,3 +182,19 @@ def _range(column: CatalogColumn) -> str:
     name = quote_name(column.source)
     finite = f"bool_and(isfinite({name}))" if column.type in NOT_ALWAYS_FINITE else f"count({name}) > 0"
     return f"min({name})::VARCHAR, max({name})::VARCHAR, coalesce({finite}, false)"
+
+
+# --- public rows
+
+AS_TEXT = frozenset({"numeric", "interval", "uuid", "text"})
+"""PostgreSQL types read as their text: what Arrow would carry otherwise is lossy or of DuckDB's own."""
+
+
+def public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
+    """Write the query of a public table's rows, at most `cap` + 1 of them. Raises BackendError for a column the table has not."""
+    chosen = []
+    for column in columns_of(table, columns):
+        cast = "VARCHAR" if column.type in AS_TEXT else "TIMESTAMP" if column.type == "timestamp" else None
+        source = quote_name(column.source)
+        chosen.append(f"{source if cast is None else f'CAST({source} AS {cast})'} AS {quote_name(column.name)}")
+    return f"SELECT {', '.join(chosen)} FROM {quoted(table)} LIMIT {cap + 1}"

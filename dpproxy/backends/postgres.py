@@ -104,6 +104,9 @@ class Postgres:
     def outdated(self) -> bool:
         return False
 
+    def choose_by(self, key: int) -> None:
+        """The key is in the SQL."""
+
     async def public_states(self, tables: Sequence[CatalogTable]) -> dict[TableName, str]:
         async def states(connection: asyncpg.Connection) -> dict[TableName, str]:
             return {table.name: await catalogs.state(connection, table) for table in tables}
@@ -112,6 +115,10 @@ class Postgres:
 
     async def introspect(self) -> Catalog:
         return await self._run(catalogs.introspect)
+
+    async def numerics(self) -> dict[tuple[TableName, str], tuple[int, int]]:
+        """Return digits and places of the NUMERIC columns that declare them. Raises BackendError."""
+        return await self._run(catalogs.numerics)
 
     async def with_public_ranges(self, catalog: Catalog, public: frozenset[TableName]) -> Catalog:
         async def ranges(connection: asyncpg.Connection) -> Catalog:
@@ -170,7 +177,7 @@ class Postgres:
                 return await self._task(snapshot.once(work))
             except (asyncpg.PostgresError, *LOST) as error:
                 if last or snapshot.read or not _transient(error):
-                    raise _backend_error(error) from None
+                    raise backend_error(error) from None
                 await snapshot.close()
                 await snapshot.connections.expire()
             except (pa.ArrowException, ValueError) as error:
@@ -311,8 +318,8 @@ def _transient(error: Exception) -> bool:
     return isinstance(error, LOST) and not isinstance(error, ssl.SSLCertVerificationError)
 
 
-def _backend_error(error: Exception) -> BackendError:
-    """Only what cannot hold data: the SQLSTATE, and the message of harmless classes."""
+def backend_error(error: Exception) -> BackendError:
+    """Return only what cannot hold data: the SQLSTATE, and the message of harmless classes."""
     if not isinstance(error, asyncpg.PostgresError):
         return BackendError(
             f"{type(error).__name__}: {error}".splitlines()[0] if isinstance(error, OSError) else type(error).__name__

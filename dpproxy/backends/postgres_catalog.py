@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import asyncpg
 
-from dpproxy.backends.base import COUNTED, BackendError
+from dpproxy.backends.base import COUNTED, BackendError, columns_of
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.names import quote_name
 
@@ -81,6 +81,17 @@ SELECT conrelid::int8, conkey::int4[], confrelid::int8, confkey::int4[], convali
 FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 ORDER BY conrelid, conname
 """
 
+_NUMERICS = """
+SELECT n.nspname, c.relname, a.attname, regexp_match(
+    format_type('numeric'::regtype, CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE t.typtypmod END),
+    '^numeric[(]([0-9]+),([0-9]+)[)]$')::int4[]
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attnum > 0 AND NOT a.attisdropped AND 'numeric'::regtype IN (t.oid, t.typbasetype)
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+"""
+"""Of columns and of domains of the type itself. A scale below 0 is of no use to who asks."""
+
 
 def source(table: CatalogTable) -> str:
     return ".".join(quote_name(part) for part in table.source)
@@ -132,6 +143,12 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
             tables[oid] = replace(tables[oid], foreign_keys=(*tables[oid].foreign_keys, key))
     withheld = {TableName(s, t): frozenset(columns) for s, t, columns in await connection.fetch(_WITHHELD)}
     return Catalog({t.name: t for t in tables.values()}, withheld)
+
+
+async def numerics(connection: asyncpg.Connection) -> dict[tuple[TableName, str], tuple[int, int]]:
+    """Return digits and places of the NUMERIC columns that declare them."""
+    rows = await connection.fetch(_NUMERICS)
+    return {(TableName(schema, table), column): tuple(told) for schema, table, column, told in rows if told is not None}
 
 
 def _named(names: dict[tuple[int, int], str], table: int, numbers: Iterable[int]) -> tuple[str, ...]:
@@ -190,8 +207,5 @@ def _range(column: CatalogColumn) -> str:
 
 def public_rows(table: CatalogTable, columns: Sequence[str], cap: int) -> str:
     """Return the query that reads a public table's rows. Raises BackendError for a column the table has not."""
-    chosen = [table.column(name) for name in columns]
-    if any(c is None for c in chosen):
-        raise BackendError("a public table has no such column")
-    items = ", ".join(f"{quote_name(c.source)} AS {quote_name(c.name)}" for c in chosen if c is not None)
+    items = ", ".join(f"{quote_name(c.source)} AS {quote_name(c.name)}" for c in columns_of(table, columns))
     return f"SELECT {items} FROM {source(table)} LIMIT {cap + 1}"

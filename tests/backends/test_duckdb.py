@@ -8,11 +8,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.backends.base import BackendError
+from dpproxy.backends.base import BackendError, Runner
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import DuckDBBackend
+from dpproxy.sql.template import KEPT
 
 SCHEMA = """
 CREATE TABLE Foo(Id INTEGER PRIMARY KEY, "Weird Name" VARCHAR NOT NULL UNIQUE, a UTINYINT, b USMALLINT, c UINTEGER,
@@ -64,6 +65,41 @@ async def test_run_returns_arrow_in_order(backend: DuckDB) -> None:
     first, second = exact._open()
     assert first.to_pydict() == {"k0": ["x"], "b0": [3]}
     assert second.to_pydict() == {"n": [4]}
+
+
+async def test_the_rounds_of_a_measurement_begin_once(backend: DuckDB) -> None:
+    """Both read what the first began with; outside of a place each has its own, and nothing stays."""
+    begin = 'WITH g AS (SELECT x, random() AS n FROM "S2".zed)' + KEPT.format("g")
+    queries = [
+        f"{begin} SELECT CAST(sum(n) * 1e15 AS BIGINT) AS b0 FROM g",
+        f"{begin}, f AS (SELECT * FROM g) SELECT sum(n) FROM f",
+    ]
+
+    async def numbers(runner: Runner) -> list[int]:
+        answers = [(await runner.run([query]))._open()[0] for query in queries]
+        return [round(table.column(0)[0].as_py() * factor) for table, factor in zip(answers, (1, 1e15), strict=True)]
+
+    async with backend.snapshot() as place:
+        one, other = await numbers(place)
+        assert abs(one - other) <= 1
+        assert await backend.violations(["SELECT count(*) FROM duckdb_tables() WHERE temporary"]) == (0,)
+    one, other = await numbers(backend)
+    assert abs(one - other) > 1
+
+
+async def test_a_place_that_is_left_in_the_middle_is_closed(backend: DuckDB) -> None:
+    slow = "WITH g AS (SELECT 1 AS x)" + KEPT.format("g") + f", s AS ({SLOW}) SELECT * FROM g, s"
+
+    async def asked() -> None:
+        async with backend.snapshot() as place:
+            await place.run([slow])
+
+    task = asyncio.create_task(asked())
+    await asyncio.sleep(0.3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.wait_for(backend.violations(["SELECT 1"]), 300) == (1,)
 
 
 async def test_violations(backend: DuckDB) -> None:

@@ -1,0 +1,93 @@
+"""Whether a dataset has a prepared copy, of what, and how plans come to use it.
+
+Knows: policies, the planner, the backend's accelerator. Must not know: SQL, how a copy is made or found. What is in a copy
+follows from policy, catalog and ledger alone (`plan.preparation`).
+
+`accelerate: auto` looks at how much the data take. That is a fact about rows of people, and whether there is a copy is seen in
+EXPLAIN and in how long answers take. So the bound is nowhere written: it is drawn once for each ledger, evenly over sizes that
+are a factor of four apart, and told to nobody. That somebody's rows tip the balance is then as unlikely as they are few among
+all (docs/limits.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.plan_cache import PlanCache
+from dpproxy.backends.accelerator import Accelerator, tidy
+from dpproxy.backends.copy_files import FOLDER, Copy, CopyError, CopyFolder, Preparation, allowed_bytes, free
+from dpproxy.backends.copy_making import Job
+from dpproxy.backends.duckdb import DuckDB
+from dpproxy.budget.seal import derived
+from dpproxy.plan.context import StoredTable
+from dpproxy.plan.engines.stored_stages import DATABASE
+from dpproxy.plan.pipeline import planning
+from dpproxy.plan.preparation import stored_tables
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy
+
+LOG = structlog.get_logger()
+
+SMALL: Final = 64 << 20
+LARGE: Final = 256 << 20
+"""Bytes of a data file between which the bound is drawn. Smaller ones are read in some hundredths of a second."""
+
+
+def least(record: str) -> int:
+    """Return from how many bytes of data on `auto` means `on`, by the ledger's name for itself."""
+    drawn = int.from_bytes(derived(record.encode(), "size of copied data")[:8], "big") / 2**64
+    return int(SMALL * (LARGE / SMALL) ** drawn)
+
+
+def folder_of(policy: Policy, state: Path) -> CopyFolder:
+    """Return where the copies of a dataset are."""
+    said = policy.accelerate.folder
+    return CopyFolder(Path(said) if said is not None else state / FOLDER, policy.dataset, data_of(policy), state)
+
+
+def tables_of(policy: Policy, catalog: Catalog, pick_key: int) -> tuple[StoredTable, ...]:
+    """Return what a copy is to hold: what is made for every policy, and for the statements of this one."""
+    return stored_tables(policy, catalog, "duckdb", pick_key, policy.accelerate.queries)
+
+
+def job_of(policy: Policy, backend: DuckDB, tables: Sequence[StoredTable], folder: CopyFolder) -> Job:
+    """Return what is to be made of the data that a backend has open. Raises OSError."""
+    said = policy.accelerate.disk
+    allowed = allowed_bytes(said, backend.size, free(folder.path))
+    preparations = tuple(Preparation(table.name, table.sql) for table in tables)
+    return Job(backend.config, backend.state, preparations, folder, allowed, DATABASE, said)
+
+
+def accelerator_of(
+    policy: Policy, catalog: Catalog, backend: DuckDB, plans: PlanCache, record: str, pick_key: int, state: Path
+) -> Accelerator | None:
+    """Return what keeps the copy of a dataset, not yet begun; None where there must be none. `record`: the ledger's name for
+    itself; `pick_key`: that of the dataset's plans."""
+    mode, folder = policy.accelerate.mode, folder_of(policy, state)
+    wanted = mode in ("on", "extract") or (mode == "auto" and backend.size >= least(record))
+    if mode == "off":
+        _removed(folder, policy.dataset)
+        return None
+    tables: list[StoredTable] = []
+
+    def prepared() -> Job:
+        tables[:] = tables_of(policy, catalog, pick_key)
+        return job_of(policy, backend, tables, folder)
+
+    def ready(copy: Copy) -> None:
+        stored = tuple(table for table in tables if table.name in copy.manifest.tables)
+        plans.replan(planning(policy, catalog, backend.dialect, pick_key, stored))
+
+    return Accelerator(policy.dataset, backend, folder, prepared, ready, wanted)
+
+
+def _removed(folder: CopyFolder, dataset: str) -> None:
+    try:
+        tidy(folder, None, dataset)
+    except (CopyError, OSError) as error:
+        LOG.warning("no prepared copy", dataset=dataset, problem=str(error))
