@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import pyarrow.compute as pc
+
 from dpproxy.answers.array_literals import array_literal, text_literal
 from dpproxy.answers.failures import internal
 from dpproxy.answers.matching import Asked, any_noise
@@ -43,7 +46,8 @@ class Source:
 class AnswerParts:
     """Holds the parts of one answer. Measurements, inputs and arrays are named by their indexes in the plan.
 
-    `released`: measurements that are; `values`: what was released of each; `free`: those that cost nothing, and their sources.
+    `released`: measurements that are; `values`: what was released of each, of groups that are shown; `free`: those that cost
+    nothing, and their sources.
     """
 
     def __init__(self, question: Question, parameters: Sequence[str | None]) -> None:
@@ -180,7 +184,7 @@ class AnswerParts:
         for i, literal in made.items():
             self._literals[i] = literal
         self.released.add(index)
-        self.values[index] = released.values
+        self.values[index] = self._shown(index, released)
         if source is not None:
             self.free[index] = source
 
@@ -191,7 +195,19 @@ class AnswerParts:
         loose = {i: (any_noise(asked), m) for i, (asked, m) in self.wanted().items()}
         found = await self.lookup.find(loose)
         role = self._question.asker.role.name
-        return self.values | {i: f.released.values for i, f in found.items() if f.seen(role)}
+        return self.values | {i: self._shown(i, f.released) for i, f in found.items() if f.seen(role)}
+
+    def _shown(self, index: int, released: Released) -> tuple[Int64, ...]:
+        """What was released of groups that are shown: errors are told of these."""
+        unshown = self._plan.unshown[index] if self._plan.unshown else ()
+        if not unshown:
+            return released.values
+        kept = np.ones(released.rows, dtype=np.bool_)
+        for key, value in unshown:
+            cells = released.keys[key]
+            others = pc.is_null(cells) if value is None else pc.fill_null(pc.equal(cells, value), False)
+            kept &= ~others.to_numpy(zero_copy_only=False)
+        return tuple(values[kept] for values in released.values)
 
     def complete(self) -> tuple[bytes, ...]:
         """Return all arrays. Raises Refusal when one is missing, which must not happen."""

@@ -191,7 +191,10 @@ class Answering:
         try:
             queries, first = after(), begun.query.render(values, literal) if begun is not None else None
         except ValueError as error:
-            raise Refusal(FEATURE_NOT_SUPPORTED, f"{error} over private tables") from None
+            told = f"{error} over private tables"
+            raise Refusal(
+                FEATURE_NOT_SUPPORTED, told, hint="Give another value for the parameter, or the parameter another type."
+            ) from None
         return Work(measurement, queries, self._parts.asked(index), first, after)
 
     async def _show_untold(self, fresh: Mapping[int, Work]) -> bool:

@@ -26,7 +26,7 @@ class Claims:
 
     def take(self, names: Collection[str]) -> bool:
         """Take names; return False when one is somebody else's. It never waits."""
-        places = sorted(map(_place, set(names)))
+        places = sorted(map(place_of, set(names)))
         if not self._mine.isdisjoint(places):  # the system does not hold a process off from its own locks
             return False
         for i, place in enumerate(places):
@@ -36,8 +36,12 @@ class Claims:
         self._mine.update(places)
         return True
 
+    async def claim(self, names: Collection[str]) -> bool:
+        """Take names, as `answer_tables.Claiming` says."""
+        return self.take(names)
+
     def drop(self, names: Collection[str]) -> None:
-        places = sorted(map(_place, set(names)))
+        places = sorted(map(place_of, set(names)))
         self._mine.difference_update(places)
         self._let_go(places)
 
@@ -51,7 +55,8 @@ class Claims:
             self._fd = -1
 
 
-def _place(name: str) -> int:
+def place_of(name: str) -> int:
+    """Return the number that stands for a name."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:PLACE_BYTES], "big")
 
 

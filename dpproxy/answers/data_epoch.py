@@ -18,7 +18,7 @@ from typing import Protocol
 
 from dpproxy.backends.base import Backend
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import DuckDBBackend, Policy
+from dpproxy.policy.model import Policy
 from dpproxy.policy.scalars import reload_time
 
 CHANGING_SECONDS = 24 * 3600
@@ -97,9 +97,9 @@ def shape_of(policy: Policy, catalog: Catalog) -> str:
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
-def max_age(policy: Policy) -> dt.timedelta | None:
-    """Return how long answers are reused; None: as long as the epoch lasts."""
+def max_age(policy: Policy, opened: str) -> dt.timedelta | None:
+    """Return how long answers of the data that are `opened` (`Backend.state`) are reused; None: as long as the epoch lasts."""
     if policy.reuse_seconds is not None:
         return dt.timedelta(seconds=policy.reuse_seconds)
-    unnoticed = policy.epoch is None and not isinstance(policy.backend, DuckDBBackend)
+    unnoticed = policy.epoch is None and not opened
     return dt.timedelta(seconds=CHANGING_SECONDS) if unnoticed else None

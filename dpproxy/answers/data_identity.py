@@ -13,17 +13,26 @@ import json
 import os
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dpproxy.policy.model import DuckDBBackend, Policy
+from dpproxy.policy.model import Backend, DuckDBBackend, Policy, PostgresBackend
 
 PORT = 5432
+SPARK_PORT = 15002
 
 
 def data_of(policy: Policy) -> str:
     """Return backend, whoever connects to it, and the column that names the units."""
-    backend = policy.backend
-    place = ("duckdb", os.path.realpath(backend.path)) if isinstance(backend, DuckDBBackend) else _server(backend.dsn)
+    place = _place(policy.backend)
     unit = (str(policy.unit_table), policy.unit_column)
     return hashlib.sha256(json.dumps([*place, *unit]).encode()).hexdigest()
+
+
+def _place(backend: Backend) -> tuple[str, ...]:
+    if isinstance(backend, DuckDBBackend):
+        return "duckdb", os.path.realpath(backend.path)
+    if isinstance(backend, PostgresBackend):
+        return _server(backend.dsn)
+    parts = urlsplit(backend.url)
+    return "spark", (parts.hostname or "").lower(), str(parts.port or SPARK_PORT), backend.catalog or ""
 
 
 def _server(dsn: str) -> tuple[str, ...]:

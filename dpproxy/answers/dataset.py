@@ -9,6 +9,7 @@ import datetime as dt
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from dpproxy.answers.engine_seats import Seats
 from dpproxy.answers.invented_rows import InventedRows
@@ -30,6 +31,9 @@ from dpproxy.sql.budget_call import NAME as BUDGET_CALL
 from dpproxy.sql.session_reach import BEYOND_WORDS
 from dpproxy.sql.signals import SIGNALS
 from dpproxy.telemetry.tallies import Tallies
+
+if TYPE_CHECKING:
+    from dpproxy.backends.accelerator import Accelerator  # it brings an engine along, which not every proxy has
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
@@ -59,13 +63,33 @@ class Asker:
     role: Role
 
 
+class Watch(Protocol):
+    """Looks whether the data that a dataset is an extract of have changed."""
+
+    @property
+    def moment(self) -> dt.datetime:
+        """Return when the extract's snapshot was taken."""
+        ...
+
+    async def outdated(self) -> bool:
+        """Return whether opening the data now would open others. Raises PolicyError, BackendError."""
+        ...
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Look from now on; `changed` is called when there are others."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Is all that answers of one dataset need. `words`: lower-case bytes of which a statement's text must hold one before it is
     looked at more closely. `withheld`: public tables too large for the facade. `reuse`: None where no answers are stored.
     `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables held when they were
     read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew. `tallies`
-    and `pauses` are the process's: what it counts, and which roles are paused."""
+    and `pauses` are the process's: what it counts, and which roles are paused. `accelerator`: keeps a prepared copy of the data;
+    None where there is none to be had. `watch`: of data that are an extract, looks whether there are others by now."""
 
     policy: Policy
     catalog: Catalog
@@ -89,9 +113,15 @@ class Dataset:
     outdated: Callable[[], None] = lambda: None
     tallies: Tallies = field(default_factory=Tallies)
     pauses: Pauses = field(default_factory=Pauses)
+    accelerator: Accelerator | None = None
+    watch: Watch | None = None
 
     async def close(self, seconds: float = 0.0) -> None:
         """Close what no session is in any more. What is charged has `seconds` to be measured; then the engine is closed."""
+        if self.watch is not None:
+            await self.watch.close()
+        if self.accelerator is not None:
+            await self.accelerator.close()
         if self.rooms is not None:
             await self.rooms.close()
         await self.paid.finish(seconds)

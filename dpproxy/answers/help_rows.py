@@ -60,7 +60,7 @@ def _asking(table: str, unit: str, price: str, most: str) -> Iterator[Help]:
     yield (
         "How much may I still spend, and when is there more?",
         "This shows each budget that you are charged to, and when its window ends.",
-        "SELECT epsilon_left, delta_limit - delta_spent AS delta_left, resets FROM dpproxy.budget",
+        "SELECT epsilon_left, delta_left, resets FROM dpproxy.budget",
     )
     yield (
         "Does the same question cost again?",
@@ -115,7 +115,7 @@ def _numbers(table: str, unit: str) -> Iterator[Help]:
 def _around(asker: Asker) -> Iterator[Help]:
     yield (
         "Why was my statement refused, and did that cost?",
-        "A refusal costs nothing; its HINT says what to write instead. Only an error that says that the charge stands "
+        "A refusal costs nothing; its message says what to write instead. Only an error that says that the charge stands "
         "came after it.",
         "SELECT asked, epsilon, outcome, statement_hash FROM dpproxy.answers",
     )

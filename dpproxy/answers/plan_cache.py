@@ -17,13 +17,14 @@ from typing import Generic, Protocol, TypeVar
 
 from dpproxy.answers.failures import internal
 from dpproxy.answers.side_threads import Race, SideThreads
-from dpproxy.errors import Refusal, UnprovenPlan
+from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal, UnprovenPlan
 from dpproxy.facade.ddl import Shown, visible_columns
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
 from dpproxy.sql.aliases import spelled_out
+from dpproxy.sql.back_quotes import in_double_quotes
 from dpproxy.sql.budget_call import as_table
 from dpproxy.sql.clock import CLOCK, CLOSENESS, Reading, reading, shown
 from dpproxy.sql.effort import Stop, stoppable
@@ -185,8 +186,13 @@ class PlanCache:
     def _statements(self, text: str, known: Known) -> tuple[Statement, ...]:
         return tuple(
             _spelled_out(s, known) if s.query and (s.private or s.kind == "select") else s
-            for s in split(as_table(text), known.private)
+            for s in split(as_table(in_double_quotes(text)), known.private)
         )
+
+    def replan(self, plan: PlanFunction) -> None:
+        """Plan with another function from now on, and forget what the one before said. Plans that are in use stay as they are."""
+        self._plan = plan
+        self._plans = MemoizedCall(self._made, PLANS)
 
     def forget(self) -> None:
         self._split.clear()
@@ -215,11 +221,16 @@ class _RoleKey:
 
 
 def _caught(function: Callable[..., T]) -> Callable[..., T | Refusal]:
+    """What is nested too deeply to be gone through is refused, whoever goes through it: what is written in other words is nested
+    more deeply than what was sent."""
+
     def call(*arguments: Hashable) -> T | Refusal:
         try:
             return function(*arguments)
         except Refusal as refusal:
             return refusal
+        except RecursionError:
+            return Refusal(STATEMENT_TOO_COMPLEX, "statement is nested too deeply", hint="Ask for less at a time.")
 
     return call
 

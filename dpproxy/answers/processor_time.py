@@ -27,11 +27,12 @@ class Payer(Protocol):
 _payer: ContextVar[Payer | None] = ContextVar("dpproxy_payer", default=None)
 
 
-async def metered(work: Coroutine[Any, Any, T], payer: Payer) -> T:
-    """Return what `work` gives; the processor time it takes in this thread is put down to `payer`."""
+async def metered(work: Callable[[], Coroutine[Any, Any, T]], payer: Payer) -> T:
+    """Return what `work` gives; the processor time it takes in this thread is put down to `payer`. A task that is cancelled
+    before it runs has not called `work`."""
     before = _payer.set(payer)
     try:
-        return await _driven(work, payer)
+        return await _driven(work(), payer)
     finally:
         _payer.reset(before)
 

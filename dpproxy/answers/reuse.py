@@ -10,18 +10,18 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, cast
 
 import structlog
 
-from dpproxy.answers.claims import Claims
+from dpproxy.answers.answer_tables import Claiming, TablesAway
 from dpproxy.answers.data_epoch import Epoch
 from dpproxy.answers.epoch_refresh import Refreshed
 from dpproxy.answers.matching import Asked, Groups, Origin, StoredRelease, name
 from dpproxy.answers.recent_answers import RecentAnswers
-from dpproxy.answers.store import AnswerStore, Found
+from dpproxy.answers.store import AWAY, AnswerStore, Found
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact_answers import Released
@@ -65,7 +65,7 @@ class InFlight:
     Names are held all at once, and none is held by who waits: so no two wait for each other.
     """
 
-    def __init__(self, claims: Claims | None = None) -> None:
+    def __init__(self, claims: Claiming | None = None) -> None:
         self._held: dict[str, asyncio.Future[None]] = {}
         self._claims = claims
 
@@ -75,11 +75,12 @@ class InFlight:
 
     @asynccontextmanager
     async def held(self, names: Collection[str], sleep: Callable[[float], Awaitable[object]]) -> AsyncIterator[None]:
-        """Hold names that are not busy here; of several who wait for another process one `sleep`s, the others wait for it."""
+        """Hold names that are not busy here; of several who wait for another process one `sleep`s, the others wait for it. Raises
+        Refusal when it cannot be asked what others hold."""
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         self._held |= {n: loop.create_future() for n in names}
         try:
-            while self._claims is not None and not self._claims.take(names):
+            while self._claims is not None and not await self._claimed(self._claims, names):
                 await sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             try:
@@ -90,6 +91,14 @@ class InFlight:
         finally:
             for n in names:
                 self._held.pop(n).set_result(None)
+
+    @staticmethod
+    async def _claimed(claims: Claiming, names: Collection[str]) -> bool:
+        try:
+            return await claims.claim(names)
+        except TablesAway as error:
+            LOG.error("stored answers cannot be reached", error=str(error))
+            raise replace(AWAY) from None
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,7 @@ class AnswerLookup:
         epoch = None
         if reuse is not None:
             try:
-                epoch = await reuse.epoch.current(dt.datetime.now(dt.UTC))
+                epoch = await reuse.epoch.current(reuse.store.now())
             except BackendError as error:
                 LOG.error("the data's epoch is unknown", dataset=dataset, error=str(error))
         return AnswerLookup(reuse, mode, dataset, role, dialect, literal, epoch, statement)
@@ -225,15 +234,16 @@ class AnswerLookup:
         reuse = self.reuse
         if reuse is None or self.mode == "off" or not wanted:
             return {}
-        role, mode, now, age = self.role, self.mode, dt.datetime.now(dt.UTC), reuse.max_age
+        role, mode, now, age = self.role, self.mode, reuse.store.now(), reuse.max_age
         near = {i: f for i, (asked, _) in wanted.items() if (f := reuse.recent.find(role, asked, now, age)) is not None}
         far = {i: w for i, w in wanted.items() if i not in near}
         if not far:
             return near
 
         def look() -> dict[int, Found]:
+            modes: dict[int, Literal["exact", "derive"]] = {i: "exact" if m.independent else mode for i, (_, m) in far.items()}
             found = {
-                i: reuse.store.find(asked, role=role, price=m.loss, now=now, max_age=age, mode=mode)
+                i: reuse.store.find(asked, role=role, price=m.loss, now=now, max_age=age, mode=modes[i])
                 for i, (asked, m) in far.items()
             }
             return {i: f for i, f in found.items() if f is not None}
@@ -247,7 +257,7 @@ class AnswerLookup:
         """Keep a release that this role has paid for."""
         if self.reuse is None:
             return
-        roles, now = frozenset({self.role}), dt.datetime.now(dt.UTC)
+        roles, now = frozenset({self.role}), self.reuse.store.now()
         stored = StoredRelease(self.dataset, asked, released, measurement.loss, now, roles)
         try:
             await asyncio.to_thread(self.reuse.store.put, stored, self._origin)
@@ -258,7 +268,8 @@ class AnswerLookup:
     async def seen(self, stored: StoredRelease) -> None:
         """Note that this role has paid for a release of another's."""
         if self.reuse is not None:
-            await asyncio.to_thread(self.reuse.store.mark_seen, stored, self.role, dt.datetime.now(dt.UTC), self._origin)
+            store = self.reuse.store
+            await asyncio.to_thread(store.mark_seen, stored, self.role, store.now(), self._origin)
 
     @property
     def _origin(self) -> Origin:

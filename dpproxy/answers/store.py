@@ -1,8 +1,9 @@
 """Answers that were paid for: released measurements, kept so that asking again costs nothing and teaches nothing.
 
-Knows: `Released` (its type is the proof that nothing exact is kept), what was asked, who has seen what. Must not know: SQL,
-policies, backends. Losing this file costs budget, never privacy: so it is a cache in a SQLite file of its own, commits
-without waiting for the disk, and every failure is a miss.
+Knows: `Released` (its type is the proof that nothing exact is kept), what was asked, who has seen what. Must not know: analysts'
+SQL, policies, backends, where the tables are (`answer_tables`). Losing them costs budget, never privacy: so in a file of this
+proxy every failure is a miss. Tables that other proxies share have what is paid for elsewhere: as long as they cannot be
+reached, nothing is looked up, and nothing charged.
 
 The rule of use, for a caller who holds `found`:
 
@@ -11,38 +12,40 @@ The rule of use, for a caller who holds `found`:
   between charge and mark charges again: too much, never too little.
 
 Another role is only ever shown the *first* release that answers its question: who measures anew (`reuse = off`, or other noise)
-until a release says what they want it to say has chosen nothing for others. That holds as long as the file remembers: the
+until a release says what they want it to say has chosen nothing for others. That holds as long as the tables remember: the
 name of every release that is dropped, or could not be kept, is in `gone`, and what it names is measured anew for other roles,
 at their own charge. Nor is another role told when the first one asked: its answer is as old as the day it first saw it.
 
-Several processes may share the file; `claims` says which of them makes what.
+Several processes may share the tables; `claims` says which of them makes what.
 
-The file is readable by its owner only. With a key, payloads and what was asked are sealed (`budget.seal`); their names are
-digests either way. A file kept under another key, or in another format, is put aside and begun anew.
+With a key, payloads and what was asked are sealed (`budget.seal`), and so is who has seen them: whoever can write the tables, but
+has no key, can remove answers, and put nothing in their place. The names of answers are digests either way.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import json
 import logging
-import os
-import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 
-from dpproxy.answers.claims import Claims
+from dpproxy.answers.answer_tables import FORMAT, AnswerTables, TablesAway, TablesError
 from dpproxy.answers.derivation import derive
+from dpproxy.answers.file_tables import FileTables
 from dpproxy.answers.matching import NOWHERE, Asked, Origin, Repeat, StoredRelease, at_the_price, serve
 from dpproxy.answers.payload import pack, unpack
+from dpproxy.answers.release_key import ReleaseKey
+from dpproxy.answers.server_tables import ServerTables
 from dpproxy.budget.seal import Sealer, SealError
+from dpproxy.errors import CANNOT_CONNECT_NOW, Refusal
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
 
@@ -60,56 +63,20 @@ TOUCH_SECONDS = 60
 MOST = 64
 """Releases looked at for one question, the latest first: each has to be read."""
 
-FORMAT = 3
-"""Of the file: another number means it is put aside and begun anew. One of 2 is taken over: it did not say what was dropped,
-so no other role is shown what is in it."""
-
 MOST_GONE = 1_000_000
 """Names of dropped releases: some 150 MB. Beyond, nothing of the dataset is shown to other roles."""
 
 AHEAD = dt.timedelta(hours=1)
 """A release from further ahead was made while a clock was wrong: nobody knows how old it is."""
 
-_OPENING = "opening"  # no digest is this
+_COLUMNS = "id, exact, base, dataset, created, payload"
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS releases (
-    id INTEGER PRIMARY KEY, exact TEXT NOT NULL, base TEXT NOT NULL, dataset TEXT NOT NULL, created TEXT NOT NULL,
-    used REAL NOT NULL, payload BLOB NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS releases_exact ON releases (exact);
-CREATE INDEX IF NOT EXISTS releases_base ON releases (base);
-CREATE INDEX IF NOT EXISTS releases_used ON releases (used);
-CREATE TABLE IF NOT EXISTS size (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL) STRICT;
-INSERT OR IGNORE INTO size SELECT 1, coalesce(sum(length(payload)), 0) FROM releases;
-CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON releases
-    BEGIN UPDATE size SET bytes = bytes + length(new.payload); END;
-CREATE TRIGGER IF NOT EXISTS removed AFTER DELETE ON releases
-    BEGIN UPDATE size SET bytes = bytes - length(old.payload); END;
-CREATE TABLE IF NOT EXISTS seal (one INTEGER PRIMARY KEY CHECK (one = 1), proof BLOB) STRICT;
-CREATE TABLE IF NOT EXISTS seen (
-    release INTEGER NOT NULL REFERENCES releases ON DELETE CASCADE, role TEXT NOT NULL, at TEXT NOT NULL,
-    PRIMARY KEY (release, role)
-) STRICT;
-CREATE TABLE IF NOT EXISTS gone (exact TEXT PRIMARY KEY, dataset TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS gone_of ON gone (dataset);
-CREATE TABLE IF NOT EXISTS asked (
-    release INTEGER NOT NULL REFERENCES releases ON DELETE CASCADE, role TEXT NOT NULL, statement TEXT NOT NULL,
-    epoch TEXT NOT NULL, PRIMARY KEY (release, role)
-) STRICT;
-"""
-
-_FROM_2 = """
-BEGIN;
-ALTER TABLE seen ADD COLUMN at TEXT NOT NULL DEFAULT '';
-UPDATE seen SET at = (SELECT created FROM releases WHERE id = release);
-CREATE TABLE gone (exact TEXT PRIMARY KEY, dataset TEXT NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO gone SELECT exact, min(dataset) FROM releases GROUP BY exact;
-PRAGMA user_version = 3;
-COMMIT;
-"""
-
-_COLUMNS = "id, dataset, created, base, payload"
+AWAY = Refusal(
+    CANNOT_CONNECT_NOW,
+    "the stored answers cannot be reached",
+    detail="They are shared with other proxies: as long as it is not known what is paid for, nothing is charged.",
+    hint="Ask again later; the reason is in the proxy's log only.",
+)
 
 Mode = Literal["exact", "derive"]
 
@@ -139,70 +106,48 @@ def _text_of(at: dt.datetime) -> str:
 
 
 class AnswerStore:
-    """Keeps released answers in a file; thread-safe. It never raises for a broken file, which is put aside at start or answers
-    with misses."""
+    """Keeps released answers; thread-safe. In a file it never raises: what is broken is put aside at start, or is a miss. Where
+    they are shared (`server_tables`), what cannot be reached is no miss: looking up is refused."""
 
-    def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, sealer: Sealer | None = None) -> None:
-        self._path, self._max_bytes, self._sealer = Path(path), max_bytes, sealer
+    def __init__(self, place: Path | str, *, max_bytes: int = MAX_BYTES, sealer: Sealer | None = None) -> None:
+        """Open the tables in a file, or on a server. Raises OperatorError for those on a server."""
+        self._tables: AnswerTables = ServerTables(place) if isinstance(place, str) else FileTables(place)
+        self._max_bytes, self._sealer = max_bytes, sealer
         self._lock = threading.Lock()
         self._unwritten = dict[str, str]()  # of releases that could not be kept: name, dataset
-        self.claims = Claims(self._path.with_name(self._path.name + ".claims"))
-        with self._alone():
-            try:
-                self._open()
-            except sqlite3.Error as error:
-                log.warning("stored answers cannot be read and are begun anew: %s", error)
-                self._put_aside()
-                self._open()
+        self.claims = self._tables.claims
+        self._tables.open(self._check)
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One process at a time: who puts a broken file aside must not put aside what another has just begun."""
-        while not self.claims.take((_OPENING,)):
-            time.sleep(0.01)
-        try:
-            yield
-        finally:
-            self.claims.drop((_OPENING,))
-
-    def _open(self) -> None:
-        self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        try:
-            os.chmod(self._path, 0o600)
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if version == 2:
-                self._db.executescript(_FROM_2)
-            elif version not in (0, FORMAT):
-                raise sqlite3.DatabaseError("another format")
-            for statement in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
-                self._db.execute(f"PRAGMA {statement}")
-            self._db.executescript(_SCHEMA)
-            self._db.execute(f"PRAGMA user_version = {FORMAT}")
-            self._check_seal()
-        except BaseException:
-            self._db.close()
-            raise
-
-    def _check_seal(self) -> None:
-        """The file is sealed with this key, or with none as we have none. Raises sqlite3.DatabaseError."""
-        row = self._db.execute("SELECT proof FROM seal").fetchone()
-        if row is None:
+    def _check(self, found: int) -> None:
+        """The tables are sealed with this key, or with none as we have none. Raises SealError."""
+        rows = self._tables.rows("SELECT proof FROM seal")
+        if not rows:
             proof = self._sealer.seal(b"", "proof") if self._sealer else None
-            self._db.execute("INSERT INTO seal VALUES (1, ?)", (proof,))
+            self._tables.rows("INSERT INTO seal (one, proof) VALUES (1, ?)", (proof,))
             return
-        if (row[0] is None) != (self._sealer is None):
-            raise sqlite3.DatabaseError("kept with a key that is not configured, or without the one that is")
+        if (rows[0][0] is None) != (self._sealer is None):
+            raise SealError("kept with a key that is not configured, or without the one that is")
         if self._sealer is not None:
-            try:
-                self._sealer.open(row[0], "proof")
-            except SealError as error:
-                raise sqlite3.DatabaseError(str(error)) from error
+            self._sealer.open(rows[0][0], "proof")
+            if found < FORMAT:
+                self._reseal(self._sealer)
 
-    def _put_aside(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                file = self._path.with_name(self._path.name + suffix)
-                os.replace(file, file.with_name(file.name + ".broken"))
+    def _reseal(self, sealer: Sealer) -> None:
+        """Bring what was sealed to its name alone to this format."""
+        for row in self._tables.rows(f"SELECT {_COLUMNS} FROM releases"):
+            key = ReleaseKey(*row[:-1])
+            try:
+                text = sealer.open(row[-1], key.base)
+            except SealError:  # nor could it be read before
+                continue
+            self._tables.rows("UPDATE releases SET payload = ? WHERE id = ?", (sealer.seal(text, key.sealed_as), key.id))
+            for role, at in self._tables.rows("SELECT role, at FROM seen WHERE release = ?", (key.id,)):
+                proof = sealer.seal(b"", key.seen_as(role, at))
+                self._tables.rows("UPDATE seen SET proof = ? WHERE release = ? AND role = ?", (proof, key.id, role))
+
+    def now(self) -> dt.datetime:
+        """Return the time by which answers age."""
+        return self._tables.now()
 
     def find(
         self,
@@ -221,13 +166,21 @@ class AnswerStore:
         oldest = now - max_age if max_age is not None else None
         with self._lock:
             try:
-                best = self._of_role(asked, role, oldest, now, mode) or self._of_others(asked, price, oldest, now)
-                if best is not None and best.stored is not None:
-                    self._touch(best.stored, now)
-                return best
-            except sqlite3.Error as error:
+                return self._tables.reading(lambda: self._best(asked, role, price, oldest, now, mode))
+            except TablesAway as error:
+                log.error("stored answers cannot be reached: %s", error)
+                raise replace(AWAY) from None
+            except TablesError as error:
                 log.warning("stored answers cannot be read: %s", error)
                 return None
+
+    def _best(
+        self, asked: Asked, role: str, price: Loss, oldest: dt.datetime | None, now: dt.datetime, mode: Mode
+    ) -> Found | None:
+        best = self._of_role(asked, role, oldest, now, mode) or self._of_others(asked, price, oldest, now)
+        if best is not None and best.stored is not None:
+            self._touch(best.stored, now)
+        return best
 
     def _of_role(self, asked: Asked, role: str, oldest: dt.datetime | None, now: dt.datetime, mode: Mode) -> Found | None:
         """The best of what the role has seen."""
@@ -257,8 +210,9 @@ class AnswerStore:
         return None
 
     def _is_gone(self, exact: str) -> bool:
-        query = "SELECT 1 FROM gone WHERE exact = ? OR exact = (SELECT 'all of ' || dataset FROM releases WHERE exact = ?)"
-        return exact in self._unwritten or self._db.execute(query, (exact, exact)).fetchone() is not None
+        query = "SELECT 1 FROM gone WHERE exact = ? "
+        query += "OR exact = (SELECT 'all of ' || dataset FROM releases WHERE exact = ? LIMIT 1)"
+        return exact in self._unwritten or bool(self._tables.rows(query, (exact, exact)))
 
     def _seen(
         self, column: Literal["exact", "base"], value: str, role: str, oldest: dt.datetime | None, now: dt.datetime
@@ -268,91 +222,116 @@ class AnswerStore:
         query += f"AND at >= ? AND at <= ? ORDER BY created DESC, id DESC LIMIT {MOST}"
         times = (_text_of(oldest) if oldest is not None else "", _text_of(now + AHEAD))
         read = self._read(query, (value, role, *times))
-        return [(stored, dt.datetime.fromisoformat(at)) for stored, at in read if stored is not None]
+        return [(stored, dt.datetime.fromisoformat(at)) for stored, at in read if stored is not None and role in stored.roles]
 
     def _read(self, query: str, values: tuple[str, ...]) -> Iterator[tuple[StoredRelease | None, str]]:
         """None for what cannot be read."""
-        for id, dataset, created, base, payload, at in self._db.execute(query, values).fetchall():
-            roles = frozenset(r for (r,) in self._db.execute("SELECT role FROM seen WHERE release = ?", (id,)))
+        for *fields, payload, at in self._tables.rows(query, values):
+            key = ReleaseKey(*fields)
             try:
-                text = self._sealer.open(payload, base) if self._sealer else payload
+                text = self._sealer.open(payload, key.sealed_as) if self._sealer else payload
                 line, _, packed = text.partition(b"\n")
-                fields = json.loads(line)
-                made, loss = Asked.from_json(fields["made"]), Loss.from_json(fields["loss"])
-                moment = dt.datetime.fromisoformat(created)
-                yield StoredRelease(dataset, made, unpack(packed), loss, moment, roles, id), at
+                said = json.loads(line)
+                made, loss = Asked.from_json(said["made"]), Loss.from_json(said["loss"])
+                moment = dt.datetime.fromisoformat(key.created)
+                yield StoredRelease(key.dataset, made, unpack(packed), loss, moment, self._roles(key), key.id), at
             except (SealError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
                 log.warning("a stored answer cannot be read: %s", error)
                 yield None, at
 
+    def _roles(self, key: ReleaseKey) -> frozenset[str]:
+        """Who has seen a release, as far as it is we who say so."""
+        rows = self._tables.rows("SELECT role, at, proof FROM seen WHERE release = ?", (key.id,))
+        return frozenset(role for role, at, proof in rows if self._is_ours(key.seen_as(role, at), proof))
+
+    def _is_ours(self, name: str, proof: bytes | None) -> bool:
+        if self._sealer is None:
+            return True
+        try:
+            self._sealer.open(proof or b"", name)
+        except SealError as error:
+            log.warning("that a role has seen a stored answer is not believed: %s", error)
+            return False
+        return True
+
     def _touch(self, stored: StoredRelease, now: dt.datetime) -> None:
         used = now.timestamp()
-        self._db.execute("UPDATE releases SET used = ? WHERE id = ? AND used < ?", (used, stored.id, used - TOUCH_SECONDS))
+        self._tables.rows("UPDATE releases SET used = ? WHERE id = ? AND used < ?", (used, stored.id, used - TOUCH_SECONDS))
 
     def put(self, release: StoredRelease, origin: Origin = NOWHERE) -> None:
         """Keep a release; the least recently used ones make room. Of one too large for the store the name is kept."""
-        payload = _text(release)
-        if len(payload) <= self._max_bytes:
-            sealed = self._sealer.seal(payload, release.made.base) if self._sealer else payload
-            if self._write(lambda: self._insert(release, sealed, origin)):
-                return
-        self._unwritten[release.made.exact] = release.dataset
-        self._write(lambda: None)
+        payload, tries = _text(release), itertools.count()
+
+        def insert() -> None:
+            made, created = release.made.exact, _text_of(release.created)
+            if next(tries) and self._tables.rows("SELECT 1 FROM releases WHERE exact = ? AND created = ?", (made, created)):
+                return  # it was done, and nobody said so
+            self._insert(release, payload, origin)
+
+        if len(payload) > self._max_bytes or not self._write(insert):
+            self._unwritten[release.made.exact] = release.dataset
+            self._write(lambda: None)
 
     def _bury(self) -> None:
         """Remember by name what could not be kept."""
-        self._db.executemany("INSERT OR IGNORE INTO gone VALUES (?, ?)", list(self._unwritten.items()))
+        for name in self._unwritten.items():
+            self._tables.rows("INSERT INTO gone VALUES (?, ?) ON CONFLICT DO NOTHING", name)
         self._close_full(set(self._unwritten.values()))
 
     def _close_full(self, datasets: Iterable[str]) -> None:
         for dataset in datasets:
-            (known,) = self._db.execute("SELECT count(*) FROM gone WHERE dataset = ?", (dataset,)).fetchone()
+            ((known,),) = self._tables.rows("SELECT count(*) FROM gone WHERE dataset = ?", (dataset,))
             if known > MOST_GONE:
-                self._db.execute("DELETE FROM gone WHERE dataset = ?", (dataset,))
-                self._db.execute("INSERT INTO gone VALUES (?, ?)", (f"all of {dataset}", dataset))
+                self._tables.rows("DELETE FROM gone WHERE dataset = ?", (dataset,))
+                self._tables.rows("INSERT INTO gone VALUES (?, ?)", (f"all of {dataset}", dataset))
 
     def _insert(self, release: StoredRelease, payload: bytes, origin: Origin) -> None:
-        created, used = _text_of(release.created), release.created.timestamp()
-        cursor = self._db.execute(
-            "INSERT INTO releases (exact, base, dataset, created, used, payload) VALUES (?, ?, ?, ?, ?, ?)",
-            (release.made.exact, release.made.base, release.dataset, created, used, payload),
-        )
-        self._db.executemany("INSERT INTO seen VALUES (?, ?, ?)", [(cursor.lastrowid, role, created) for role in release.roles])
+        made, created, used = release.made, _text_of(release.created), release.created.timestamp()
+        ((id,),) = self._tables.rows("SELECT coalesce(max(id), 0) + 1 FROM releases")
+        key = ReleaseKey(id, made.exact, made.base, release.dataset, created)
+        sealed = self._sealer.seal(payload, key.sealed_as) if self._sealer else payload
+        self._tables.rows(f"INSERT INTO releases ({_COLUMNS}, used) VALUES (?, ?, ?, ?, ?, ?, ?)", (*key.columns, sealed, used))
         for role in release.roles:
-            self._ask(cursor.lastrowid, role, origin)
-        (held,) = self._db.execute("SELECT bytes FROM size").fetchone()
+            self._saw(key, role, created, origin)
+        ((held,),) = self._tables.rows("SELECT bytes FROM size")
         if held > self._max_bytes:
-            self._evict(held, keep=cursor.lastrowid)
+            self._evict(held, keep=id)
 
-    def _evict(self, held: int, keep: int | None) -> None:
-        old = self._db.execute("SELECT id, length(payload) FROM releases WHERE id <> ? ORDER BY used, id", (keep,)).fetchall()
+    def _evict(self, held: int, keep: int) -> None:
+        old = self._tables.rows("SELECT id, length(payload) FROM releases WHERE id <> ? ORDER BY used, id", (keep,))
         for id, size in old:
             if held <= self._max_bytes * EVICT_TO:
                 break
             self._drop("id = ?", (id,))
             held -= size
-        self._close_full([dataset for (dataset,) in self._db.execute("SELECT DISTINCT dataset FROM gone").fetchall()])
+        self._close_full([dataset for (dataset,) in self._tables.rows("SELECT DISTINCT dataset FROM gone")])
 
     def _drop(self, which: str, values: tuple[object, ...]) -> None:
-        self._db.execute(
-            f"INSERT OR IGNORE INTO gone SELECT exact, min(dataset) FROM releases WHERE {which} GROUP BY exact", values
-        )
-        self._db.execute(f"DELETE FROM releases WHERE {which}", values)
+        names = f"SELECT exact, min(dataset) FROM releases WHERE {which} GROUP BY exact"
+        self._tables.rows(f"INSERT INTO gone {names} ON CONFLICT DO NOTHING", values)
+        self._tables.rows(f"DELETE FROM releases WHERE {which}", values)
 
     def mark_seen(self, stored: StoredRelease, role: str, at: dt.datetime, origin: Origin = NOWHERE) -> None:
         """Note that the role was charged for this release and is about to see it. Another that has its number by now is not
         meant."""
-        query = "INSERT OR IGNORE INTO seen SELECT id, ?, ? FROM releases WHERE id = ? AND exact = ? AND created = ?"
-        values = (role, _text_of(at), stored.id, stored.made.exact, _text_of(stored.created))
+        if stored.id is None:
+            return
+        made = stored.made
+        key = ReleaseKey(stored.id, made.exact, made.base, stored.dataset, _text_of(stored.created))
+        query = "SELECT 1 FROM releases WHERE id = ? AND exact = ? AND created = ?"
 
         def mark() -> None:
-            if self._db.execute(query, values).rowcount:
-                self._ask(stored.id, role, origin)
+            if self._tables.rows(query, (key.id, key.exact, key.created)) and role not in self._roles(key):
+                for table in ("seen", "asked"):  # of what somebody else wrote
+                    self._tables.rows(f"DELETE FROM {table} WHERE release = ? AND role = ?", (key.id, role))
+                self._saw(key, role, _text_of(at), origin)
 
         self._write(mark)
 
-    def _ask(self, release: int | None, role: str, origin: Origin) -> None:
-        self._db.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (release, role, origin.statement, origin.epoch))
+    def _saw(self, key: ReleaseKey, role: str, at: str, origin: Origin) -> None:
+        proof = self._sealer.seal(b"", key.seen_as(role, at)) if self._sealer else None
+        self._tables.rows("INSERT INTO seen (release, role, at, proof) VALUES (?, ?, ?, ?)", (key.id, role, at, proof))
+        self._tables.rows("INSERT INTO asked VALUES (?, ?, ?, ?)", (key.id, role, origin.statement, origin.epoch))
 
     def forget(self, dataset: str, *, before: dt.datetime | None = None) -> None:
         """Drop a dataset's answers, or those that nobody has first seen since a moment (answers that expired)."""
@@ -363,8 +342,8 @@ class AnswerStore:
     def count(self, dataset: str, role: str) -> int:
         """Return how many stored answers a role can ask for again at no charge."""
         query = "SELECT count(*) FROM releases JOIN seen ON release = id WHERE dataset = ? AND role = ?"
-        with self._lock, contextlib.suppress(sqlite3.Error):
-            return int(self._db.execute(query, (dataset, role)).fetchone()[0])
+        with self._lock, contextlib.suppress(TablesError):
+            return int(self._tables.reading(lambda: self._tables.rows(query, (dataset, role)))[0][0])
         return 0
 
     def repeats(self, dataset: str, epoch: str, count: int) -> list[Repeat]:
@@ -373,28 +352,27 @@ class AnswerStore:
             "SELECT role, statement, count(*), min(at) FROM asked JOIN seen USING (release, role) JOIN releases ON id = release"
         )
         query += " WHERE dataset = ? AND epoch = ? GROUP BY 1, 2 ORDER BY 4 DESC LIMIT ?"
-        with self._lock, contextlib.suppress(sqlite3.Error):
-            found = self._db.execute(query, (dataset, epoch, count)).fetchall()
+        with self._lock, contextlib.suppress(TablesError):
+            found = self._tables.reading(lambda: self._tables.rows(query, (dataset, epoch, count)))
             return [Repeat(role, statement, parts, dt.datetime.fromisoformat(at)) for role, statement, parts, at in found]
         return []
 
     def close(self) -> None:
         with self._lock:
-            self._db.close()
-            self.claims.close()
+            self._tables.close()
 
     def _write(self, work: Callable[[], object]) -> bool:
         """All or nothing; a failure is logged and forgotten: what is not stored is asked and paid for again."""
+
+        def all_of_it() -> None:
+            self._bury()
+            work()
+
         with self._lock:
             try:
-                self._db.execute("BEGIN IMMEDIATE")
-                self._bury()
-                work()
-                self._db.execute("COMMIT")
+                self._tables.writing(all_of_it)
                 self._unwritten.clear()
                 return True
-            except sqlite3.Error as error:
+            except TablesError as error:
                 log.warning("an answer was not stored: %s", error)
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
         return False

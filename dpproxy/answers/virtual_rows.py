@@ -39,7 +39,7 @@ def _budget(dataset: Dataset, asker: Asker) -> Iterator[Row]:
 
 def _standing(role: str, s: Standing) -> Row:
     epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
-    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
+    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta, s.left_delta))
     lifetime = (decimal(s.lifetime_epsilon, MICRO), decimal(s.lifetime_delta, ATTO))
     return (role, s.scope, *epsilon, *delta, s.window, s.resets.isoformat() if s.resets else None, *lifetime)
 
@@ -136,7 +136,7 @@ def _readable(dataset: Dataset, asker: Asker) -> Iterator[TablePolicy]:
 
 _TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
     "help": (3, help_rows),
-    "budget": (11, _budget),
+    "budget": (12, _budget),
     "answers": (8, _answers),
     "policy": (8, _policy),
     "tables": (5, _tables),

@@ -114,8 +114,9 @@ class Book:
             return self.clock or at
         if self.steady is not None and self.steady >= self.clock:
             if at > self.steady + TOLERANCE:
+                minutes = dt.timedelta(minutes=round((at - self.steady) / dt.timedelta(minutes=1)))
                 raise ClockDoubtful(
-                    f"the clock ran ahead by {at - self.steady} since the last charge: set it right; if it is (the machine was "
+                    f"the clock ran ahead by {minutes} since the last charge: set it right; if it is (the machine was "
                     "paused), restart the proxy or say so with `dpproxy ledger clock`"
                 )
             return at

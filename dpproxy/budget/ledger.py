@@ -134,10 +134,10 @@ class BudgetExhausted(Exception):
             CONFIGURATION_LIMIT_EXCEEDED,
             f"the privacy budget of {name} does not cover this statement",
             detail=detail,
-            hint=f"{self._hint()} Answers that were paid for can be asked again at no cost.",
+            hint=f"{self._renewal()} Answers that were paid for can be asked again at no cost.",
         )
 
-    def _hint(self) -> str:
+    def _renewal(self) -> str:
         if self.reopens is None:
             return "This budget does not renew; ask the operator."
         return f"It renews at {self.reopens:%Y-%m-%d %H:%M} UTC."

@@ -9,7 +9,8 @@ COMMIT) cross while it is; under load each crossing waits for a processor. Nor i
 charge's transaction commits with synchronous_commit off, which ends it at once, and a second, synchronous one
 (`settle`) then waits until the log is on disk at least that far. Concurrent proxies' waits share one flush of the
 server. Nothing is acknowledged or remembered before it; what builds on a charge comes after it in the log, so a crash
-forgets both or neither.
+forgets both or neither. Where the server has a synchronous standby, that flush waits for the standby's disk as well. A wait
+that is cut short ends with a warning and as a success: it is taken for a failure here (`_settled`).
 
 A proxy that dies releases its lock with its connection; one that hangs is cut off by the server after
 LOCK_SECONDS. A commit whose acknowledgement is lost is asked for again by the charges' ids, after the lock has been
@@ -48,6 +49,7 @@ _SETTINGS = {
     "application_name": "dpproxy ledger",
     "synchronous_commit": "on",  # whatever the server's default; `begin` takes it back for one transaction
     "lock_timeout": f"{LOCK_SECONDS}s",
+    "statement_timeout": "0",  # a role's own would cut the wait for a standby short
     "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",
     "search_path": "dpproxy_ledger",
     "standard_conforming_strings": "on",  # `_quoted` relies on it
@@ -100,6 +102,9 @@ _PAGE = 5000
 _FLUSH = "SELECT pg_logical_emit_message(true, 'dpproxy', '')"
 """The least transaction that has something to flush: an empty message in the log, which nobody reads."""
 
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+"""What asyncpg raises; the third when no server that an address names is what it asks for, as in the midst of a fail-over."""
+
 T = TypeVar("T")
 
 
@@ -112,6 +117,7 @@ class PostgresStore:
         self._loop = asyncio.new_event_loop()
         self._connection: asyncpg.Connection[Any] | None = None
         self._pending = ""  # the statements of the commit under way
+        self._warning = ""  # what the server warned of since the last flush began
         try:
             self._do(self._open())
         except BaseException:
@@ -120,6 +126,7 @@ class PostgresStore:
 
     async def _open(self) -> None:
         self._connection = await connect(self._dsn)
+        self._connection.add_log_listener(self._noted)
         await _check_durable(self._connection)
         async with self._connection.transaction():
             await self._connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
@@ -131,8 +138,8 @@ class PostgresStore:
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return self._loop.run_until_complete(work)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            raise StoreError(f"the ledger's PostgreSQL: {error or type(error).__name__}") from error
+        except FAILURES as error:
+            raise StoreError(f"the ledger's PostgreSQL: {str(error) or type(error).__name__}") from error
 
     @property
     def _db(self) -> asyncpg.Connection[Any]:
@@ -176,14 +183,25 @@ class PostgresStore:
 
     def commit(self) -> None:
         try:
-            self._do(self._db.execute(f"{self._pending}; COMMIT; {_FLUSH}"))
+            self._settled(f"{self._pending}; COMMIT; {_FLUSH}")
         except StoreError as error:
             if isinstance(error.__cause__, asyncpg.UniqueViolationError):
                 raise KnownCharge("a charge of this id exists") from error
             raise
 
     def settle(self) -> None:
-        self._do(self._db.execute(_FLUSH))
+        self._settled(_FLUSH)
+
+    def _settled(self, text: str) -> None:
+        """Run what ends in a flush. Raises StoreError also for what the server calls done and warns of."""
+        self._warning = ""
+        self._do(self._db.execute(text))
+        if self._warning:
+            raise StoreError(f"the ledger's PostgreSQL: {self._warning}")
+
+    def _noted(self, _: object, message: asyncpg.PostgresLogMessage) -> None:
+        if message.severity_en == "WARNING":
+            self._warning = str(message.message)
 
     def rollback(self) -> None:
         self._do(self._db.execute("ROLLBACK"))
@@ -308,8 +326,8 @@ async def _read_recent(dsn: str, chain: str, most: int) -> list[Stored]:
 def _ledger_errors() -> Iterator[None]:
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-        raise LedgerError(f"the ledger's PostgreSQL: {error or type(error).__name__}") from error
+    except FAILURES as error:
+        raise LedgerError(f"the ledger's PostgreSQL: {str(error) or type(error).__name__}") from error
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -1,6 +1,7 @@
 """A process to be killed: askers of two roles share charts, all through the real path but for the wire; prints who was shown what.
 
-Arguments: a folder with `town.yaml`, the ledger (a path or a DSN), how many askers, a seed. Each line is `role chart digest`, written
+Arguments: a folder with `town.yaml`, the ledger (a path or a DSN), how many askers, a seed; and `shared` where stored answers are
+beside the ledger. Each line is `role chart digest`, written
 once the answer is complete: what a client could have seen. The charts asked for move on, so that some are new, some stored.
 """
 
@@ -21,6 +22,7 @@ from dpproxy.answers.statement_end import Ending
 from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.place import place_of
+from dpproxy.budget.seal import Sealer
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Rooms
 from dpproxy.policy.catalog import Catalog
@@ -76,9 +78,9 @@ async def work(dataset: Dataset, rng: random.Random, first: int) -> None:
         os.write(1, f"{asker.role.name} {chart} {shown}\n".encode())
 
 
-async def main(folder: Path, ledger: str, askers: int, seed: int) -> None:
+async def main(folder: Path, ledger: str, askers: int, seed: int, *shared: str) -> None:
     journal = journal_of(folder, ledger)
-    answers = AnswerStore(folder / "answers.sqlite")
+    answers = AnswerStore(ledger, sealer=Sealer(b"k" * 32)) if shared else AnswerStore(folder / "answers.sqlite")
     dataset = await open_dataset(load_file(folder / "town.yaml"), NoFacade(), journal, answers)  # type: ignore[arg-type]
     os.write(1, b"ready\n")
     await asyncio.gather(*(work(dataset, random.Random(100 * seed + i), 40 * (seed // 4)) for i in range(askers)))
@@ -86,4 +88,4 @@ async def main(folder: Path, ledger: str, askers: int, seed: int) -> None:
 
 if __name__ == "__main__":
     sys.stdout = sys.stderr  # what is logged is not what is shown
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -50,3 +52,11 @@ async def test_nothing_of_it_is_charged_or_measured(world: ShopOfAnswers) -> Non
     assert await parts.seen_values() == {}
     assert (spent(world.ledger), world.engine.asked) == (0, [])
     assert (await world.ask()).charged == COST
+
+
+@pytest.mark.parametrize(("value", "left"), [(None, [1, 20]), ("e", [20, 300])])
+async def test_errors_are_told_of_groups_that_are_shown(world: ShopOfAnswers, value: str | None, left: list[int]) -> None:
+    plan = replace(world.plan(STAGED), unshown=(((0, value),), ()))
+    parts = await AnswerParts.begun(world.question(plan), ())
+    await parts.show(0, released())
+    assert [column.tolist() for column in parts.values[0]] == [left]

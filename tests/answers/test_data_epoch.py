@@ -159,7 +159,8 @@ def test_the_shape_of_tables(policy_of: PolicyOf) -> None:
 
 
 def test_how_long_answers_are_reused(policy_of: PolicyOf) -> None:
-    assert max_age(policy_of("")) is None, "a file that is open does not change"
-    assert max_age(policy_of("", POSTGRES)) == dt.timedelta(days=1), "a server's data may, unnoticed"
-    assert max_age(policy_of("reuse_answers: { epoch: never changes }", POSTGRES)) is None
-    assert max_age(policy_of("reuse_answers: { for: 2h }", POSTGRES)) == dt.timedelta(hours=2)
+    assert max_age(policy_of(""), "file 1") is None, "a file that is open does not change"
+    assert max_age(policy_of("", POSTGRES), "") == dt.timedelta(days=1), "a server's data may, unnoticed"
+    assert max_age(policy_of("", POSTGRES), "file 1") is None, "nor does an extract of one"
+    assert max_age(policy_of("reuse_answers: { epoch: never changes }", POSTGRES), "") is None
+    assert max_age(policy_of("reuse_answers: { for: 2h }", POSTGRES), "") == dt.timedelta(hours=2)

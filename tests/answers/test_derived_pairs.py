@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Cells = list[tuple[Any, ...]]
 
-SEED, PAIRS = 12, 60
+SEED, PAIRS = 12, 40
 """Of the pairs that are always tried: each looser rule below is noticed within the first ten of them."""
 
 
@@ -126,7 +126,7 @@ async def trial(world: Town, seed: int, pairs: int, patient: bool = True) -> Tri
 async def test_derived_answers_are_those_measured(world: Town) -> None:
     made = await trial(world, SEED, PAIRS)
     assert not made.wrong, "\n\n".join(made.wrong)
-    assert made.seen["derived"] >= 15, made.seen
+    assert made.seen["derived"] >= 10, made.seen
 
 
 def all_rows_have_groups(made: Asked) -> Asked:

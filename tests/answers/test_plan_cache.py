@@ -108,6 +108,18 @@ def test_a_plan_is_kept_by_all_that_decides_it() -> None:
     assert len(plan.asked) == len(asked) + 1
 
 
+def test_another_function_plans_from_then_on() -> None:
+    """What the one before said is forgotten; texts stay split."""
+    before, after = Counting(), Counting()
+    plans = PlanCache(frozenset({"people"}), before)
+    statement = one(plans, "SELECT count(*) FROM people")
+    plans.plan(statement, ROLE, {}, ())
+    plans.replan(after)
+    for _ in range(2):
+        plans.plan(statement, ROLE, {}, ())
+    assert (len(before.asked), len(after.asked)) == (1, 1)
+
+
 def test_a_plan_is_good_for_as_long_as_the_clock_shows_what_it_looks_at() -> None:
     """None is made again for a clock that a statement does not look at, and none is kept for a time of day."""
     plan = Counting()

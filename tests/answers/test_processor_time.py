@@ -39,13 +39,13 @@ async def test_what_is_done_between_waits_is_put_down() -> None:
         work(0.2)
 
     asyncio.get_running_loop().call_soon(of_others)
-    assert await metered(whole(), payer) == "done"
+    assert await metered(whole, payer) == "done"
     assert 0.04 <= payer.fresh < 0.2
 
 
 async def test_work_in_a_thread_is_put_down() -> None:
     payer, threads = Payer(), SideThreads(1)
-    await metered(threads.run(work), payer)
+    await metered(lambda: threads.run(work), payer)
     assert payer.fresh >= 0.02
     await threads.run(work)
     assert payer.fresh < 0.04, "nobody's"
@@ -60,7 +60,7 @@ async def test_errors_and_cancellations_pass_through() -> None:
         raise ValueError("reason")
 
     with pytest.raises(ValueError, match="reason"):
-        await metered(fails(), payer)
+        await metered(fails, payer)
     assert payer.fresh >= 0.02
     ended = asyncio.Event()
 
@@ -71,7 +71,7 @@ async def test_errors_and_cancellations_pass_through() -> None:
             work()
             ended.set()
 
-    task = asyncio.ensure_future(metered(waits(), payer))
+    task = asyncio.ensure_future(metered(waits, payer))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -92,7 +92,7 @@ async def test_whoever_works_on_after_a_cancellation_does() -> None:
             await asyncio.sleep(0)
         return "on"
 
-    task = asyncio.ensure_future(metered(stubborn(), Payer()))
+    task = asyncio.ensure_future(metered(stubborn, Payer()))
     await begun.wait()
     task.cancel()
     assert await task == "on"

@@ -541,8 +541,8 @@ class TestTimes:
             first, before = await ada.ask(sql), world.spent()
             assert await ada.ask(sql) == first
             hour = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)).isoformat()
-            world.answers._db.execute("UPDATE releases SET created = ?", (hour,))
-            world.answers._db.execute("UPDATE seen SET at = ?", (hour,))
+            world.answers._tables.db.execute("UPDATE releases SET created = ?", (hour,))
+            world.answers._tables.db.execute("UPDATE seen SET at = ?", (hour,))
             object.__setattr__(world.datasets["town"].reuse, "recent", RecentAnswers())
             assert await ada.ask(sql) != first
             assert world.spent() - before == 1

@@ -15,13 +15,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import pytest
 from scratch_postgres import scratch_server
 
 from dpproxy.answers.matching import Asked
-from dpproxy.answers.store import AnswerStore
+from dpproxy.answers.store import _COLUMNS, AnswerStore
 from dpproxy.budget import record
 from dpproxy.budget.ledger import Charge
 from dpproxy.budget.place import place_of
@@ -51,13 +52,21 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def ledger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[str]:
+class Place(NamedTuple):
+    """Where the ledger is, of how many processes; and whether stored answers are beside it."""
+
+    ledger: str
+    processes: int = 1
+    shared: bool = False
+
+
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("shared", marks=pytest.mark.long)])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Place]:
     if request.param == "sqlite":
-        yield str(folder / "ledger.sqlite")
+        yield Place(str(folder / "ledger.sqlite"))
         return
     with scratch_server(tmp_path_factory.mktemp("ledger")) as server:
-        yield server.dsn()
+        yield Place(server.dsn(), 2, request.param == "shared")
 
 
 @dataclass
@@ -100,13 +109,13 @@ def overspends(charges: list[Charge]) -> int:
     return beyond + (sum(c.dataset_loss.epsilon for c in charges) > WHOLE * MICRO)
 
 
-def kill_loop(folder: Path, ledger: str, kills: int) -> str:
-    rng, seen, processes = random.Random(5), Seen(), 1 if ledger.endswith("sqlite") else 2
+def kill_loop(folder: Path, place: Place, kills: int) -> str:
+    rng, seen, (ledger, processes, shared) = random.Random(5), Seen(), place
     charges: list[Charge] = []
     for i in range(kills):
         command = [sys.executable, str(WRITER), str(folder), ledger, "8"]
         writers = [
-            subprocess.Popen([*command, str(processes * i + p)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            subprocess.Popen([*command, str(processes * i + p), *["shared"] * shared], stdout=-1, stderr=subprocess.DEVNULL)
             for p in range(processes)
         ]
         for writer in writers:
@@ -123,21 +132,21 @@ def kill_loop(folder: Path, ledger: str, kills: int) -> str:
             writer.stdout.close()
         charges = charges_of(folder, ledger)
         assert (undercharges(seen, charges), overspends(charges)) == (0, 0)
-    shared = sum(not c.dataset_loss for c in charges)
+    further = sum(not c.dataset_loss for c in charges)
     again = seen.answers - sum(len(shown) for roles in seen.roles.values() for shown in roles.values())
     text = f"{kills} kills of {processes} processes: {seen.answers} answers shown, {again} of them again at no charge; "
-    return text + f"{len(charges)} charges, {shared} of them to a further role alone; 0 undercharges, 0 lost, 0 overspends"
+    return text + f"{len(charges)} charges, {further} of them to a further role alone; 0 undercharges, 0 lost, 0 overspends"
 
 
 @pytest.mark.slow
-def test_kills_never_leave_an_answer_unpaid(folder: Path, ledger: str) -> None:
-    told = kill_loop(folder, ledger, 2)
+def test_kills_never_leave_an_answer_unpaid(folder: Path, place: Place) -> None:
+    told = kill_loop(folder, place, 2)
     assert " 0 answers shown" not in told
 
 
 @pytest.mark.long
-def test_two_hundred_kills(folder: Path, ledger: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = kill_loop(folder, ledger, 200)
+def test_two_hundred_kills(folder: Path, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    told = kill_loop(folder, place, 200)
     with capsys.disabled():
         print(f"\n{told}")
 
@@ -162,7 +171,7 @@ def test_what_is_kept_has_no_exact_value(folder: Path) -> None:
     writer.kill()
     writer.communicate()
     store = AnswerStore(folder / "answers.sqlite")
-    read = store._read("SELECT id, dataset, created, base, payload, '' FROM releases", ())
+    read = store._read(f"SELECT {_COLUMNS}, '' FROM releases", ())
     kept = [release for release, _ in read if release is not None]
     with duckdb.connect(str(folder / "town.duckdb"), read_only=True) as connection:
         exact = {int(v) for (v,) in connection.execute("SELECT sum(income) FROM people GROUP BY region").fetchall()}

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy import bookkeeping
 from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
+from dpproxy.answers.standings import left, standings
 from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.authoring import odds
 from dpproxy.budget.ledger import amounts
@@ -50,10 +52,14 @@ def test_no_other_table(dataset: Dataset) -> None:
 def test_the_askers_own_budgets(dataset: Dataset) -> None:
     ada = User("ada", "analyst", "", Budget(5 * MICRO // 2, ATTO // 1000, "month"))
     role, own = rows("budget", dataset, ada)
-    assert role == ("analyst", "role", "0", "1000", "1000", "0", "0.000001", "never", None, "0", "0")
-    assert own[:8] == ("analyst", "user", "0", "2.5", "2.5", "0", "0.001", "month")
-    assert own[8] is not None
-    assert dt.datetime.fromisoformat(own[8]).day == 1, "the first of the next month"
+    assert role == ("analyst", "role", "0", "1000", "1000", "0", "0.000001", "0.00000025", "never", None, "0", "0")
+    assert own[:9] == ("analyst", "user", "0", "2.5", "2.5", "0", "0.001", "0.00025", "month")
+    assert own[9] is not None
+    assert dt.datetime.fromisoformat(own[9]).day == 1, "the first of the next month"
+    held = dataset.applied_budgets(Asker(ada, dataset.policy.roles["analyst"]))
+    standing = standings(dataset.ledger, dataset.policy.dataset, held)[0]
+    assert "epsilon 1000 and delta 0.00000025 left" in left(standing), "a notice says the same"
+    assert bookkeeping._standing(standing)[6:9] == ("0", "0.000001", "0.00000025"), "and the command line"
 
 
 def test_what_remains_is_of_the_tightest_budget(dataset: Dataset) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import datetime as dt
 import os
 import shutil
@@ -76,6 +77,22 @@ class PostgresServer:
     def _initdb(self) -> None:
         command = self._program("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-instructions")
         subprocess.run(command, check=True, capture_output=True, **self._identity())
+
+    def standby(self, home: Path) -> PostgresServer:
+        """Start a copy that follows this server; from now on each commit here waits for its disk."""
+        made = copy.copy(self)
+        made.place = choose_place(home, self.account, self.place.binaries)
+        made.dsn = f"postgresql://postgres@/postgres?host={made.place.home}"
+        folder = ("-D", str(made.place.data), "-h", str(self.place.home), "-U", "postgres", "-R", "-c", "fast")
+        command = [self.place.binaries.program("pg_basebackup"), *folder]
+        subprocess.run(command, check=True, capture_output=True, **made._identity())
+        made.start()
+        self.set("synchronous_standby_names", "'*'")
+        return made
+
+    def set(self, name: str, value: str) -> None:
+        for statement in (f"ALTER SYSTEM SET {name} = {value}", "SELECT pg_reload_conf()"):
+            asyncio.run(self.execute(statement))
 
     def start(self) -> None:
         options = ("-k", str(self.place.home), "-h", "", "-c", "max_connections=40", "-c", "shared_buffers=16MB")

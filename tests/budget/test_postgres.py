@@ -182,6 +182,12 @@ def test_names_are_quoted(postgres: Any, request_of: MakeRequest) -> None:
     assert found == done
 
 
+def test_servers_none_of_which_is_what_was_asked_for(postgres: Any) -> None:
+    """As in the midst of a fail-over, when all that an address names are standbys."""
+    with pytest.raises(LedgerError, match="the ledger's PostgreSQL"):
+        PostgresLedger(f"{postgres.dsn}&target_session_attrs=standby")
+
+
 @pytest.mark.long
 def test_eight_writers(postgres: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Eight processes, each charging one statement after the other, to one dataset; the promise is 500 a second."""

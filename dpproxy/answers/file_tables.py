@@ -1,0 +1,163 @@
+"""Stored answers in a SQLite file, for the processes of one proxy.
+
+Knows: sqlite3, files. Must not know: what the rows mean. Losing the file costs budget, never privacy: it commits without waiting
+for the disk, and a file that is broken, of another format or kept under another key is put aside and begun anew. It is readable
+by its owner only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpproxy.answers.answer_tables import FORMAT, TablesError, Values
+from dpproxy.answers.claims import Claims
+from dpproxy.budget.seal import SealError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_OPENING = "opening"  # no digest is this
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS releases (
+    id INTEGER PRIMARY KEY, exact TEXT NOT NULL, base TEXT NOT NULL, dataset TEXT NOT NULL, created TEXT NOT NULL,
+    used REAL NOT NULL, payload BLOB NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS releases_exact ON releases (exact);
+CREATE INDEX IF NOT EXISTS releases_base ON releases (base);
+CREATE INDEX IF NOT EXISTS releases_used ON releases (used);
+CREATE TABLE IF NOT EXISTS size (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL) STRICT;
+INSERT OR IGNORE INTO size SELECT 1, coalesce(sum(length(payload)), 0) FROM releases;
+CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON releases
+    BEGIN UPDATE size SET bytes = bytes + length(new.payload); END;
+CREATE TRIGGER IF NOT EXISTS removed AFTER DELETE ON releases
+    BEGIN UPDATE size SET bytes = bytes - length(old.payload); END;
+CREATE TABLE IF NOT EXISTS seal (one INTEGER PRIMARY KEY CHECK (one = 1), proof BLOB) STRICT;
+CREATE TABLE IF NOT EXISTS seen (
+    release INTEGER NOT NULL REFERENCES releases ON DELETE CASCADE, role TEXT NOT NULL, at TEXT NOT NULL, proof BLOB,
+    PRIMARY KEY (release, role)
+) STRICT;
+CREATE TABLE IF NOT EXISTS gone (exact TEXT PRIMARY KEY, dataset TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS gone_of ON gone (dataset);
+CREATE TABLE IF NOT EXISTS asked (
+    release INTEGER NOT NULL REFERENCES releases ON DELETE CASCADE, role TEXT NOT NULL, statement TEXT NOT NULL,
+    epoch TEXT NOT NULL, PRIMARY KEY (release, role)
+) STRICT;
+"""
+
+_FROM_2 = """
+ALTER TABLE seen ADD COLUMN at TEXT NOT NULL DEFAULT '';
+UPDATE seen SET at = (SELECT created FROM releases WHERE id = release);
+CREATE TABLE gone (exact TEXT PRIMARY KEY, dataset TEXT NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO gone SELECT exact, min(dataset) FROM releases GROUP BY exact;
+"""
+_FROM_3 = "ALTER TABLE seen ADD COLUMN proof BLOB"
+
+
+class FileTables:
+    """These are `answer_tables.AnswerTables` in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file of claims beside it. Raises OSError."""
+        self._path = path
+        self.claims = Claims(path.with_name(path.name + ".claims"))
+
+    def open(self, check: Callable[[int], None]) -> None:
+        with self._alone():
+            try:
+                self._open(check)
+            except (sqlite3.Error, SealError) as error:
+                log.warning("stored answers cannot be read and are begun anew: %s", error)
+                self._put_aside()
+                self._open(check)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time: who puts a broken file aside must not put aside what another has just begun."""
+        while not self.claims.take((_OPENING,)):
+            time.sleep(0.01)
+        try:
+            yield
+        finally:
+            self.claims.drop((_OPENING,))
+
+    def _open(self, check: Callable[[int], None]) -> None:
+        self.db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            os.chmod(self._path, 0o600)
+            for statement in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+                self.db.execute(f"PRAGMA {statement}")
+            self.db.execute("BEGIN IMMEDIATE")
+            found = self._made()
+            check(found)
+            self.db.execute(f"PRAGMA user_version = {FORMAT}")
+            self.db.execute("COMMIT")
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _made(self) -> int:
+        """Make what is missing; return the format that was there. Raises sqlite3.DatabaseError for one that is not known."""
+        (found,) = self.db.execute("PRAGMA user_version").fetchone()
+        if found not in (0, 2, 3, FORMAT):
+            raise sqlite3.DatabaseError("another format")
+        for script in ((_FROM_2, _FROM_3) if found == 2 else (_FROM_3,) if found == 3 else ()) + (_SCHEMA,):
+            for statement in _statements(script):
+                self.db.execute(statement)
+        return found or FORMAT
+
+    def _put_aside(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                file = self._path.with_name(self._path.name + suffix)
+                os.replace(file, file.with_name(file.name + ".broken"))
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC)
+
+    def rows(self, query: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        return self.db.execute(query, values).fetchall()
+
+    def reading(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            raise TablesError(str(error)) from error
+
+    def writing(self, work: Callable[[], T]) -> T:
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+            done = work()
+            self.db.execute("COMMIT")
+        except BaseException as error:
+            with contextlib.suppress(sqlite3.Error):
+                self.db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise TablesError(str(error)) from error
+            raise
+        return done
+
+    def close(self) -> None:
+        self.db.close()
+        self.claims.close()
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: run as a script they would commit what is under way."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement

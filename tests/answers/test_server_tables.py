@@ -1,0 +1,143 @@
+"""Stored answers on a server: what a lost connection does, a server that is away, another key; and the clock that ages them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+from scratch_postgres import Scratch
+
+from dpproxy.answers import server_tables
+from dpproxy.answers.answer_tables import TablesAway
+from dpproxy.answers.server_tables import ServerTables
+from dpproxy.answers.store import AnswerStore
+from dpproxy.budget.seal import Sealer, SealError
+from dpproxy.errors import Refusal
+from tests.worlds.waiting import SAFETY
+
+from .test_store import NOON, asked, find, release, released, same
+
+CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dpproxy stored answers'"
+SEALED = Sealer(b"k" * 32)
+
+
+def run(dsn: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement)  # type: ignore[call-overload]
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def test_what_one_keeps_another_shows(shared: str) -> None:
+    """Over two connections, one of which is lost between each two calls; nothing of an answer is in plain text."""
+    stores = [AnswerStore(shared, sealer=SEALED) for _ in range(2)]
+    made = asked(accepts={"k": frozenset({"marker"})})
+    run(shared, CUT)
+    stores[0].put(release(made=made))
+    run(shared, CUT)
+    found = find(stores[1], made, role="b")
+    assert found is not None
+    assert found.stored is not None
+    assert same(found.released, released())
+    run(shared, CUT)
+    stores[1].mark_seen(found.stored, "b", NOON)
+    again = find(stores[0], made, role="b")
+    assert again is not None
+    assert again.seen("b")
+    ((payload,),) = run(shared, "SELECT payload FROM dpproxy_ledger.releases")
+    assert isinstance(payload, bytes)
+    assert b"marker" not in payload
+    assert "région".encode() not in payload
+    for store in stores:
+        store.close()
+
+
+def test_what_was_kept_without_an_acknowledgement_is_kept_once(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Averages of several releases would count one of two copies as another."""
+    monkeypatch.setattr(server_tables, "PAUSE", 0.0)
+    store, real, lost = AnswerStore(shared, sealer=SEALED), ServerTables._do, []
+
+    def do(self: ServerTables, work: object) -> object:
+        done = real(self, work)  # type: ignore[arg-type]
+        if not lost and run(shared, "SELECT 1 FROM dpproxy_ledger.releases"):  # to others it is there once it is committed
+            lost.append(True)
+            raise ConnectionResetError("gone before it said so")
+        return done
+
+    monkeypatch.setattr(ServerTables, "_do", do)
+    store.put(release(seed=1))
+    assert lost == [True]
+    assert run(shared, "SELECT count(*), min(role) FROM dpproxy_ledger.releases JOIN dpproxy_ledger.seen ON release = id") == [
+        (1, "a")
+    ]
+    store.close()
+
+
+def test_a_server_that_is_away_is_no_miss(ledger_server: Scratch, shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever measured anew would pay for what is paid for. What was paid for meanwhile is kept when the server is back."""
+    monkeypatch.setattr(server_tables, "PAUSE", 0.05)
+    store = AnswerStore(shared, sealer=SEALED)
+    store.put(release())
+    ledger_server.wait(ledger_server.server.stop())
+    try:
+        for _ in (1, 2):
+            with pytest.raises(Refusal, match="stored answers cannot be reached"):
+                find(store)
+        assert store.count("shop", "a") == 0
+        keeping = threading.Thread(target=store.put, args=(release(made=asked("paid for"), seed=2),))
+        keeping.start()
+    finally:
+        ledger_server.wait(ledger_server.server.start())
+    keeping.join(SAFETY)
+    for made, seed in ((asked(), 0), (asked("paid for"), 2)):
+        found = find(store, made)
+        assert found is not None
+        assert same(found.released, released(seed=seed))
+    store.close()
+
+
+def test_patience_has_an_end(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is known of an answer that could not be kept is its name."""
+    monkeypatch.setattr(server_tables, "PAUSE", 0.0)
+    monkeypatch.setattr(server_tables, "PATIENCE", 0.0)
+    store = AnswerStore(shared, sealer=SEALED)
+    tables = store._tables
+    assert isinstance(tables, ServerTables)
+    with monkeypatch.context() as away:
+        away.setattr(tables, "_dsn", "postgresql://postgres@127.0.0.1:1/postgres")
+        run(shared, CUT)
+        store.put(release())
+        with pytest.raises(TablesAway):
+            tables.writing(lambda: None)
+    store.put(release(seed=1))
+    assert find(store, role="b") is None, "the first release may have been another"
+    assert find(store) is not None
+    store.close()
+
+
+@pytest.mark.parametrize("key", [None, b"l" * 32])
+def test_another_key_begins_nothing_anew(shared: str, key: bytes | None) -> None:
+    store = AnswerStore(shared, sealer=SEALED)
+    store.put(release())
+    with pytest.raises(SealError, match="beside the ledger"):
+        AnswerStore(shared, sealer=Sealer(key) if key else None)
+    assert find(store) is not None
+    run(shared, "UPDATE dpproxy_ledger.seal SET format = 99")
+    with pytest.raises(SealError, match="another version"):
+        AnswerStore(shared, sealer=SEALED)
+    store.close()
+
+
+def test_all_go_by_the_clock_of_the_server(shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose clock is wrong by days neither shows what is too old nor drops what is not."""
+    wrong = time.time() + 10 * 86400
+    monkeypatch.setattr(time, "time", lambda: wrong)
+    store = AnswerStore(shared, sealer=SEALED)
+    ((now,),) = run(shared, "SELECT clock_timestamp()")
+    assert isinstance(now, dt.datetime)
+    assert abs(store.now() - now) < dt.timedelta(minutes=1)
+    assert store.now() <= store.now()
+    store.close()
