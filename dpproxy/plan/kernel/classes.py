@@ -5,13 +5,17 @@ Knows: conjuncts. Must not know: units, SQL text. Equal means: equal and not NUL
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dpproxy.plan.logical.expr import Call, Column, Expr, Ref
 from dpproxy.policy.catalog import same_kind
 
 Ids = frozenset[int]
 NONE: Ids = frozenset()
+
+
+def ids(columns: Sequence[Column]) -> Ids:
+    return frozenset([c.id for c in columns])
 
 
 class Classes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from dpproxy.plan.kernel.allowed import AGGREGATES, BY_PLACE, OPERATIONS, UNORDERED, WINDOWS
+from dpproxy.plan.kernel.allowed import AGGREGATES, BY_CONSTANTS, BY_PLACE, FRAME, OPERATIONS, WINDOWS
 from dpproxy.plan.kernel.classes import NONE, Ids
+from dpproxy.plan.kernel.columns import Columns
 from dpproxy.plan.kernel.leaves import Unproven
 from dpproxy.plan.kernel.owned import Owned
 from dpproxy.plan.logical.expr import (
@@ -44,18 +45,20 @@ class Expressions:
 
     def __init__(self, relations: Relations) -> None:
         self._relations = relations
+        self.columns = Columns()
 
     def check(self, expr: Expr, rows: Owned, outer: Ids = NONE, windows: Relation | None = None) -> bool:
         """Return whether the value is one in all rows of a unit. Raises Unproven. `windows`: the relation that windows of the
         expression look at; None where there is to be none."""
         match expr:
             case Ref(column=column):
+                self.columns.read((column,))
                 return column.id in rows.constant or column.id in rows.owner
             case Lit() | Hole():
                 return True
             case Call(op=op, args=args):
-                if op not in OPERATIONS:
-                    raise Unproven(f"`{op}` is not on the list of total operations")
+                if op not in OPERATIONS or (op in BY_CONSTANTS and not all(isinstance(a, Lit) for a in args[1:])):
+                    raise Unproven(f"`{op}` of these is not on the list of total operations")
                 return self._all(args, rows, outer, windows)
             case Cast(arg=arg):
                 return self.check(arg, rows, outer, windows)
@@ -121,9 +124,9 @@ class Expressions:
         self._all(parts, rows, outer, None)
 
     def _window(self, win: Win, rows: Owned, outer: Ids, over: Relation | None) -> None:
-        """A partition holds rows of one unit, and no two orders of them give different results: then what is made of a unit's
-        rows follows from these."""
-        if over is None or win.name not in WINDOWS:
+        """A partition holds rows of one unit, and no two orders of them give different results (`Columns`): then what is made of
+        a unit's rows follows from these."""
+        if over is None or win.name not in WINDOWS or not FRAME.fullmatch(win.frame):
             raise Unproven(f"window function {win.name} here")
         self._all((*win.args, *win.partition, *(e for e, _, _ in win.order)), rows, outer, None)
         by_unit = any(isinstance(p, Ref) and p.column.id in rows.owner for p in win.partition)
@@ -131,9 +134,7 @@ class Expressions:
             raise Unproven("a window over rows of several units")
         sliding = win.frame.startswith("ROWS") and "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING" not in win.frame
         if rows.private and (win.name in BY_PLACE or sliding):
-            ordered = {e.column.id for e, _, _ in win.order if isinstance(e, Ref)}
-            if any(c.id not in ordered for c in over.columns if c.usable and c.type not in UNORDERED):
-                raise Unproven("a window whose order leaves ties")
+            self.columns.check_order(over, (e for e, _, _ in win.order))
 
 
 def _same_unit(a: Expr, b: Expr, outer: Ids, inner: Ids) -> bool:

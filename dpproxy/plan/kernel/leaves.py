@@ -6,7 +6,7 @@ Knows: policy, catalog. Must not know: the planner, SQL. A table that is not her
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
@@ -14,6 +14,8 @@ from dpproxy.policy.model import Policy, TablePolicy
 
 Source = tuple[str, str]
 """The engine's name of a table: schema and table."""
+Kind = tuple[str, str]
+"""Of a column: its type, and what numbers are compared as."""
 
 
 class Unproven(Exception):
@@ -33,13 +35,19 @@ class Way:
 class Leaf:
     """A table. `unit`: its column that names the unit (engine's name), or `way` leads to it; neither for a public one. `one`: no
     unit has two rows (checked against the data at start). `reached`: columns by which other tables' ways lead here.
-    `present`: columns that the database keeps from being NULL."""
+    `present`: columns that the database keeps from being NULL. `keys`: columns no two rows share all values of. `kinds`: of the
+    columns that something can be made of. Of a public one, `rows`: how many it has, None where nobody counted; `most`: how many
+    share a value of a column."""
 
     unit: str | None = None
     way: Way | None = None
     one: bool = False
     reached: frozenset[str] = frozenset()
     present: frozenset[str] = frozenset()
+    keys: tuple[frozenset[str], ...] = ()
+    rows: int | None = None
+    most: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
     def private(self) -> bool:
@@ -52,19 +60,42 @@ Leaves = Mapping[Source, Leaf]
 def leaves(policy: Policy, catalog: Catalog) -> Leaves:
     """Return the leaves of a dataset, by the engine's names."""
     reached: dict[TableName, set[str]] = {}
+    referred: dict[TableName, set[str]] = {}
     for table in policy.tables.values():
         for step in table.unit.steps if table.unit is not None else ():
             reached.setdefault(step.target, set()).add(step.target_column)
+        for target, column in (c.references for c in table.columns.values() if c.references is not None):
+            referred.setdefault(target, set()).add(column)
     found: dict[Source, Leaf] = {}
     for name, table in policy.tables.items():
         known = catalog.tables.get(name)
         if known is not None:
-            keys = frozenset(c.source for c in known.columns if c.name in reached.get(name, ()))
-            leaf = Leaf(None, None, table.one, keys, frozenset(c.source for c in known.columns if not c.nullable))
+            keys = _unique(table, known, reached.get(name, set()) | referred.get(name, set()))
+            most = {c.source: c.most for c in known.columns if c.most is not None}
+            leaf = Leaf(
+                one=table.one,
+                reached=frozenset(c.source for c in known.columns if c.name in reached.get(name, ())),
+                present=frozenset(c.source for c in known.columns if not c.nullable),
+                keys=keys,
+                rows=known.rows,
+                most=most,
+                kinds={c.source: (c.type, c.exact) for c in known.columns if c.bounded},
+            )
             owned = _owned(leaf, table, known, catalog)
             if owned is not None:
                 found[known.source] = owned
     return MappingProxyType(found)
+
+
+def _unique(table: TablePolicy, known: CatalogTable, pointed: set[str]) -> tuple[frozenset[str], ...]:
+    """Columns no two rows share all values of: the backend's keys, and of private tables what the policy says that rows are found
+    by."""
+    source = {c.name: c.source for c in known.columns}
+    keys = [*filter(None, (known.primary_key, *known.unique))]
+    if table.unit is not None:
+        keys += [(name,) for name in sorted(pointed)]
+        keys += [(table.unit.column,)] if table.one and not table.unit.steps else []
+    return tuple(frozenset(source[name] for name in key) for key in keys if all(name in source for name in key))
 
 
 def _owned(leaf: Leaf, table: TablePolicy, known: CatalogTable, catalog: Catalog) -> Leaf | None:

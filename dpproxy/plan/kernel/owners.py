@@ -16,20 +16,18 @@ from dataclasses import replace
 from typing import NoReturn
 
 from dpproxy.plan.kernel.allowed import SET_OPERATIONS
-from dpproxy.plan.kernel.classes import NONE, Classes, Ids, compared, present
+from dpproxy.plan.kernel.classes import NONE, Classes, Ids, compared, ids, present
+from dpproxy.plan.kernel.columns import named
 from dpproxy.plan.kernel.expressions import Expressions
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
 from dpproxy.plan.kernel.owned import Owned
 from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, Relation, Win, conjuncts
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
+from dpproxy.policy.catalog import same_kind
 
 
 def refuse(why: str) -> NoReturn:
     raise Unproven(why)
-
-
-def ids(columns: Sequence[Column]) -> Ids:
-    return frozenset([c.id for c in columns])
 
 
 class Owners:
@@ -38,20 +36,23 @@ class Owners:
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
         self.expressions = Expressions(self)
+        self.columns = self.expressions.columns
 
     def of(self, node: Relation, outer: Ids = NONE) -> Owned:
         match node:
             case Scan():
                 return self._scan(node)
-            case Values(rows=rows, series=series):
-                for expr in (*(e for row in rows for e in row), *series):
+            case Values(columns=columns, rows=rows):
+                for expr in (e for row in rows for e in row):
                     self.expressions.check(expr, Owned(), outer)
+                self.columns.given(columns, rows)
                 return Owned()
-            case Staged():
+            case Staged(columns=columns, index=index):
+                self.columns.given(columns, index)
                 return Owned()
             case Public(child=child):
                 return self._public(self.of(child, outer), "a public relation")
-            case Filter() | Join(kind="inner" | "cross"):
+            case Filter() | Join(kind="inner") | Join(kind="cross", on=None):
                 return self._block(node, outer)
             case Join(kind="left"):
                 return self._left(node, outer)
@@ -76,6 +77,7 @@ class Owners:
         leaf = self._leaves.get(scan.source)
         if leaf is None:
             refuse("a table that the policy does not know")
+        self.columns.scanned(scan, leaf)
         named = {name: column.id for column, name in zip(scan.columns, scan.names, strict=True)}
         there = frozenset(i for name, i in named.items() if name in leaf.present)
         if not leaf.private:
@@ -105,10 +107,8 @@ class Owners:
         the rows of v follow from v's rows and public ones; a filter looks at one row. Where a source has a way, the row it
         leads to is among the others: it belongs to whom that row belongs to. A unit has one row where it has one in each
         source, and there is no public one to repeat it."""
-        sources: list[Relation] = []
-        conditions: list[Expr] = []
-        _gather(node, sources, conditions)
-        _apart(sources)
+        sources, conditions = gathered(node)
+        _apart(sources, outer)
         firsts = frozenset().union(*map(_first, conditions))
         parts = [_alone(self.of(source, outer), source, firsts) for source in sources]
         classes = _classes(parts, conditions)
@@ -134,7 +134,7 @@ class Owners:
         """Each left row of v meets right rows of v, or public ones, or none: what it meets follows from v's rows. Right columns
         may be NULL: nothing that is claimed of them survives but where they come from. A left row that meets several is there
         several times, with one number."""
-        _apart((node.left, node.right))
+        _apart((node.left, node.right), outer)
         left, right = self.of(node.left, outer), self.of(node.right, outer)
         on = conjuncts(node.on)
         classes = _classes([left, right], on)
@@ -145,7 +145,7 @@ class Owners:
             left, right = _resolved([left, right], classes)
             owner = _common([left, right], classes)
             one = left.one and right.one
-            constant = left.constant | (ids(node.columns) if one else NONE)
+            constant = left.constant | (named(node) if one else NONE)
             numbers = left.numbers if right.one else NONE
             both = replace(left, one=one, constant=constant, numbers=numbers, origins=left.origins | right.origins)
             during = replace(both, owner=owner)
@@ -158,7 +158,7 @@ class Owners:
 
     def _full(self, node: Join, outer: Ids) -> Owned:
         """Each row is a pair of rows of v, or one of v's rows alone; its unit is that of whichever side it has."""
-        _apart((node.left, node.right))
+        _apart((node.left, node.right), outer)
         left, right = self.of(node.left, outer), self.of(node.right, outer)
         if not left.private or not right.private:
             refuse("FULL JOIN of private and public rows")
@@ -176,6 +176,7 @@ class Owners:
     def _project(self, node: Project, outer: Ids) -> Owned:
         """Row by row; windows look at rows of one unit alone (`kernel.expressions`)."""
         child = self.of(node.child, outer)
+        self.columns.made(node.columns, node.items)
         owner, constant, there, numbers = set(child.owner), set(child.constant), set(child.present), set(child.numbers)
         classes = Classes()
         for same in child.equal:
@@ -193,7 +194,7 @@ class Owners:
                     there.add(column.id)
             elif isinstance(item, Win) and item.name == "row_number" and self._of_units(item, child, outer):
                 numbers.add(column.id)
-            elif child.either is not None and _is_either(item, child.either):
+            elif child.either is not None and _is_either(item, column, child.either):
                 owner.add(column.id)
         equal = classes.all() if renamed else child.equal
         either = None if owner else child.either
@@ -213,6 +214,7 @@ class Owners:
         constant = [self.expressions.check(key, child, outer) for key in node.keys]
         for agg in node.aggs:
             self.expressions.aggregate(agg, child, outer)
+        self.columns.made(node.columns, (*node.keys, *node.aggs))
         keys = node.columns[: len(node.keys)]
         if not child.private:
             return Owned(present=_kept(node.keys, keys, child.present))
@@ -231,6 +233,7 @@ class Owners:
         child = self.of(node.child, outer)
         if [c.id for c in node.columns] != [c.id for c in node.child.columns]:
             refuse("DISTINCT under other columns")
+        self.columns.read(node.columns)
         return self._once(child, ids(node.columns))
 
     @staticmethod
@@ -251,6 +254,7 @@ class Owners:
         sides = [self.of(child, outer) for child in node.children]
         if any(len(child.columns) != len(node.columns) for child in node.children):
             refuse("a set operation of relations of different widths")
+        self.columns.put_together(node.columns, [child.columns for child in node.children])
         if not any(s.private for s in sides):
             return Owned()
         if not all(s.private for s in sides):
@@ -260,8 +264,8 @@ class Owners:
         def all_in(place: int, which: str) -> bool:
             return all(child.columns[place].id in getattr(s, which) for child, s in zip(node.children, sides, strict=True))
 
-        kinds = [{_kind(child.columns[i].type) for child in node.children} for i in places]
-        owner = frozenset(node.columns[i].id for i in places if all_in(i, "owner") and len(kinds[i]) == 1)
+        below = list(zip(*(child.columns for child in node.children), strict=True))
+        owner = frozenset(c.id for i, c in enumerate(node.columns) if all_in(i, "owner") and _lossless(below[i], c))
         if not owner:
             refuse("a set operation of rows of several units")
         there = frozenset(node.columns[i].id for i in places if all_in(i, "present"))
@@ -269,17 +273,17 @@ class Owners:
         return self._once(found, ids(node.columns)) if node.op in ("intersect", "except") else found
 
 
-def _gather(node: Relation, sources: list[Relation], conditions: list[Expr]) -> None:
+def gathered(node: Relation) -> tuple[list[Relation], list[Expr]]:
+    """Return the sources of inner joins and filters, and the conditions that hold in every row."""
     match node:
         case Filter(child=child, condition=condition):
-            _gather(child, sources, conditions)
-            conditions += conjuncts(condition)
-        case Join(kind="inner" | "cross", left=left, right=right, on=on):
-            _gather(left, sources, conditions)
-            _gather(right, sources, conditions)
-            conditions += conjuncts(on)
+            sources, conditions = gathered(child)
+            return sources, [*conditions, *conjuncts(condition)]
+        case Join(kind="inner", left=left, right=right, on=on) | Join(kind="cross", left=left, right=right, on=None as on):
+            (mine, above), (theirs, beside) = gathered(left), gathered(right)
+            return [*mine, *theirs], [*above, *beside, *conjuncts(on)]
         case _:
-            sources.append(node)
+            return [node], []
 
 
 def _first(condition: Expr) -> Ids:
@@ -293,15 +297,14 @@ def _first(condition: Expr) -> Ids:
 
 def _alone(part: Owned, source: Relation, firsts: Ids) -> Owned:
     """A source of which the conditions leave each unit's first row."""
-    return replace(part, one=True, constant=part.constant | ids(source.columns)) if part.numbers & firsts else part
+    return replace(part, one=True, constant=part.constant | named(source)) if part.numbers & firsts else part
 
 
-def _apart(sources: Sequence[Relation]) -> None:
-    """Two sources with a column of one number would be taken for each other."""
-    if len(sources) > 1:
-        every = [c.id for source in sources for c in source.columns]
-        if len(set(every)) < len(every):
-            refuse("two relations share a column")
+def _apart(sources: Sequence[Relation], outer: Ids) -> None:
+    """Two sources with a column of one number would be taken for each other, or one for rows around it."""
+    every = [named(source) for source in sources]
+    if len(outer.union(*every)) < len(outer) + sum(map(len, every)):
+        refuse("two relations share a column")
 
 
 def _classes(parts: Sequence[Owned], conditions: Sequence[Expr]) -> Classes:
@@ -358,19 +361,24 @@ def _common(private: Sequence[Owned], classes: Classes) -> Ids:
     return classes.members(roots.pop())
 
 
-def _is_either(item: Expr, sides: tuple[Ids, Ids]) -> bool:
+def _is_either(item: Expr, column: Column, sides: tuple[Ids, Ids]) -> bool:
     """Whether it is the coalesce of both sides' units, of one kind."""
     match item:
         case Call(op="coalesce", args=(Ref(column=a), Ref(column=b))):
             apart = (a.id in sides[0] and b.id in sides[1]) or (a.id in sides[1] and b.id in sides[0])
-            return apart and _kind(a.type) == _kind(b.type) == _kind(item.type)
+            return apart and _lossless((a, b), column)
         case _:
             return False
 
 
-def _kind(type_: str) -> str:
-    """Types between which a cast loses nothing."""
-    return {"int2": "int8", "int4": "int8", "varchar": "text", "bpchar": "text"}.get(type_, type_)
+def _lossless(sides: Sequence[Column], column: Column) -> bool:
+    """Whether different values of any of the sides are different in the column that they are cast to (or are NULL there)."""
+    kinds = {_FAMILY.get(c.type, c.type) for c in (*sides, column)}
+    return len(kinds) == 1 and all(same_kind(side, column) for side in sides)
+
+
+_FAMILY = {"int2": "int8", "int4": "int8", "varchar": "text", "bpchar": "text"}
+"""Types between which a cast loses nothing."""
 
 
 def _kept(exprs: Sequence[Expr], columns: Sequence[Column], which: Ids) -> Ids:

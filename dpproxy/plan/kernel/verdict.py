@@ -6,14 +6,18 @@ Knows: a `Measurement`, its trees, what is derived of them. Must not know: how t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dpproxy.plan.kernel.contributions import Deriving, Found, Reach
+from dpproxy.plan.kernel.growth import Growth, Size
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
-from dpproxy.plan.kernel.owners import Owners
-from dpproxy.plan.logical.measured import Numbered, Statement
+from dpproxy.plan.logical.expr import Relation
+from dpproxy.plan.logical.measured import Numbered, Statement, Written, rows_of
+from dpproxy.plan.logical.relation import Beside
 from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection, Threshold, Top
+from dpproxy.privacy.running_sums import Running, coefficients
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,13 @@ class Trees:
 
 @dataclass(frozen=True)
 class Derived:
-    """What is derived of a measurement, by query."""
+    """What is derived of a measurement, by query. `growth`: of a unit with at most R rows in each table any relation has at most
+    `times` * R**`power`."""
 
     main: Found
     side: tuple[Found, ...]
     first: Found | None
+    growth: Size
 
     def counted(self, l0: int) -> tuple[int, ...] | None:
         """Return which keys (by number) differ among a unit's rows, where that it changes no more than `l0` groups rests on how
@@ -45,13 +51,42 @@ class Derived:
         return tuple(sorted(self.main.varying))
 
 
-def derived(trees: Trees, leaves: Leaves) -> Derived:
-    """Derive what one unit can change. Raises Unproven for what no rule covers."""
-    deriving = Deriving(Owners(leaves))
+Stored = Mapping[str, Written]
+"""What stored tables were made to hold, by their names."""
+
+
+def derived(
+    trees: Trees, leaves: Leaves, handed: Mapping[int, Beside] = MappingProxyType({}), stored: Stored = MappingProxyType({})
+) -> Derived:
+    """Derive what one unit can change. `handed`: what is known of rows that the facade hands over, by hole. Raises Unproven for
+    what no rule covers."""
+    deriving = Deriving(leaves, stored)
     if trees.first is not None and not isinstance(trees.first, Numbered):
         raise Unproven("a first round without numbers of groups")
     first = deriving.of(trees.first) if trees.first is not None else None
-    return Derived(deriving.of(trees.main), tuple(map(deriving.of, trees.side)), first)
+    main, side = deriving.of(trees.main), tuple(map(deriving.of, trees.side))
+    return Derived(main, side, first, _grown(trees, Growth(leaves, handed)))
+
+
+def check_table(defined: Written, made: Written, leaves: Leaves, stored: Stored) -> None:
+    """Raise Unproven where a unit has something else in a stored table, by what it is made of, than by its definition, which is
+    what measurements that read it are derived from. `stored`: the tables that it may be made of."""
+    deriving = Deriving(leaves, stored)
+    if deriving.table(defined) != deriving.table(made):
+        raise Unproven("a stored table is made otherwise than it is defined")
+
+
+def _grown(trees: Trees, growth: Growth) -> Size:
+    """How much of a unit's rows all queries make; most are of one relation."""
+    known: dict[int, Relation] = {}
+    for tree in (trees.main, *trees.side, *([trees.first] if trees.first is not None else [])):
+        rows = rows_of(tree)
+        growth.computed(rows.keys)
+        growth.computed(e for v in rows.values if v is not None for e in (v.value, v.where) if e is not None)
+        known[id(rows.child)] = rows.child
+    for relation in known.values():
+        growth.of(relation)
+    return growth.largest
 
 
 def check(found: Derived, claimed: Measurement) -> None:
@@ -65,6 +100,8 @@ def check(found: Derived, claimed: Measurement) -> None:
         raise Unproven("declared groups are to be counted, or the other way round")
     for basis, reach in zip(claimed.bases, main.columns, strict=True):
         _check_basis(basis, reach, claimed.l0)
+        if basis.running is not None:
+            _check_running(basis, basis.running, reach, main)
     _check_kept(claimed, main)
     _check_selections(claimed, found)
     if claimed.threshold is not None and claimed.threshold.first is not None:
@@ -91,6 +128,16 @@ def _check_basis(basis: Basis, reach: Reach, l0: int) -> None:
         raise Unproven("a norm that is none")
     if changed > claimed:
         raise Unproven(f"a unit changes `{basis.label}` by more than {basis.linf}")
+
+
+def _check_running(basis: Basis, running: Running, reach: Reach, main: Found) -> None:
+    """The groups in their runs are multiplied by whole numbers before noise. Of a unit in one group at most, a column of these
+    times what it changes there is all that changes, and the first column is the longest."""
+    if not main.declared or main.groups is None or main.groups > 1 or not 0 <= running.key < main.keys:
+        raise Unproven("running sums of groups of which a unit may change several")
+    first = sum(c * c for c in coefficients(running.length, running.width))
+    if reach.steps != 1 or reach.most > running.within or running.within**2 * first > basis.linf**2:
+        raise Unproven(f"a unit changes running sums of `{basis.label}` by more than {basis.linf}")
 
 
 def _check_kept(claimed: Measurement, main: Found) -> None:

@@ -1,15 +1,17 @@
-"""Plans corrupted as a bug of the planner could: a filter dropped, a clamp widened, a side swapped, a NULL forgotten.
+"""Plans corrupted as a bug of the planner could: a filter dropped, a clamp widened, a side swapped, a NULL forgotten, less claimed.
 
-Knows: the types of the tree. Must not know: what the kernel makes of them. An operator takes a node and yields others to stand in its
-place, each under the operator's name; `mutants` tries every operator at every place of a tree, subqueries included.
+Knows: the types of the tree, claims. Must not know: what the kernel makes of them. An operator takes a node and yields others to
+stand in its place, each under the operator's name; `mutants` tries every operator at every place of a tree, subqueries included;
+`everywhere` changes what a whole tree says of a column, or of a stored table; `lesser` changes each part of a claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from dpproxy.plan.kernel.allowed import BY_CONSTANTS
 from dpproxy.plan.logical.expr import TRUE, Call, Column, Expr, InQuery, Lit, Ref, Relation, Win, conjunction, conjuncts
 from dpproxy.plan.logical.measured import (
     Added,
@@ -21,19 +23,27 @@ from dpproxy.plan.logical.measured import (
     DistinctSum,
     Filled,
     Fresh,
+    FreshSums,
     MeasuredRows,
     Node,
     One,
+    Part,
     Picked,
     RowCount,
     RowValue,
     Scaled,
     ShareCut,
+    StoredBuckets,
+    StoredGroups,
+    StoredSums,
     Sums,
     TotalCut,
     UnitGroups,
+    contributions_of,
+    rows_of,
 )
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Union, Values
+from dpproxy.privacy.measurement import Measurement
 
 Changed = Iterator[tuple[str, Any]]
 TREE = (Node, Relation, Expr, Declared, RowValue)
@@ -73,6 +83,49 @@ def operators(node: Any) -> Changed:
             yield from operator(node)
 
 
+# --- a whole tree
+
+
+def everywhere(tree: Any, tables: Iterable[str] = ()) -> Changed:
+    """Yield (operator, tree) for columns that a tree takes, wherever they stand, for what they are not, and for stored tables that
+    it takes for others."""
+    columns = {c.id: c for c in _parts(tree, Column)}
+    for column in columns.values():
+        other = "float8" if column.type != "float8" else "text"
+        yield "a column of another type", _replaced(tree, Column, {column: replace(column, type=other)})
+        if column.exact or column.type == "numeric":
+            yield "a number of another kind", _replaced(tree, Column, {column: replace(column, exact="")})
+        for same in [c for c in columns.values() if c.id != column.id and c.type == column.type][:3]:
+            yield "two columns of one number", _replaced(tree, Column, {column: replace(column, id=same.id)})
+    read = {node.table for node in _parts(tree, StoredGroups | StoredSums | FreshSums | StoredBuckets)}
+    for name, other in ((name, other) for name in read for other in tables if other != name):
+        yield "another stored table", _replaced(tree, str, {name: other})
+
+
+def _parts(value: Any, kind: Any) -> Iterator[Any]:
+    if isinstance(value, kind):
+        yield value
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _parts(part, kind)
+    elif is_dataclass(value) and not isinstance(value, Column):
+        for field in fields(value):
+            yield from _parts(getattr(value, field.name), kind)
+
+
+def _replaced(value: Any, kind: type, others: Mapping[Any, Any]) -> Any:
+    """The tree with columns replaced by their numbers, and other parts by what they equal."""
+    if isinstance(value, kind):
+        found = {(c.id if isinstance(c, Column) else c): other for c, other in others.items()}
+        other = found.get(value.id if isinstance(value, Column) else value)
+        return other if other is not None else value
+    if isinstance(value, tuple):
+        return tuple(_replaced(part, kind, others) for part in value)
+    if is_dataclass(value) and not isinstance(value, Column | type):
+        return replace(value, **{f.name: _replaced(getattr(value, f.name), kind, others) for f in fields(value)})
+    return value
+
+
 # --- bounding
 
 
@@ -84,6 +137,7 @@ def _picked(node: Picked) -> Changed:
 
 def _cut(node: CountCut | ShareCut) -> Changed:
     yield "rows uncut", replace(node, rows=node.rows * 3)
+    yield "rows cut to less than none", replace(node, rows=-node.rows)
     if isinstance(node, ShareCut):
         yield "a mean cut by another count", replace(node, counter=node.counter + 1 if node.counter == node.index else node.index)
         yield "a mean cut by other bounds", replace(node, lo=node.lo // 2, hi=node.hi // 2)
@@ -97,6 +151,7 @@ def _scaled(node: Scaled) -> Changed:
     yield "vectors unscaled", CountCut(node.index, 10**6) if node.kind == "count" else One()
     yield "vectors scaled to more", replace(node, rows=node.rows * 3)
     yield "vectors scaled to another norm", replace(node, norm=3 - node.norm)
+    yield "vectors scaled to less than nothing", replace(node, row=-node.row)
     yield "finer parts", replace(node, fine=node.fine * 2)
     yield "other steps", replace(node, steps=node.steps + 1)
     if node.mean:
@@ -125,11 +180,9 @@ def _row_value(node: RowValue) -> Changed:
 
 def _sums(node: Sums) -> Changed:
     yield "another least number", replace(node, least=1 if node.least > 1 else 3)
-    rows = node.child
-    while not isinstance(rows, MeasuredRows):
-        rows = rows.rows if isinstance(rows, UnitGroups) else rows.child  # type: ignore[assignment]
     if not isinstance(node.child, MeasuredRows):
-        yield "no per-unit step", replace(node, child=replace(rows, values=()), totals=tuple(RowCount() for _ in node.totals))
+        rows = replace(rows_of(node), values=())
+        yield "no per-unit step", replace(node, child=rows, totals=tuple(RowCount() for _ in node.totals))
 
 
 def _rows(node: MeasuredRows) -> Changed:
@@ -137,7 +190,7 @@ def _rows(node: MeasuredRows) -> Changed:
         if column.id != node.unit.id and column.type == node.unit.type:
             yield "another unit", replace(node, unit=column)
     for i, key in enumerate(node.keys):
-        for column in [c for c in node.child.columns if c.type == key.type and c.usable][:3]:
+        for column in [c for c in node.child.columns if c.type == key.type][:3]:
             changed = Ref(column.type, column)
             yield "another key", replace(node, keys=(*node.keys[:i], changed, *node.keys[i + 1 :]))
 
@@ -155,6 +208,76 @@ def _filled(node: Filled) -> Changed:
 
 def _fresh(node: Fresh) -> Changed:
     yield "groups found before", node.child
+
+
+# --- stored tables
+
+
+def _stored(node: StoredGroups | StoredSums) -> Changed:
+    """Keys of the definition, and values or sums, by number."""
+    made = rows_of(node.definition)
+    for i, key in enumerate(node.keys):
+        yield "a stored key left out", replace(node, keys=(*node.keys[:i], *node.keys[i + 1 :]))
+        yield "another stored key", replace(node, keys=(*node.keys[:i], (key + 1) % len(made.keys), *node.keys[i + 1 :]))
+        yield "a stored key twice", replace(node, keys=(*node.keys, key))
+
+
+def _stored_groups(node: StoredGroups) -> Changed:
+    yield "stored groups not added up" if node.summed else "stored groups added up", replace(node, summed=not node.summed)
+    for i, value in enumerate(node.values):
+        other = (value + 1) % len(node.definition.rows.values)
+        yield "another stored value", replace(node, values=(*node.values[:i], other, *node.values[i + 1 :]))
+    yield "stored totals of less", replace(node, definition=_halved(node.definition))
+
+
+def _halved(groups: UnitGroups) -> UnitGroups:
+    totals = (replace(t, lo=t.lo // 2, hi=t.hi // 2) if isinstance(t, Added) else t for t in groups.totals)
+    return replace(groups, totals=tuple(totals))
+
+
+def _stored_sums(node: StoredSums) -> Changed:
+    made = node.made
+    for i, column in enumerate(node.columns):
+        if column is not None:
+            other = (column + 1) % len(made.totals)
+            yield "another stored sum", replace(node, columns=(*node.columns[:i], other, *node.columns[i + 1 :]))
+    yield "stored groups of more units", replace(node, least=node.least + 1)
+    child = made.child
+    if isinstance(child, Picked):
+        yield "stored picks taken for all", _with_sums(node, replace(made, child=child.child))
+        yield "stored picks taken for fewer", _with_sums(node, replace(made, child=replace(child, most=1)))
+    parts = contributions_of(made).parts
+    cut = (replace(p, rows=1) if isinstance(p, CountCut | ShareCut | Scaled) else p for p in parts)
+    yield "stored sums taken for less", _with_sums(node, _with_parts(made, tuple(cut)))
+
+
+def _with_sums(node: StoredSums, sums: Any) -> StoredSums:
+    return replace(node, definition=replace(node.definition, child=sums))
+
+
+def _with_parts(sums: Sums, parts: tuple[Part | None, ...]) -> Sums:
+    child = sums.child
+    if isinstance(child, Picked) and isinstance(child.child, Contributions):
+        return replace(sums, child=replace(child, child=replace(child.child, parts=parts)))
+    return replace(sums, child=replace(child, parts=parts)) if isinstance(child, Contributions) else sums
+
+
+def _fresh_sums(node: FreshSums) -> Changed:
+    weight = node.weight
+    yield "a weight of more", replace(node, weight=replace(weight, kind="units"))
+    yield "a weight of what was found", replace(node, weight=replace(weight, fresh=False))
+    yield "a weight in finer parts", replace(node, weight=replace(weight, fine=weight.fine * 2))
+    yield "weights in an order with ties", replace(node, order=replace(node.order, keys=node.order.keys[1:]))
+    yield "a weight over other groups", replace(node, table=node.child.table, definition=node.child.definition)
+    for i, column in enumerate(node.child.columns):
+        if column is not None:
+            yield "a weight for a sum", replace(node, weight=replace(weight, index=i, counter=i))
+
+
+def _stored_buckets(node: StoredBuckets) -> Changed:
+    made = node.definition.child
+    assert isinstance(made, Buckets)
+    yield "stored buckets taken for fewer values", replace(node, definition=replace(node.definition, child=replace(made, most=1)))
 
 
 def _buckets(node: Buckets) -> Changed:
@@ -182,7 +305,7 @@ def _join(node: Join) -> Changed:
         rest = conjunction((*parts[:i], *parts[i + 1 :]))
         kind = node.kind if rest is not None or node.kind != "inner" else "cross"
         yield "join condition dropped", replace(node, on=rest if kind in ("inner", "cross") else rest or TRUE, kind=kind)
-    for kind in ("inner", "left", "full"):
+    for kind in ("inner", "left", "full", "cross"):
         if node.on is not None and kind != node.kind:
             yield f"{node.kind} join made {kind}", replace(node, kind=kind)
     if node.kind == "left":
@@ -232,10 +355,19 @@ def _call(node: Call) -> Changed:
         yield "the other side alone", node.args[-1]
 
 
+def _constants(node: Call) -> Changed:
+    """A pattern, or a zone, that rows decide."""
+    if node.op in BY_CONSTANTS and len(node.args) > 1:
+        yield "a constant that rows decide", replace(node, args=(node.args[0], node.args[0], *node.args[2:]))
+
+
 def _window(node: Win) -> Changed:
     for i in range(len(node.partition)):
         yield "partition widened", replace(node, partition=(*node.partition[:i], *node.partition[i + 1 :]) or (Lit("int4", "1"),))
     yield "order with ties", replace(node, order=node.order[:1])
+    for i in range(len(node.order)):  # as for a column that is called unusable
+        yield "order without a column", replace(node, order=(*node.order[:i], *node.order[i + 1 :]))
+    yield "an unknown frame", replace(node, frame="GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW")
 
 
 def _member(node: InQuery) -> Changed:
@@ -257,6 +389,11 @@ OPERATORS: tuple[tuple[Any, Callable[[Any], Changed]], ...] = (
     (Contributions, _contributions),
     (Filled, _filled),
     (Fresh, _fresh),
+    (StoredGroups | StoredSums, _stored),
+    (StoredGroups, _stored_groups),
+    (StoredSums, _stored_sums),
+    (FreshSums, _fresh_sums),
+    (StoredBuckets, _stored_buckets),
     (Buckets, _buckets),
     (Filter, _filter),
     (Join, _join),
@@ -264,6 +401,51 @@ OPERATORS: tuple[tuple[Any, Callable[[Any], Changed]], ...] = (
     (Distinct, _distinct),
     (Union, _union),
     (Call, _call),
+    (Call, _constants),
     (Win, _window),
     (InQuery, _member),
 )
+
+
+# --- claims
+
+
+def lesser(m: Measurement) -> Iterator[tuple[str, Measurement]]:
+    """The measurement with one claim made smaller, or one that is not so."""
+
+    def basis(i: int, **changes: Any) -> Measurement:
+        return replace(m, bases=(*m.bases[:i], replace(m.bases[i], **changes), *m.bases[i + 1 :]))
+
+    for i, b in enumerate(m.bases):
+        yield f"linf of {b.label}", basis(i, linf=b.linf - 1)
+        yield f"half of {b.label}", basis(i, linf=b.linf // 2)
+        yield f"steps of {b.label}", basis(i, steps=b.steps + 1)
+        if (run := b.running) is not None:
+            yield f"what of sums of {b.label}", basis(i, running=replace(run, within=run.within - 1))
+            yield f"run of {b.label}", basis(i, running=replace(run, length=run.length + 50, width=run.width + 50))
+            yield f"order of {b.label}", basis(i, running=replace(run, key=len(m.keys)))
+        if b.signed:
+            yield f"sign of {b.label}", basis(i, signed=False)
+        if not b.norm and m.l0 > 1:
+            yield f"norm of {b.label}", basis(i, norm=1)
+            yield f"l2 norm of {b.label}", basis(i, norm=2)
+        if m.threshold is not None and m.threshold.basis == i:
+            yield "what a unit weighs", basis(i, fine=b.fine // 2)
+    if m.bases:
+        yield "a column more", replace(m, bases=(*m.bases, *m.bases[:1]))
+    if m.keys:
+        yield "a key more", replace(m, keys=(*m.keys, *m.keys[:1]))
+    yield "declared or not", replace(m, dense=not m.dense)
+    if m.threshold is not None:
+        yield "no threshold", replace(m, threshold=None)
+        yield "least units", replace(m, threshold=replace(m.threshold, min_units=m.threshold.min_units + 1))
+        if m.threshold.first is not None:
+            yield "no first round", replace(m, threshold=replace(m.threshold, first=None))
+    if m.top is not None:
+        yield "no choice", replace(m, top=None)
+        yield "nothing absent", replace(m, top=replace(m.top, absent=None))
+        yield "least units", replace(m, top=replace(m.top, min_units=m.top.min_units + 1))
+    for i, s in enumerate(m.selections):
+        yield "a selection", replace(m, selections=(*m.selections[:i], replace(s, sensitivity=s.sensitivity - 1)))
+        yield "its size", replace(m, selections=(*m.selections[:i], replace(s, size=s.size + 1)))
+        yield "its query", replace(m, selections=(*m.selections[:i], replace(s, query=s.query + 1)))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 import plan_harness
 
 from dpproxy.plan import pipeline
 from dpproxy.plan.kernel.leaves import Leaves
-from dpproxy.plan.kernel.verdict import Trees
+from dpproxy.plan.kernel.verdict import Stored, Trees
+from dpproxy.plan.logical.relation import Beside
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
@@ -20,27 +22,34 @@ from dpproxy.privacy.measurement import Measurement
 
 @dataclass(frozen=True)
 class Recorded:
-    """A plan, its first measurement as it was proved, the trees of that, and the leaves below."""
+    """A plan, its first measurement as it was proved, the trees of that, and what lies below: leaves, rows of the facade."""
 
     plan: Plan
     claimed: Measurement
     trees: Trees
     leaves: Leaves
+    handed: Mapping[int, Beside]
+    stored: Stored
 
 
 def recorded(
     sql: str, catalog: Catalog, given: Policy | None = None, role: str = "analyst", types: Sequence[str] = ()
 ) -> Recorded:
     """Plan a statement, and keep what the kernel saw of its first measurement. Raises Refusal."""
-    seen: list[tuple[Compiled, Measurement, Leaves]] = []
+    return recording(lambda: plan_harness.plan(sql, catalog, given, role, types))
+
+
+def recording(planned: Callable[[], Plan]) -> Recorded:
+    """Plan, and keep what the kernel saw of the first measurement."""
+    seen: list[tuple[Compiled, Measurement, Leaves, Mapping[int, Beside], Stored]] = []
     proof = pipeline._proof
 
-    def noted(made: Compiled, claimed: Measurement, known: Leaves) -> pipeline.Proved:
-        proved = proof(made, claimed, known)
-        seen.append((made, proved[0], known))
+    def noted(made: Compiled, claimed: Measurement, *below: Any) -> pipeline.Proved:
+        proved = proof(made, claimed, *below)
+        seen.append((made, proved[0], *below))
         return proved
 
     with mock.patch.object(pipeline, "_proof", noted):
-        plan = plan_harness.plan(sql, catalog, given, role, types)
-    made, claimed, known = seen[0]
-    return Recorded(plan, claimed, made.trees, known)
+        plan = planned()
+    made, claimed, known, handed, stored = seen[0]
+    return Recorded(plan, claimed, made.trees, known, handed, stored)

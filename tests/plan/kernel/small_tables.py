@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from small_expressions import column, ref
 
-from dpproxy.plan.kernel.leaves import Leaf, Leaves, Way
+from dpproxy.plan.kernel.leaves import Kind, Leaf, Leaves, Way
 from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Relation, conjunction
 from dpproxy.plan.logical.relation import Filter, Join, Scan
 
@@ -18,11 +18,18 @@ ORDERS = Scan((ORDER, BUYER, SIZE), 1, ("main", "orders"), ("id", "person", "siz
 ITEMS = Scan((PART_OF, ITEM), 2, ("main", "items"), ("order_id", "item"))
 REGIONS = Scan((REGION, SALES), 3, ("main", "regions"), ("id", "sales"))
 
+_ID = (frozenset(("id",)),)
+
+
+def kinds(scan: Scan) -> dict[str, Kind]:
+    return {name: (column.type, column.exact) for name, column in zip(scan.names, scan.columns, strict=True)}
+
+
 LEAVES: Leaves = {
-    ("main", "people"): Leaf("id", None, True, frozenset(), frozenset(("id",))),
-    ("main", "orders"): Leaf("person", None, False, frozenset(("id",))),
-    ("main", "items"): Leaf(None, Way("order_id", ("main", "orders"), "id")),
-    ("main", "regions"): Leaf(),
+    ("main", "people"): Leaf("id", None, True, frozenset(), frozenset(("id",)), _ID, kinds=kinds(PEOPLE)),
+    ("main", "orders"): Leaf("person", None, False, frozenset(("id",)), keys=_ID, kinds=kinds(ORDERS)),
+    ("main", "items"): Leaf(None, Way("order_id", ("main", "orders"), "id"), kinds=kinds(ITEMS)),
+    ("main", "regions"): Leaf(rows=4, most={"sales": 3}, kinds=kinds(REGIONS)),
 }
 
 

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import duckdb
 from small_expressions import call, column, lit, ref
@@ -22,6 +23,8 @@ from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Pro
 from tests.plan.kernel.small_tables import ITEMS, LEAVES, ONE, ORDERS, PEOPLE, REGIONS, equal, joined, there, where
 
 UNITS = (1, 2, 3, 4)
+NUMBERS = {source: replace(leaf, kinds=dict.fromkeys(leaf.kinds, ("int4", ""))) for source, leaf in LEAVES.items()}
+"""The tables as `World` has them."""
 TRIES = 12
 """Of a step; then the child alone."""
 
@@ -32,7 +35,7 @@ class Trees:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._ids = count(100)
-        self._owners = Owners(LEAVES)
+        self._owners = Owners(NUMBERS)
 
     def grow(self, depth: int) -> tuple[Relation, Owned]:
         if depth == 0:
@@ -184,7 +187,8 @@ def relations(node: Relation) -> Iterator[Relation]:
 
 
 class World:
-    """Holds data at random, with NULLs and rows of nobody: all of it (unit None), and of each unit what is its own."""
+    """Holds data at random, with NULLs and rows of nobody: all of it (unit None), and of each unit what is its own; `most`: rows
+    of that in any table."""
 
     def __init__(self, rng: random.Random) -> None:
         def some() -> int | None:
@@ -193,19 +197,23 @@ class World:
         people = [(unit, some(), some()) for unit in UNITS if rng.random() < 0.8]
         orders = [(i if rng.random() < 0.9 else None, some(), some()) for i in range(1, rng.randint(3, 9))]
         items = [(rng.choice((None, *range(1, 9))), some()) for _ in range(rng.randint(0, 9))]
-        regions = [(some(), some()) for _ in range(rng.randint(0, 4))]
+        regions = [(some(), i if i < 3 else None) for i in range(rng.randint(0, 4))]
+        sales = rng.choice((1, 2, 3))
+        regions = [(id_, None if sold is None else sold // sales) for id_, sold in regions]
         self.orders = {unit: {id_ for id_, person, _ in orders if person == unit} - {None} for unit in UNITS}
         self.of: dict[int | None, duckdb.DuckDBPyConnection] = {}
+        self.most: dict[int | None, int] = {}
         for unit in (None, *UNITS):
             mine = [unit] if unit is not None else [*UNITS, None]
             own = {id_ for id_, person, _ in orders if person in mine} - {None}
             self.of[unit] = connection = duckdb.connect(config={"threads": 1})
-            for table, columns, rows in (
+            private: list[tuple[str, str, list[tuple[Any, ...]]]] = [
                 ("people", "id, nick, home", [p for p in people if p[0] in mine]),
                 ("orders", "id, person, size", [o for o in orders if o[1] in mine]),
                 ("items", "order_id, item", [i for i in items if unit is None or i[0] in own]),
-                ("regions", "id, sales", regions),
-            ):
+            ]
+            self.most[unit] = max(1, *(len(rows) for _, _, rows in private))
+            for table, columns, rows in (*private, ("regions", "id, sales", regions)):
                 connection.execute(f"CREATE TABLE {table} ({columns.replace(',', ' INT,')} INT)")
                 if rows:
                     marks = ", ".join("?" * len(rows[0]))

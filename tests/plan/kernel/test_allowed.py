@@ -28,5 +28,5 @@ def test_what_both_engines_spell_is_allowed() -> None:
 
 def test_lists_are_apart() -> None:
     assert allowed.BY_PLACE < allowed.WINDOWS
-    assert allowed.OF_NULL < allowed.OPERATIONS
+    assert allowed.OF_NULL | allowed.BY_CONSTANTS < allowed.OPERATIONS
     assert not allowed.OPERATIONS & (allowed.WINDOWS | allowed.AGGREGATES)

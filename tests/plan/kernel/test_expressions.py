@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from small_expressions import call, column, lit, ref
 
@@ -14,6 +16,8 @@ from tests.plan.kernel.small_tables import LEAVES
 UNIT, SAME, OTHER = column(1), column(2), column(3)
 ROWS = Owned(True, frozenset((UNIT.id,)), constant=frozenset((SAME.id,)))
 EXPRESSIONS = Owners(LEAVES).expressions
+SHUT = column(4)
+EXPRESSIONS.columns.given((SHUT,), 0)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +47,9 @@ def test_one_value_in_all_rows_of_a_unit(expr: Expr, one: bool) -> None:
     "expr",
     [
         call("random"),
+        call("regex", ref(SAME), ref(OTHER)),
+        call("to_utc", ref(SAME), ref(OTHER)),
+        ref(replace(SHUT, type="text")),
         call("+", ref(SAME), call("nextval", lit("1"))),
         Case("int4", ((call("pg_sleep", lit("9")), lit("2")),), None),
         InList("bool", lit("1"), (call("now"),)),

@@ -15,6 +15,10 @@ def test_the_shop(shop_catalog: Catalog) -> None:
     assert "order_id" in found["main", "orders"].reached
     assert found["main", "order_items"].way == Way("order_id", ("main", "orders"), "order_id")
     assert not found["main", "regions"].private
+    assert frozenset(("customer_id",)) in found["main", "customers"].keys
+    assert frozenset(("order_id",)) in found["main", "orders"].keys
+    assert frozenset(("customer_id",)) not in found["main", "orders"].keys
+    assert (found["main", "regions"].rows, found["main", "orders"].rows) == (4, None)
     assert found["main", "order_items"].private
 
 

@@ -1,15 +1,20 @@
 """Mutants of real plans: none that the kernel accepts tells more of a unit than is claimed, by deletion of units.
 
 The statements are those whose plans had bugs (findings of attacks on the product, P1 and P2), and one of each kind of relation and
-bounding. Long mode takes them from the planner's grammars, until 20,000 mutants are judged.
+bounding; those that are read from stored tables are run with the tables of each database. Long mode takes them from the planner's
+grammars, and of stored tables from the fixtures, until 20,000 mutants are judged; with `DPPROXY_MUTANTS` the numbers of each part
+are added to the file of that name, of which `scripts/mutants` makes docs/mutants.md.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -17,7 +22,9 @@ import grammar
 import plan_harness
 import pytest
 import reach_grammar
+from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
+from stored_harness import is_read, opened, prepare, read, tables_of
 
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms import release
@@ -30,8 +37,8 @@ from dpproxy.plan.kernel.verdict import Trees, check, derived
 from dpproxy.plan.logical.measured import Statement, rows_of
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy.measurement import Measurement
-from tests.plan.kernel.mutants import mutants
-from tests.plan.kernel.recorded import Recorded, recorded
+from tests.plan.kernel.mutants import everywhere, lesser, mutants
+from tests.plan.kernel.recorded import Recorded, recorded, recording
 
 STATEMENTS = (
     ("shop", "SELECT c.income, o.category, percentile_cont(0.5) WITHIN GROUP (ORDER BY o.amount) FROM orders o JOIN customers c "
@@ -53,6 +60,14 @@ STATEMENTS = (
 )  # fmt: skip
 
 
+READ = (
+    ("whole", "SELECT status, count(*), sum(amount), avg(amount) FROM orders GROUP BY 1"),
+    ("whole", "SELECT category, count(*), sum(qty) FROM orders GROUP BY 1"),
+    ("shop", "SELECT page, sum(secs) FROM visits GROUP BY 1"),
+)
+"""Read from sums, from groups, and beside a weight."""
+
+
 @dataclass
 class Tally:
     """Mutants by operator: refused, harmless by deletion, failing in the engine, and those that are accepted and leak."""
@@ -72,37 +87,48 @@ def text(tree: Statement) -> Any:
     return template("duckdb", Query.of(tree, Source.of(rows_of(tree).child, engine("duckdb"))).text)
 
 
-def claiming(made: Recorded, trees: Trees) -> Measurement | None:
-    """The measurement with a mutant's queries, proved by the kernel; None where it is refused."""
+@dataclass(frozen=True)
+class Mutant:
+    operator: str
+    trees: Trees
+    claimed: Measurement
+
+
+def proved(made: Recorded, mutant: Mutant) -> Measurement | None:
+    """The mutant's measurement, proved by the kernel; None where it is refused."""
     try:
-        found = derived(trees, made.leaves)
-        claimed = replace(made.claimed, counted=found.counted(made.claimed.l0))
+        found = derived(mutant.trees, made.leaves, made.handed, made.stored)
+        claimed = replace(mutant.claimed, counted=found.counted(mutant.claimed.l0))
         check(found, claimed)
     except Unproven:
         return None
     return claimed
 
 
-def corrupted(made: Recorded) -> Iterator[tuple[str, Trees]]:
-    for name, main in mutants(made.trees.main):
-        yield name, replace(made.trees, main=main)
-    for i, side in enumerate(made.trees.side):
+def corrupted(made: Recorded) -> Iterator[Mutant]:
+    trees, claimed = made.trees, made.claimed
+    for name, main in (*mutants(trees.main), *everywhere(trees.main, made.stored)):
+        yield Mutant(name, replace(trees, main=main), claimed)
+    for i, side in enumerate(trees.side):
         for name, changed in mutants(side):
-            yield name, replace(made.trees, side=(*made.trees.side[:i], changed, *made.trees.side[i + 1 :]))
-    for name, first in mutants(made.trees.first) if made.trees.first is not None else ():
-        yield f"first round: {name}", replace(made.trees, first=first)
+            yield Mutant(name, replace(trees, side=(*trees.side[:i], changed, *trees.side[i + 1 :])), claimed)
+    for name, first in mutants(trees.first) if trees.first is not None else ():
+        yield Mutant(f"first round: {name}", replace(trees, first=first), claimed)
+    for name, less in (*lesser(claimed), ("fewer groups", replace(claimed, l0=claimed.l0 - 1))):
+        yield Mutant(f"claim: {name.partition(' of ')[0]}", trees, less)
 
 
-def judge(made: Recorded, shop: Shop, tally: Tally, chosen: Sequence[tuple[str, Trees]]) -> None:
-    for name, trees in chosen:
+def judge(made: Recorded, shop: Shop, tally: Tally, chosen: Sequence[Mutant]) -> None:
+    for mutant in chosen:
+        name = mutant.operator
         try:
-            claimed = claiming(made, trees)
+            claimed = proved(made, mutant)
         except (TypeError, AttributeError, ValueError, KeyError):  # a tree that means nothing is no tree that a planner makes
             claimed = None
         if claimed is None:
             tally.refused[name] += 1
             continue
-        problems = leaks(made, claimed, trees, shop)
+        problems = leaks(made, claimed, mutant.trees, shop)
         if problems is None:
             tally.broken[name] += 1
         elif problems:
@@ -157,6 +183,57 @@ def test_no_accepted_mutant_leaks(shop: Shop, shop_catalog: Catalog) -> None:
     assert tally.refused.total() > tally.judged / 3
 
 
+@pytest.fixture(scope="module")
+def beside() -> Shop:
+    return opened(Shop(1, 3, quick=True))
+
+
+def read_from_tables(case: Case, shop: Shop, catalog: Catalog) -> Recorded | None:
+    """A plan that is read from stored tables, which are made beside each neighbour; None for one that is not."""
+    given = plan_harness.policy(case.policy)
+    tables = tables_of(case, given, catalog, [case.sql])
+    try:
+        made = recording(lambda: read(case, given, catalog, tables))
+    except (Refusal, IndexError):
+        return None
+    prepare(shop, tables, " ".join(table.name for table in tables))
+    return made if is_read(made.plan) else None
+
+
+def test_no_accepted_mutant_of_stored_tables_leaks(beside: Shop, shop_catalog: Catalog) -> None:
+    tally, rng = Tally(), random.Random(7)
+    for policy, sql in READ:
+        made = read_from_tables(Case("mutants", policy, sql), beside, shop_catalog)
+        assert made is not None, sql
+        every = list(corrupted(made))
+        stored = [mutant for mutant in every if "stored" in mutant.operator or "weight" in mutant.operator]
+        judge(made, beside, tally, [*rng.sample(stored, min(len(stored), 25)), *rng.sample(every, 10)])
+    assert tally.leaks == []
+    assert sum("stored" in name for name in tally.refused | tally.harmless) >= 8, "operators"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(20, 24))
+def test_no_mutant_of_stored_tables_leaks(part: int, beside: Shop, shop_catalog: Catalog) -> None:
+    """Of fixtures, whose plans are read from tables of their own and of their policy."""
+    tally, rng = Tally(), random.Random(1100 + part)
+    while tally.judged < 600:
+        case = rng.choice(ACCEPTED)
+        made = read_from_tables(case, beside, shop_catalog)
+        if made is not None:
+            every = list(corrupted(made))
+            stored = [mutant for mutant in every if "stored" in mutant.operator or "weight" in mutant.operator]
+            judge(made, beside, tally, [*rng.sample(stored, min(len(stored), 30)), *rng.sample(every, min(len(every), 20))])
+            assert tally.leaks == [], case.sql
+    told(part, tally)
+
+
+def told(part: int, tally: Tally) -> None:
+    if file := os.environ.get("DPPROXY_MUTANTS"):
+        with Path(file).open("a") as lines:
+            lines.write(json.dumps({"part": part, **vars(tally)}) + "\n")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_no_mutant_of_the_grammars_leaks(part: int, shop_catalog: Catalog) -> None:
@@ -173,4 +250,4 @@ def test_no_mutant_of_the_grammars_leaks(part: int, shop_catalog: Catalog) -> No
         every = list(corrupted(made))
         judge(made, shop, tally, rng.sample(every, min(len(every), 60)))
         assert tally.leaks == [], sql
-    print(tally)
+    told(part, tally)

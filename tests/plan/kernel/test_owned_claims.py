@@ -1,7 +1,7 @@
 """What the kernel derives of a relation is true of data: of generated relations, each claim is held against their rows.
 
 The rows of a unit are those that its own database gives; one row a unit, constants, equal columns, numbers, columns without NULL
-and columns that name a table's row are looked up.
+and columns that name a table's row are looked up; rows are counted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import pytest
 
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.relations import Renderer
+from dpproxy.plan.kernel.growth import Growth, Size
+from dpproxy.plan.kernel.leaves import Unproven
 from dpproxy.plan.kernel.owned import Owned
 from dpproxy.plan.logical.expr import Relation
+from tests.plan.kernel.small_tables import LEAVES
 from tests.plan.kernel.small_trees import UNITS, Trees, World, relations
 
 Rows = list[tuple[object, ...]]
@@ -26,7 +29,15 @@ def sql(tree: Relation) -> str:
     return renderer.select(block, [block.names[c.id] for c in tree.columns])
 
 
-def wrong(tree: Relation, found: Owned, world: World, text: str) -> str | None:
+def grown(tree: Relation) -> Size | None:
+    """How far a relation's share of a unit grows; None for one that grows too far."""
+    try:
+        return Growth(LEAVES, {}).of(tree).size
+    except Unproven:
+        return None
+
+
+def wrong(tree: Relation, found: Owned, growth: Size | None, world: World, text: str) -> str | None:
     """Return the claim that the data contradict."""
     rows: Rows = world.of[None].execute(text).fetchall()
     place = {c.id: i for i, c in enumerate(tree.columns)}
@@ -40,6 +51,8 @@ def wrong(tree: Relation, found: Owned, world: World, text: str) -> str | None:
         return "equal"
     for unit in UNITS:
         alone: Rows = world.of[unit].execute(text).fetchall()
+        if growth is not None and len(alone) > growth.times * world.most[unit] ** growth.power:
+            return "growth"
         for owner in at(found.owner):
             mine = [row for row in rows if row[owner] == unit]
             if Counter(mine) != Counter(row for row in alone if row[owner] == unit):
@@ -69,14 +82,34 @@ def held(seed: int, trees: int, worlds: int) -> Counter[str]:
         text = sql(tree)
         made.update(type(node).__name__ for node in relations(tree))
         made.update(name for name in ("one", "constant", "present", "equal", "numbers", "origins") if getattr(found, name))
-        claim = wrong(tree, found, rng.choice(data), text)
+        growth = grown(tree)
+        made.update([f"power {growth.power}" if growth is not None else "too large"])
+        claim = wrong(tree, found, growth, rng.choice(data), text)
         assert claim is None, f"{claim}: {found} of {text}"
     return made
 
 
 def test_what_is_derived_is_true() -> None:
     made = held(1, 250, 6)
-    assert min(made[n] for n in ("Join", "Filter", "Project", "Aggregate", "Distinct", "Union", "one", "numbers", "origins")) > 9
+    assert (
+        min(
+            made[n]
+            for n in (
+                "Join",
+                "Filter",
+                "Project",
+                "Aggregate",
+                "Distinct",
+                "Union",
+                "one",
+                "numbers",
+                "origins",
+                "power 1",
+                "power 2",
+            )
+        )
+        > 9
+    )
 
 
 @pytest.mark.long

@@ -33,12 +33,12 @@ from tests.plan.kernel.small_tables import (
 )
 
 NEW, OTHER, UNIT = column(50), column(51), column(52)
-COUNT = Agg("int8", "count", ())
-NUMBER = Win("int8", "row_number", (), (ref(BUYER),), tuple((ref(c), False, False) for c in ORDERS.columns))
+COUNT = Agg("int4", "count", ())
+NUMBER = Win("int4", "row_number", (), (ref(BUYER),), tuple((ref(c), False, False) for c in ORDERS.columns))
 
 
 def project(child: Relation, *items: Expr) -> Project:
-    return Project((*(NEW, OTHER)[: len(items)], *child.columns), child, items)
+    return Project((*(replace(c, type=i.type) for c, i in zip((NEW, OTHER), items, strict=False)), *child.columns), child, items)
 
 
 def grouped(child: Relation, *keys: Expr) -> Aggregate:
@@ -88,7 +88,7 @@ TAKEN: dict[str, tuple[Relation, set[int], bool, set[int]]] = {
         {1}, True, {1, 2, 3},
     ),
     "own orders counted": (
-        project(PEOPLE, Scalar("int8", Aggregate((OTHER,), where(ORDERS, equal(BUYER, PERSON)), (), (COUNT,)), ref(OTHER))),
+        project(PEOPLE, Scalar("int4", Aggregate((OTHER,), where(ORDERS, equal(BUYER, PERSON)), (), (COUNT,)), ref(OTHER))),
         {1}, True, {1, 2, 3, 50},
     ),
 }  # fmt: skip
@@ -104,11 +104,13 @@ def test_whose_rows_these_are(name: str) -> None:
 
 
 OTHERS = where(ORDERS, call(">", ref(SIZE), ONE))
+AROUND = where(ORDERS, call("=", ref(BUYER), ref(BUYER)))
 REFUSED: dict[str, Relation] = {
     "rows of different units": joined("inner", PEOPLE, ORDERS, equal(HOME, SIZE)),
     "rows of different units ": joined("cross", PEOPLE, ORDERS),
     "not joined, but kept": joined("left", PEOPLE, ORDERS, equal(HOME, SIZE)),
     "a public row for want of a private one": joined("left", REGIONS, PEOPLE, equal(HOME, REGION)),
+    "a condition that is not written": replace(BOTH, kind="cross"),
     "one column twice": joined("inner", ORDERS, ORDERS, equal(BUYER, BUYER)),
     "another way": joined("inner", ITEMS, ORDERS, equal(PART_OF, SIZE)),
     "groups of several": grouped(ORDERS, ref(SIZE)),
@@ -125,11 +127,15 @@ REFUSED: dict[str, Relation] = {
     "a NULL among them": where(
         PEOPLE, InQuery("bool", (ref(HOME), ref(PERSON)), ORDERS, (ref(SIZE), ref(BUYER)), True)
     ),
-    "everybody's orders counted": project(PEOPLE, Scalar("int8", Aggregate((OTHER,), ORDERS, (), (COUNT,)), ref(OTHER))),
+    "everybody's orders counted": project(PEOPLE, Scalar("int4", Aggregate((OTHER,), ORDERS, (), (COUNT,)), ref(OTHER))),
+    "rows that have the numbers of those around them": where(ORDERS, Exists("bool", AROUND)),
+    "a column in the place of the unit": Project((BUYER, SIZE), ORDERS, (ref(SIZE),)),
+    "sides that are made numbers": Union((replace(UNIT, type="float8"), OTHER), SIDES),
     "several rows": project(PEOPLE, Scalar("int4", where(ORDERS, equal(BUYER, PERSON)), ref(SIZE))),
     "a window over everybody": project(ORDERS, replace(NUMBER, partition=(ref(SIZE),))),
     "a window with ties": project(ORDERS, replace(NUMBER, order=NUMBER.order[:1])),
     "an unknown function": project(PEOPLE, call("pg_sleep", ONE)),
+    "an unknown frame": project(ORDERS, replace(NUMBER, frame="GROUPS BETWEEN CURRENT ROW AND CURRENT ROW")),
     "an unknown window": project(ORDERS, replace(NUMBER, name="percent_rank")),
     "an unknown aggregate": Aggregate((BUYER, OTHER), ORDERS, (ref(BUYER),), (replace(COUNT, name="array_agg"),)),
     "an unknown table": Scan((UNIT,), 9, ("main", "elsewhere"), ("x",)),
@@ -164,8 +170,8 @@ def test_a_first_row_that_meets_several_is_several() -> None:
     numbered, first = project(ORDERS, NUMBER), call("=", ref(NEW), ONE)
     found = Owners(LEAVES).of(where(joined("left", numbered, REGIONS, equal(SIZE, REGION)), first))
     assert (found.owner, found.one) == ({BUYER.id}, False)
-    others = alias(ORDERS, BUYER, SIZE, first=70)
-    found = Owners(LEAVES).of(where(joined("left", numbered, others, equal(BUYER, others.columns[0])), first))
+    others = replace(ORDERS, columns=tuple(replace(c, id=c.id + 60) for c in ORDERS.columns))
+    found = Owners(LEAVES).of(where(joined("left", numbered, others, equal(BUYER, others.columns[1])), first))
     assert (found.owner, found.one) == ({BUYER.id}, False)
     assert Owners(LEAVES).of(where(joined("left", numbered, PEOPLE, equal(BUYER, PERSON)), first)).one
 
