@@ -13,7 +13,7 @@ from operator import add, ge
 
 from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss
 from dpproxy.policy.model import MICRO
-from dpproxy.privacy import noise_scale, selection_ranks
+from dpproxy.privacy import noise_scale, running_sums, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (
     Basis,
@@ -22,6 +22,7 @@ from dpproxy.privacy.measurement import (
     Selection,
     Threshold,
 )
+from dpproxy.privacy.running_sums import Running
 from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 
 MAP_ROUNDING = 1 + Fraction(1, 2**40)
@@ -36,6 +37,8 @@ def check(measurement: Measurement, noise: Noise) -> None:
             raise MechanismError("steps share a sensitivity that is not one of all groups together")
         if basis.norm == 2 and basis.mechanism != "gaussian":
             raise MechanismError("an l2 norm is no sensitivity of this noise")
+        if basis.running is not None:
+            _check_running(basis, basis.running, measurement)
         _check_basis(basis, basis.reach(measurement.reach), noise)
     _check_gaussians(measurement)
     for selection in measurement.selections:
@@ -57,6 +60,18 @@ def _check_basis(basis: Basis, l0: int, noise: Noise) -> None:
     short = basis.mechanism == "laplace" and by_formula > Fraction(basis.loss.epsilon, MICRO)
     if short or by_source > by_formula * MAP_ROUNDING or not _curves_cover(basis, l0):
         raise MechanismError("a charge is smaller than the loss of its noise")
+
+
+def _check_running(basis: Basis, running: Running, measurement: Measurement) -> None:
+    """Running sums are of declared groups of which a unit changes one, and what it changes of them is no more than is charged
+    for: the norm of the longest column of what groups are multiplied by."""
+    one = measurement.dense and measurement.l0 == 1 and measurement.counted is None and measurement.top is None
+    if not one or not 0 <= running.key < len(measurement.keys):
+        raise MechanismError("running sums of groups of which a unit may change several")
+    if basis.norm != 2 or basis.steps != 1 or basis.fine != running_sums.PARTS:
+        raise MechanismError("running sums have a sensitivity that is no l2 norm")
+    if running.within < 1 or basis.linf**2 < running.within**2 * running_sums.column_square(running):
+        raise MechanismError("a unit changes running sums by more than is charged for")
 
 
 def _check_gaussians(measurement: Measurement) -> None:

@@ -18,6 +18,7 @@ from dpproxy.mechanisms import (
     charge_check,
     exponential,
     key_rounds,
+    running_columns,
     step_columns,
     thinning,
 )
@@ -29,7 +30,7 @@ from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
 from dpproxy.mechanisms.quantiles import quantiles
 from dpproxy.policy.model import MICRO
-from dpproxy.privacy.measurement import Measurement, Selection, Top
+from dpproxy.privacy.measurement import Basis, Measurement, Selection, Top
 from dpproxy.privacy.noise_error import deviation
 
 
@@ -49,11 +50,11 @@ def release(measurement: Measurement, exact: Exact, noise: Noise, found: FoundGr
     if measurement.top is not None:
         return _released_top(measurement, measurement.top, table, columns, noise)
     single = {i: parts[0] for i, parts in enumerate(columns) if measurement.bases[i].steps == 1}
-    noisy = {i: _noised(measurement, i, values, noise) for i, values in single.items()}
+    noisy = {i: _single(measurement, i, table, values, noise) for i, values in single.items()}
     kept = _kept(measurement, table, single, noisy, found)
     keys = tuple(_key(table, i, kept) for i in range(len(measurement.keys)))
     steps = {i: _stepped(measurement, i, [part[kept] for part in columns[i]], noise) for i in measurement.stepped}
-    values = [steps[i][0] if i in steps else _rounded(noisy[i][kept], b.fine) for i, b in enumerate(measurement.bases)]
+    values = [steps[i][0] if i in steps else _rounded(noisy[i][kept], b) for i, b in enumerate(measurement.bases)]
     for selection in measurement.selections:
         values += _selected(measurement, selection, table, tables[selection.query], kept, noise.entropy)
     values += [column for i in measurement.stepped for column in steps[i][1:]]
@@ -67,7 +68,7 @@ def _stepped(measurement: Measurement, index: int, parts: list[Int64], noise: No
     noisy = np.split(_noised(measurement, index, np.concatenate(drawn), noise), len(drawn))
     found = step_columns.together(noisy, deviation(basis) * basis.fine, basis.mechanism == "laplace", basis.signed)
     last = np.full(found.raw.size, found.last, dtype=np.int64)
-    return [_rounded(found.value, basis.fine), _rounded(found.raw, basis.fine), last]
+    return [_rounded(found.value, basis), _rounded(found.raw, basis), last]
 
 
 def _released_top(measurement: Measurement, top: Top, table: pa.Table, parts: list[list[Int64]], noise: Noise) -> Released:
@@ -106,6 +107,15 @@ def _check_declared(measurement: Measurement, table: pa.Table) -> None:
         raise MechanismError("there are more declared groups than the plan says")
 
 
+def _single(measurement: Measurement, index: int, table: pa.Table, values: Int64, noise: Noise) -> Int64:
+    """A basis of one column with its noise: its groups', or that of their running sums."""
+    running = measurement.bases[index].running
+    if running is None:
+        return _noised(measurement, index, values, noise)
+    runs = running_columns.runs_of(table, len(measurement.keys), running)
+    return running_columns.decoded(_noised(measurement, index, running_columns.coded(values, runs), noise), runs)
+
+
 def _noised(measurement: Measurement, index: int, values: Int64, noise: Noise) -> Int64:
     basis, threshold = measurement.bases[index], measurement.threshold
     if threshold is not None and threshold.basis == index and threshold.reach is not None:
@@ -117,9 +127,9 @@ def _noised(measurement: Measurement, index: int, values: Int64, noise: Noise) -
     return noisy
 
 
-def _rounded(noisy: Int64, fine: int) -> Int64:
-    """Released values on the basis's grid, to the nearest."""
-    return noisy if fine == 1 else (noisy + fine // 2) // fine
+def _rounded(noisy: Int64, basis: Basis) -> Int64:
+    """Released values on the basis's grid, to the nearest. Running sums are decoded to that grid."""
+    return noisy if basis.fine == 1 or basis.running is not None else (noisy + basis.fine // 2) // basis.fine
 
 
 def _kept(

@@ -28,6 +28,11 @@ Float64 = npt.NDArray[np.float64]
 VARY = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8])
 """By which fraction of what is expected groups vary: the candidates."""
 
+PARAMETER = 1.0
+"""How much likelier, in logarithms, groups must be with some variation than with none: what one parameter more gains of noise
+alone (Akaike 1974). Simulated (docs/benchmarks.md), sums and counts by category are off by 0.57 and 0.78 %, with large users
+unlike small ones by 2.2 and 3.2; without it by 0.63, 0.84, 2.3 and 3.4. Where groups vary by a tenth: 2.0 in place of 1.9."""
+
 UNLIKE = 0.02
 """The probability that a group is unlike the step below, while the amplitude is sought: few groups of twenty are."""
 
@@ -126,6 +131,7 @@ def _likeliest(step: _Step) -> tuple[float, float]:
     even = max(float(step.noisy.sum()), 0.0) / float(step.below.sum())
     amplitudes = np.append(np.geomspace(most / FINEST, most, GRID), even)
     likelihood = np.log(step.density(amplitudes[:, None, None], VARY[None, :, None]) + step.anywhere).sum(axis=2)
+    likelihood[:, VARY > 0] -= PARAMETER
     i, k = np.unravel_index(int(likelihood.argmax()), likelihood.shape)
     return float(amplitudes[i]), float(VARY[k])
 

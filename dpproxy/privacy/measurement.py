@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.running_sums import Running
 from dpproxy.sql.template import Param, Template, Text
 
 
@@ -31,6 +32,8 @@ class Basis:
     `grid`: the value of one grid unit (a label for people; arithmetic is in the outer query).
     `norm`: 1 or 2 where `linf` bounds that norm of a unit's changes in all groups together (`specs.Bounding`), else 0.
     `fine`: what the backend returns, `linf` and `scale` are in this many parts of a grid unit; what is released is rounded.
+    `running`: what the backend returns is in whole grid units, and noise is added to its running sums, which are in `fine` parts;
+    `linf` bounds the l2 norm of a unit's changes of those (`running_sums.changed`).
     `steps`: above 1, the backend returns that many columns, `b0s0`, `b0s1`, ..., of which one unit changes one, by `linf` in
     all groups together; column j is in 2**j units (`plan.engines.norm_scaling`). Each gets noise of `scale`; they
     are put together after.
@@ -46,6 +49,7 @@ class Basis:
     fine: int = 1
     steps: int = 1
     signed: bool = False  # some rows count as less than nothing
+    running: Running | None = None
 
     def columns(self, index: int) -> list[str]:
         """Return the names of the basis's columns in the backend's result, as basis number `index`."""
@@ -195,6 +199,7 @@ class Measurement:
     `canonical` names the measurement for answer reuse; None for one that is never reused.
     `counted`: where `l0` rests on how many declared groups there are, the keys (by number) that differ among a unit's rows: of
     groups that agree in the others there are at most `l0`, which is counted before noise is drawn.
+    `independent`: it is averaged with others of its statement, and so is not computed from stored answers, which may be theirs.
     """
 
     queries: tuple[Template, ...]
@@ -210,6 +215,7 @@ class Measurement:
     top: Top | None = None  # instead of a threshold
     vector: Vector | None = None
     counted: tuple[int, ...] | None = None
+    independent: bool = False
 
     @property
     def reach(self) -> int:

@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from statistics import NormalDist
 
-from dpproxy.privacy import noise_tail
+from dpproxy.privacy import noise_tail, running_sums
 from dpproxy.privacy.measurement import Basis
 
 EACH = Fraction(1, 4)
@@ -49,6 +49,8 @@ def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
     For one cell it is certified (`noise_tail.interval`); for a sum of several by Cornish & Fisher's
     expansion to the fourth cumulant (Laplace noise: excess kurtosis 3 / cells), rounded up.
     """
+    if basis.running is not None:
+        return math.ceil(normal_point(confidence) * deviation(basis, cells) + running_sums.ROUNDING)
     if cells == 1:
         half = noise_tail.interval(basis.mechanism, basis.scale, confidence)
         return half if basis.fine == 1 else math.ceil(Fraction(half, basis.fine) + Fraction(1, 2))  # and it is rounded
@@ -71,8 +73,36 @@ def deviation(basis: Basis, cells: int = 1) -> float:
     """Return the standard deviation of the noise, in grid units: of discrete Laplace noise sqrt(2 q) / (1 - q) with q =
     exp(-1/scale); of discrete Gaussian noise at most sigma."""
     scale = float(basis.scale)
+    if basis.running is not None:  # cells that are not next to each other: their noise may all be the same
+        return scale * running_sums.spread(basis.running.length, basis.running.width, 1) * cells
     if basis.mechanism == "gaussian":
         one = scale
     else:
         one = math.sqrt(2) * math.exp(-0.5 / scale) / -math.expm1(-1 / scale)
     return one / basis.fine * math.sqrt(cells)
+
+
+def sum_half_width(basis: Basis, confidence: Fraction) -> int:
+    """Return the half-width, in grid units, of the noise in a sum that a basis with `running` is for."""
+    assert basis.running is not None
+    length, width = basis.running.length, basis.running.width
+    deviation_ = float(basis.scale) * running_sums.spread(length, width, width)
+    return math.ceil(normal_point(confidence) * deviation_ + running_sums.ROUNDING)
+
+
+def sums_deviations(basis: Basis) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return, of a basis with `running`, the deviations of the noise in sums of 1, 2, ... groups that follow one another, in grid
+    units, at the end of a run, where they are largest; and in those of the first 1, 2, ... groups."""
+    assert basis.running is not None
+    length, width, scale = basis.running.length, basis.running.width, float(basis.scale)
+    anywhere, first = running_sums.spreads(length, width), running_sums.spreads_from_start(length, width)
+    return tuple(scale * x for x in anywhere), tuple(scale * x for x in first)
+
+
+def typical_sum(basis: Basis) -> tuple[float, float] | None:
+    """Return how many groups are in a sum typically that a basis with `running` is for, and the deviation of its noise; None for
+    others."""
+    if basis.running is None:
+        return None
+    length, width = basis.running.length, basis.running.width
+    return running_sums.typical_cells(length, width), float(basis.scale) * running_sums.typical_spread(length, width, width)

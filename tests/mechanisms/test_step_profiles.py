@@ -24,12 +24,15 @@ def test_the_first_step_is_as_it_is() -> None:
 
 @pytest.mark.parametrize("laplace", [False, True])
 def test_groups_alike_share_what_is_known_of_all(laplace: bool) -> None:
-    """Each is 200 of noise 40 in the third step; guessed, it is off by a third of that."""
+    """Each is 200 of noise 40 in the third step; guessed, it is off by a quarter of that, and in the second step by two fifths: of
+    noise alone groups are not taken to vary."""
     sizes = np.linspace(1, 3, 20)
     true = np.array([3000 * sizes, 1000 * sizes, 100 * sizes])
-    off = np.array([guessed(true, seed, laplace)[2].value - true[2] for seed in range(60)])
-    assert np.sqrt((off**2).mean()) < NOISE / 3
-    assert abs(off.mean()) < NOISE / 20
+    found = [guessed(true, seed, laplace) for seed in range(60)]
+    for step, most in ((1, 0.42), (2, 0.28)):
+        off = np.array([one[step].value - true[step] for one in found])
+        assert np.sqrt((off**2).mean()) < most * NOISE
+        assert abs(off.mean()) < NOISE / 20
 
 
 @pytest.mark.parametrize("laplace", [False, True])
@@ -61,7 +64,7 @@ def test_everybody_is_in_an_upper_step() -> None:
     true = np.zeros((4, 6))
     true[3] = [500, 900, 4000, 0, 70, 2000]
     found = [guessed(true, seed)[3] for seed in range(40)]
-    assert min(p.evidence for p in found) > 20
+    assert min(p.evidence for p in found) > 18
     off = np.array([p.value for p in found]) - true[3]
     assert np.sqrt((off**2).mean()) < 1.1 * NOISE
 

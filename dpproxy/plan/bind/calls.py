@@ -24,9 +24,10 @@ from dpproxy.sql.dialect import position
 from dpproxy.sql.types import NUMBERS, type_name
 
 _PER_UNIT_AGGREGATES = {"count", "sum", "avg", "min", "max", "bool_or", "bool_and", "every", "stddev", "stddev_samp",
-                        "stddev_pop", "variance", "var_samp", "var_pop"}  # fmt: skip
+                        "stddev_pop", "variance", "var_samp", "var_pop", "any_value"}  # fmt: skip
 _SUMMING = {"sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
-_ENGINE_NAMES = {"every": "bool_and", "stddev": "stddev_samp", "variance": "var_samp"}
+_ENGINE_NAMES = {"every": "bool_and", "stddev": "stddev_samp", "variance": "var_samp", "any_value": "max"}
+"""Which value is any, the engine would choose: the greatest is the same in every engine, and today as tomorrow."""
 
 
 _LISTS = {"string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "xmlagg"}

@@ -19,7 +19,7 @@ from dpproxy.plan.context import Clock
 from dpproxy.plan.functions import operators, patterns
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.logical.expr import Call, Expr, Hole, InList, Lit
-from dpproxy.plan.refusals import OTHER_TYPE, unsupported
+from dpproxy.plan.refusals import AROUND, OTHER_TYPE, NoMember, unsupported
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.types import TEXTS, type_name
 
@@ -46,7 +46,9 @@ class EnclosingQuery(Protocol):
 
     def scalar_subquery(self, query: exp.Expr, scope: Scope) -> Expr: ...
 
-    def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr: ...
+    def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
+        """Bind x IN (query). Raises Refusal, NoMember."""
+        ...
 
     def exists(self, query: exp.Expr, negated: bool, scope: Scope) -> Expr: ...
 
@@ -83,6 +85,7 @@ def unknown(node: exp.Expr) -> Refusal:
         FEATURE_NOT_SUPPORTED,
         f"`{what if len(what) < 60 else type(node).__name__}` is not supported below an aggregate over private rows",
         position(node),
+        hint=AROUND,
     )
 
 
@@ -132,16 +135,17 @@ def decides(node: exp.Expr) -> bool:
 
 def _member(binder: Binder, node: exp.Expr, values: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
     """Bind x IN (query). Where the query names its person by other columns than those compared, only whether it is true is
-    known."""
+    known. The second try is no answer to a refusal of what is in the query: it would be two tries at each level of nesting."""
     try:
         return binder.query.in_subquery(values, query, negated, scope)
-    except Refusal as first:
-        if negated or len(values) != 1 or not decides(node):
-            raise
-        try:
-            return binder.query.quantified("=", values[0], query, False, scope)
-        except Refusal:
-            raise first from None
+    except NoMember as told:
+        first = told.refusal
+    if negated or len(values) != 1 or not decides(node):
+        raise first
+    try:
+        return binder.query.quantified("=", values[0], query, False, scope)
+    except Refusal:
+        raise first from None
 
 
 def _constant_array(binder: Binder, node: exp.Expr) -> Expr | None:

@@ -12,17 +12,24 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpproxy.errors import DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, INVALID_TEXT_REPRESENTATION, UNDEFINED_FUNCTION, Refusal
+from dpproxy.errors import (
+    DATATYPE_MISMATCH,
+    FEATURE_NOT_SUPPORTED,
+    INVALID_TEXT_REPRESENTATION,
+    STATEMENT_TOO_COMPLEX,
+    UNDEFINED_FUNCTION,
+    Refusal,
+)
 from dpproxy.plan.bind import conditions
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.conditions import EnclosingQuery, unknown
-from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.bind.scope import Scope, reading
 from dpproxy.plan.functions import instants, literals, operators, patterns, times
 from dpproxy.plan.functions.constant_times import folded, literal, read_time
 from dpproxy.plan.functions.folding import folded_value
 from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import FUNCTIONS
-from dpproxy.plan.logical.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit, Ref
+from dpproxy.plan.logical.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step
@@ -37,6 +44,9 @@ _READING = {"to_date": ("date", "date"), "to_timestamp": ("timestamptz", "timest
 """Of two strings: constants that BI tools spell so. The type, and the one the facade is asked for."""
 _DAYS_FROM_NOW = {"yesterday": -1, "today": 0, "tomorrow": 1}
 """Texts that are days when they are cast to a type of time."""
+
+LARGEST = 5_000
+"""Nodes of an expression but literals. Planning looks at each of them about a hundred times."""
 
 _CASTS = "Types to cast to are int, bigint, numeric, float8, text, varchar(n), boolean, date, timestamp, timestamptz, interval."
 
@@ -60,7 +70,7 @@ class ExprBinder:
         if handler is None:
             raise unknown(node)
         try:
-            return folded_value(folded(handler(self, node, scope)))
+            return _not_too_large(folded_value(folded(handler(self, node, scope))))
         except NotPlain as constant:
             return self._asked(node, constant, scope)
         except Refusal as refusal:
@@ -90,14 +100,10 @@ class ExprBinder:
         if isinstance(node.this, exp.Star) or node.args.get("db"):
             raise unsupported("a whole row here", "Name its columns.")
         column = scope.resolve(ident(node.args.get("table")), ident(node.this), position(node))
-        if not column.usable:
-            raise unsupported(
-                f'column "{column.name}" ({column.reason or "its type on the backend"})',
-                "Use another column: SELECT * FROM dpproxy.policy lists those there are.",
-            )
+        found = reading(column)
         if column.type == "timestamptz":
             self.query.zone()
-        return Ref(column.type, column)
+        return found
 
     def _literal(self, node: exp.Literal, scope: Scope) -> Expr:
         if node.is_string:
@@ -282,6 +288,15 @@ class ExprBinder:
         if ident(node.this) == "pg_catalog" and isinstance(node.expression, exp.Anonymous):
             return self._function(node.expression, scope)
         raise unknown(node)
+
+
+def _not_too_large(expr: Expr) -> Expr:
+    """Refuse what is written out more often than analysts write: what a CASE compares, or BETWEEN, stands there several times."""
+    if expr.size > LARGEST:
+        raise Refusal(
+            STATEMENT_TOO_COMPLEX, "this expression is too complex over private tables", hint="Compute part of it in a subquery."
+        )
+    return expr
 
 
 def _is_cast(node: exp.Expr | None) -> bool:

@@ -14,7 +14,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item
-from dpproxy.plan.bind.scope import Merged, Scope, Source
+from dpproxy.plan.bind.scope import Merged, Scope, Source, reading
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.functions import operators, scalars
 from dpproxy.plan.known_tables import Env
@@ -68,7 +68,7 @@ class _Pair:
 
     @property
     def condition(self) -> Expr:
-        return operators.compare("=", Ref(self.left.type, self.left), Ref(self.right.type, self.right))
+        return operators.compare("=", reading(self.left), reading(self.right))
 
 
 class _Joining:

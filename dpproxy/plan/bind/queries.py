@@ -42,8 +42,12 @@ from dpproxy.plan.refusals import (
 )
 from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import begins, copied, ident, position
+from dpproxy.sql.effort import step
 from dpproxy.sql.placement import check_placement
 from dpproxy.sql.trees import mentions, nested_queries, only_counts
+
+OF_SELECT = 10
+"""Steps that binding a SELECT takes, beside those of its expressions (`sql.effort`)."""
 
 
 class QueryBinder:
@@ -164,6 +168,7 @@ class QueryBinder:
     # --- SELECT
 
     def _select(self, select: exp.Select, env: Env, outer: Scope | None, want_rows: bool) -> Result:
+        step(OF_SELECT)
         env = self.with_ctes(select, env, outer)
         inner = group_counts.mark(select)
         items = self.from_items(select, env, outer)

@@ -14,8 +14,19 @@ from sqlglot import exp
 from dpproxy.errors import AMBIGUOUS_COLUMN, INVALID_COLUMN_REFERENCE, UNDEFINED_COLUMN, Refusal
 from dpproxy.plan.logical.expr import Column, Expr, Ref
 from dpproxy.plan.properties.narrowing import compared_columns, narrowed_column
+from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
+
+
+def reading(column: Column) -> Ref:
+    """Return the expression that is a column's value. Raises Refusal for a column of a type that nothing can be made of."""
+    if not column.usable:
+        raise unsupported(
+            f'column "{column.name}" ({column.reason or "its type on the backend"})',
+            "Use another column: SELECT * FROM dpproxy.policy lists those there are.",
+        )
+    return Ref(column.type, column)
 
 
 @dataclass(frozen=True)

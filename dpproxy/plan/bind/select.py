@@ -19,7 +19,7 @@ from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import column_origins, conditions_on, equal_ids, lift_aggregates, unit_ids
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Result, RowsResult
-from dpproxy.plan.bind.scope import Scope, resolve_group_item, resolve_sort_item, unaliased
+from dpproxy.plan.bind.scope import Scope, reading, resolve_group_item, resolve_sort_item, unaliased
 from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
 from dpproxy.plan.functions.literals import coerce
@@ -311,6 +311,8 @@ def _literal_domain(expr: Expr) -> ValuesDomain | None:
 def _distinct(queries: Queries, result: RowsResult) -> RowsResult:
     rows = result.rows
     outputs = [*result.columns]
+    for column in outputs:
+        reading(column)
     if rows.unit is not None and all(c.id != rows.unit.id for c in outputs):
         outputs.append(rows.unit)
     known = {c.id for c in outputs}

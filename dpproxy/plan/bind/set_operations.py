@@ -15,6 +15,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.constant_columns import with_common_types
 from dpproxy.plan.bind.joins import summed_limits
 from dpproxy.plan.bind.results import Result, RowsResult
+from dpproxy.plan.bind.scope import reading
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.functions.literals import coerce
@@ -54,6 +55,8 @@ class SetOperation:
             raise Refusal(SYNTAX_ERROR, "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
             raise mixed_rows(self.node, self.context)
+        for column in (*left.columns, *right.columns):
+            reading(column)
         left, right = with_common_types(left, right, type(self.node).__name__.upper())
         sides = [reach_unit(side.rows, self.context, self.counter) for side in (left, right)]
         outputs = tuple(self._merged(a, b) for a, b in zip(left.columns, right.columns, strict=True))

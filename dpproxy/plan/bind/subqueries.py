@@ -19,7 +19,7 @@ from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids, lift_aggregates
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item, ReleasedResult, RowsResult
-from dpproxy.plan.bind.scope import Scope
+from dpproxy.plan.bind.scope import Scope, reading
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.bind.windows import bind_window
 from dpproxy.plan.context import Clock, Counter
@@ -44,7 +44,7 @@ from dpproxy.plan.logical.expr import (
 from dpproxy.plan.logical.relation import Aggregate, Rows, of_somebody
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.refusals import unsupported, unsupported_form
+from dpproxy.plan.refusals import NoMember, unsupported, unsupported_form
 from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, position, to_sql
 from dpproxy.sql.row_makers import as_rows
@@ -188,19 +188,19 @@ class Subqueries:
         rows = reach_unit(result.rows, self.queries.context, self.queries.counter)
         if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
             rows = rows.fewer(of_somebody(rows.node, rows.unit))
-        left, right = list(args), [Ref(c.type, c) for c in result.columns]
+        left, right = list(args), [*map(reading, result.columns)]
         pairs = [operators.compare("=", a, b) for a, b in zip(left, right, strict=True)]
         left = [p.args[0] for p in pairs if isinstance(p, Call)]
         fixing = self._same_unit(left, right, rows) if rows.unit is not None else None
         alone = rows.unit is not None and not self._correlated(rows)
         if alone and fixing is None:
-            raise self._uncorrelated(query)
+            raise NoMember(self._uncorrelated(query))
         own = rows.unit is not None and self._own(left, right, rows)
         if alone and rows.unit is not None and self.rows is not None and self.rows.unit is not None:
             left.append(Ref(self.rows.unit.type, self.rows.unit))
             right.append(Ref(rows.unit.type, rows.unit))
         if len(left) > 1 and _looks_outside(rows):
-            raise unsupported("(a, b) IN a subquery that refers to the query around it", "Use EXISTS.")
+            raise NoMember(unsupported("(a, b) IN a subquery that refers to the query around it", "Use EXISTS."))
         found = InQuery("bool", tuple(left), rows.node, tuple(right), negated, own)
         if not alone or fixing is None or not fixing.optional:
             return found

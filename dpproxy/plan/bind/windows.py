@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ARGUMENT_FOR_NTH_VALUE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ARGUMENT_FOR_NTH_VALUE, INVALID_ARGUMENT_FOR_NTILE, Refusal
 from dpproxy.plan.bind.calls import Terms, bind_order, check_summed, count_arguments
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids
@@ -22,6 +22,7 @@ from dpproxy.plan.functions import literals
 from dpproxy.plan.logical.expr import Call, Case, Expr, Lit, Ref, Win, rebuilt
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import per_unit_type
+from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.refusals import FormRefusal, unsupported
 from dpproxy.plan.rewrite.lateral_lookups import LIMITED
@@ -47,7 +48,6 @@ _SLIDING = re.compile(
 )
 _BY_PLACE = {"row_number", "ntile", "lag", "lead", "first_value", "last_value", "nth_value"}
 """Functions that tell rows of equal rank apart."""
-_UNORDERED = {"json", "jsonb", "bytea", "xml"}
 _ARGUMENTS = {"row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3),
                      "first_value": (1, 1), "last_value": (1, 1), "nth_value": (2, 2), "count": (0, 1)} | dict.fromkeys(
     ("sum", "avg", "min", "max"), (1, 1))  # fmt: skip
@@ -58,10 +58,12 @@ def total_order(order: Terms, rows: Rows) -> Terms:
     """Return the order with ties broken by all columns: which of two rows is first must not depend on how an engine reads them.
 
     Then what is made of one unit's rows is a function of these rows, whoever else's rows are there. Columns of tables decide
-    before what is computed of them (ids tell): a window over what another window numbered has its rows in the same order.
+    before what is computed of them (ids tell): a window over what another window numbered has its rows in the same order. Ids
+    that are moments are read by no zone's clocks (`column_in_zone`), and yet tell rows apart.
     """
     first = {term[0] for term in order}
-    refs = (Ref(c.type, c) for c in sorted(rows.node.columns, key=lambda c: c.id) if c.usable and c.type not in _UNORDERED)
+    columns = sorted((c for c in rows.node.columns if c.usable or c.type == "timestamptz"), key=lambda c: c.id)
+    refs = (Ref(c.type, c) for c in columns)
     more = (e for ref in refs for e in (ref, *_fields(ref)) if e not in first)
     return (*order, *((e, False, False) for e in more))
 
@@ -97,6 +99,8 @@ def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: S
     check_summed(name, args)
     if name == "nth_value":
         args = (args[0], _place(args[1]))
+    if name == "ntile" and (most := facts(args[0]).bound.hi) is not None and most < 1:
+        raise Refusal(INVALID_ARGUMENT_FOR_NTILE, "argument of ntile must be greater than zero")
     if name in ("min", "max") and args and args[0].type == "interval":
         raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
     partition = _partition(context, binder, node, scope, rows, name in _RANKS)

@@ -81,7 +81,7 @@ def measured_aggregate(
         return _count(agg, label, is_unit, is_key)
     if agg.name in ("sum", "avg"):
         if agg.distinct:
-            return _sum_of_distinct(agg, label, steps)
+            return (_sum_of_distinct if agg.name == "sum" else _avg_of_distinct)(agg, label, steps)
         if durations.is_duration(agg.args[0]):
             return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps))
         if agg.name == "sum" and (times := _constant(agg.args[0])) is not None:
@@ -248,21 +248,26 @@ def _sum_about(middle: int, basis: Callable[[int], Range], grid: Fraction, type_
 
 def _sum_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
     """SUM of the values there are, each once. Of a group it is the sum over a union of sets S_u, one a unit, of at most k values
-    (see `_count`): without a unit at most k values go, each of at most max(|lo|, |hi|), and none comes. Values are told apart on
-    their grid, so it must be that of all values: on a coarser one two of them would be one."""
-    if agg.name == "avg":
-        raise unsupported("AVG(DISTINCT ...)", "Divide: sum(DISTINCT x) / nullif(count(DISTINCT x), 0).")
-    value = bounded_argument(agg)
+    (see `_count`): without a unit at most k values go, each of at most max(|lo|, |hi|), and none comes."""
+    value = _told_apart(agg, steps)
     lo, hi, grid = grid_of(value, steps)
-    if facts(value).grid != grid:
-        raise unsupported(
-            "SUM(DISTINCT ...) of numbers without a resolution",
-            "Round them: sum(DISTINCT round(x::numeric, 2)), or ask the policy's author for a `resolution` of the column.",
-        )
     type_ = sum_type(value.type)
     found = replace(_scaled(enclosures.basis(0), grid, type_), positive=lo >= 0)
     spec = BasisSpec("distinct_sum", value, agg.where, label, lo, hi, grid, most=most_distinct(value))
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
+
+
+def _told_apart(agg: Agg, steps: int) -> Expr:
+    """Return the argument. Values are told apart on their grid, so it must be that of all values: on a coarser one two of them
+    would be one. Raises Refusal."""
+    value = bounded_argument(agg)
+    if facts(value).grid != grid_of(value, steps)[2]:
+        raise unsupported(
+            f"{agg.name.upper()}(DISTINCT ...) of numbers without a resolution",
+            f"Round them: {agg.name}(DISTINCT round(x::numeric, 2)), or ask the policy's author for a `resolution` of the "
+            "column.",
+        )
+    return value
 
 
 def _scaled(a: Range, grid: Fraction, type_: str) -> Range:
@@ -280,20 +285,30 @@ def _scaled(a: Range, grid: Fraction, type_: str) -> Range:
 def _avg(agg: Agg, label: str, steps: int) -> Measured:
     """Count and centred sum: centring halves the sensitivity and keeps the ratio stable when the count is small."""
     value = bounded_argument(agg)
-    lo, hi, grid = grid_of(value, steps)
-    middle = (lo + hi) // 2
-    center = middle * grid
-    type_ = "float8" if value.type in FLOATS else "numeric"
     rows, total = moments.mean_bases(value, agg.where, label, steps)
-    step = f"{decimal(grid)}::numeric"
+    lo, hi, _ = grid_of(value, steps)
+    return _mean(rows, total, Interval(lo * total.grid, hi * total.grid), value.type, output_weights.mean(lo, hi))
+
+
+def _avg_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
+    """AVG of the values there are, each once: their number, and the sum of how far each is from the middle of their bound."""
+    value = _told_apart(agg, steps)
+    i, most, where = moments.centred(value, steps), most_distinct(value), agg.where
+    rows = BasisSpec("distinct", value, where, f"count for {label}", most=most)
+    total = BasisSpec("distinct_sum", i.centred, where, f"centred sum for {label}", i.lo, i.hi, i.grid, most=most, taken=i.center)
+    lo, hi, grid = grid_of(value, steps)
+    return _mean(rows, total, Interval(lo * grid, hi * grid), value.type, output_weights.mean(lo, hi))
+
+
+def _mean(rows: BasisSpec, total: BasisSpec, bound: Interval, of: str, weights: tuple[float, float]) -> Measured:
+    """A sum about its centre by a count of at least 1, within the bound of what is averaged; NULL of no rows."""
+    type_ = "float8" if of in FLOATS else "numeric"
+    step, center = (f"{decimal(x)}::numeric" for x in (total.grid, total.center + total.taken))
     ratio = enclosures.over(enclosures.scaled(enclosures.basis(1), step), enclosures.at_least(enclosures.basis(0), "1"))
-    held = enclosures.clamped(
-        enclosures.plus(enclosures.constant(f"{decimal(center)}::numeric"), ratio), decimal(lo * grid), decimal(hi * grid)
-    )
+    low, high = map(decimal, bound.ends)
+    held = enclosures.clamped(enclosures.plus(enclosures.constant(center), ratio), low, high)
     found = enclosures.among(enclosures.rising(held, lambda x: f"CAST({x} AS {type_})"), enclosures.basis(0), 1)
-    return replace(
-        _measured((rows, total), found, type_, "mean", output_weights.mean(lo, hi)), bound=Interval(lo * grid, hi * grid)
-    )
+    return replace(_measured((rows, total), found, type_, "mean", weights), bound=bound)
 
 
 def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:

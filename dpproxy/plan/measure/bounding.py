@@ -8,7 +8,7 @@ group -> groups per unit -> across units.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpproxy.plan.engines.measured import Source
@@ -71,10 +71,13 @@ class Builder:
         return sums if bounding.dense is None else Filled(sums, bounding.dense.declared)
 
     def first_round(self, keys: Sequence[Expr], min_units: int) -> Numbered:
-        """Return the query of `k0.., b0, h`: what each group weighs, and its number (`fresh`)."""
-        found = self.query(keys, min_units)
-        assert isinstance(found, Sums)
-        return Numbered(found, self._order(keys))
+        """Return the query of `k0.., b0, h`: what each group weighs, and its number (`fresh`). Of the same groups of units as the
+        other round, whatever that needs of them: who can keep them does."""
+        *_, weight = (i for i, spec in enumerate(self.specs) if spec.round == 1)
+        own = self._scaled(weight, replace(self.specs[weight], round=0))
+        parts = tuple(own if i == weight else None for i in range(len(self.specs)))
+        groups = self._kept_groups(keys)
+        return Numbered(Sums(Contributions(groups, parts), (PartSum(weight),), min_units), self._order(keys))
 
     def buckets(self, keys: Sequence[Expr], spec: SelectionSpec) -> Buckets:
         """Return the query of `k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and
@@ -115,16 +118,21 @@ class Builder:
 
     def _contributions(self, keys: Sequence[Expr]) -> Contributions | Picked:
         """Each group's parts; of those that are scaled down together, groups are picked first."""
-        bounding = self.bounding
-        counted = tuple(t for i, spec in enumerate(self.specs) for t in self._counted(i, spec))
-        groups = UnitGroups(self._rows(keys, tuple(self._value(spec) for spec in self.specs)), counted)
         parts = tuple(self._part(i, spec) for i, spec in enumerate(self.specs))
         if not any(isinstance(part, Scaled) for part in parts):
-            made = Contributions(groups, parts)
-            return Picked(made, bounding.l0, self._order(keys)) if bounding.pick else made
-        kept = Picked(groups, bounding.l0, self._order(keys)) if bounding.pick else groups
+            made = Contributions(self._groups(keys), parts)
+            return Picked(made, self.bounding.l0, self._order(keys)) if self.bounding.pick else made
+        kept = self._kept_groups(keys)
         second = any(spec.round == 2 for spec in self.specs)
         return Contributions(Fresh(kept, self._order(keys)) if second else kept, parts)
+
+    def _groups(self, keys: Sequence[Expr]) -> UnitGroups:
+        counted = tuple(t for i, spec in enumerate(self.specs) for t in self._counted(i, spec))
+        return UnitGroups(self._rows(keys, tuple(self._value(spec) for spec in self.specs)), counted)
+
+    def _kept_groups(self, keys: Sequence[Expr]) -> UnitGroups | Picked:
+        groups = self._groups(keys)
+        return Picked(groups, self.bounding.l0, self._order(keys)) if self.bounding.pick else groups
 
     def _counted(self, i: int, spec: BasisSpec) -> list[Counted | Added]:
         """What all rows of a unit in a group add up to, before it is bounded, and how many they are."""

@@ -21,6 +21,7 @@ from dpproxy.plan.context import Context
 from dpproxy.plan.measure import output_weights
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.policy.model import MICRO
+from dpproxy.privacy import running_sums
 from dpproxy.privacy.epsilon_split import Allocation, Weights, allocate
 from dpproxy.privacy.measurement import Vector
 from dpproxy.privacy.noise_scale import MechanismName, gaussian_rho
@@ -155,11 +156,21 @@ def _choices(asked: Sequence[Compiled], context: Context) -> Iterator[Sequence[M
     and more of them. Units that weigh by an l2 norm need Gaussian noise."""
     wanted = context.policy.mechanism
     fixed = {i: name for i, c in enumerate(asked) if (name := _fixed(c, wanted)) is not None}
-    reaches = sorted({c.bounding.reach for i, c in enumerate(asked) if i not in fixed}, reverse=True)
+    reaches = sorted({_reached(c) for i, c in enumerate(asked) if i not in fixed}, reverse=True)
     if not context.role.query.delta:
         reaches = []
     for least in dict.fromkeys([None, *reaches[:1], *reaches[len(reaches) // 2 :][:1], *reaches[-1:]]):
-        yield [fixed.get(i, "laplace" if least is None or c.bounding.reach < least else "gaussian") for i, c in enumerate(asked)]
+        yield [fixed.get(i, "laplace" if least is None or _reached(c) < least else "gaussian") for i, c in enumerate(asked)]
+
+
+def _reached(compiled: Compiled) -> float:
+    """As many groups of a unit as favour Gaussian noise as much: by their root, which sums over runs have less noise by."""
+    return compiled.bounding.reach / _sums_ratio(compiled) ** 2
+
+
+def _sums_ratio(compiled: Compiled) -> float:
+    """How large Gaussian noise of sums over runs is, where it is theirs, in that of groups added up."""
+    return running_sums.ratio(compiled.running, compiled.running.width) if compiled.running is not None else 1.0
 
 
 def _fixed(compiled: Compiled, wanted: str) -> MechanismName | None:
@@ -225,7 +236,7 @@ def _factors(compiled: Compiled, name: MechanismName, ratio: float) -> list[floa
         s.sensitivity(bounding) / s.fine(bounding) / max(s.linf(bounding.rows), 1) for s in compiled.specs
     ]  # above 1 for units
     spread = reach if name == "laplace" else math.sqrt(reach)
-    kind = 1.0 if name == "laplace" else ratio
+    kind = 1.0 if name == "laplace" else ratio * _sums_ratio(compiled)
     bases = [kind * (f if s.norm(bounding) else spread) for s, f in zip(compiled.specs, own, strict=True)]
     return [*bases, *(float(reach) for _ in range(columns_of(compiled) - len(bases)))]
 

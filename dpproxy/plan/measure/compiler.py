@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.plan.context import Context
@@ -20,7 +21,7 @@ from dpproxy.plan.kernel.verdict import Trees
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.measured import Statement, Test
 from dpproxy.plan.logical.relation import Rows, of_somebody
-from dpproxy.plan.measure import clamps, coverage
+from dpproxy.plan.measure import clamps, coverage, stored_shapes
 from dpproxy.plan.measure.bounding import Builder
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import (
@@ -30,11 +31,12 @@ from dpproxy.plan.measure.specs import (
     SelectionSpec,
     TopSpec,
 )
-from dpproxy.plan.model import LeftOut
+from dpproxy.plan.model import LeftOut, Unshown
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.properties.key_domains import Dense, dense_domain
 from dpproxy.privacy.measurement import Names
+from dpproxy.privacy.running_sums import Running
 from dpproxy.sql.effort import step
 
 WORTH_CHOOSING = 20  # declared groups a unit may be in, for each of the k asked for: their counts are several times as exact
@@ -64,11 +66,21 @@ class Compiled:
     all_rows: bool = False  # no unit has more rows in a group than count, by the statement itself
     left_out: tuple[LeftOut, ...] = ()  # rows in none of the declared groups
     first: Query | None = None  # of the round before, where there is one (`mechanisms.key_rounds`)
-    holds_all: bool = False  # every row is in one of the declared groups (`plan.measure.coverage`)
+    shape: str = ""  # where it is read from, where there are stored tables
+    conditions: tuple[Expr, ...] = ()  # which every row satisfies
+    running: Running | None = None  # the sums that are measured where noise is Gaussian (`plan.measure.running`)
+    values_of: str = ""  # the aggregate whose values are its groups (`plan.outer.registry.Registry.shared_values`)
+    unshown: tuple[Unshown, ...] = ()
 
     @property
     def sql(self) -> str:
         return self.query.text
+
+    @cached_property
+    def holds_all(self) -> bool:
+        """Tell whether every row is in one of the declared groups."""
+        dense = self.bounding.dense
+        return dense is not None and coverage.holds_all(dense, self.conditions)
 
     @property
     def asked(self) -> tuple[Query, ...]:
@@ -84,11 +96,13 @@ class Compiled:
 
 @dataclass
 class Compiler:
-    """Compiles measurements of the same rows, whose FROM is written once. `rows.unit` must be known."""
+    """Compiles measurements of the same rows, whose FROM is written once. `rows.unit` must be known. Not `declared`: keys count
+    as undeclared, whatever is known of them, so that only groups of enough units are released."""
 
     rows: Rows
     context: Context
     engine: Engine
+    declared: bool = True
     _boundings: dict[tuple[tuple[Expr, ...], bool], Bounding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,6 +110,17 @@ class Compiler:
         assert unit is not None
         self._unit = unit
         self._source = Source.of(of_somebody(self.rows.node, unit), self.engine)
+
+    def read(self, compiled: Compiled) -> Compiled:
+        """Return the measurement as it is read: from stored tables, where there are some that hold what it is made of."""
+        if not self.context.stored:
+            return compiled
+        shape = stored_shapes.shape(compiled.query.tree, self._source, self.context.stored)
+        first = compiled.first
+        if first is not None:
+            first = stored_shapes.shape(first.tree, self._source, self.context.stored).query or first
+        side = tuple(stored_shapes.side(query, self._source, self.context.stored) for query in compiled.side)
+        return replace(compiled, query=shape.query or compiled.query, first=first, side=side, shape=shape.told)
 
     def over(self, rows: Rows) -> Compiler:
         return Compiler(rows, self.context, self.engine)
@@ -130,8 +155,8 @@ class Compiler:
         step(20 + len(query.text) // 200)
         side = tuple(self._query(self._builder(bounding).buckets(plain, s)) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
-        alone = [replace(spec, round=0) for spec in specs if spec.round == 1]
-        first = self._query(self._builder(bounding, alone).first_round(plain, least)) if alone else None
+        rounds = any(spec.round == 1 for spec in specs)
+        first = self._query(self._builder(bounding, specs).first_round(plain, least)) if rounds else None
         made = Compiled(query, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, first=first)
         return self._told(made, plain)
 
@@ -175,7 +200,7 @@ class Compiler:
 
     def _bounding(self, keys: tuple[Expr, ...], unscaled: bool) -> Bounding:
         if (keys, unscaled) not in self._boundings:
-            self._boundings[keys, unscaled] = _bounding(self.rows, list(keys), self.context, unscaled)
+            self._boundings[keys, unscaled] = _bounding(self.rows, list(keys), self.context, unscaled, self.declared)
         return self._boundings[keys, unscaled]
 
     def _with_threshold(
@@ -205,14 +230,15 @@ def _counts_rows(spec: BasisSpec) -> bool:
     return spec.kind == "count" and spec.value is None and spec.where is None
 
 
-def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) -> Bounding:
+def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool, declared: bool) -> Bounding:
     """The two skip rules: no per-unit step when a unit has one row; no choice of groups when the rows themselves leave a
     unit no more groups than are claimed (`_reach`).
     `unscaled`: something is measured that cannot be scaled down, and costs noise for every group of a unit."""
-    dense = dense_domain(keys, rows) if keys else None
+    known = dense_domain(keys, rows) if keys else None
+    dense = known if declared else None
     limits = contribution(rows, keys)
     unit = context.policy.unit_name
-    l0, pick, note = _reach(rows, keys, dense, limits.groups, rows.limits.whole and not unscaled)
+    l0, pick, note = _reach(rows, keys, known, declared, limits.groups, rows.limits.whole and not unscaled)
     notes = [note.format(unit=unit)] if note else []
     norm, one = 0, rows.one
     limit = 1 if one else limits.rows
@@ -227,7 +253,9 @@ def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool) ->
     return Bounding(limit, l0, not one, pick, dense, tuple(notes), norm)
 
 
-def _reach(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None, scaled: bool) -> tuple[int, bool, str]:
+def _reach(
+    rows: Rows, keys: list[Expr], dense: Dense | None, declared: bool, bound: int | None, scaled: bool
+) -> tuple[int, bool, str]:
     """How many groups a unit reaches, whether groups of it must be picked for that to be true, and what EXPLAIN says of it.
 
     No group is picked only where the generated SQL leaves a unit no more of them by itself: it has one row, or one value of
@@ -244,7 +272,7 @@ def _reach(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None,
     own = dense if len(varying) == len(keys) else dense_domain(varying, rows)
     size = own.size if own is not None else None
     if size is not None and (bound is None or bound >= size):
-        if dense is not None:
+        if dense is not None and declared:
             return size, False, f"a {{unit}} may reach {'all ' if own is dense else ''}{size} groups: none is cut"
         return size, True, f"at most {size} groups per {{unit}}, as many as are declared; others and NULL are groups as well"
     if bound is not None:

@@ -5,7 +5,8 @@ clients. `values` of a policy say which groups are shown; they do not keep other
 NULL or another value is in no group, so groups add up to their total only where one of these is enforced:
 
 - the column comes from a public table by an inner join: the groups are that table's own rows;
-- the key is a CASE of constants, or a test of which NULL is a group or cannot be;
+- the key is a CASE of constants, or a test of which NULL is a group or cannot be: of declared columns all that these
+  come to is listed, of values that are not declared as well;
 - the column is a boolean of which NULL is a group, or which the database keeps from being NULL (NOT NULL);
 - the statement's own WHERE says that the column is one of some declared values.
 
@@ -30,6 +31,7 @@ from dpproxy.plan.logical.expr import (
     Lit,
     Ref,
     SeriesDomain,
+    TableDomain,
     ValuesDomain,
     children,
     conjuncts,
@@ -68,7 +70,23 @@ def _closed(column: Column, domain: Domain, computed: Mapping[int, Expr]) -> boo
 
 def holds_all(dense: Dense, conditions: Sequence[Expr]) -> bool:
     """Tell whether every row that satisfies the conditions is in one of the groups: then finer groups add up to coarser ones."""
-    return all(_limited(column, domain, conditions) for part in dense.parts for column, domain in _open(dense, part))
+    return all(
+        _limited(column, domain, conditions) or not _strays(part, column, domain, conditions)
+        for part in dense.parts
+        for column, domain in _open(dense, part)
+    )
+
+
+def _strays(part: Part, column: Column, domain: Domain, conditions: Sequence[Expr]) -> bool:
+    """Whether a row may be in no group because of what it holds in a column: a value that is not declared, of which a key is
+    made. What else keys make of one - `CASE WHEN delay > 15 THEN 'late' ELSE 'other' END` - is listed (`stray_values`)."""
+    if column.id < 0 or not column.undeclared or isinstance(domain, TableDomain):
+        return True
+    null, other = values_beyond(column, domain)
+    return any(
+        (null and _carries(key, column, None, conditions)) or (other and _carries(key, column, domain, conditions))
+        for _, key in part.keys
+    )
 
 
 def _open(dense: Dense, part: Part) -> list[tuple[Column, Domain]]:

@@ -1,25 +1,36 @@
-"""Sums, means and extremes of differences of timestamps.
+"""Sums, means and extremes of intervals.
 
 Knows: bases and formulas of numbers (`aggregates` hands in how one is measured), how PostgreSQL adds and divides intervals.
 Must not know: noise, engines. A difference of timestamps is a number of days and a time of day; PostgreSQL adds up both
 apart, and a mean of 4 days and 26 hours stays one of 4 days and 26 hours. So both are measured, and put together the same way.
+
+Other intervals have months as well, and nothing bounds their months, days and hours each. Where the statement bounds the whole,
+`least(greatest(x, interval '0 hours'), interval '1 day')`, they are measured as one number of seconds, in which a month has 30
+days and a day 24 hours. PostgreSQL compares intervals by that number, and carries down parts of a mean's months by it, so the
+answer, in days and a time of day, is equal to PostgreSQL's, which rounds such parts to a millionth of a day.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from functools import reduce
 
 from dpproxy.plan.functions import operators
+from dpproxy.plan.functions.constant_times import interval_of
 from dpproxy.plan.functions.times import extract
-from dpproxy.plan.logical.expr import Agg, Call, Expr, Lit
-from dpproxy.plan.logical.interval import OPEN
+from dpproxy.plan.logical import interval as iv
+from dpproxy.plan.logical.expr import Agg, Call, Case, Expr, Lit
+from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.measure import enclosures
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
 from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.refusals import unsupported
+from dpproxy.sql.decimals import decimal
 
 DAY = 86_400
 """Seconds of a day, as PostgreSQL compares intervals."""
@@ -30,8 +41,8 @@ def is_duration(expr: Expr) -> bool:
 
 
 def seconds(value: Expr, name: str) -> Expr:
-    """Return a difference as a number, whose order is that of the differences. Raises Refusal for other intervals."""
-    return Call("float8", "epoch", (_difference(value, name),))
+    """Return an interval as a number, whose order is that of the intervals. Raises Refusal for those without bounds."""
+    return Call("float8", "epoch", (value,)) if _is_difference(value) else _bounded_seconds(value, name)
 
 
 def read(text: str) -> str:
@@ -40,8 +51,11 @@ def read(text: str) -> str:
 
 
 def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
-    """Measure SUM and AVG: of the days, and of the hours, minutes and seconds beside them."""
-    value = _difference(agg.args[0], agg.name)
+    """Measure SUM and AVG: of differences of timestamps as of the days, and of the hours, minutes and seconds beside them."""
+    value = agg.args[0]
+    if not _is_difference(value):
+        rounded = Call("numeric", "round", (_bounded_seconds(value, agg.name), Lit("int4", "6")))  # on the grid of intervals
+        return _measured_as_one(agg, number(replace(agg, args=(rounded,))))
     days = number(replace(agg, args=(Call("int8", "day", (value,)),)))
     clock = number(replace(agg, args=(_clock(value),)))
     shared = len(days.bases) - 1  # a mean's count is the days'
@@ -72,17 +86,64 @@ def _of(found: Range, moved: Callable[[str], str]) -> Range:
     return replace(texts, low_needs=low, high_needs=high)
 
 
+def _measured_as_one(agg: Agg, found: Measured) -> Measured:
+    """The number of seconds read as an interval."""
+    return replace(
+        found, formula=read(found.formula), type="interval", kind="derived", bound=OPEN, statistic=f"seconds of {agg.name}"
+    )  # fmt: skip
+
+
 def _clock(value: Expr) -> Expr:
-    hours, minutes = (
-        operators.multiply("*", Call("int8", u, (value,)), Lit("int4", str(n))) for u, n in (("hour", 3600), ("minute", 60))
-    )
-    return operators.plus(operators.plus(hours, minutes), extract("second", value))
+    """The hours, minutes and seconds of an interval in seconds."""
+    return operators.plus(_whole((value,), hour=3600, minute=60), extract("second", value))
 
 
-def _difference(value: Expr, name: str) -> Expr:
-    if facts(value).grid is not None:
-        return value
-    raise unsupported(
-        f"{name}() of an interval that is not a difference of timestamps",
-        f"Take it of seconds within bounds: {name}(least(greatest(extract(epoch FROM x), 0), 86400)) * interval '1 second'.",
-    )
+def _whole(of: tuple[Expr], **units: int) -> Expr:
+    """These fields of an interval, so many seconds each."""
+    parts = [operators.multiply("*", Call("int8", unit, of), Lit("int4", str(n))) for unit, n in units.items()]
+    return reduce(operators.plus, parts)
+
+
+def _is_difference(value: Expr) -> bool:
+    return facts(value).grid is not None
+
+
+def _bounded_seconds(value: Expr, name: str) -> Expr:
+    """What PostgreSQL compares an interval by, held within its bound. NULL stays NULL, which LEAST and GREATEST pass over."""
+    bound = _bound(expanded(value))
+    if not bound.closed:
+        raise unsupported(
+            f"{name}() of an interval without bounds",
+            f"Clamp it: {name}(least(greatest(x, interval '0 hours'), interval '1 day')).",
+        )
+    low, high = (Lit("numeric", decimal(end)) for end in bound.ends)
+    number = operators.plus(_whole((value,), **_UNITS), _clock(value))
+    held = Call("numeric", "least", (Call("numeric", "greatest", (number, low)), high))
+    return Case("numeric", ((Call("bool", "is_not_null", (value,)), held),), None)
+
+
+_UNITS = {"year": 360 * DAY, "month": 30 * DAY, "day": DAY}
+
+
+def _bound(value: Expr) -> Interval:
+    """Between what an interval lies, in the seconds that it is compared by: as the statement clamps it."""
+    match value:
+        case Lit(text=str()):
+            months, days, micros = interval_of(value) or (0, 0, 0)
+            number = (30 * months + days) * DAY + Fraction(micros, 10**6)
+            return Interval(number, number)
+        case Call(op="ts_diff" | "interval_times"):
+            return facts(value).bound
+        case Call(op="least", args=args):
+            return _least([(_bound(a), facts(a).nullable) for a in args])
+        case Call(op="greatest", args=args):
+            return iv.negate(_least([(iv.negate(_bound(a)), facts(a).nullable) for a in args]))
+        case _:
+            return OPEN
+
+
+def _least(parts: Sequence[tuple[Interval, bool]]) -> Interval:
+    """The least of some values, of which those that may be NULL are passed over: one that is none is not exceeded."""
+    either = iv.hull([bound for bound, _ in parts])
+    sure = [bound.hi for bound, nullable in parts if not nullable and bound.hi is not None]
+    return Interval(either.lo, min(sure)) if sure else either

@@ -27,7 +27,7 @@ PAIRED |= {"regr_count", "regr_sxx", "regr_syy", "regr_sxy"}
 
 
 @dataclass(frozen=True)
-class _Input:
+class Centred:
     """A value centred at `center`; |value - center| <= half."""
 
     value: Expr
@@ -39,13 +39,13 @@ class _Input:
     half: Fraction
 
 
-def _input(value: Expr, steps: int) -> _Input:
+def centred(value: Expr, steps: int) -> Centred:
     lo, hi, grid = grid_of(value, steps)
     middle = (lo + hi) // 2
     center = middle * grid
     half = max(hi - middle, middle - lo) * grid
     centred = value if center == 0 else Call(value.type, "-", (value, Lit(_literal_type(value), decimal(center))))
-    return _Input(value, centred, lo - middle, hi - middle, grid, center, half)
+    return Centred(value, centred, lo - middle, hi - middle, grid, center, half)
 
 
 def _literal_type(value: Expr) -> str:
@@ -79,12 +79,12 @@ def needed(name: str, arguments: Sequence[Expr], where: Expr | None, label: str,
 
 def _needed(
     name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int
-) -> tuple[list[_Input], tuple[BasisSpec, ...]]:
+) -> tuple[list[Centred], tuple[BasisSpec, ...]]:
     """The inputs and what is summed of them: of two also what the statistic does not use, in places of their own."""
     wanted = 1 if name in SINGLE else 2
     if len(arguments) != wanted:
         raise unsupported(f"{name}() with {len(arguments)} arguments", OTHER_ARGUMENTS)
-    inputs = [_input(a, steps) for a in arguments]
+    inputs = [centred(a, steps) for a in arguments]
     if wanted == 1:
         squares = _square(inputs[0], where, f"centred squares for {label}", steps, _counted(arguments[0]))
         return inputs, (*mean_bases(arguments[0], where, label, steps), squares)
@@ -126,7 +126,7 @@ def _weight(name: str, index: int) -> float:
 def mean_bases(value: Expr, where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, BasisSpec]:
     """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
     counted = _counted(value)
-    first = _first(_input(value, steps), where, f"centred sum for {label}", counted)
+    first = _first(centred(value, steps), where, f"centred sum for {label}", counted)
     return BasisSpec("count", counted, where, f"count for {label}", mean=True), first
 
 
@@ -134,11 +134,11 @@ def _counted(value: Expr) -> Expr | None:
     return value if facts(value).nullable else None
 
 
-def _first(i: _Input, where: Expr | None, label: str, counted: Expr | None = None) -> BasisSpec:
+def _first(i: Centred, where: Expr | None, label: str, counted: Expr | None = None) -> BasisSpec:
     return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, True, counted)
 
 
-def _square(i: _Input, where: Expr | None, label: str, steps: int, counted: Expr | None = None) -> BasisSpec:
+def _square(i: Centred, where: Expr | None, label: str, steps: int, counted: Expr | None = None) -> BasisSpec:
     """Sum of (x - c)^2 - half^2/2, on a grid of its own."""
     top = i.half * i.half
     lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, steps)
@@ -147,7 +147,7 @@ def _square(i: _Input, where: Expr | None, label: str, steps: int, counted: Expr
     return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, True, counted)
 
 
-def _cross(y: _Input, x: _Input, where: Expr | None, label: str, steps: int) -> BasisSpec:
+def _cross(y: Centred, x: Centred, where: Expr | None, label: str, steps: int) -> BasisSpec:
     top = y.half * x.half
     lo, hi, grid = on_grid(-top, top, y.grid * x.grid, steps)
     return BasisSpec("sum", Call("float8", "*", (_float(y.centred), _float(x.centred))), where, label, lo, hi, grid, mean=True)
@@ -162,7 +162,7 @@ def _present() -> Range:
     return enclosures.rising(enclosures.at_least(enclosures.basis(0), "1"), lambda x: f"{x}::float8")
 
 
-def _mean(index: int, i: _Input) -> Range:
+def _mean(index: int, i: Centred) -> Range:
     """The mean of x - c."""
     bound = decimal(i.half)
     return enclosures.named(enclosures.clamped(_per_row(index, i.grid), f"-{bound}", bound))
@@ -172,7 +172,7 @@ def _per_row(index: int, grid: Fraction) -> Range:
     return enclosures.over(enclosures.scaled(enclosures.basis(index), f"{decimal(grid)}::float8"), enclosures.named(_present()))
 
 
-def _mean_square(index: int, spec: BasisSpec, i: _Input) -> Range:
+def _mean_square(index: int, spec: BasisSpec, i: Centred) -> Range:
     inner = enclosures.plus(_per_row(index, spec.grid), enclosures.constant(decimal(spec.center)))
     return enclosures.named(enclosures.clamped(inner, "0", decimal(i.half * i.half)))
 
@@ -191,7 +191,7 @@ def _sampled(a: Range) -> Range:
     return enclosures.times(a, Range(ratio(n.value), ratio(n.high), ratio(f"GREATEST({n.low}, 2)"), ratio(n.free)))
 
 
-def _single(name: str, i: _Input, squares: BasisSpec) -> tuple[Range, str]:
+def _single(name: str, i: Centred, squares: BasisSpec) -> tuple[Range, str]:
     found = _variance(_mean(1, i), _mean_square(2, squares, i))
     if not name.endswith("_pop"):
         found = _sampled(found)
@@ -201,7 +201,7 @@ def _single(name: str, i: _Input, squares: BasisSpec) -> tuple[Range, str]:
     return enclosures.among(held, enclosures.basis(0), 1 if name.endswith("_pop") else 2), type_
 
 
-def _paired(name: str, y: _Input, x: _Input, bases: Sequence[BasisSpec]) -> Range:
+def _paired(name: str, y: Centred, x: Centred, bases: Sequence[BasisSpec]) -> Range:
     """The formula of a statistic over the bases it uses (`_used`), numbered among those."""
     if name == "regr_count":
         return enclosures.at_least(enclosures.basis(0), "0")
@@ -230,11 +230,11 @@ def _paired(name: str, y: _Input, x: _Input, bases: Sequence[BasisSpec]) -> Rang
     return correlation if name == "corr" else enclosures.squared(correlation)
 
 
-def _centred(mean: Range, i: _Input) -> Range:
+def _centred(mean: Range, i: Centred) -> Range:
     return enclosures.plus(enclosures.constant(decimal(i.center)), mean)
 
 
-def _covariance(y: _Input, x: _Input, products: BasisSpec) -> Range:
+def _covariance(y: Centred, x: Centred, products: BasisSpec) -> Range:
     limit = decimal(y.half * x.half)
     product = enclosures.clamped(_per_row(3, products.grid), f"-{limit}", limit)
     return enclosures.named(enclosures.minus(product, enclosures.times(_mean(1, y), _mean(2, x))))

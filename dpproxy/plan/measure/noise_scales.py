@@ -21,9 +21,10 @@ from dpproxy.plan.context import Context
 from dpproxy.plan.engines.base import template
 from dpproxy.plan.measure.charge_division import Share, divided, too_small
 from dpproxy.plan.measure.compiler import Compiled
+from dpproxy.plan.measure.running import names_of_sums, running_note
 from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec, TopSpec
 from dpproxy.policy.model import MICRO
-from dpproxy.privacy import noise_scale, selection_ranks
+from dpproxy.privacy import noise_scale, running_sums, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (
     Basis,
@@ -35,6 +36,7 @@ from dpproxy.privacy.measurement import (
     Top,
     Vector,
 )
+from dpproxy.privacy.running_sums import Running
 from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 from dpproxy.privacy.vector_loss import part_epsilon
 from dpproxy.sql.template import Dialect
@@ -67,6 +69,10 @@ def _finish_one(
         _selection(spec, asked.index(query, 1), bounding, part) for (spec, part), query in zip(chosen, compiled.side, strict=True)
     ]
     threshold = _threshold(compiled, bases, share.delta_keys, context.dialect)
+    names, notes, running = compiled.names, bounding.notes, compiled.running if gaussian else None
+    if running is not None:
+        names = names_of_sums(names, running) if names is not None else None
+        notes = (*notes, running_note(running, bases, context.policy.mechanism == "auto"))
     loss = sum((b.loss for b in bases), ZERO) + sum((s.loss for s in selections), ZERO)
     if threshold is not None:
         loss = loss + Loss.delta_only(threshold.delta)
@@ -81,9 +87,9 @@ def _finish_one(
         bounding.dense is not None or not compiled.keys,  # without keys there is one group, always
         threshold,
         loss,
-        compiled.names,
+        names,
         tuple(selections),
-        bounding.notes,
+        notes,
         top,
         gaussian,
     )
@@ -99,6 +105,11 @@ def _measured_as(spec: BasisSpec, bounding: Bounding) -> tuple[int, int, int, bo
     return spec.norm(bounding), spec.fine(bounding), spec.steps(bounding), spec.lo < 0
 
 
+def _sums_of(spec: BasisSpec, compiled: Compiled) -> Running | None:
+    """The sums of a column that get Gaussian noise in place of its groups."""
+    return replace(compiled.running, within=spec.sensitivity(compiled.bounding)) if compiled.running is not None else None
+
+
 def _laplaces(compiled: Compiled, parts: Sequence[int]) -> list[Basis]:
     found, bounding = [], compiled.bounding
     for spec, epsilon in zip(compiled.specs, parts, strict=False):
@@ -110,7 +121,12 @@ def _laplaces(compiled: Compiled, parts: Sequence[int]) -> list[Basis]:
 
 
 def _moved(compiled: Compiled) -> list[noise_scale.Moved]:
-    return [_sensitivity(spec, compiled.bounding)[::-1] for spec in compiled.specs]
+    """By Gaussian noise."""
+    found = []
+    for spec in compiled.specs:
+        running = _sums_of(spec, compiled)
+        found.append((1, running_sums.changed(running)) if running else _sensitivity(spec, compiled.bounding)[::-1])
+    return found
 
 
 def _sigmas(compiled: Sequence[Compiled], shares: Sequence[Share], vector: Vector | None) -> list[Fraction]:
@@ -140,7 +156,9 @@ def _gaussians(compiled: Compiled, parts: Sequence[int], vector: Vector, sigmas:
     bases = []
     for spec, sigma, (l0, linf), (micro, atto) in zip(compiled.specs, own, moved, labels, strict=True):
         loss = Loss.gaussian(l0, linf, sigma, micro, atto)
-        bases.append(Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, *_measured_as(spec, bounding)))
+        basis = Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, *_measured_as(spec, bounding))
+        running = _sums_of(spec, compiled)
+        bases.append(replace(basis, norm=2, fine=running_sums.PARTS, running=running) if running else basis)
     return bases
 
 

@@ -177,16 +177,16 @@ class _Form:
     def _logical(self, expr: Call) -> Expr:
         """Operands flat, once, sorted, without those that decide nothing (three-valued logic keeps all of this)."""
         neutral, absorbing = (TRUE, FALSE) if expr.op == "and" else (FALSE, TRUE)
-        operands = self.sorted(flat(expr, expr.op), drop=neutral)
+        operands = self.once(c for c in flat(expr, expr.op) if c != neutral)
         if absorbing in operands:
             return absorbing
         if not operands:
             return neutral
         return operands[0] if len(operands) == 1 else replace(expr, args=operands)
 
-    def sorted(self, conditions: Iterable[Expr], drop: Expr = TRUE) -> tuple[Expr, ...]:
+    def sorted(self, conditions: Iterable[Expr]) -> tuple[Expr, ...]:
         """Normal forms of conditions that hold together, each once, in order."""
-        return self.once(c for c in map(self.expr, conditions) if c != drop)
+        return self.once(c for c in map(self.expr, conditions) if c != TRUE)
 
     def _compared(self, expr: Call, a: Expr, b: Expr) -> Expr:
         """A constant stands on the right; the sides of = have no order; constants are compared here."""

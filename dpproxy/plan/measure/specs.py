@@ -33,6 +33,7 @@ class BasisSpec:
 
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
     or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
+    `taken`: the centre that is subtracted in `value` itself, of distinct values.
     `counted` of such a sum is what its count counts (None: rows): not NULL in any row whose value is not NULL.
     `round` of a weight: 1 where it is measured by itself before the other columns, 2 over groups that were not found then
     (`mechanisms.key_rounds`), 0 where there is one round.
@@ -54,12 +55,18 @@ class BasisSpec:
     counted: Expr | None = None
     most: int | None = None
     round: int = 0
+    taken: Fraction = Fraction(0)
 
     @property
     def shift(self) -> int:
         """Return the centre in grid units: it is a whole number of them."""
         assert (self.center / self.grid).denominator == 1
         return int(self.center / self.grid)
+
+    @property
+    def about(self) -> int:
+        """Return the centre of a mean's sum in grid units, wherever it is subtracted."""
+        return self.shift + int(self.taken / self.grid)
 
     def linf(self, rows: int) -> int:
         """Return the most one unit changes the column by in one group, in grid units."""

@@ -40,6 +40,11 @@ def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:
     return _from_item(f"(SELECT *, {', '.join(more)} FROM {to_sql(source)}) AS {alias}")
 
 
+def filtered_source(source: exp.Expr, tests: list[str]) -> exp.Expr:
+    """Return the rows of a source that pass all tests."""
+    return _from_item(f"(SELECT * FROM {to_sql(source)} WHERE {' AND '.join(tests)}) AS f")
+
+
 def array_source(alias: str, first: int, types: list[tuple[str, str]]) -> exp.Expr:
     """Write `unnest($n::t[], ...) AS alias(names)`; `types` are (column name, element type), parameters from `first` on."""
     arrays = ", ".join(f"${first + i}::{wire_type(t)}[]" for i, (_, t) in enumerate(types))

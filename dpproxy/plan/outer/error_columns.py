@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.outer.error_intervals import IntervalWriter
-from dpproxy.plan.outer.error_numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU
+from dpproxy.plan.outer.error_intervals import MANY_GROUPS, IntervalWriter
+from dpproxy.plan.outer.error_numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU, WHOLE
 from dpproxy.privacy.noise_error import GROWTH
 
 
@@ -22,7 +22,7 @@ class Adjusted:
     longer tails than the longest of those it is made of."""
 
     measurements: tuple[int, ...]
-    rounding: int
+    rounding: float
 
 
 def error_columns(
@@ -44,7 +44,7 @@ def error_columns(
         call = f"{HALF}({measurement}, {i}, {shares * among}, {cells})"
         if adjusted is not None:
             calls = (f"{HALF}({m}, {i}, {shares * among}, 1) / {DEVIATION}({m}, {i}, 1)" for m in adjusted.measurements)
-            return f"ceil(GREATEST({', '.join(calls)}) * sqrt(w{i}) + {adjusted.rounding})::numeric"
+            return f"ceil(GREATEST({', '.join(calls)}) * sqrt(w{i}) + {adjusted.rounding - WHOLE})::numeric"
         return grown(call, i, "ceil({})::numeric")
 
     def deviation(i: int) -> str:
@@ -57,16 +57,16 @@ def error_columns(
         noise, (below, above) = half(i, k), bound_cuts.open_ends(made, made.specs[i])
         low = "NULL::numeric" if below else _passed(made, measurement, i, half(i, 2 * k)) if made.threshold == i else noise
         found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{'NULL::numeric' if above else noise} AS h{i}_{k}"]
+    for i in sorted(writer.sums):
+        below, above = bound_cuts.open_ends(made, made.specs[i])
+        some = bool(made.keys) and made.bounding.dense is None  # others are not shown
+        found += [f"{str(not (below or some)).lower()} AS gs{i}", f"{str(not (above or some)).lower()} AS hs{i}"]
     found += [f"{deviation(i)} AS d{i}" for i in sorted(writer.deviations)]
     mixed = adjusted.measurements if adjusted is not None else (measurement,)
     excesses = {i: [f"{EXCESS}({m}, {i}, {cells})" for m in mixed] for i in sorted(writer.excesses)}
     found += [f"{calls[0] if len(calls) == 1 else f'GREATEST({chr(44).join(calls)})'} AS e{i}" for i, calls in excesses.items()]
     stepped = any(map(writer.stepped, writer.excesses))
     return found + ([f"{NORMAL}({int(stepped)}, {among}) AS z"] if writer.excesses else [])
-
-
-MANY_GROUPS = 10_000
-"""How many groups there are taken to be where the plan does not know."""
 
 
 def _among(made: Compiled, writer: IntervalWriter) -> int:

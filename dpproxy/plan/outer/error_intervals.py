@@ -1,12 +1,12 @@
 """`dpproxy.low(e)`, `dpproxy.high(e)`, `dpproxy.stderr(e)`: how far off a released value may be, as post-processing of it.
 
 Knows: intervals of formulas (`enclosures`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or
-arithmetic of aggregates, keys and constants. With k bases in it, each basis is held within its interval at 1 - (1 - c) / k, so
-that all are with probability c (union bound), and interval arithmetic encloses the result: coverage is at least c, and
-often much more. `stderr` is the spread to first order, by differences of one standard deviation to both sides of each basis.
-Where the formula is nearly straight over the noise - second differences, of each basis and of all together, are a quarter
-of the spread at most - its noise is the sum of the bases', and the interval is z times the spread if that is narrower, z
-by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or take a percent.
+arithmetic of aggregates, sums of them over windows, keys and constants. With k bases and window sums in it, each is held within
+its interval at 1 - (1 - c) / k, so that all are with probability c (union bound), and interval arithmetic encloses the result:
+coverage is at least c, and often much more. `stderr` is the spread to first order, by differences of one standard deviation to
+both sides of each basis. Where the formula is nearly straight over the noise - second differences, of each basis and of all
+together, are a quarter of the spread at most - its noise is the sum of the bases', and the interval is z times the spread if that
+is narrower, z by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or take a percent.
 
 What is enclosed is the true value of the SQL on the data. Where bounds may have cut rows or groups, nothing is known of how
 much: the end on that side is open (`bound_cuts.open_ends`), NULL or, where the type has it, infinite; an average is then within
@@ -32,9 +32,15 @@ from dpproxy.plan.measure import durations, enclosures
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
 from dpproxy.plan.outer.quantile_ends import Ends
+from dpproxy.plan.outer.window_errors import SumErrors, linear, positive_number, share, straight, whole
+from dpproxy.plan.outer.window_sums import WindowSum, window_sum
 from dpproxy.sql.dialect import FaithfulPostgres, position, to_sql
+from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import aggregate_calls, function_name
-from dpproxy.sql.types import NUMBERS, type_name
+from dpproxy.sql.types import NUMBERS, TEXTS, type_name
+
+MANY_GROUPS = 10_000
+"""How many groups there are taken to be where the plan does not know."""
 
 WIDTHS = "gnh"
 """Columns of half-widths: below, of noise alone, above."""
@@ -47,16 +53,28 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[Range, Range], Range]] = {
 
 @dataclass
 class _Used:
-    """What an expression is made of: bases, and selections with their calls. The fields of selection 0 are s0, its value, l0 and
-    u0, its ends."""
+    """What an expression is made of: bases, selections with their calls, window sums. The fields of selection 0 are s0, its
+    value, l0 and u0, its ends; of window sum 0 m0, ml0 and mu0, and without the row's own group ol0 and ou0."""
 
     bases: list[int] = field(default_factory=list)
     selections: list[tuple[Measured, exp.Expr]] = field(default_factory=list)
+    sums: list[SumErrors] = field(default_factory=list)
 
     @property
     def shares(self) -> int:
         """Return how many intervals have to hold at once."""
-        return len(set(self.bases)) + len(self.selections)
+        return len(set(self.bases)) + len(self.selections) + len(self.sums)
+
+    def window(self, found: SumErrors) -> int:
+        """Return the number of a window sum."""
+        self.sums.append(found)
+        return len(self.sums) - 1
+
+    @property
+    def window_fields(self) -> dict[str, str]:
+        names = ("m", "ml", "mu", "ol", "ou")
+        ends = [(one.shown, *one.ends(self.shares), *one.others(self.shares)) for one in self.sums]
+        return {f"{name}{n}": text for n, texts in enumerate(ends) for name, text in zip(names, texts, strict=True)}
 
     def selection(self, found: Measured, node: exp.Expr) -> Range:
         known = [n for n, (one, _) in enumerate(self.selections) if one == found]
@@ -69,8 +87,8 @@ class _Used:
 class IntervalWriter:
     """Rewrites the calls in one measured SELECT. `aggregate` gives an aggregate's formula and its bases; `plain` rewrites
     what holds none; `stepped` says whether a basis is measured in steps: intervals are then about its value before any group's
-    noise was smoothed by others', and the noise is that of the last step. `ends` writes those of a selection. `halves` and
-    `deviations`: columns the source must have."""
+    noise was smoothed by others', and the noise is that of the last step. `ends` writes those of a selection. `halves`,
+    `deviations`, `sums`: columns the source must have."""
 
     alias: str
     aggregate: Callable[[exp.Expr], tuple[Measured, tuple[int, ...]]]
@@ -78,15 +96,17 @@ class IntervalWriter:
     plain: Callable[[exp.Expr], exp.Expr]
     stepped: Callable[[int], bool]
     ends: Ends
+    all_groups: bool = True  # of one measurement, each a row
     chosen: bool = False  # rows are shown by their released values
     chosen_above: bool = False  # and by queries around this one
     halves: set[tuple[int, int]] = field(default_factory=set)  # basis, how many share the failure
     deviations: set[int] = field(default_factory=set)
     excesses: set[int] = field(default_factory=set)
+    sums: set[int] = field(default_factory=set)  # bases that windows add up
 
     @property
     def columns(self) -> bool:
-        return bool(self.halves or self.deviations)
+        return bool(self.halves or self.deviations or self.sums)
 
     def rewritten(self, node: exp.Expr) -> exp.Expr:
         """Write what stands for a call that `interval_call` knows. The text is ours and final: it is not parsed. Raises
@@ -94,12 +114,23 @@ class IntervalWriter:
         name, arguments = interval_call(node), node.expression.expressions
         if len(arguments) != 1 or not any(self.is_aggregate(n) for n in arguments[0].walk()):
             raise misplaced_call(node)
-        inner = arguments[0].unnest()
+        number, spelled = _number(arguments[0])
+        if (sums := window_sum(number.unnest())) is not None:
+            end = self._sum(sums, node).end(name or "")
+        else:
+            end = self._end(name or "", number, node)
+        return end if spelled is None or name == "stderr" else exp.Cast(this=end, to=spelled.copy())
+
+    def _end(self, name: str, number: exp.Expr, node: exp.Expr) -> exp.Expr:
+        """What stands for a call by that name around a number."""
+        inner = number.unnest()
         if self.is_aggregate(inner) and (selected := self.aggregate(inner)[0]).range is None:
-            return _cast(self.ends.text(selected, inner, name or "", node), selected.type)
+            return _cast(self.ends.text(selected, inner, name, node), selected.type)
         used = _Used()
-        found, type_ = self._range(arguments[0], used, node)
+        found, type_ = self._range(number, used, node)
         bases, shares = tuple(dict.fromkeys(used.bases)), used.shares
+        if used.sums and (name == "stderr" or found.steps or any(map(self.stepped, bases))):
+            raise _unavailable(node)
         if name == "stderr":
             if used.selections:
                 self.ends.text(*used.selections[0], "stderr", node)  # refuses
@@ -108,7 +139,9 @@ class IntervalWriter:
         fields = {f"v{i}": self._column(i) for i in bases}
         fields |= {f"{width}{i}": f"{self.alias}.{width}{i}_{shares}" for i in bases for width in WIDTHS}
         text = enclosures.end(found, "low" if name == "low" else "high")
-        text = text.format_map(fields | self._selected_ends(used, text, node))
+        text = text.format_map(fields | used.window_fields | self._selected_ends(used, text, node))
+        if used.sums:
+            return self._held(found, bases, used, text, name == "low")
         if used.selections:
             pass
         elif len(bases) > 1:
@@ -123,6 +156,37 @@ class IntervalWriter:
         if type_ == "interval":
             text = durations.read(text)
         return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
+
+    def _sum(self, sums: WindowSum, call: exp.Expr) -> SumErrors:
+        """The errors of a window sum: of one basis of one measurement, all of whose groups are there."""
+        if not self.is_aggregate(sums.argument):
+            raise misplaced_call(call)
+        measured, bases = self.aggregate(sums.argument)
+        if not self.all_groups or not straight(measured) or self.stepped(bases[0]):
+            raise _unavailable(call)
+        shown = to_sql(self.plain(sums.window))  # changes what the window is partitioned and ordered by
+        self.sums |= {bases[0]}
+        return SumErrors(sums, measured, self.alias, bases[0], MANY_GROUPS if self.chosen or self.chosen_above else 1, shown)
+
+    def _held(self, found: Range, bases: tuple[int, ...], used: _Used, text: str, low: bool) -> exp.Expr:
+        """An end of an expression of window sums, with what is shown within: it may be of cells that are raised to 0."""
+        shown = found.value.format_map({f"v{i}": f"{self.alias}.b{i}" for i in bases} | used.window_fields)
+        held = f"CASE WHEN {text} IS NOT NULL THEN {'LEAST' if low else 'GREATEST'}({shown}, {text}) END"
+        return parse_expression(f"COALESCE({held}, 0)" if low and found.positive and found.partial else held)
+
+    def _share(self, node: exp.Expr, used: _Used, call: exp.Expr) -> Range | None:
+        """`100.0 * count(*) / sum(count(*)) OVER ()`: what is not negative, times constants, in the sum of a window of it."""
+        sums = window_sum(node.expression.unnest()) if isinstance(node, exp.Div) else None
+        calls = [n for n in node.this.walk() if self.is_aggregate(n)] if sums is not None else []
+        if sums is None or function_name(sums.window.this) != "sum" or not self.is_aggregate(sums.argument):
+            return None
+        if len(calls) != 1 or linear(node.this, calls[0], enclosures.constant("")) is None:
+            return None
+        (own, own_bases), (added, bases) = self.aggregate(calls[0]), self.aggregate(sums.argument)
+        if (own.range, own_bases) != (added.range, bases) or own.range is None or not own.range.positive:
+            return None
+        found = share(self._measured(calls[0], used, call)[0], used.window(self._sum(sums, call)))
+        return linear(node.this, calls[0], found)
 
     def _selected_ends(self, used: _Used, text: str, call: exp.Expr) -> dict[str, str]:
         """The fields of selections that a text has: an end costs epsilon."""
@@ -190,6 +254,10 @@ class IntervalWriter:
         a difference of timestamps is in seconds: it stands alone, or its seconds are asked for."""
         if isinstance(node, exp.Paren):
             return self._range(node.this, used, call)
+        if (sums := window_sum(node)) is not None:
+            return whole(used.window(self._sum(sums, call)), used.sums[-1].positive), ""
+        if (found := self._share(node, used, call)) is not None:
+            return found, ""
         if isinstance(node, exp.Extract) and str(node.this).lower() == "epoch" and self.is_aggregate(node.expression.unnest()):
             found, type_ = self._measured(node.expression.unnest(), used, call)
             if type_ == "interval":
@@ -218,10 +286,10 @@ class IntervalWriter:
         if not isinstance(node, exp.Mul | exp.Div | exp.Add):
             return None
         one, other = node.this, node.expression
-        if _positive(other):
+        if positive_number(other):
             sign = {exp.Mul: "*", exp.Div: "/", exp.Add: "+"}[type(node)]
             return enclosures.rising(self._range(one, used, call)[0], lambda x: f"({x} {sign} {to_sql(other)})")
-        if _positive(one) and not isinstance(node, exp.Div):
+        if positive_number(one) and not isinstance(node, exp.Div):
             sign = "*" if isinstance(node, exp.Mul) else "+"
             return enclosures.rising(self._range(other, used, call)[0], lambda x: f"({to_sql(one)} {sign} {x})")
         return None
@@ -291,6 +359,19 @@ class IntervalWriter:
         return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps, r.positive), found.type
 
 
+def _number(node: exp.Expr) -> tuple[exp.Expr, exp.DataType | None]:
+    """What a value is a text of, and the type of that text, None for what is no text: CAST(x AS text), and COALESCE of it with
+    what is to be read where there is no x, of which there is nothing to tell."""
+    plain = node.unnest()
+    if isinstance(plain, exp.Cast) and type_name(plain.to) in TEXTS:
+        return plain.this, plain.to
+    name, parts = _alternatives(plain)
+    if name == "coalesce" and all(isinstance(part, exp.Literal | exp.Null) for part in parts[1:]):
+        number, spelled = _number(parts[0])
+        return (number, spelled) if spelled is not None else (node, None)
+    return node, None
+
+
 def _unavailable(call: exp.Expr) -> Refusal:
     return Refusal(
         FEATURE_NOT_SUPPORTED,
@@ -298,10 +379,6 @@ def _unavailable(call: exp.Expr) -> Refusal:
         position(call),
         hint="Put it around an aggregate, or around sums, differences, products and quotients of aggregates.",
     )
-
-
-def _positive(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) > 0
 
 
 def _alternatives(node: exp.Expr) -> tuple[str, list[exp.Expr]]:

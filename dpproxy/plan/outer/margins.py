@@ -1,6 +1,6 @@
 """Grouping sets that agree: least squares over the margins of a product of declared keys, as SQL for the facade (free of charge).
 
-Knows: names of released columns, which keys vary together, standard deviations of noise (by calls that
+Knows: names of released columns, which keys vary together, variances of noise (numbers, or calls that
 `error_numbers.with_error_numbers` resolves). Must not know: data, measurements. CUBE and GROUPING SETS measure several margins of
 one table, each by itself; where bounds cut nothing from one that they leave in another, the true margins agree, and what is
 nearest to all that was released has the least variance.
@@ -18,10 +18,10 @@ corners of a margin are corners of the table, so that rounded margins agree as w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from dpproxy.plan.outer.error_numbers import DEVIATION
 from dpproxy.plan.outer.rollup import Level
 
 Factor = tuple[str, ...]
@@ -31,9 +31,22 @@ MOST_FACTORS = 4
 """Of a grouping set: there are as many effects as it has sets of keys."""
 
 
-def rounding(factors: int) -> int:
+def rounding(factors: int) -> float:
     """Return by how many grid units rounding moves a cell at most: by a half at each corner."""
-    return max(1 << factors >> 1, 1)
+    return 2.0**factors / 2
+
+
+def variances(factors: Sequence[frozenset[Factor]], sizes: Mapping[Factor, int], deviations: Sequence[float]) -> list[float]:
+    """Return the variance of each level's adjusted cells where it is known how many values each factor has. Where there are fewer
+    it is less: it is then known that nothing is in the others."""
+    cells = [math.prod(sizes[f] for f in whole) for whole in factors]
+    found = {effect: 0.0 for whole in factors for effect in _subsets(whole)}
+    for effect in found:
+        size = math.prod(sizes[f] for f in effect)
+        known = (n for n, whole in enumerate(factors) if effect <= whole)
+        mean = 1 / math.fsum(size / cells[n] / deviations[n] ** 2 for n in known)
+        found[effect] = mean * math.prod(1 - 1 / sizes[f] for f in effect) * size**2
+    return [math.fsum(found[e] for e in _subsets(whole)) / cells[n] ** 2 for n, whole in enumerate(factors)]
 
 
 def consistent(levels: Sequence[Level], factors: Sequence[frozenset[Factor]], values: Sequence[str]) -> tuple[str, list[str]]:
@@ -64,17 +77,13 @@ def _effect(effect: frozenset[Factor], levels: Sequence[tuple[int, Level]], valu
     keys, margins = _keys(effect), []
     by = f" GROUP BY {', '.join(keys)}" if keys else ""
     for number, level in levels:
-        items = [f"sum({b})::float8 AS s{i}, 1 / ({_variance(level, i)} * count(*)) AS q{i}" for i, b in enumerate(values)]
+        items = [f"sum({b})::float8 AS s{i}, 1 / ({level.variances[i]} * count(*)) AS q{i}" for i, b in enumerate(values)]
         margins.append(f"SELECT {', '.join([*keys, *items])} FROM dpproxy_l{number}{by}")
     means = [f"sum(s{i} * q{i}) / sum(q{i}) AS x{i}, 1 / sum(q{i}) AS v{i}" for i, _ in enumerate(values)]
     found = f"SELECT {', '.join([*keys, *means])} FROM ({' UNION ALL '.join(margins)}) AS m{by}"
     for factor in sorted(effect):
         found = _centred(found, keys, _over(keys, factor), values)
     return found
-
-
-def _variance(level: Level, i: int) -> str:
-    return f"power({DEVIATION}({level.measurement}, {i}, 1), 2)"
 
 
 def _over(keys: Sequence[str], factor: Factor, ordered: bool = False) -> str:

@@ -36,6 +36,7 @@ from dpproxy.plan.measure.aggregates import (
     needed_bases,
 )
 from dpproxy.plan.measure.specs import BasisSpec, Measured, TopSpec
+from dpproxy.plan.outer.added_up import AddedUp
 from dpproxy.plan.outer.error_intervals import IntervalWriter
 from dpproxy.plan.outer.labels import Labels
 from dpproxy.plan.outer.quantile_ends import Ends
@@ -45,6 +46,7 @@ from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.outer.select_keys import SelectKeys
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
+from dpproxy.plan.outer.window_sums import window_sum
 from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
@@ -58,13 +60,15 @@ from dpproxy.sql.trees import aggregate_calls, function_name, is_aggregate
 from dpproxy.sql.types import TEXTS
 
 MOST_BASES = 6  # of one aggregate: a correlation's
+_EXTREMES = dict.fromkeys(("min", "max"), TEXTS) | dict.fromkeys(("bool_or", "bool_and", "every"), ("bool",))
+"""Aggregates whose result is one of the values, with the types of these: what few units have is not told."""
 
 
 class _MeasuredSubqueries(Subqueries):
     """Inside a measured SELECT aggregates stand in the outer query; below, none are allowed."""
 
     def window(self, node: exp.Window, scope: Scope) -> Expr:
-        raise unsupported("a window function below an aggregate", "Put it in a subquery PARTITION BY the unit id.")
+        raise unsupported("a window function inside an aggregate", "Put it in a subquery PARTITION BY the unit id.")
 
 
 class SelectRewriter:
@@ -79,7 +83,9 @@ class SelectRewriter:
         self._aggs: dict[int, tuple[exp.Expr, Agg]] = {}
         self.shared: frozenset[Counted] = frozenset()
         self.grouped = False
+        self.shares = False  # whether an aggregate of it is read from values that enough units share
         self._labels = Labels(select)
+        self._sums = AddedUp(select)
         self._keys = SelectKeys(self.request, self.binder, scope, self._labels, self.alias, queries.context.policy.unit_name)
         self._ends = Ends(self.request, self.alias, self._labels, Fraction(queries.context.settings.confidence))
         self.interval_writer = IntervalWriter(
@@ -108,12 +114,15 @@ class SelectRewriter:
         self._refuse_wide()
         top = top_request(select, self._bound)
         self.interval_writer.chosen, self.interval_writer.chosen_above = chosen_by_values(select), chosen_above(select)
+        self.interval_writer.all_groups = len(self.request.sets) == 1 and select.args.get("having") is None
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
         having = select.args.get("having")
         condition = self._rewrite(having.this) if having is not None else None
         if top is not None and len(self.request.sets) == 1 and self.request.sets[0] and not self.queries.context.settings.other:
             self.request.top = TopSpec(top.k, self._measured(top.score)[1][0])
         order = self._order(select.args.get("order"), outputs)
+        columns = {self._keys.column(i): i for i in range(len(self.request.keys))}
+        self.request.series = self._sums.series(columns, projections, self.request.sets)
         for window in select.args.get("windows") or ():
             self._rewrite_children(window)
         select.set("expressions", projections)
@@ -232,7 +241,7 @@ class SelectRewriter:
 
     def _window(self, node: exp.Window) -> exp.Expr:
         """The window function itself stays; aggregates in its arguments, partition and order are released values."""
-        call = node.this
+        call, sums = node.this, window_sum(node)
         inner = call
         while isinstance(inner, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
             inner = inner.this
@@ -245,7 +254,7 @@ class SelectRewriter:
                 node.set(key, [self._rewrite(v) for v in value])
             elif isinstance(value, exp.Expr):
                 self._rewrite_children(value)
-        return node
+        return self._sums.held(node, id(sums.argument)) if sums is not None else node
 
     def _loose_column(self, node: exp.Column) -> exp.Expr:
         """A bare column beside aggregates: PostgreSQL accepted it, so it depends on the keys and is one more key."""
@@ -268,7 +277,7 @@ class SelectRewriter:
         name = function_name(node)
         if name == "grouping":
             return self._grouping(node)
-        if name in ("min", "max") or isinstance(node, exp.Filter):
+        if name in _EXTREMES or isinstance(node, exp.Filter):
             shared = self._shared_extreme(node)
             if shared is not None:
                 return shared
@@ -276,22 +285,20 @@ class SelectRewriter:
         columns = [f"{self.alias}.b{i}" for i in bases]
         if result.selection is not None:
             columns = [f"{self.alias}.{name}" for name in self.request.selection(result.selection)]
-        found = parse_expression(f"({result.formula.format(*columns)})")
+        found = parse_expression(f"({self._sums.formula(node, result).format(*columns)})")
         note_bound(found, result.bound)
         return found
 
     def _shared_extreme(self, node: exp.Expr) -> exp.Expr | None:
-        """MIN or MAX of text in a group: of the values that enough units share, a measurement of its own. None for others."""
+        """MIN or MAX of texts, BOOL_OR and BOOL_AND: of the values that enough units share, a measurement of its own. None for
+        others."""
         agg = self._agg(node)
-        plain = len(self.request.sets) == 1 and bool(self.request.sets[0])
-        if agg.name not in ("min", "max") or agg.args[0].type not in TEXTS or not plain:
+        if agg.name not in _EXTREMES or agg.args[0].type not in _EXTREMES[agg.name] or len(self.request.sets) != 1:
             return None
         if facts(agg.args[0]).taint != Taint.NONE:
             raise self._keys.identifying(agg.args[0], node)
-        found = self.registry.shared_values(self.request, agg)
-        if found is None:
-            return None
-        alias, source = found
+        alias, source = self.registry.shared_values(self.request, agg)
+        self.shares = True
         members = self.request.sets[0]
         same = [f"{alias}.k{i} IS NOT DISTINCT FROM {self.alias}.k{key}" for i, key in enumerate(members)]
         where = f" WHERE {' AND '.join(same)}" if same else ""

@@ -28,9 +28,12 @@ class StatementMeasurer(Stager):
     def measure(self, queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> ReleasedResult:
         rewriter = SelectRewriter(queries, self.registry, select, rows, scope, env)
         tree = rewriter.rewrite()
-        if rewriter.request.empty:
+        if not rewriter.request.empty:
+            select.set("from_", exp.From(this=released_source(self.registry, rewriter, rows)))
+        elif rewriter.shares:
+            select.set("from_", None)  # its aggregates are read from sources of their own
+        else:
             raise unsupported("a query with neither keys nor aggregates", "Select an aggregate: count(*).")
-        select.set("from_", exp.From(this=released_source(self.registry, rewriter, rows)))
         return ReleasedResult(tree, True)
 
     def constant(self, sql: str, type_: str) -> Expr:

@@ -17,11 +17,12 @@ from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.logical.expr import Agg, Call, Expr, Hole, Ref, conjunction, rebuilt
+from dpproxy.plan.logical.expr import Agg, Call, Expr, Hole, conjunction
 from dpproxy.plan.logical.relation import Beside, Rows
-from dpproxy.plan.measure import amplification, bound_cuts, coverage, fingerprint, normal_form
+from dpproxy.plan.measure import amplification, bound_cuts, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.moving_constants import moves
+from dpproxy.plan.measure.running import running_of
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
 from dpproxy.plan.outer.array_sources import array_source
@@ -34,19 +35,13 @@ from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
 
 
-def _undeclared(value: Expr) -> Expr:
-    """The value without what is declared of its columns."""
-    if isinstance(value, Ref):
-        return Ref(value.type, replace(value.column, domain=None))
-    return rebuilt(value, _undeclared)
-
-
 @dataclass
 class Registry:
     """The registry holds what one statement measures; nothing outlives its plan.
 
-    `first_array[i]` is the number of the first array of measurement i. `beside` says, by hole, what is known of the rows that
-    the facade hands over.
+    `first_array[i]` is the number of the first array of measurement i. `in_sets`: the measurements that grouping sets are made
+    of, `averaged` those of them that are made to agree. `beside` says, by hole, what is known of the rows that the facade hands
+    over.
     """
 
     context: Context
@@ -55,7 +50,10 @@ class Registry:
     arrays: list[Array] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     first_array: list[int] = field(default_factory=list)
+    in_sets: set[int] = field(default_factory=set)
+    averaged: set[int] = field(default_factory=set)
     beside: dict[int, Beside] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)  # by the alias of a released source, its measurement
     _aliases: int = 0
     _virtual: dict[str, int] = field(default_factory=dict)
 
@@ -112,13 +110,11 @@ class Registry:
         cut = compiler.cut(keys, beyond) if beyond else None
         names, more = fingerprint.names(compiler, keys, compiled), column_notes(compiled, context.policy.unit_name)
         told = replace(compiled.bounding, notes=(*compiled.bounding.notes, *more))
-        dense = compiled.bounding.dense
-        whole = False
-        if len(request.sets) > 1 and dense is not None:  # else nothing is added up
-            whole = coverage.holds_all(dense, rows.conditions)
         moving = moves((rows.node, keys, specs, selections))
         outputs = tuple(request.outputs)
-        return replace(compiled, bounding=told, outputs=outputs, names=names, cut=cut, moving=moving, holds_all=whole)
+        made = replace(compiled, bounding=told, outputs=outputs, names=names, cut=cut, moving=moving, conditions=rows.conditions)
+        made = compiler.read(made)
+        return replace(made, running=running_of(made, request.series))
 
     def engine_for(
         self,
@@ -134,41 +130,46 @@ class Registry:
         cut, _ = amplification.chosen_cut(rows.node, items, self.context, self.beside)
         return engine(self.context.dialect, cut)
 
-    def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr] | None:
+    def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr]:
         """Return the values that enough units share in each group of a measured SELECT, as a source of its own; its columns are
         the keys and then the value. Declared values are looked for like others: that they may be there does not say that they
-        are. None where a condition lists them: then all are in the answer, whoever has them."""
-        value = _undeclared(agg.args[0])
+        are."""
+        value = agg.args[0]
         present = Call("bool", "is_not_null", (value,))
         rows = joins.filtered(request.rows, conjunction((*([agg.where] if agg.where is not None else []), present)))
-        keys = [*(request.keys[i] for i in request.sets[0]), (f"values of {agg.name}()", value)]
+        call = f"{agg.name}()"
+        keys = [*(request.keys[i] for i in request.sets[0]), (f"values of {call}", value)]
         rows, keys, _, _ = normal_form.normal(rows, keys, [], [])
-        compiler = Compiler(rows, self.context, self.engine_for(rows, keys))
-        compiled = compiler.compiled(keys, [], [])
-        if compiled.bounding.dense is not None:
-            return None
+        compiler = Compiler(rows, self.context, self.engine_for(rows, keys), declared=False)
+        compiled = compiler.compiled(keys)
         alias = self.next_alias()
-        compiled = replace(compiled, names=fingerprint.names(compiler, keys, compiled))
+        compiled = compiler.read(replace(compiled, names=fingerprint.names(compiler, keys, compiled), values_of=call))
         return alias, self.set_source(alias, compiled, tuple(range(len(keys))))
 
     def set_source(self, alias: str, compiled: Compiled, members: tuple[int, ...]) -> exp.Expr:
         """Write `unnest(...)` of a measurement's arrays, its keys named after their place among all keys."""
-        index = self.register(compiled)
+        index = self.sources[alias] = self.register(compiled)
         types = [(f"k{i}", type_) for i, (_, type_) in zip(members, compiled.keys, strict=True)]
         # the compiled measurement may have a column more than was asked for: the units behind its threshold
         types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
         types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
         stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.bounding) > 1]
         types += [(name, "int8") for i in stepped for name in (f"r{i}", f"t{i}")]
-        first = len(self.context.parameters) + 1 + self.first_array[index]
-        return array_source(alias, first, types)
+        return array_source(alias, self.first_parameter(index), types)
+
+    def first_parameter(self, measurement: int) -> int:
+        """Return the number of the parameter of the outer query that is a measurement's first array."""
+        return len(self.context.parameters) + 1 + self.first_array[measurement]
 
     def register(self, compiled: Compiled) -> int:
         for i, known in enumerate(self.compiled):
             if (known.sql, known.specs, known.selections, known.top) == (
                 compiled.sql, compiled.specs, compiled.selections, compiled.top,
             ):  # fmt: skip
-                self.compiled[i] = replace(known, outputs=tuple(dict.fromkeys((*known.outputs, *compiled.outputs))))
+                outputs = tuple(dict.fromkeys((*known.outputs, *compiled.outputs)))
+                running = known.running if known.running == compiled.running else None  # else groups are asked for as well
+                values_of = known.values_of if known.values_of == compiled.values_of else ""
+                self.compiled[i] = replace(known, outputs=outputs, running=running, values_of=values_of)
                 return i
         if len(self.compiled) >= MAX_MEASUREMENTS:
             raise Refusal(

@@ -13,6 +13,7 @@ from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.output_weights import Output
+from dpproxy.plan.measure.running import Series
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, TopSpec
 
 MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
@@ -21,7 +22,8 @@ MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 value
 @dataclass
 class MeasurementRequest:
     """The request is what the SELECT asks for. `keys[i]` is a label and the key's expression, `sets` the keys of each grouping
-    set, by index. `top` is the column by which groups are chosen, where that is cheaper than releasing all."""
+    set, by index. `top` is the column by which groups are chosen, where that is cheaper than releasing all; `series` the sums
+    along a key that are all that is asked of the columns."""
 
     rows: Rows
     keys: list[tuple[str, Expr]] = field(default_factory=list)
@@ -30,6 +32,7 @@ class MeasurementRequest:
     outputs: list[Output] = field(default_factory=list)
     sets: list[tuple[int, ...]] = field(default_factory=lambda: [()])
     top: TopSpec | None = None
+    series: Series | None = None
     _key_places: dict[Expr, int] = field(default_factory=dict)
     _places: dict[Hashable, int] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """ROLLUP levels that add up: least squares over a tree of released cells, as SQL for the facade (post-processing: free).
 
-Knows: names of released columns, standard deviations of their noise (by calls that `error_numbers.with_error_numbers`
+Knows: names of released columns, variances of their noise (numbers, or calls that `error_numbers.with_error_numbers`
 resolves). Must not know: data, measurements. Each level of a ROLLUP over declared keys was measured by itself; where bounds cut
 nothing from one level that they leave in another, the true levels add up, and of all trees that do the nearest one to what was
 released has the least variance (Hay, Rastogi, Miklau, Suciu 2010, "Boosting the accuracy of differentially private
@@ -21,16 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dpproxy.plan.outer.error_numbers import DEVIATION
-
 
 @dataclass(frozen=True)
 class Level:
-    """A level is one grouping set: the SQL of its source, the names of its keys, its measurement's number."""
+    """A level is one grouping set: the SQL of its source, the names of its keys, the variance of the noise in each column."""
 
     source: str
     keys: tuple[str, ...]
-    measurement: int
+    variances: tuple[str, ...]
 
 
 def rounding(number: int, levels: int) -> int:
@@ -64,12 +62,8 @@ def _carried(values: Sequence[str]) -> list[str]:
     return [name for i, _ in enumerate(values) for name in (f"cz{i}", f"cv{i}")]
 
 
-def _variance(level: Level, i: int) -> str:
-    return f"power({DEVIATION}({level.measurement}, {i}, 1), 2)"
-
-
 def _leaves(level: Level, values: Sequence[str]) -> str:
-    items = [f"{v}::float8 AS z{i}, {_variance(level, i)} AS v{i}, 0 AS cz{i}, 1 AS cv{i}" for i, v in enumerate(values)]
+    items = [f"{v}::float8 AS z{i}, {level.variances[i]} AS v{i}, 0 AS cz{i}, 1 AS cv{i}" for i, v in enumerate(values)]
     return f"dpproxy_z0 AS (SELECT {', '.join([*level.keys, *items])} FROM dpproxy_l0)"
 
 
@@ -79,7 +73,7 @@ def _upwards(number: int, level: Level, finer: Level, values: Sequence[str]) -> 
     children = f"(SELECT {', '.join([*level.keys, *sums])} FROM dpproxy_z{number - 1}{by}) AS c"
     items = [f"l.{k} AS {k}" for k in level.keys]
     for i, v in enumerate(values):
-        own, whole = _variance(level, i), f"({_variance(level, i)} + c.cv{i})"
+        own, whole = level.variances[i], f"({level.variances[i]} + c.cv{i})"
         items.append(f"COALESCE((l.{v} * c.cv{i} + c.cz{i} * {own}) / {whole}, l.{v}) AS z{i}")
         items.append(f"COALESCE({own} * c.cv{i} / {whole}, {own}) AS v{i}")
         items += [f"c.cz{i} AS cz{i}", f"c.cv{i} AS cv{i}"]

@@ -13,13 +13,14 @@ from dpproxy.errors import INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refus
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions.literals import coerce
-from dpproxy.plan.logical.expr import Expr, Ref, Taint, references
+from dpproxy.plan.logical.expr import Cast, Expr, Ref, Taint, references
 from dpproxy.plan.outer.labels import Labels
 from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import is_aggregate
+from dpproxy.sql.types import FLOATS, TEXTS
 
 MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
 _NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
@@ -42,8 +43,13 @@ class SelectKeys:
         return self.index(self._binder.bind(node, self._scope), node)
 
     def index(self, expr: Expr, node: exp.Expr) -> int:
-        """Return the number of a key, which is one from now on. Raises Refusal."""
+        """Return the number of a key, which is one from now on. Raises Refusal.
+
+        The text of a fraction is the key that the fraction is: the facade writes it of what is released, as engines would not.
+        """
         expr = coerce(expr, "text")
+        if isinstance(expr, Cast) and expr.type in TEXTS and expr.arg.type in FLOATS and not expr.length:
+            expr = expr.arg
         asked_for = self._request.key(expr)
         if asked_for is not None:
             return asked_for

@@ -6,6 +6,7 @@ as constants, so that anything PostgreSQL can compute of released and public row
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
@@ -70,7 +71,10 @@ def known_sizes(query: exp.Expr, columns: Sequence[Column], ctes: Mapping[str, e
     if key is None and not inner.meta.get(ONE_ROW):
         key = _own_key(inner)
     most = ((columns[key].id, 1),) if key is not None and key < len(columns) else ()
-    return Beside(ids, 1 if inner.meta.get(ONE_ROW) or _one_row(inner) else None, most, nulls=True)
+    repeated = _repeated(inner)
+    if repeated is not None and len(columns) == 1:
+        most = ((columns[0].id, repeated),)
+    return Beside(ids, 1 if inner.meta.get(ONE_ROW) or _one_row(inner) else _listed(inner), most, nulls=True)
 
 
 def _plain(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -107,6 +111,31 @@ def _series(query: exp.Expr) -> tuple[str, str, str] | None:
     if len(found) == 2:
         found.append("1")
     return (found[0], found[1], found[2]) if len(found) == 3 else None
+
+
+def _listed(query: exp.Select) -> int | None:
+    """How many rows `SELECT ... FROM unnest(ARRAY[...], ...)` has at most: as many as the longest list."""
+    arrays = _arrays(query)
+    return max(len(a.expressions) for a in arrays) if arrays else None
+
+
+def _repeated(query: exp.Select) -> int | None:
+    """How often a value of `SELECT * FROM unnest(ARRAY[...])` comes at most, where it is one list of strings."""
+    arrays = _arrays(query)
+    if len(arrays) != 1 or len(query.expressions) != 1:
+        return None
+    items = arrays[0].expressions
+    strings = [e.this for e in items if isinstance(e, exp.Literal) and e.is_string]  # numbers may be equal and written otherwise
+    return max(Counter(strings).values()) if strings and len(strings) == len(items) else None
+
+
+def _arrays(query: exp.Select) -> list[exp.Array]:
+    """The lists of `SELECT ... FROM unnest(ARRAY[...], ...)`, none for another query."""
+    clause = query.args.get("from_")
+    source = clause.this if clause is not None and not query.args.get("joins") else None
+    arrays = [a.unnest() for a in source.expressions] if isinstance(source, exp.Unnest) else []
+    plain = all(isinstance(e.unalias(), exp.Star | exp.Column) for e in query.expressions)  # functions may make rows
+    return arrays if plain and all(isinstance(a, exp.Array) for a in arrays) else []
 
 
 def _constant(node: exp.Expr) -> str:

@@ -174,7 +174,7 @@ class TreeTypes:
             return common(types) if all(types) else ""
         if name in ("count", "row_number", "rank", "dense_rank"):
             return "int8"
-        if name in ("min", "max", "abs", "first_value", "last_value", "nth_value", "lag", "lead", "nullif"):
+        if name in ("min", "max", "any_value", "abs", "first_value", "last_value", "nth_value", "lag", "lead", "nullif"):
             return first
         if name in ("sum", "avg"):
             wide = (

@@ -22,6 +22,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.plan.report import cuts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Policy
+from dpproxy.privacy.noise_error import deviation, half_width
 
 SHARE = 50_000
 
@@ -163,3 +164,18 @@ def test_where_the_truth_may_be_when_bounds_cut() -> None:
         assert [bound_cuts.open_ends(made, spec) for spec in (counted, signed, units)] == ends
     known = Compiled(nothing, (), (), (), (), rows, None, 1, all_rows=True)
     assert bound_cuts.open_ends(known, counted) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("share", "epsilon", "people", "wider"),
+    [(20_000, "0.1", 2996, 1.02), (20_000, "1", 300, 1.02), (50_000, "0.1", 1198, 1.05), (50_000, "1", 120, 1.05),
+     (100_000, "0.1", 599, 1.11), (100_000, "1", 60, 1.11)],
+)  # fmt: skip
+def test_what_a_share_tells_and_costs(shop_catalog: Catalog, share: int, epsilon: str, people: int, wider: float) -> None:
+    """The table of docs/adr/0008."""
+    answer, cut = plan_harness.plan(
+        "SELECT count(*) FROM orders", shop_catalog, measuring(share=share), dpproxy__epsilon=epsilon
+    ).measurements
+    (alone,) = plan_harness.plan("SELECT count(*) FROM orders", shop_catalog, dpproxy__epsilon=epsilon).measurements
+    assert [half_width(basis, Fraction(95, 100)) for basis in cut.bases] == [people, people]
+    assert deviation(answer.bases[0]) / deviation(alone.bases[0]) == pytest.approx(wider, abs=0.01)

@@ -114,6 +114,13 @@ def test_nothing_is_known_where_a_divisor_may_be_zero(stage: Stage) -> None:
     assert np.mean(np.isneginf(answers[:, 1]) & np.isposinf(answers[:, 2])) > 0.95
 
 
+def test_the_text_of_a_number_has_the_ends_of_the_number(stage: Stage) -> None:
+    text = "COALESCE(CAST(sum(income) AS TEXT), 'no row')"
+    of_text, of_number = (stage.released(stage.plan(told(what))) for what in (text, "sum(income)"))
+    assert np.array_equal(of_text, of_number)
+    assert np.all(of_text[:, 1] < of_text[:, 2])
+
+
 def test_no_extra_charge(stage: Stage) -> None:
     """The same measurement, whatever is asked about it."""
     plain = stage.plan("SELECT region, count(*), avg(income) FROM customers GROUP BY region")
@@ -123,6 +130,19 @@ def test_no_extra_charge(stage: Stage) -> None:
     )
     assert more.measurements == plain.measurements
     assert more.loss == plain.loss
+
+
+@pytest.mark.parametrize("value", ["n", "s / n", "100 * n + s"])
+def test_around_columns_of_a_subquery(stage: Stage, value: str) -> None:
+    """The numbers of the call around the aggregate, of the same measurement; a constant beside it is its own interval."""
+    aggregate = value.replace("n", "count(*)").replace("s", "sum(income)")
+    inner = "SELECT * FROM (SELECT count(*) AS n, sum(income) AS s FROM customers) AS u"
+    if value == "n":
+        inner += " UNION ALL SELECT 5, 6"
+    ends = ", ".join(f"dpproxy.{name}({value})" for name in ("low", "high", "stderr"))
+    answers = stage.released(stage.plan(f"WITH t AS ({inner}) SELECT {value}, {ends} FROM t"))
+    wanted = stage.released(stage.plan(told(aggregate).replace("SELECT", "SELECT count(*), sum(income),")))[:, 2:]
+    assert np.array_equal(answers, np.vstack([wanted, [5, 5, 5, 0]]) if value == "n" else wanted)
 
 
 def test_only_the_function_alone_still_measures(stage: Stage) -> None:
@@ -240,7 +260,7 @@ def test_inside_a_staged_subquery(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT dpproxy.low(n) FROM (SELECT count(*) AS n FROM customers) AS t", "must stand around an aggregate"),
+        ("SELECT dpproxy.low(max(n)) FROM (SELECT count(*) AS n FROM customers) AS t", "must stand around an aggregate"),
         ("SELECT dpproxy.stderr(1), count(*) FROM customers", "must stand around an aggregate"),
         ("SELECT dpproxy.low(region), count(*) FROM customers GROUP BY region", "must stand around an aggregate"),
         ("SELECT dpproxy.low(mode() WITHIN GROUP (ORDER BY sex)) FROM customers", r"not available for mode\(\)"),
@@ -255,7 +275,7 @@ def test_inside_a_staged_subquery(stage: Stage) -> None:
             "this",
         ),
         ("SELECT dpproxy.low(ln(count(*))) FROM customers", "not available for this expression"),
-        ("SELECT dpproxy.low(sum(count(*)) OVER ()) FROM customers GROUP BY region", "not available for this expression"),
+        ("SELECT dpproxy.low(max(count(*)) OVER ()) FROM customers GROUP BY region", "not available for this expression"),
         ("SELECT sum(n) FROM (SELECT customer_id, dpproxy.low(count(*)) AS n FROM orders GROUP BY customer_id) AS t", "low"),
     ],
 )

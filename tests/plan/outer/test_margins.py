@@ -12,7 +12,7 @@ import plan_harness
 import pytest
 from accuracy_stage import Seeded, Stage
 
-from dpproxy.plan.outer.margins import Factor, consistent, rounding
+from dpproxy.plan.outer.margins import Factor, consistent, rounding, variances
 from dpproxy.plan.outer.released_source import ADJUSTED
 from dpproxy.plan.outer.rollup import Level
 from dpproxy.policy.catalog import Catalog
@@ -45,16 +45,17 @@ def released(family: list[tuple[str, ...]], deviations: list[float], seed: int) 
     return true, [{c: v + round(rng.normal(0, d)) for c, v in t.items()} for t, d in zip(true, deviations, strict=True)]
 
 
+def factors_of(family: list[tuple[str, ...]]) -> list[frozenset[Factor]]:
+    return [frozenset((k,) for k in keys) for keys in family]
+
+
 def adjusted(family: list[tuple[str, ...]], cells: list[Cells], deviations: list[float]) -> list[dict[object, tuple[int, float]]]:
     """What the SQL makes of them: value and variance of each cell."""
     levels = []
-    for number, (keys, level) in enumerate(zip(family, cells, strict=True)):
+    for keys, level, deviation in zip(family, cells, deviations, strict=True):
         rows = ", ".join(f"({', '.join(['NULL::INT' if k is None else str(k) for k in c] + [str(v)])})" for c, v in level.items())
-        levels.append(Level(f"(VALUES {rows}) AS t({', '.join([*keys, 'b0'])})", keys, number))
-    factors: list[frozenset[Factor]] = [frozenset((k,) for k in keys) for keys in family]
-    ctes, names = consistent(levels, factors, ["b0"])
-    for number, deviation in enumerate(deviations):
-        ctes = ctes.replace(f"dpproxy_deviation({number}, 0, 1)", repr(deviation))
+        levels.append(Level(f"(VALUES {rows}) AS t({', '.join([*keys, 'b0'])})", keys, (repr(deviation**2),)))
+    ctes, names = consistent(levels, factors_of(family), ["b0"])
     found: list[dict[object, tuple[int, float]]] = []
     connection = duckdb.connect()
     ctes = ctes.replace("::numeric, 4)", "::DECIMAL(30, 6), 4)")
@@ -79,9 +80,12 @@ def test_it_is_least_squares_in_whole_numbers(name: str) -> None:
     design = np.array(rows)
     estimate, inverse = np.linalg.lstsq(design, np.array(values), rcond=None)[0], np.linalg.pinv(design.T @ design)
     found = adjusted(family, cells, deviations)
-    for keys, level in zip(family, found, strict=True):
+    sizes: dict[Factor, int] = {(k,): size for k, size in SIZES.items()}
+    foretold = variances(factors_of(family), sizes, deviations)
+    for keys, level, known in zip(family, found, foretold, strict=True):
         places = [every.index(k) for k in keys]
         for cell, (value, variance) in level.items():
+            assert variance == pytest.approx(known, rel=1e-9)
             chosen = np.array([float(tuple(leaf[p] for p in places) == cell) for leaf in leaves])
             assert abs(value - chosen @ estimate) <= rounding(len(keys)) + 0.01
             assert variance == pytest.approx(chosen @ inverse @ chosen, rel=1e-6)
@@ -139,7 +143,7 @@ def test_explain_says_which_road_was_taken(shop_catalog: Catalog) -> None:
 
     assert bounds(f"SELECT region, sex, count(*) FROM {WITHIN} GROUP BY GROUPING SETS ((region), (sex), ())") == {ADJUSTED}
     everyone = "SELECT region, sex, count(*) FROM customers GROUP BY GROUPING SETS ((region), (sex), ())"
-    assert bounds(everyone) == {"each grouping set is measured by itself"}, "rows in no group are in the totals"
+    assert bounds(everyone) == {ADJUSTED}, "rows in no group are cells that are not shown"
     cut = "SELECT status, paid, count(*) FROM orders WHERE status IN ('open', 'paid') AND paid IS NOT NULL "
     cut += "GROUP BY GROUPING SETS ((status), (paid), ())"
     assert bounds(cut) == {"each grouping set is measured by itself"}, "bounds cut more of one set than of another"
