@@ -34,6 +34,11 @@ class Stopped(Exception):
     """Planning ended since it was asked to. Not a Refusal: nothing is wrong with the statement."""
 
 
+class TooManySteps(Exception):
+    """Planning ended since it took too many steps. Not a Refusal until nothing of it is left (`counted`): what tries another way
+    after a refusal must not try one after this."""
+
+
 @dataclass
 class Steps:
     """Counts what has been done for one statement, and knows who may want no more."""
@@ -47,7 +52,7 @@ _now: ContextVar[Steps | None] = ContextVar("dpproxy_steps", default=None)  # of
 
 
 def step(number: int = 1) -> None:
-    """Count a step of work. Raises Refusal 54001 where a statement takes too many, Stopped where it is not wanted any more;
+    """Count a step of work. Raises TooManySteps where a statement takes too many, Stopped where it is not wanted any more;
     outside of planning nothing is counted."""
     steps = _now.get()
     if steps is None:
@@ -56,15 +61,17 @@ def step(number: int = 1) -> None:
     if steps.stop.asked:
         raise Stopped
     if steps.taken > MOST:
-        raise Refusal(STATEMENT_TOO_COMPLEX, "statement is too complex to be planned", hint="Ask for less at a time.")
+        raise TooManySteps
 
 
 def counted(work: Callable[[], T]) -> tuple[T, int]:
-    """Return what `work` gives, and the steps it took. Raises Refusal where there were too many, Stopped."""
+    """Return what `work` gives, and the steps it took. Raises Refusal 54001 where there were too many, Stopped."""
     steps = Steps(_stop.get(Stop()))
     token = _now.set(steps)
     try:
         return work(), steps.taken
+    except TooManySteps:
+        raise Refusal(STATEMENT_TOO_COMPLEX, "statement is too complex to be planned", hint="Ask for less at a time.") from None
     finally:
         _now.reset(token)
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 import sqlglot
 from sqlglot import exp
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident
 from dpproxy.sql.group_keys import group_keys, regrouped
 
@@ -161,3 +161,16 @@ def _of_persons(select: exp.Select, calls: Sequence[exp.Anonymous], unit: exp.Ex
         place.replace(whole)
     inner.set("group", exp.Group(expressions=[exp.Literal.number(i + 1) for i in range(len(keys) + 1)]))
     regrouped(select, keys, inner, _UNITS)
+    _check_grouped(select)
+
+
+def _check_grouped(select: exp.Select) -> None:
+    """What is left of the columns of the rows is neither a key nor in an aggregate."""
+    columns = [c for item in select.expressions for c in item.find_all(exp.Column) if ident(c.args.get("table")) != _UNITS]
+    left = next((c for c in columns if c.find_ancestor(exp.Select) is select), None)
+    if left is not None:
+        raise Refusal(
+            GROUPING_ERROR,
+            f'column "{left.name}" must appear in the GROUP BY clause or be used in an aggregate function',
+            hint="Group by it, or leave it out.",
+        )

@@ -24,7 +24,9 @@ from dpproxy.sql.guard import tokenize
 from dpproxy.sql.person_aggregates import GROUP_BOUNDS, Units, aggregated, is_anonymous, own_calls, refused, unit_names
 from dpproxy.sql.statements import closing, parse, words_of
 
-_HINT = re.compile(r"(?i)\b(differential_privacy|anonymization|anon_\w+|dp_interval_(?:low|high)|contribution_bounds_per_\w+)\b")
+_HINT = re.compile(
+    r"(?i)\b(differential_privacy|anonymization|aggregation_threshold|anon_\w+|dp_interval_(?:low|high)|contribution_bounds_per_\w+)\b"
+)
 _MARK = "dpproxy_clause"
 _CLAUSES = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 _LARGEST = Decimal(10**9)  # an epsilon beyond it is beyond every role's largest
@@ -78,6 +80,11 @@ def _without_clause(query: str, tokens: list[Token]) -> tuple[str, _Clause | Non
     """The query with a mark in place of `WITH DIFFERENTIAL_PRIVACY OPTIONS(...)`."""
     words = words_of(tokens)
     at = [i for i in range(len(words) - 2) if words[i : i + 2] == ["SELECT", "WITH"] and words[i + 2] in _CLAUSES]
+    if not at and _threshold_alone(words):
+        raise refused(
+            "AGGREGATION_THRESHOLD is not supported: a threshold without noise keeps nobody's rows private",
+            "Leave the clause out: answers have noise, and `min_units` of the policy says how few people a group may be of.",
+        )
     if not at:
         return query, None
     if len(at) > 1:
@@ -93,6 +100,10 @@ def _without_clause(query: str, tokens: list[Token]) -> tuple[str, _Clause | Non
         last = end
     begin, stop = tokens[first].start, tokens[last].end + 1
     return f"{query[:begin]}{_MARK}, {query[stop:]}", clause
+
+
+def _threshold_alone(words: Sequence[str]) -> bool:
+    return any(words[i : i + 3] == ["SELECT", "WITH", "AGGREGATION_THRESHOLD"] for i in range(len(words) - 2))
 
 
 def _split(query: str, tokens: Sequence[Token], words: Sequence[str]) -> list[str]:

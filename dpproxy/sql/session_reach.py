@@ -7,6 +7,7 @@ kind can stand inside another statement, since analysts have no language for fun
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
@@ -48,7 +49,12 @@ def check_allowed(statement: Statement) -> None:
     """Raise Refusal for a statement that reaches beyond its session."""
     if statement.kind != "other" or not any(word in statement.text.lower() for word in _TEXTS):
         return
-    words = tuple(words_of(tokenize(statement.text))[:_LONGEST])
+    every = words_of(tokenize(statement.text))
+    if every[0] == "ALTER" and any(
+        pair == ("PRIVACY", "POLICY") for pair in pairwise(every)
+    ):  # ALTER TABLE t ADD PRIVACY POLICY p
+        every = ["ALTER", "PRIVACY"]
+    words = tuple(every[:_LONGEST])
     for size in range(1, _LONGEST + 1):
         found = _BEYOND.get(words[:size])
         if found is not None:

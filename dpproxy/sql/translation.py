@@ -1,7 +1,7 @@
 """Functions, types and clauses of other engines, in PostgreSQL's words.
 
-Knows: trees. Must not know: policies, plans. Analysts come from DuckDB, MySQL and SQLite; what PostgreSQL has no function, type
-or clause of that name for, and only that, is written as it would be there: `median(x)`, `if(a, b, c)`,
+Knows: trees. Must not know: policies, plans. Analysts come from DuckDB, MySQL, SQLite and GoogleSQL; what PostgreSQL has no
+function, type or clause of that name for, and only that, is written as it would be there: `median(x)`, `if(a, b, c)`,
 `datediff('day', a, b)`, `count_if(c)`, `monthname(d)`, `CAST(x AS DOUBLE)`, `sum(a > b)`, `GROUP BY ALL`.
 """
 
@@ -13,21 +13,25 @@ from collections.abc import Callable, Sequence
 import sqlglot
 from sqlglot import exp
 
+from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, to_sql
 
 WORDS = (
     "median", "quantile_", "datediff", "date_diff", "monthname", "dayname", "count_if", "countif", "ifnull", "nvl", "iif",
     "last_day", "dayof", "weekofyear", "approx_count_distinct", "group by all", "as double", "::double", "as string",
-    "::string", "as datetime", "::datetime", "if(", "sum(", "interval ",
+    "::string", "as datetime", "::datetime", "if(", "sum(", "interval ", "safe_divide", "safe_multiply", "safe_add",
+    "safe_subtract", "as int32", "as int64",
 )  # fmt: skip
 """Words in lower case: a text that holds none of them has nothing to be written otherwise."""
 _HINT = re.compile("|".join(re.escape(w).replace(r"\ ", r"\s+") for w in WORDS), re.IGNORECASE)
 _PREDICATES = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.And, exp.Or, exp.Not,
 )  # fmt: skip
-_SPELLED = re.compile(r"(?i)(\bas|::)\s*(double(?!\s+precision)|string|datetime)\b|\binterval\s+\d+\s+[a-z]")
+_SPELLED = re.compile(r"(?i)(\bas|::)\s*(double(?!\s+precision)|string|datetime|int32|int64)\b|\binterval\s+\d+\s+[a-z]")
 """Spellings that a tree no longer tells from PostgreSQL's own."""
 Texts = Sequence[str]
+WRITTEN = 100_000
+"""Characters that are written and read again at most: some functions name an argument twice, which doubles with each level."""
 
 
 def hinted(query: str) -> bool:
@@ -35,13 +39,20 @@ def hinted(query: str) -> bool:
 
 
 def translated(query: str, tree: exp.Expr) -> bool:
-    """Rewrite what is borrowed in place; whether there was any."""
+    """Rewrite what is borrowed in place; whether there was any. Raises Refusal where it gets too long."""
+    length = 0
     conditional = re.search(r"(?i)\bif\s*\(", query) is not None and tree.find(exp.If) is not None
     changed = conditional or _SPELLED.search(query) is not None
     for call in reversed(list(tree.find_all(exp.Anonymous))):  # inner ones first
         written = _written(call)
         if written is not None:
-            call.replace(exp.Paren(this=sqlglot.parse_one(written, read=FaithfulPostgres)))
+            length += len(written)
+            if length > WRITTEN:
+                said = "statement is too complex to be written in PostgreSQL's words"
+                raise Refusal(STATEMENT_TOO_COMPLEX, said, hint="Ask for less at a time.")
+            made = sqlglot.parse_one(written, read=FaithfulPostgres)
+            bare = isinstance(call.parent, exp.Window)  # no engine takes a function in brackets for one before OVER
+            call.replace(made if bare else exp.Paren(this=made))
             changed = True
     for select in list(tree.find_all(exp.Select)):
         changed = _grouped_by_all(select) or changed
@@ -95,6 +106,9 @@ _CALLS: dict[str, tuple[int, _Writer]] = {
     "dayofmonth": (1, lambda a: f"CAST(EXTRACT(DAY FROM {a[0]}) AS int8)"),
     "dayofyear": (1, lambda a: f"CAST(EXTRACT(DOY FROM {a[0]}) AS int8)"),
     "weekofyear": (1, lambda a: f"CAST(EXTRACT(WEEK FROM {a[0]}) AS int8)"),
+    "safe_divide": (2, lambda a: f"CAST({a[0]} AS double precision) / nullif(CAST({a[1]} AS double precision), 0)"),
+    "safe_multiply": (2, lambda a: f"({a[0]}) * ({a[1]})"), "safe_add": (2, lambda a: f"({a[0]}) + ({a[1]})"),
+    "safe_subtract": (2, lambda a: f"({a[0]}) - ({a[1]})"),
     "approx_count_distinct": (1, lambda a: f"count(DISTINCT {a[0]})"),
 }  # fmt: skip
 

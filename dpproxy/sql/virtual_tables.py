@@ -46,6 +46,7 @@ VIRTUAL_TABLES: dict[str, VirtualTable] = {
         ("epsilon_left", "numeric", "epsilon of the largest further statement that would be answered"),
         ("delta_spent", "numeric", "delta that this window's charges come to together"),
         ("delta_limit", "numeric", "delta that may be spent in a window"),
+        ("delta_left", "numeric", "delta that statements may still be charged: what charges are composed at is kept apart"),
         ('"window"', "text", "how long a window is: day, week, month, quarter, year, or never (one window for ever)"),
         ("resets", "timestamptz", "when the next window begins; NULL: never"),
         ("epsilon_lifetime", "numeric", "epsilon of all windows so far, added up"),

@@ -94,6 +94,7 @@ class Town:
     user: str = "ada"
     password: str = PASSWORD
     database: str = "town"
+    pid: int = 0  # of the proxy
 
     @property
     def environment(self) -> dict[str, str]:
@@ -113,7 +114,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
         connection.execute(DATA)
     (folder / "town.yaml").write_text(POLICY.replace("VERIFIER", make_verifier(PASSWORD)))
     with launched([folder / "town.yaml"], folder / "state") as proxy:
-        yield Town(proxy.host, proxy.port)
+        yield Town(proxy.host, proxy.port, pid=proxy.pid)
 
 
 @pytest.fixture(scope="session")

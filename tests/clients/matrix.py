@@ -139,7 +139,11 @@ class Matrix:
             lines.append(f"| {name} {row.version} | ".replace("  ", " ") + " | ".join(cells) + " |")
         lines += ["", *self._notes] if self._notes else []
         if self._strangers:
-            lines += ["", "Drivers' own tests, from their source distributions (`tests/clients/strangers.toml`):", ""]
+            lines += [
+                "",
+                "Drivers' own tests, from their source distributions or repositories (`tests/clients/strangers.toml`):",
+                "",
+            ]
             lines += ["| tests of | " + " | ".join(STRANGERS) + " |", "|---" * (len(STRANGERS) + 1) + "|"]
             for name, numbers in self._strangers.items():
                 lines.append(f"| {name} | " + " | ".join(str(numbers[column]) for column in STRANGERS) + " |")

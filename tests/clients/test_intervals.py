@@ -66,9 +66,21 @@ def test_confidence(connection: Connection) -> None:
 
 def test_elsewhere_they_say_so(connection: Connection) -> None:
     """Over private rows before anything is charged, over anything else by the facade."""
-    for sql in ("SELECT dpproxy.low(n) FROM (SELECT count(*) AS n FROM people) AS t", "SELECT dpproxy.high(1)"):
+    for sql in ("SELECT dpproxy.low(max(n)) FROM (SELECT count(*) AS n FROM people) AS t", "SELECT dpproxy.high(1)"):
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="must stand around an aggregate"):
             connection.execute(sql)
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_around_a_column_of_a_query_around(connection: Connection, prepare: bool) -> None:
+    """The same answer, at no further charge, with the names and types that PostgreSQL gives its columns."""
+    wanted = connection.execute(f"{TOLD} ORDER BY 1").fetchall()
+    around = "SELECT *, dpproxy.low(n), dpproxy.high(n), dpproxy.stderr(n) FROM t ORDER BY t.region"
+    cursor = connection.execute(f"WITH t AS (SELECT region, count(*) AS n FROM people GROUP BY 1) {around}", prepare=prepare)
+    assert [(c.name, c.type_code) for c in cursor.description or ()] == [
+        ("region", 25), ("n", 20), ("low", 20), ("high", 20), ("stderr", 701),
+    ]  # fmt: skip
+    assert cursor.fetchall() == wanted
 
 
 def test_in_a_copy_and_a_cursor(connection: Connection) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from .conftest import Town
 from .install import absent, deb, long_run, need, npm, pip, venv
-from .test_drivers import SCRIPTS, Command, Driver, jdbc_of_debian, libraries, r_home, tried
+from .test_drivers import SCRIPTS, Command, Driver, jdbc_of_debian, libraries, r_home, tried, works
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +74,24 @@ def libpqxx() -> Command:
     return [str(binary)], {"LD_LIBRARY_PATH": str(libraries(root))}
 
 
+def libreoffice() -> Command:
+    """An office that is installed: one that is only unpacked looks for its registry where its packages would have put it."""
+    long_run()
+    need("soffice")
+    python = "/usr/bin/python3"
+    if not works(python, "-c", "import uno"):
+        absent("no python3-uno for this system's Python")
+    return [python, str(SCRIPTS / "libreoffice_script.py")], {"PYTHONPATH": str(SCRIPTS)}
+
+
+def pgadmin() -> Command:
+    """In a browser without a window. `$DPPROXY_PICTURE`, where it is set, names the file of a screenshot."""
+    long_run()
+    need("chromium", "chromedriver")
+    path = f"{pip('selenium==4.*')}:{SCRIPTS}"
+    return [str(venv("pgadmin4==9.18")), str(SCRIPTS / "pgadmin_script.py")], {"PYTHONPATH": path}
+
+
 def spark() -> Command:
     long_run()
     need("java")
@@ -91,8 +109,10 @@ TOOLS = (
     Driver("ibis", with_pip("ibis_script.py", "ibis-framework[postgres]==12.0.0")),
     Driver("LangChain SQLDatabase", with_pip("langchain_script.py", "langchain-community==0.4.2", "psycopg2-binary==2.9.13")),
     Driver("libpqxx", libpqxx),
+    Driver("LibreOffice Base", libreoffice),
     Driver("Malloy", with_npm("malloy.js", *MALLOY)),
     Driver("MCP server for PostgreSQL", with_npm("mcp_server.js", "@modelcontextprotocol/server-postgres@0.6.2")),
+    Driver("pgAdmin", pgadmin),
     Driver("pgcli", with_venv("pgcli_script.py", "pgcli==4.7.1")),
     Driver("Qt (PySide6)", with_pip("qt_script.py", "PySide6-Essentials==6.8.*")),
     Driver("R dbplyr", dbplyr),

@@ -35,6 +35,19 @@ def test_the_last_step_is_the_most() -> None:
     assert counted(lambda: takes(MOST))[1] == MOST, "the next statement begins anew"
 
 
+def test_no_second_try_goes_on() -> None:
+    """What tries another way after a refusal does not hear of this one."""
+
+    def work() -> None:
+        try:
+            step(MOST + 1)
+        except Refusal:
+            raise AssertionError("tried again") from None
+
+    with pytest.raises(Refusal, match="too complex"):
+        counted(work)
+
+
 def test_one_statement_inside_another_is_counted_by_itself() -> None:
     inner: list[int] = []
 

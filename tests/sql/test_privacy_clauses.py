@@ -69,6 +69,18 @@ def test_options_that_mean_something_else(options: str, sqlstate: str, said: str
     assert caught.value.hint is not None or sqlstate == "22023"
 
 
+def test_a_threshold_is_no_privacy() -> None:
+    with pytest.raises(Refusal, match="AGGREGATION_THRESHOLD is not supported"):
+        written("SELECT WITH AGGREGATION_THRESHOLD OPTIONS(threshold=3) a, count(*) FROM t GROUP BY a", UNITS)
+    assert written("SELECT aggregation_threshold FROM t", UNITS) is None
+
+
+def test_a_column_that_is_no_key_is_named() -> None:
+    with pytest.raises(Refusal, match='column "a" must appear in the GROUP BY clause') as caught:
+        written("SELECT WITH DIFFERENTIAL_PRIVACY a, count(*, contribution_bounds_per_group => (0, 1)) FROM t", UNITS)
+    assert caught.value.sqlstate == "42803"
+
+
 def test_one_clause_a_statement() -> None:
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) count(*) FROM t"
     with pytest.raises(Refusal, match="one privacy clause"):

@@ -12,10 +12,12 @@ BEYOND = [
     "LISTEN news", 'listen\n"People"', "/* /* nested */ */ LISTEN -- x\n news", "-- x\nNOTIFY/**/news", "nOtIfY news, 'payload'",
     "ALTER ROLE CURRENT_USER SET work_mem = '1GB'", "alter /* */ user current_user reset all", "ALTER GROUP a ADD USER b",
     "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC", "drop/**/owned by x cascade", "REASSIGN OWNED BY a TO b",
+    "ALTER TABLE t ADD PRIVACY POLICY p ENTITY KEY (id)", "alter view v drop privacy\npolicy p", "ALTER PRIVACY POLICY p SET BODY -> f()",
     "CREATE RULE r AS ON INSERT TO t DO ALSO NOTIFY news", "CREATE OR REPLACE RULE r AS ON INSERT TO t DO NOTHING",
 ]  # fmt: skip
 ALLOWED = [
     "UNLISTEN *", "SELECT 'listen' AS notify", "/* notify */ SHOW timezone", "DROP TABLE owned", "ALTER TABLE role ADD COLUMN x int",
+    'ALTER TABLE t ADD COLUMN privacy "policy"',
     "CREATE TEMP TABLE rule (a int)", "SELECT 1 AS rule, 2 AS owned", "SET \"listen\" = 1", "REASSIGN", "CREATE OR REPLACE VIEW rule AS SELECT 1",
 ]  # fmt: skip
 
