@@ -15,6 +15,7 @@ from typing import Final
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.kernel.leaves import Leaves
 from dpproxy.plan.logical.expr import Column
+from dpproxy.plan.logical.measured import Written
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, TablePolicy
 from dpproxy.sql.template import Dialect
@@ -61,6 +62,20 @@ class Settings:
     clock: Clock | None = None  # None: the facade is asked when the statement runs
 
 
+@dataclass(frozen=True, eq=False)
+class StoredTable:
+    """A stored table is made of private rows beforehand, for one epoch of the data. Its name follows from what it holds, which
+    is `written`, and `label` in words. `sql` is the query that makes it, of rows or of tables that are made before it. `size`:
+    how many groups are declared, where they are listed. Two of one name hold the same, by trees whose columns may have other
+    numbers: each is itself alone."""
+
+    name: str
+    label: str
+    sql: str
+    written: Written
+    size: int | None = None
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything a plan is a function of, besides the statement."""
@@ -77,6 +92,7 @@ class Context:
         default_factory=dict, compare=False
     )  # of the policy's tables, as they are needed
     leaves: Leaves | None = field(default=None, compare=False)  # what the kernel knows of them; None: to be made
+    stored: tuple[StoredTable, ...] = ()  # tables that measurements may be read from
 
     def allowed(self, name: TableName) -> bool:
         table = self.policy.tables.get(name)

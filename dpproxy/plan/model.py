@@ -47,13 +47,12 @@ class Array:
 @dataclass(frozen=True)
 class Typical:
     """An aggregate whose error can be told from what is released (`plan.report.typical_error`): a column times a constant, or
-    made of a count and a centred sum, in grid units: of the sum, the mean (`center` + sum / count) or the total (sum + `center`
-    * count).
-    `deviations`: of the noise of its `columns`, in grid units; of the first step alone where `step` is the column that says
-    which is the last. `span`: a mean is known to lie as close to its centre without any data.
-    Of a `statistic` of moments (`plan.report.moment_errors`), `grids` and `centers` are those of its columns.
-    Of what is selected by rank or frequency it is told by how many rows it may be displaced: `ranks`; its column, if it has one,
-    counts the rows (`plan.report.rank_errors`)."""
+    made of a count and a centred sum, in grid units: of the sum, the mean (`center` + sum / count) or the total (sum + `center` *
+    count). `deviations`: of the noise of its `columns`, in grid units; of the first step alone where `step` is the column that
+    says which is the last. `cells`: where sums of groups are asked for, how many are in one typically; the deviation is that of
+    such. `span`: a mean is known to lie as close to its centre without any data. Of a `statistic` of moments
+    (`plan.report.moment_errors`), `grids` and `centers` are those of its columns. Of what is selected by rank or frequency it is
+    told by how many rows it may be displaced: `ranks`; its column, if it has one, counts the rows (`plan.report.rank_errors`)."""
 
     label: str
     kind: Literal["linear", "mean", "total", "moments", "ranks", "frequency"]
@@ -67,6 +66,7 @@ class Typical:
     grids: tuple[float, ...] = ()
     centers: tuple[float, ...] = ()
     ranks: int = 0
+    cells: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,11 @@ class LeftOut:
     column: str
     nulls: bool
     others: Literal["values", "range", ""] = ""
+
+
+Unshown = tuple[int, str | None]
+"""A key, by number, and a value of it that stands for all that are not declared (None: NULL): a cell of it is measured, and not
+shown (`plan.outer.hidden_cells`)."""
 
 
 @dataclass(frozen=True)
@@ -115,4 +120,5 @@ class Plan:
     aimable: bool = False  # `typical` says the error of every aggregate
     moving: bool = False  # some measurement is another one at each time of day
     preview: str = ""  # what is told instead of a price where no row of the data is read (`plan.previews`)
+    unshown: tuple[tuple[Unshown, ...], ...] = ()  # of each measurement
     rewritten: tuple[str, ...] = ()  # the rules (`plan.rewrite.rules`) that wrote the statement another way, in their order

@@ -6,6 +6,7 @@
      bind      and once more)
     calibrate  what the statement costs, over all it measures           measure.noise_scales, privacy
     prove      that no unit changes more than is claimed                kernel
+    agree      totals and parts that are measured apart                 outer.totals
     spell      the query above the measurements, as text                outer.error_intervals
     report     EXPLAIN, typical errors, what bounds may cut             report
 
@@ -35,21 +36,24 @@ from dpproxy.errors import (
     Refusal,
     UnprovenPlan,
 )
-from dpproxy.plan.bind import cte_expansion
+from dpproxy.plan.bind import cte_expansion, interval_columns
 from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult
-from dpproxy.plan.context import GRID_STEPS, Context, Counter, TableColumns
+from dpproxy.plan.context import GRID_STEPS, Context, Counter, StoredTable, TableColumns
 from dpproxy.plan.kernel.leaves import Leaves, Unproven, leaves
-from dpproxy.plan.kernel.verdict import Derived, check, derived
+from dpproxy.plan.kernel.verdict import Derived, Stored, check, derived
 from dpproxy.plan.known_tables import KnownTables
+from dpproxy.plan.logical.relation import Beside
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.noise_scales import calibrate
 from dpproxy.plan.model import Cut, Input, Plan
+from dpproxy.plan.outer import totals
 from dpproxy.plan.outer.error_numbers import text_with_error_numbers, with_error_numbers
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
+from dpproxy.plan.outer.totals import Totals
 from dpproxy.plan.previews import preview
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.endless import endless
@@ -79,9 +83,11 @@ Proved = tuple[Measurement, Derived]
 _KINDS = ("select", "explain", "copy", "cursor", "create_table_as", "prepare")
 
 
-def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0) -> PlanFunction:
-    """Return the planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan. `pick_key`: see
-    `Context`."""
+def planning(
+    policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int = 0, stored: Sequence[StoredTable] = ()
+) -> PlanFunction:
+    """Return the planner of a dataset: (statement, role, settings by name, names of parameter types) -> Plan. `pick_key`,
+    `stored`: see `Context`."""
 
     table_columns: dict[TableName, TableColumns] = {}
     known = leaves(policy, catalog)
@@ -91,8 +97,9 @@ def planning(policy: Policy, catalog: Catalog, dialect: Dialect, pick_key: int =
         role = _within(role, asked.pop("delta", None))
         chosen = session_settings({**settings, **asked})
         context = Context(
-            policy, catalog, role, dialect, chosen, types, pick_key=pick_key, table_columns=table_columns, leaves=known
-        )
+            policy, catalog, role, dialect, chosen, types, pick_key=pick_key, table_columns=table_columns, leaves=known,
+            stored=tuple(stored),
+        )  # fmt: skip
         return plan(statement, context)
 
     return planned
@@ -111,7 +118,8 @@ def plan(statement: Statement, context: Context) -> Plan:
         raise Refusal(
             FEATURE_NOT_SUPPORTED,
             "only queries may read private tables",
-            hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors, PREPARE, EXPLAIN and CREATE TEMP TABLE AS of one work too.",
+            hint="Use SELECT; COPY (SELECT ...) TO STDOUT, cursors, PREPARE and EXPLAIN of one work too, and "
+            "CREATE TEMP TABLE AS where the policy allows it.",
         )
     try:
         return counted(lambda: _with_room(statement, context))[0]
@@ -146,9 +154,11 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         return shown
     cuts = _measure_cuts(registry, context)
     measurements = calibrate(registry.compiled, context)
-    proved = _proved(registry.compiled, measurements, context)
+    proved = _proved(registry, measurements, context)
     measurements = [claimed for claimed, _ in proved]
-    outer = _spell(statement, registry, result, measurements, context)
+    shared = totals.found(registry, measurements, Fraction(context.settings.confidence))
+    measurements = totals.noted(measurements, registry, shared)
+    outer = _spell(statement, registry, result, measurements, shared, context)
     inputs = _spell_inputs(registry, measurements, context)
     loss = loss_together(measurements)
     unitless = _unitless(registry, context)
@@ -162,7 +172,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         loss=loss,
         explain=explain_rows(account, statement.options),
         typical=typical_aggregates(measurements, registry.compiled, each(Fraction(context.settings.confidence))),
-        hidden=hidden_groups(measurements, [c.bounding for c in registry.compiled], context.policy.unit_name),
+        hidden=hidden_groups(measurements, registry.compiled, context.policy.unit_name),
         left_out=tuple(dict.fromkeys(out for compiled in registry.compiled for out in compiled.left_out)),
         unitless=unitless,
         endless=endless(registry.compiled),
@@ -170,6 +180,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         measured_cuts=cuts,
         aimable=aimable(registry.compiled),
         moving=any(c.moving for c in registry.compiled),
+        unshown=tuple(c.unshown for c in registry.compiled),
         rewritten=rules,
     )
 
@@ -206,12 +217,19 @@ def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
     locate(tree)
     for column in tree.find_all(exp.Column):
         column.set("db", None)  # `schema.table.column`: which table is meant PostgreSQL has checked
+    interval_columns.push(tree, KnownTables(context))
     registry = Registry(context, Counter())
     queries = QueryBinder(context, registry.counter, StatementMeasurer(registry))
     result = ReleasedResult(tree, False) if returns_nothing(tree) else queries.bind(tree, {})
     if isinstance(result, RowsResult):
         raise rows_of_people(tree, context)
     return registry, result
+
+
+def compiled(query: str, context: Context) -> tuple[Compiled, ...]:
+    """Return what a query has measured, without noise. Raises Refusal."""
+    registry, _ = _bind(parse(query), context)
+    return tuple(registry.compiled)
 
 
 def _measure_cuts(registry: Registry, context: Context) -> tuple[Cut, ...]:
@@ -228,15 +246,17 @@ def _unitless(registry: Registry, context: Context) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _proved(compiled: Sequence[Compiled], measurements: Sequence[Measurement], context: Context) -> list[Proved]:
+def _proved(registry: Registry, measurements: Sequence[Measurement], context: Context) -> list[Proved]:
     """Derive from the trees what one unit can change, and refuse a plan that claims less: a bug of the planner is no leak."""
     known = context.leaves if context.leaves is not None else leaves(context.policy, context.catalog)
-    return [_proof(made, claimed, known) for made, claimed in zip(compiled, measurements, strict=True)]
+    stored = {table.name: table.written for table in context.stored}
+    pairs = zip(registry.compiled, measurements, strict=True)
+    return [_proof(made, claimed, known, registry.beside, stored) for made, claimed in pairs]
 
 
-def _proof(made: Compiled, claimed: Measurement, known: Leaves) -> Proved:
+def _proof(made: Compiled, claimed: Measurement, known: Leaves, handed: Mapping[int, Beside], stored: Stored) -> Proved:
     try:
-        found = derived(made.trees, known)
+        found = derived(made.trees, known, handed, stored)
         claimed = replace(claimed, counted=found.counted(claimed.l0))
         check(found, claimed)
         return claimed, found
@@ -251,16 +271,23 @@ def _proof(made: Compiled, claimed: Measurement, known: Leaves) -> Proved:
 
 
 def _spell(
-    statement: Statement, registry: Registry, result: ReleasedResult, measurements: Sequence[Measurement], context: Context
+    statement: Statement,
+    registry: Registry,
+    result: ReleasedResult,
+    measurements: Sequence[Measurement],
+    shared: Totals,
+    context: Context,
 ) -> str:
     """The outer query. A statement that turned out to read nothing private is the facade's own business."""
     if not registry.compiled and not registry.arrays:
         return statement.query
-    tree = with_safe_division(result.tree)
-    return to_sql_once(with_error_numbers(tree, measurements, Fraction(context.settings.confidence)))
+    tree, confidence = with_safe_division(result.tree), Fraction(context.settings.confidence)
+    tree = with_error_numbers(tree, measurements, confidence, shared.noise, registry.sources)
+    return to_sql_once(totals.adjusted(tree, registry, shared, measurements))
 
 
 def _spell_inputs(registry: Registry, measurements: Sequence[Measurement], context: Context) -> tuple[Input, ...]:
     """What the facade evaluates before a measurement runs."""
     confidence = Fraction(context.settings.confidence)
-    return tuple(replace(i, sql=text_with_error_numbers(i.sql, measurements, confidence)) for i in registry.inputs)
+    made = (text_with_error_numbers(i.sql, measurements, confidence, registry.sources) for i in registry.inputs)
+    return tuple(replace(i, sql=sql) for i, sql in zip(registry.inputs, made, strict=True))

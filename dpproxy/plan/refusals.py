@@ -21,6 +21,14 @@ class FormRefusal(Refusal):
     """A refusal of the form in which a query is written, not of what it asks: a rule of `plan.rewrite` may know another."""
 
 
+class NoMember(Exception):
+    """Carries a refusal of `x IN (query)` itself, not of what is in the query: whether some row has x may be told all the same.
+    It is no Refusal, so that nothing but the binding of IN takes it for one."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+
+
 AROUND: Final = (
     "Compute it around the aggregate, over what is released: SELECT f(n) FROM (SELECT k, count(*) AS n ... GROUP BY k) t."
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,25 @@ import plan_harness
 from each_engine import ENGINES, Engine
 from postgres_shop import PostgresShop
 from scratch_postgres import Scratch, scratch_server
+from spark_shop import SparkShop
 
+from dpproxy.plan.logical.interval import Interval
 from dpproxy.policy.catalog import Catalog
+from tests.worlds import spark_servers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ends_in_order() -> Iterator[None]:
+    """Whatever a test plans: bounds that no value is within hold no value, and the kernel refuses them."""
+    made = Interval.__init__
+
+    def checked(self: Interval, lo: Fraction | None, hi: Fraction | None) -> None:
+        assert lo is None or hi is None or lo <= hi, f"from {lo} to {hi}"
+        made(self, lo, hi)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Interval, "__init__", checked)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +59,17 @@ def postgres_engine(scratch: Scratch) -> Iterator[Engine]:
             return stack.enter_context(contextlib.closing(PostgresShop(scratch, f"shop_{seed}_{most}", seed, most)))
 
         yield Engine("postgres", make)
+
+
+@pytest.fixture(scope="session")
+def spark_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """On Sail, whose whole catalog is one session's. Skips where it is not installed."""
+    with spark_servers.sail() as address, spark_servers.session(address) as session:
+
+        def make(seed: int, most: int) -> SparkShop:
+            return SparkShop(session, tmp_path_factory.mktemp(f"shop_{seed}_{most}"), plan_harness.Shop(seed, most))
+
+        yield Engine("spark", make)
 
 
 @pytest.fixture(scope="session")

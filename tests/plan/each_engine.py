@@ -1,4 +1,4 @@
-"""What tests of both engines have of each: its name and its troubled shops.
+"""What tests of several engines have of each: its name and its troubled shops.
 
 Knows: shops. Must not know: servers, how plans are made. The fixture `engine` sets for whom `plan_harness.plan` plans.
 """
@@ -9,10 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import plan_harness
+import pytest
 
 from dpproxy.sql.template import Dialect
 
 ENGINES: tuple[Dialect, ...] = ("duckdb", "postgres")
+"""Engines of which one refuses what the other refuses."""
+ALL_ENGINES = (*ENGINES, pytest.param("spark", marks=pytest.mark.long))
+"""And one that answers fewer statements, for tests that pass by what is refused: Sail, in long mode, since it plans slowly."""
 
 
 class Engine:

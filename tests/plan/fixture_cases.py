@@ -17,7 +17,8 @@ there, and `cases` (those of `fixtures/rewrite`, which are before and after, hav
 
 `groups` is `one` (no keys), `declared` (all of them, empty ones too), `threshold` or `top k`. `linf` lists the sensitivity of
 each basis column in grid units. `at` is how the text at the refusal's position begins; `hint`, optional, is said in what to do instead. Accepted statements are also
-executed: on databases with and without each unit, and against PostgreSQL without noise.
+executed: on databases with and without each unit, and against PostgreSQL without noise. Statements of tools, in `tool_statements`,
+are written so, too.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class Case:
 _KNOWN: dict[tuple[int, int, Dialect], Plan] = {}
 
 
-def load() -> tuple[Case, ...]:
-    """All cases. An unknown field is an error: a misspelt expectation must not pass for none."""
+def load(folder: Path) -> tuple[Case, ...]:
+    """All cases in a folder. An unknown field is an error: a misspelt expectation must not pass for none."""
     found: list[Case] = []
-    for path in sorted(plan_harness.FIXTURES.rglob("*.yaml")):
+    for path in sorted(folder.rglob("*.yaml")):
         if not path.name.endswith(".policy.yaml") and path.parent.name != "rewrite":
             found += _cases(path)
     return tuple(found)
@@ -115,6 +116,10 @@ def sampled(cases: Sequence[Case], each: int) -> list[Any]:
     return [case if i % each == 0 else pytest.param(case, marks=pytest.mark.long) for i, case in enumerate(cases)]
 
 
-CASES = load()
+CASES = load(plan_harness.FIXTURES)
 ACCEPTED = tuple(case for case in CASES if case.accept is not None)
 REFUSED = tuple(case for case in CASES if case.refuse is not None)
+TOOLS = load(plan_harness.FIXTURES.with_name("tool_statements"))
+"""What tools send, each statement below where it was found: planned by `test_tool_statements`, executed now and then, and in long
+mode."""
+ACCEPTED_OF_TOOLS = tuple(case for case in TOOLS if case.accept is not None)

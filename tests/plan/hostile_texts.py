@@ -48,6 +48,22 @@ NESTED = {
 }
 """What opens, what stands inside, what closes."""
 
+BORROWED = {
+    "months between": ("datediff('month', ts, ", "ts", ")"),
+    "months between twice": ("datediff('month', ts, ts) + datediff('month', ", "ts", ", ts)"),
+    "days between": ("datediff('day', ", "ts", ", ts)"),
+    "last days": ("last_day(", "ts", ")"),
+    "conditions of iif": ("iif(", "qty = 1", ", true, false)"),
+    "values of iif": ("iif(qty = 1, ", "1", ", 2)"),
+    "ifnull": ("ifnull(", "qty", ", 1)"),
+    "medians": ("median(", "qty", ")"),
+    "safe divisions": ("safe_divide(", "qty", ", 2)"),
+    "conditional counts": ("count_if(", "qty = 1", " > 1)"),
+    "sums of tests": ("sum((", "qty = 1", ") > 1)"),
+    "names of months": ("monthname(", "ts", ")"),
+}
+"""The same of other engines' functions, which are written in PostgreSQL's words."""
+
 CHAINED = {
     "sum": " + 1", "product": " * 2", "power": " ^ 2", "concatenation": " || 'a'", "and": " AND qty = 1", "or": " OR qty = 1", "comparisons": " < 1",
     "casts": "::int", "subscripts of subscripts": "[1]", "is null": " IS NULL", "collate": ' COLLATE "C"', "at time zone": " AT TIME ZONE 'UTC'",
@@ -137,6 +153,7 @@ def _alternating(one: tuple[str, str, str], other: tuple[str, str, str]) -> Form
 
 
 OWN: dict[str, Form] = {
+    "months between months": lambda n: "SELECT count(*) FROM orders WHERE qty = " + _both(min(n, 12)),
     "derived tables": lambda n: "SELECT count(*) FROM " + "(SELECT * FROM " * n + "orders" + ") x" * n,
     "joins in brackets": lambda n: "SELECT count(*) FROM " + "(orders JOIN " * n + "orders" + " USING (order_id))" * n,
     "ctes in ctes": lambda n: "WITH a AS (" * n + "SELECT qty FROM orders" + ") SELECT qty FROM a" * n,
@@ -159,9 +176,14 @@ OWN: dict[str, Form] = {
 }  # fmt: skip
 
 
+def _both(levels: int) -> str:
+    """A call of two calls, each of two calls."""
+    return f"datediff('month', {_both(levels - 1)}, {_both(levels - 1)})" if levels else "ts"
+
+
 def forms() -> dict[str, Form]:
     """Return every form by name."""
-    found = {name: _nested(*parts) for name, parts in NESTED.items()}
+    found = {name: _nested(*parts) for name, parts in (NESTED | BORROWED).items()}
     found |= {f"{name} never closed": _unclosed(parts[0]) for name, parts in NESTED.items() if parts[2]}
     found |= {f"chain: {name}": _chained(link) for name, link in CHAINED.items()}
     found |= {f"list: {name}": _listed(*parts) for name, parts in LISTED.items()}

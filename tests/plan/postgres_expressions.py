@@ -106,7 +106,7 @@ EXPRESSIONS = [
     "due + make_interval(months => qty)", "due + make_interval(days => 3, hours => 2)", "make_date(2024, qty % 12 + 1, 15)",
     "make_date(2023, 2, qty + 1)", "make_date(extract(year FROM ts)::int, extract(month FROM due)::int, 1)",
     "to_date(to_char(due, 'DD/MM/YYYY'), 'DD/MM/YYYY')", "to_date(to_char(due, 'YYYYMMDD'), 'YYYYMMDD')",
-    "to_date(to_char(due, 'DD.MM.YYYY'), 'DD.MM.YYYY')",
+    "to_date(to_char(due, 'DD.MM.YYYY'), 'DD.MM.YYYY')", "to_date(to_char(ts, 'IYYY-IW'), 'IYYY-IW')",
     "to_timestamp(to_char(ts, 'YYYY-MM-DD HH24:MI:SS'), 'YYYY-MM-DD HH24:MI:SS') AT TIME ZONE 'UTC'",
     "to_timestamp(1700000000 + qty) AT TIME ZONE 'UTC'", "isfinite(ts)", "isfinite(due)", "ts::time > '12:00'",
     "ts::time BETWEEN TIME '09:00' AND TIME '17:30:00'", "extract(hour FROM ts::time)", "ts::text", "ts::text LIKE '2024-02%'",

@@ -134,7 +134,7 @@ def test_formulas_are_parsed_once_a_form(taken: Callable[[str], int], monkeypatc
 def test_formulas_are_as_the_parser_has_them_and_steps_far_below(
     taken: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is known to be asked: one walk over the fixtures for both."""
+    """What is known to be asked: one walk over every other fixture for both."""
     plain, seen = skeleton.parse_expression, 0
 
     def compared(text: str) -> exp.Expr:
@@ -148,10 +148,10 @@ def test_formulas_are_as_the_parser_has_them_and_steps_far_below(
         monkeypatch.setattr(module, "parse_expression", compared)
     steps = [
         taken(case.sql)
-        for case in ACCEPTED
+        for case in ACCEPTED[::2]
         if case.policy == "shop" and not case.types and not case.settings and case.role == "analyst"
     ]
-    assert seen > 500
+    assert seen > 250
     assert len(steps) > 50
     assert max(steps) < effort.MOST // 8
 

@@ -107,7 +107,7 @@ def _nested(pair: Pair, examples: int, *, seeded: bool) -> None:
 
 
 def test_nested_expressions(pair: Pair) -> None:
-    _nested(pair, 150, seeded=True)
+    _nested(pair, 100, seeded=True)
 
 
 @pytest.mark.long

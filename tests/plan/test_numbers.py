@@ -95,7 +95,7 @@ def test_bounds_of_the_policy(rows: int, groups: int | None, shop_catalog: Catal
 # --- scales and losses, from the noise alone
 
 
-@pytest.mark.parametrize("case", ACCEPTED, ids=str)
+@pytest.mark.parametrize("case", [c for c in ACCEPTED if c.policy != "running"], ids=str)  # of Gaussian noise: test_running
 def test_losses_cover_the_noise(case: Case, shop_catalog: Catalog) -> None:
     made = case.known_plan(shop_catalog)
     assert made.loss.epsilon == sum(m.loss.epsilon for m in made.measurements)

@@ -17,10 +17,10 @@ import grammar
 import plan_harness
 import pytest
 import reach_grammar
-from each_engine import Engine
-from plan_harness import AnyShop, Sensitivity
+from each_engine import ALL_ENGINES, Engine
+from plan_harness import AnyShop, Sensitivity, Unproved
 
-from dpproxy.errors import Refusal, UnprovenPlan
+from dpproxy.errors import Refusal
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.bind import from_clause, joins
 from dpproxy.plan.context import Context, Counter
@@ -66,7 +66,7 @@ class Statement:
             return None
         try:
             made = plan_harness.plan(self.asked.sql, catalog, given, self.role, **settings)
-        except UnprovenPlan:
+        except Unproved:
             return [UNPROVEN]
         except Refusal:
             return None
@@ -101,6 +101,7 @@ def judged(seeds: Iterable[int], shop: AnyShop, catalog: Catalog) -> tuple[int, 
     return accepted, wrong
 
 
+@pytest.mark.parametrize("engine", ALL_ENGINES, indirect=True)
 def test_random_statements(engine: Engine, shop_catalog: Catalog) -> None:
     accepted, wrong = judged(range(60), engine.quick_shop(2, 4), shop_catalog)
     assert wrong == []
@@ -130,10 +131,12 @@ def _declared_values_bound_all(patch: pytest.MonkeyPatch) -> None:
     """The declared groups of the keys that vary were taken for all there are, beside undeclared ones as well."""
     reach = compiler._reach
 
-    def planted(rows: Rows, keys: list[Expr], dense: Dense | None, bound: int | None, scaled: bool) -> tuple[int, bool, str]:
+    def planted(
+        rows: Rows, keys: list[Expr], dense: Dense | None, declared: bool, bound: int | None, scaled: bool
+    ) -> tuple[int, bool, str]:
         own = key_domains.dense_domain([k for k in keys if not facts(k).constant], rows) if keys else None
         size = own.size if own is not None else None
-        l0, pick, note = reach(rows, keys, dense, bound, scaled)
+        l0, pick, note = reach(rows, keys, dense, declared, bound, scaled)
         return l0, pick and not (size is not None and l0 >= size), note
 
     patch.setattr(compiler, "_reach", planted)

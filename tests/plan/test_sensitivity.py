@@ -15,8 +15,8 @@ from dataclasses import replace
 import grammar
 import plan_harness
 import pytest
-from each_engine import Engine
-from fixture_cases import ACCEPTED, Case, sampled
+from each_engine import ALL_ENGINES, Engine
+from fixture_cases import ACCEPTED, ACCEPTED_OF_TOOLS, Case, sampled
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from plan_harness import AnyShop, Sensitivity, Shop
@@ -45,7 +45,7 @@ def small_shops(engine: Engine) -> tuple[AnyShop, ...]:
     return engine.shop(2, 5), engine.shop(5, 5)
 
 
-@pytest.mark.parametrize("case", ACCEPTED, ids=str)
+@pytest.mark.parametrize("case", [*ACCEPTED, *sampled(ACCEPTED_OF_TOOLS, 12)], ids=str)
 def test_fixtures(case: Case, shop: AnyShop, shop_catalog: Catalog) -> None:
     made = case.known_plan(shop_catalog)
     assert Sensitivity(shop).problems(made, case.values) == []
@@ -54,7 +54,8 @@ def test_fixtures(case: Case, shop: AnyShop, shop_catalog: Catalog) -> None:
 @pytest.mark.long
 def test_fixtures_beside_everybody(engine: Engine, shop_catalog: Catalog) -> None:
     everybody = Sensitivity(engine.shop(1))
-    wrong = {str(case): everybody.problems(case.plan(shop_catalog), case.values) for case in ACCEPTED}
+    cases = (*ACCEPTED, *ACCEPTED_OF_TOOLS)
+    wrong = {str(case): everybody.problems(case.plan(shop_catalog), case.values) for case in cases}
     assert {case: problems for case, problems in wrong.items() if problems} == {}
 
 
@@ -111,6 +112,7 @@ def _judge(sql: str, shops: tuple[AnyShop, ...], catalog: Catalog, given: Policy
     return True
 
 
+@pytest.mark.parametrize("engine", ALL_ENGINES, indirect=True)
 def test_generated_queries(small_shops: tuple[AnyShop, ...], shop_catalog: Catalog) -> None:
     accepted: list[bool] = []
 

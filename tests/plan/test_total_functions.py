@@ -68,7 +68,7 @@ GUARDED = (
     "split_part(c.region, left(o.status, o.qty - 20), o.qty)", "(string_to_array(o.status, 'p'))[2]", "div(o.qty, o.qty - 3)",
     "cardinality(string_to_array(o.status, 'a'))", "cot(o.qty - 3)", "mod(o.qty, o.qty - 3)", "ln(o.qty - 3)", "sqrt(o.qty - 3)",
     "width_bucket(o.qty, ARRAY[0, 3, 15])", "extract(century FROM c.signup)", "extract(decade FROM o.due)",
-    "to_date(o.status, 'YYYY-MM-DD')", "(o.ts, o.due) OVERLAPS (o.due, o.ts)", "c.region LIKE o.status || '\\'",
+    "to_date(o.status, 'YYYY-MM-DD')", "to_date(o.qty || '-' || o.qty, 'IYYY-IW')", "(o.ts, o.due) OVERLAPS (o.due, o.ts)", "c.region LIKE o.status || '\\'",
     "o.status ILIKE '%' || right(c.region, o.qty - 4)", "c.signup + (o.qty - 0.5) * interval '1 day' > o.due",
     "o.due - 1e9 * o.qty * interval '36 hours' < c.signup", "make_date(o.qty, o.qty, o.qty)",
     "CASE WHEN o.qty > 3 THEN substr(c.region, 1, o.qty - 4) END", "CASE WHEN o.qty <> 3 THEN 1 / (o.qty - 3) END",

@@ -57,7 +57,7 @@ def of_texts() -> Iterator[str]:
         yield from (
             f"regexp_replace({t}, '{p}', '{r}', '{g}')" for p in ("[a-z]+", "(.)-") for r in ("", r"\1x") for g in ("", "gi")
         )
-        yield from (f"to_date({t}, '{f}')" for f in ("YYYY-MM-DD", "DD/MM/YYYY", "YYYYMMDD", "YYYY-MM", "DD.MM.YYYY"))
+        yield from (f"to_date({t}, '{f}')" for f in ("YYYY-MM-DD", "DD/MM/YYYY", "YYYYMMDD", "YYYY-MM", "DD.MM.YYYY", "IYYY-IW"))
         yield from (f"to_timestamp({t}, '{f}')" for f in ("YYYY-MM-DD", "YYYY-MM-DD HH24:MI:SS"))
         yield from (f"repeat({t}, 3)", f"concat_ws('-', {t}, {t})", f"format('%s!', {t})", f"translate({t}, 'aé', 'b')")
         yield from (f"overlay({t} placing 'x' from 2 for 3)", f"(string_to_array({t}, '-'))[2]", f"{t} SIMILAR TO '(a|b)_%'")

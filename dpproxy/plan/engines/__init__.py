@@ -9,6 +9,7 @@ from dpproxy.plan.context import MAX_STAGED_ROWS, TOO_MANY_ROWS
 from dpproxy.plan.engines.base import Engine, quote
 from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
+from dpproxy.plan.engines.spark import Spark
 from dpproxy.plan.functions.literals import NotPlain, typed_literal
 from dpproxy.plan.logical.expr import Lit
 from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
@@ -23,6 +24,8 @@ def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
         return DuckDB(cut)
     if dialect == "postgres":
         return Postgres(cut)
+    if dialect == "spark":
+        return Spark(cut)
     raise ValueError(f"no engine for dialect {dialect}")
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.plan.engines.norm_scaling import Words
 from dpproxy.plan.logical.expr import (
     Agg,
     Call,
@@ -30,13 +31,16 @@ from dpproxy.plan.logical.expr import (
     Scalar,
     Win,
 )
+from dpproxy.policy.names import quote_name
 from dpproxy.sql.effort import step
 from dpproxy.sql.template import Dialect, Found, Param, Template, Text
 from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
 
 LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
 MAX_PATTERN = 1_000  # characters of a pattern of LIKE that is a value of the row
-MAX_TEXT = 200_000  # characters of one expression: guards repeat their operand, and nested ones multiply
+MAX_TEXT = (
+    64_000  # characters of one expression: guards repeat their operand, nested ones multiply; engines plan these for seconds
+)
 
 CASTS: Final = "Cast to int, bigint, numeric, float8, text, boolean, date, timestamp or interval."
 APART: Final = "Take it apart: part of it in a subquery of its own, or around the aggregate."
@@ -96,8 +100,11 @@ class Engine(ABC):
 
     dialect: Dialect
     subquery: Subquery
+    words = Words()
     fence = ("", "")
     """What a derived table begins and ends with so that its expressions are computed once, whoever refers to them."""
+    keeps = False
+    """Whether a query may say what its next one begins with as well (`sql.template.KEPT`)."""
 
     def expr(self, expr: Expr, names: Names) -> str:
         """SQL text of an expression; column ids are looked up in `names` (KeyError is a planner bug). Raises Refusal for what
@@ -307,6 +314,10 @@ class Engine(ABC):
 
     def _op_ilike(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return self._like("ILIKE", args, names)
+
+    def identifier(self, name: str) -> str:
+        """Spell a name of a table or column as it is."""
+        return quote_name(name)
 
     @abstractmethod
     def column(self, column: Column, text: str) -> str:

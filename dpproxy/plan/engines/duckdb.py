@@ -29,8 +29,14 @@ INT32 = 2**31 - 1
 DECIMALS = 9  # places of a DECIMAL summed as it is: 2**32 grid units of each of 2**63 rows, times 10**9, fit 38 digits
 
 
+def _dashed(text: str) -> str:
+    """A day of eight digits, which PostgreSQL reads as one, with the dashes that DuckDB wants."""
+    return f"regexp_replace({text}, '^([0-9]{{4}})([0-9]{{2}})([0-9]{{2}})$', '\\1-\\2-\\3')"
+
+
 class DuckDB(DuckDBOperations):
     dialect: Dialect = "duckdb"
+    keeps = True
 
     def literal(self, type_: str, text: str | None) -> str:
         if text is None:
@@ -88,6 +94,7 @@ class DuckDB(DuckDBOperations):
         if target == "bool" and source in INTEGERS:
             return f"({text} <> 0)"
         if target in TYPES:
+            text = _dashed(text) if source in TEXTS and target in ("date", "timestamp", "timestamptz") else text
             return text if source == target else f"TRY_CAST({text} AS {TYPES[target]})"
         raise Refusal(FEATURE_NOT_SUPPORTED, f"casts to {target} are not supported over private tables", hint=CASTS)
 

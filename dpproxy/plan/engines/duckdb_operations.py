@@ -13,7 +13,7 @@ from dpproxy.plan.engines.base import APART, Engine, Names, check_number
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation
 from dpproxy.plan.engines.duckdb_types import narrowest, one_kind, representation
 from dpproxy.plan.engines.text_cuts import Growth
-from dpproxy.plan.logical.expr import Call, Expr, Hole, Lit, Ref
+from dpproxy.plan.logical.expr import Call, Expr, Hole, InList, Lit, Ref
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.text_growth import CUTS, GROWING
 from dpproxy.sql.types import FLOATS, INTEGERS
@@ -25,7 +25,7 @@ _SIMPLE = {
     "lower": "lower({0})", "upper": UPPER.format("{0}"), "length": "length({0})", "trim": "trim({0}, {1})",
     "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})",
     "strpos": "strpos({0}, {1})", "reverse": REVERSE, "starts_with": "starts_with({0}, {1})",
-    "left": "left({0}, {1})", "right": "right({0}, {1})", "split_part": "split_part({0}, {1}, {2})",
+    "left": "left({0}, {1})", "right": "right({0}, {1})",
     "substring": "substring({0}, {1}, {2})", "substring_from": "substring({0}, {1})", "md5": "md5({0})",
     "lpad": "lpad({0}, {1}, {2})", "rpad": "rpad({0}, {1}, {2})", "strftime": "strftime({0}, {1})",
     "regex": "regexp_matches({0}, {1}, 's')", "iregex": "regexp_matches({0}, {1}, 'is')",
@@ -36,6 +36,9 @@ _SIMPLE = {
 _NUMERIC_UNARY = {"abs": "abs({0})", "floor": "floor({0})", "ceil": "ceil({0})", "neg": "(-{0})"}
 _EXTRACT = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
 _COMPARE = {"=", "<>", "<", "<=", ">", ">="}
+_FEW = range(2, 5)
+"""Items of a list with which DuckDB compares one by one: its planner writes the operand as many times, and those of nested lists
+multiply where no text shows it. So do its macros `nullif` and `split_part`. What is written out here is seen by `MAX_TEXT`."""
 
 
 class DuckDBOperations(Engine):
@@ -90,7 +93,7 @@ class DuckDBOperations(Engine):
         if op in ("coalesce", "least", "greatest"):
             return f"{op}(" + ", ".join(self.as_type(a, expr.type, names) for a in args) + ")"
         if op == "nullif":
-            return f"nullif({self.comparable(args[0], args[1], names)}, {self.comparable(args[1], args[0], names)})"
+            return self._null_where_equal(args[0], args[1], names)
         if op in GROWING:
             return self._texts.text(expr, names)
         special = getattr(self, f"_op_{op}", None)
@@ -102,6 +105,24 @@ class DuckDBOperations(Engine):
             kinds, spelled = FUNCTIONS[op]
             return spelled.format(*(self._argument(a, kind, names) for a, kind in zip(args, kinds, strict=True)))
         raise Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on DuckDB", hint=APART)
+
+    def _null_where_equal(self, value: Expr, other: Expr, names: Names) -> str:
+        """The value keeps its own type, whatever it is compared as: a whole number stays one beside a DOUBLE."""
+        text, compared = self.expr(value, names), self.comparable(value, other, names)
+        return f"CASE WHEN {compared} = {self.comparable(other, value, names)} THEN NULL ELSE {text} END"
+
+    def _op_split_part(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        text, mark, index = (self.expr(a, names) for a in args)
+        field = f"coalesce(string_split({text}, {mark})[{index}], '')"
+        return f"CASE WHEN {text} IS NOT NULL AND {mark} IS NOT NULL AND {index} IS NOT NULL THEN {field} END"
+
+    def in_list(self, expr: InList, names: Names) -> str:
+        """Few items are compared one by one, as DuckDB would."""
+        if isinstance(expr.arg, Ref) or len(expr.items) not in _FEW:
+            return super().in_list(expr, names)
+        sign, both = ("<>", " AND ") if expr.negated else ("=", " OR ")
+        left = self.comparable(expr.arg, expr.items[0], names)
+        return f"({both.join(f'{left} {sign} {self.comparable(item, expr.arg, names)}' for item in expr.items)})"
 
     def _argument(self, arg: Expr, kind: str, names: Names) -> str:
         """An argument of `duckdb_functions`: f DOUBLE, i BIGINT, m TIMESTAMP, t as it stands."""

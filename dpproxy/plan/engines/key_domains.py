@@ -9,7 +9,18 @@ from __future__ import annotations
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.relations import Renderer
 from dpproxy.plan.logical.expr import Column, Domain, Ref, SeriesDomain, ValuesDomain
-from dpproxy.plan.logical.measured import Declared, DeclaredPart, Strays
+from dpproxy.plan.logical.measured import (
+    Contributions,
+    Declared,
+    DeclaredPart,
+    Node,
+    StoredGroups,
+    StoredSums,
+    Strays,
+    UnitGroups,
+    rows_of,
+)
+from dpproxy.plan.properties.facts import facts
 
 
 def declared_text(groups: Declared, renderer: Renderer) -> str:
@@ -36,6 +47,18 @@ def coded_values(groups: Declared, key: int) -> tuple[str, ...] | None:
                     texts = tuple(dict.fromkeys(v for v in values if v is not None))
                     return texts if texts and None not in values else None
     return None
+
+
+def coded_keys(stage: Node, groups: Declared) -> dict[int, tuple[str, ...]]:
+    """Return the keys, by number, that are counted by the number of their value, and these values; groups of other values are
+    left out first. None where groups are picked: all that a unit has are picked from. None that are constant per unit: they make
+    no more groups than there are units, and numbering would cost more than it saves."""
+    if isinstance(stage, StoredSums):
+        return stage.coded
+    if not (isinstance(stage, Contributions) and isinstance(stage.child, UnitGroups | StoredGroups)):
+        return {}
+    found = ((i, coded_values(groups, i)) for i, key in enumerate(rows_of(stage).keys) if not facts(key).constant)
+    return {i: values for i, values in found if values is not None}
 
 
 def part_text(part: DeclaredPart, renderer: Renderer) -> str:

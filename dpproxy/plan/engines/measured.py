@@ -8,16 +8,16 @@ each value, which costs nothing and is exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpproxy.plan.engines import norm_scaling, unit_stages
+from dpproxy.plan.engines import norm_scaling, stored_stages, unit_stages
 from dpproxy.plan.engines.base import FOUND, Engine
 from dpproxy.plan.engines.held_columns import HeldColumns
-from dpproxy.plan.engines.key_domains import coded_values, declared_text
+from dpproxy.plan.engines.key_domains import coded_keys, declared_text
 from dpproxy.plan.engines.relations import Block, Renderer
-from dpproxy.plan.engines.unit_stages import Units
+from dpproxy.plan.engines.unit_stages import Units, basis_columns
 from dpproxy.plan.logical.expr import Expr, Relation
 from dpproxy.plan.logical.measured import (
     MAX_SIZE,
@@ -32,6 +32,7 @@ from dpproxy.plan.logical.measured import (
     DistinctSum,
     Filled,
     Fresh,
+    FreshSums,
     MeasuredRows,
     NoTotal,
     Numbered,
@@ -48,15 +49,19 @@ from dpproxy.plan.logical.measured import (
     ShareCut,
     Stage,
     Statement,
+    StoredBuckets,
+    StoredGroups,
+    StoredSums,
     Sums,
     Total,
     TotalCut,
     UnitGroups,
     ValueCount,
     ValueSum,
+    Written,
     rows_of,
 )
-from dpproxy.plan.properties.facts import facts
+from dpproxy.sql.template import KEPT
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,8 @@ class Query:
 class _Writing:
     """One statement over the rows of `source`. `factors`: of values in the engine's own type, grid units in one of it. `columns`:
     of the texts of row values, `values`: of row values, each the column it is in; equal ones share one. `codes`: of keys, the
-    engine's own numbering of their declared values; rows of others, which are in no declared group, are left out first."""
+    engine's own numbering of their declared values; rows of others, which are in no declared group, are left out first. `first`:
+    the query of a first round. `again`: rows are looked at once more, for distinct values. `stored`: it makes a table."""
 
     renderer: Renderer
     source: Source
@@ -103,6 +109,9 @@ class _Writing:
     columns: dict[str, str] = field(default_factory=dict)
     values: dict[int, str] = field(default_factory=dict)
     codes: dict[int, str] = field(default_factory=dict)
+    first: bool = False
+    again: bool = False
+    stored: bool = False
 
     def __post_init__(self) -> None:
         if self.rows.child is not self.source.relation:
@@ -122,19 +131,24 @@ class _Writing:
 
     def statement(self, tree: Statement) -> str:
         match tree:
-            case Sums():
+            case Sums() | StoredSums() | FreshSums():
                 body = self.sums(tree)
                 order = f" ORDER BY {', '.join(self.keys)}" if self.keys else ""
                 return f"{self._with()}{body}{order}"
             case Filled(child=child, groups=groups):
                 return self._filled(child, groups)
             case Numbered(child=child, order=order):
+                self.first = True
                 plain, names = self.statement(child), ", ".join(self.keys)
                 return f"SELECT {names}, b0, {self._number(order)} AS h FROM ({plain}) AS weights ORDER BY {names}"
             case Buckets():
                 return self._buckets(tree)
+            case StoredBuckets(table=table):
+                return stored_stages.buckets(table, self.keys)
             case Beyond():
                 return self._beyond(tree)
+            case Written():
+                return self._written(tree)
 
     def _with(self) -> str:
         return f"WITH {', '.join(self.ctes)} " if self.ctes else ""
@@ -199,15 +213,25 @@ class _Writing:
                 self.ctes.append(f"g AS (SELECT {', '.join([group, *items])} FROM r{where} GROUP BY {group})")
                 return "g"
             case Picked(child=child, most=most, order=order):
-                self.ctes += unit_stages.picked(self._stage(child), most, self._turn(order))
+                self.ctes += unit_stages.picked(self._stage(child), most, self._turn(order), self.engine.words)
                 return "q"
             case Fresh(child=child, order=order):
-                source = self._stage(child)
+                source = self._kept(child)
                 found = f"CASE WHEN {self._number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
                 self.ctes.append(f"f AS (SELECT *, {found} AS fresh FROM {source})")
                 return "f"
             case Contributions(child=child, parts=parts):
-                return self._contributions(self._stage(child), parts, scaled=node.scaled)
+                return self._contributions(self._stage(child) if not self.first else self._kept(child), parts, scaled=node.scaled)
+            case StoredGroups():
+                self.ctes.append(stored_stages.groups(node, self.codes))
+                return "g"
+
+    def _kept(self, node: Stage) -> str:
+        """A stage that both rounds read, and nothing below it unless they look at rows again."""
+        source = self._stage(node)
+        if self.engine.keeps and not self.again:
+            self.ctes[-1] += KEPT.format(source)
+        return source
 
     def _of_unit(self, total: Counted | Added) -> str:
         if isinstance(total, Counted):
@@ -217,7 +241,7 @@ class _Writing:
     def _contributions(self, source: str, parts: tuple[Part | None, ...], *, scaled: bool) -> str:
         texts = [f"{self._part(part)} AS p{i}" for i, part in enumerate(parts) if part is not None]
         if scaled:
-            self.ctes += unit_stages.scaled(source, self.group, parts, texts)
+            self.ctes += unit_stages.scaled(source, self.group, parts, texts, self.engine.words)
         else:
             self.ctes.append(f"p AS (SELECT {', '.join([*self.group, *texts])} FROM {source})")
         return "p"
@@ -236,7 +260,7 @@ class _Writing:
                 cut = self.engine.share(f"t{i}", k, f"n{counter}", part.lo, part.hi, part.shift)
                 return f"CAST(CASE WHEN n{counter} > {k} THEN {cut} ELSE coalesce(t{i}, 0) END AS BIGINT)"
             case Scaled():
-                return norm_scaling.partial(part)
+                return norm_scaling.partial(part, self.engine.words)
 
     def _hash(self, order: Order, columns: list[str]) -> str:
         return self.engine.pick_hash(columns, order.key)
@@ -251,7 +275,12 @@ class _Writing:
 
     # --- all units
 
-    def sums(self, node: Sums) -> str:
+    def sums(self, node: Sums | StoredSums | FreshSums) -> str:
+        if isinstance(node, StoredSums):
+            return stored_stages.sums(node)
+        if isinstance(node, FreshSums):
+            return self._fresh_sums(node)
+        self.again = any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals)
         if isinstance(node.child, MeasuredRows):
             units = Units(f"({self._select(self._key_items())}) AS r")
         else:
@@ -266,9 +295,22 @@ class _Writing:
         if not isinstance(node.child, Contributions) or any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals):
             return Units(self._with_distinct(source, node))
         used = dict.fromkeys(total.index for total in node.totals if isinstance(total, PartSum))
-        stages, units = unit_stages.by_step(source, self.keys, node.child.parts, list(used))
+        parts, words = node.child.parts, self.engine.words
+        stages, units = unit_stages.by_step(source, self.keys, parts, list(used), words, apart=self.stored)
         self.ctes += stages
         return units
+
+    def _fresh_sums(self, node: FreshSums) -> str:
+        """Stored sums, and the weights beside them: of groups in which no unit has one, nothing."""
+        weight = node.weight.index
+        same = self._same("p", "h", self.keys)
+        self.ctes += [stored_stages.numbered(node.child), stored_stages.members(node)]
+        self.ctes += unit_stages.weights(self.keys, self._number(node.order), same, node.weight, self.engine.words)
+        known = [[f"s.{name} AS {name}" for name in basis_columns(i, total)] for i, total in enumerate(node.totals)]
+        known[weight] = [f"{self.engine.saturated(f'x.p{weight}')} AS b{weight}"]
+        items = [*(f"s.{key} AS {key}" for key in self.keys), *(item for column in known for item in column)]
+        enough = f" WHERE s.units >= {node.child.least}" if node.child.least > 1 else ""
+        return f"SELECT {', '.join(items)} FROM s LEFT JOIN x ON s.i = x.i{enough}"
 
     def _total(self, i: int, total: Total, units: str) -> list[str]:
         match total:
@@ -338,17 +380,17 @@ class _Writing:
 
     # --- whole statements
 
-    def _filled(self, child: Sums, groups: Declared) -> str:
+    def _filled(self, child: Sums | StoredSums, groups: Declared) -> str:
         """Every declared group in a fixed order, empty ones as zeros."""
-        if isinstance(child.child, Contributions) and isinstance(child.child.child, UnitGroups):
-            self.codes = self._codes(groups)
+        counted = child if isinstance(child, StoredSums) else child.child
+        self._code(counted, coded_keys(counted, groups))
         body = self.sums(child)
         domain = self.renderer.whole(groups, lambda renderer: declared_text(groups, renderer))
         order = ", ".join(f"d.{k}" for k in self.keys)
         if not child.totals:
             keys = ", ".join(f"d.{k} AS {k}" for k in self.keys)
             return f"SELECT {keys} FROM ({domain}) AS d ORDER BY {', '.join(self.keys)}"
-        bases = [f"coalesce(a.{b}, 0) AS {b}" for i, total in enumerate(child.totals) for b in _columns(i, total)]
+        bases = [f"coalesce(a.{b}, 0) AS {b}" for i, total in enumerate(child.totals) for b in basis_columns(i, total)]
         items = ", ".join([*(f"d.{k} AS {k}" for k in self.keys), *bases])
         self.ctes += [f"a AS ({body})", f"d AS ({domain})"]
         return f"{self._with()}SELECT {items} FROM d LEFT JOIN a ON {self._same_group()} ORDER BY {order}"
@@ -358,15 +400,29 @@ class _Writing:
         others = [k for i, k in enumerate(self.keys) if i not in self.codes]
         return " AND ".join([*coded, self._same("d", "a", others)] if others else coded)
 
-    def _codes(self, groups: Declared) -> dict[int, str]:
-        """Keys that are counted by number, as they are spelled then. Those that are constant per unit make no more groups than
-        there are units: numbering would cost more than it saves."""
-        found = {}
-        for i, key in enumerate(self.rows.keys):
-            values = coded_values(groups, i) if not facts(key).constant else None
-            code = self.engine.coded(self._key(i), values) if values is not None else None
-            found.update({i: code} if code is not None else {})
-        return found
+    def _code(self, stage: object, listed: Mapping[int, tuple[str, ...]]) -> None:
+        """Count keys by number, where the engine has numbers for their values. Stored sums have been counted so."""
+        if isinstance(stage, StoredSums):
+            self.codes = dict.fromkeys(listed, "")
+            return
+        groups = stage.child if isinstance(stage, Contributions) else stage
+        for i, values in listed.items():
+            text = stored_stages.key(groups, i) if isinstance(groups, StoredGroups) else self._key(i)
+            code = self.engine.coded(text, values)
+            self.codes.update({i: code} if code is not None else {})
+
+    def _written(self, node: Written) -> str:
+        """What a table is made of. Its rows are in no order: to sort them costs more than it saves whoever reads them."""
+        if isinstance(node.child, Buckets):
+            return self._buckets(node.child)
+        if isinstance(node.child, Sums):
+            self._code(node.child.child, dict(node.coded))
+            self.stored = True
+            body = self.sums(node.child)
+            return f"{self._with()}{body}"
+        name = self._stage(node.child)
+        columns = [*self.group, *stored_stages.columns(node)]
+        return f"{self._with()}SELECT {', '.join(columns)} FROM {name}"
 
     def _buckets(self, node: Buckets) -> str:
         """The query of `k0.., bucket, n`: how many contributions fall on each grid point."""
@@ -374,7 +430,7 @@ class _Writing:
         group, source = self.group, "r"
         if node.picked is not None:
             self.ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
-            self.ctes += unit_stages.picked("p", node.picked.most, self._turn(node.picked.order))
+            self.ctes += unit_stages.picked("p", node.picked.most, self._turn(node.picked.order), self.engine.words)
             self.ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self._same('r', 'q', group)})")
             source = "s"
         if node.most is not None:
@@ -393,13 +449,7 @@ class _Writing:
         rows = f"SELECT {', '.join(items)} FROM {self.block.source}{self.block.where_text}"
         n = f"least(count(*), {MAX_SIZE})"
         groups = f"SELECT u, {n} AS n FROM ({rows}) AS r GROUP BY {', '.join(self.group)}"
-        size = "sum(n)" if node.norm == 1 else "sum(n * n)"
+        size = self.engine.words.added.format("n" if node.norm == 1 else "n * n")
         units = f"SELECT max(n) AS most, {size} AS size, count(*) AS groups FROM ({groups}) AS g GROUP BY u"
         condition = " OR ".join(f"{what} > {limit}" for what, limit in node.tests)
         return f"SELECT count(*) AS b0, count(CASE WHEN {condition} THEN 1 END) AS b1 FROM ({units}) AS p"
-
-
-def _columns(i: int, total: Total) -> list[str]:
-    """Name what basis i is returned as (`privacy.measurement.Basis`)."""
-    steps = total.steps if isinstance(total, PartSum) else 1
-    return [f"b{i}"] if steps == 1 else [f"b{i}s{j}" for j in range(steps)]

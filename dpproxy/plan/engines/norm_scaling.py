@@ -1,8 +1,9 @@
 """A unit's contributions to all its groups, scaled down together to a norm (`Scaled`; PRIVACY.md section 3, Bounds).
 
-Knows: columns `n{i}`, `t{i}` of a unit in a group, what one may add. Must not know: engines; this SQL is common
-to all. Let x be a unit's vector of a column over its groups, B = `Scaled.bound`. It is measured as x itself when its norm is at
-most B, else as x * B / norm(x): an l1 or l2 norm of at most B either way, which is the sensitivity whatever the number of groups.
+Knows: columns `n{i}`, `t{i}` of a unit in a group, what one may add. Must not know: engines; this SQL is common to all but for
+a few `Words`. Let x be a unit's vector of a column over its groups, B = `Scaled.bound`. It is measured as x itself when its
+norm is at most B, else as x * B / norm(x): an l1 or l2 norm of at most B either way, which is the sensitivity whatever the
+number of groups.
 
 Counts and sums are measured in steps (`Scaled.steps`): the least power of two 2**j by which x must be divided to have a norm
 of at most B is the unit's step, x / 2**j is measured, in column j of the basis. The unit changes that column alone, by a
@@ -18,6 +19,8 @@ by 1e-9; products are truncated. A mean's sum is scaled by the weight of its cou
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dpproxy.plan.logical.measured import MAX_SIZE as MOST
 from dpproxy.plan.logical.measured import Scaled
 
@@ -29,19 +32,36 @@ EXACT = 2**53
 and what is divided by a step is lowered, by far more than doubles can be wrong."""
 
 
-def norm(part: Scaled) -> str:
+@dataclass(frozen=True)
+class Words:
+    """What engines call the type of doubles, and how they write a double cut off to BIGINT, the floor of one of at least 0 where
+    that is compared or cut off, and a sum of BIGINT that cannot overflow. `still`: whether a relation that a statement reads
+    twice has the same rows both times; where it may not, a unit's groups and what bounds them are read at once."""
+
+    double: str = "DOUBLE PRECISION"
+    cut: str = "CAST(trunc({}) AS BIGINT)"
+    floor: str = "floor({})"
+    added: str = "sum({})"
+    still: bool = True
+
+
+COMMON = Words()
+
+
+def norm(part: Scaled, words: Words = COMMON) -> str:
     """Write the sum over a unit's groups of sizes (l1) or of their squares (l2)."""
     if part.fresh:
-        return "sum(fresh)"
+        return words.added.format("fresh")
     if part.kind == "weight" or _present(part) == "1":
         return "count(*)"
-    size = _size(part)
-    return f"sum({size})" if part.norm == 1 else f"sum({size} * {size})"
+    size = _size(part, words)
+    return words.added.format(size if part.norm == 1 else f"{size} * {size}")
 
 
-def alone(part: Scaled) -> str:
+def alone(part: Scaled, words: Words = COMMON) -> str:
     """Write the same of a unit with one group."""
-    return _size(part) if part.norm == 1 else f"{_size(part)} * {_size(part)}"
+    size = _size(part, words)
+    return size if part.norm == 1 else f"{size} * {size}"
 
 
 def step(part: Scaled) -> str:
@@ -52,19 +72,19 @@ def step(part: Scaled) -> str:
     return f"CASE {' '.join(arms)} ELSE {1 << part.steps - 1} END"
 
 
-def partial(part: Scaled) -> str:
+def partial(part: Scaled, words: Words = COMMON) -> str:
     """Write a unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
     i, fine, bound = part.index, part.fine, _bound(part)
     whole = {"weight": _weight(part), "count": f"n{i}", "units": _present(part)}.get(part.kind, f"coalesce(t{i}, 0)")
     if part.kind == "units" and part.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
-        return _of_units(part, whole)
-    measure = f"CAST(s{part.counter} AS DOUBLE PRECISION)"
+        return _of_units(part, whole, words)
+    measure = f"CAST(s{part.counter} AS {words.double})"
     root = measure if part.norm == 1 else f"sqrt({measure})"
-    held = f"{_held(part)} * {fine}"
+    held = f"{_held(part, words)} * {fine}"
     first = f"WHEN s{part.counter} <= {_most(part, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
-    last = f"ELSE CAST(trunc({held} * ({bound} * {LOWERED} / {root})) AS BIGINT)"
+    last = f"ELSE {words.cut.format(f'{held} * ({bound} * {LOWERED} / {root})')}"
     lowered = "" if part.bound * fine << part.steps <= EXACT else f" * {LOWERED}"
-    divided = f"CAST(trunc({held}{lowered} / m{i}) AS BIGINT)"
+    divided = words.cut.format(f"{held}{lowered} / m{i}")
     between = f" WHEN s{i} <= {_most(part, part.steps - 1)} THEN {divided}" if part.steps > 1 else ""
     return f"CASE {first}{between} {last} END"
 
@@ -80,10 +100,10 @@ def _most(part: Scaled, step: int) -> int:
     return bound if part.norm == 1 else bound * bound
 
 
-def _of_units(part: Scaled, present: str) -> str:
+def _of_units(part: Scaled, present: str, words: Words) -> str:
     i, rows, fine = part.index, part.rows, part.fine
-    weight = f"{present} * {fine} * sqrt({rows} * {LOWERED} / CAST(s{i} AS DOUBLE PRECISION))"
-    return f"CASE WHEN s{i} <= {rows} THEN CAST({present} AS BIGINT) * {fine} ELSE CAST(trunc({weight}) AS BIGINT) END"
+    weight = f"{present} * {fine} * sqrt({rows} * {LOWERED} / CAST(s{i} AS {words.double}))"
+    return f"CASE WHEN s{i} <= {rows} THEN CAST({present} AS BIGINT) * {fine} ELSE {words.cut.format(weight)} END"
 
 
 def _present(part: Scaled) -> str:
@@ -105,18 +125,18 @@ def _bound(part: Scaled) -> int:
     return part.rows if _counted(part) or part.kind == "units" else STEPS
 
 
-def _size(part: Scaled) -> str:
+def _size(part: Scaled, words: Words) -> str:
     i = part.index
     if part.kind == "units":
         return f"({_present(part)})"
     if _counted(part):
         return f"CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END"
     linf = max(part.bound, 1)
-    parts = f"floor(abs({_double(i)}) * {STEPS}{'' if linf <= EXACT else f' * {RAISED}'} / {linf})"
+    parts = words.floor.format(f"abs({_double(i, words)}) * {STEPS}{'' if linf <= EXACT else f' * {RAISED}'} / {linf}")
     return f"CASE WHEN coalesce(t{i}, 0) = 0 THEN 0 WHEN {parts} < {MOST - 1} THEN CAST({parts} AS BIGINT) + 1 ELSE {MOST} END"
 
 
-def _held(part: Scaled) -> str:
+def _held(part: Scaled, words: Words) -> str:
     """What is scaled, as a double within what sizes can say."""
     i = part.index
     if part.kind == "weight":
@@ -124,10 +144,10 @@ def _held(part: Scaled) -> str:
     if part.kind == "units":
         return f"({_present(part)})"
     if part.kind == "count":
-        return f"CAST(CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END AS DOUBLE PRECISION)"
+        return f"CAST(CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END AS {words.double})"
     most = MOST * max(part.row, 1) if part.mean else (MOST - 1) * max(part.bound, 1) // STEPS
-    return f"greatest(least({_double(i)}, {float(most)!r}), {-float(most)!r})"
+    return f"greatest(least({_double(i, words)}, {float(most)!r}), {-float(most)!r})"
 
 
-def _double(i: int) -> str:
-    return f"CAST(coalesce(t{i}, 0) AS DOUBLE PRECISION)"
+def _double(i: int, words: Words) -> str:
+    return f"CAST(coalesce(t{i}, 0) AS {words.double})"

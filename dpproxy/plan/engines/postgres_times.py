@@ -86,7 +86,8 @@ def formatted(stamp: str, pattern: str) -> str:
     out = ""
     for token in re.findall(r"%.|[^%]", pattern):
         if token not in _FORMATS and token not in "-/: ":
-            raise Refusal(FEATURE_NOT_SUPPORTED, "this format is not supported over private tables")
+            parts = "Use YYYY, YY, MM, Mon, FMMonth, DD, Dy, FMDay, HH24, MI, SS, blanks and -/: alone."
+            raise Refusal(FEATURE_NOT_SUPPORTED, "this format is not supported over private tables", hint=parts)
         out += _FORMATS.get(token, token)
     return f"to_char({stamp}, '{out}')"
 

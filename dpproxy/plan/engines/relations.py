@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from dpproxy.plan.engines.base import Engine, hole
 from dpproxy.plan.logical.expr import Column, Expr, Ref, Relation
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
-from dpproxy.policy.names import quote_name
 
 _ALONE = (Aggregate, Distinct, Union, Values, Staged)
 """Relations that become one FROM item with plain columns."""
@@ -139,12 +138,12 @@ class Renderer:
 
     def _scan(self, scan: Scan) -> Block:
         alias = self.alias()
-        schema, table = scan.source
+        schema, table = map(self.engine.identifier, scan.source)
         names = {
-            column.id: self.engine.column(column, f"{alias}.{quote_name(name)}")
+            column.id: self.engine.column(column, f"{alias}.{self.engine.identifier(name)}")
             for column, name in zip(scan.columns, scan.names, strict=True)
         }
-        return Block(f"{quote_name(schema)}.{quote_name(table)} AS {alias}", names)
+        return Block(f"{schema}.{table} AS {alias}", names)
 
     def _values(self, values: Values) -> Block:
         alias = self.alias()

@@ -12,18 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpproxy.plan.engines import norm_scaling
-from dpproxy.plan.logical.measured import Part, Scaled
+from dpproxy.plan.engines.base import FOUND
+from dpproxy.plan.engines.norm_scaling import COMMON, Words
+from dpproxy.plan.logical.measured import Part, PartSum, Scaled, Total
 
 MOST_STEPS = 2
-"""Columns of steps by whose values parts are summed first. With each more of them there are up to twelve times as many sums, and
-at last as many as rows."""
+"""Columns of steps by whose values together parts are summed first. With each more of them there are up to twelve times as many
+sums, and at last as many as rows."""
 
 
-def picked(source: str, most: int, order: str) -> list[str]:
+def picked(source: str, most: int, order: str, words: Words = COMMON) -> list[str]:
     """Write `q`: the first `most` groups of each unit in that order. Few units have more, as a rule: only theirs are ranked."""
+    rank = f"row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank"
+    if not words.still:
+        return [f"q AS (SELECT * FROM (SELECT *, {rank} FROM {source}) AS ranked WHERE rank <= {most})"]
     many = f"many AS (SELECT u FROM {source} GROUP BY u HAVING count(*) > {most})"
     of_many = f"SELECT * FROM {source} WHERE EXISTS (SELECT 1 FROM many WHERE many.u = {source}.u)"
-    ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank FROM ({of_many}) AS many_groups"
+    ranked = f"SELECT *, {rank} FROM ({of_many}) AS many_groups"
     others = f"SELECT *, 1 AS rank FROM {source} WHERE NOT EXISTS (SELECT 1 FROM many WHERE many.u = {source}.u)"
     return [many, f"q AS ({others} UNION ALL SELECT * FROM ({ranked}) AS ranked WHERE rank <= {most})"]
 
@@ -37,24 +42,45 @@ def in_turn(within: str, norm: int, rows: int, order: str) -> str:
     return f"SELECT * FROM (SELECT *, {running} AS filled FROM ({within}) AS turns) AS whole WHERE filled <= {most}"
 
 
-def scaled(source: str, group: Sequence[str], parts: Sequence[Part | None], texts: Sequence[str]) -> list[str]:
+def scaled(
+    source: str, group: Sequence[str], parts: Sequence[Part | None], texts: Sequence[str], words: Words = COMMON
+) -> list[str]:
     """Write `p`: the `texts` of parts, some of which are scaled by the size of all the unit's groups in `source`."""
     own = [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
     steps = [f"{text} AS m{p.index}" for p in own if (text := norm_scaling.step(p))]
     kept = [f"m{i}" for i in stepped(parts)]
-    if len(group) == 1:  # no keys: each unit is one row, whose size is the unit's
-        sizes = f"SELECT {', '.join(['*', *(f'{norm_scaling.alone(p)} AS s{p.index}' for p in own)])} FROM {source}"
+    if len(group) == 1 or not words.still:  # no keys: each unit is one row, whose size is the unit's
+        size = norm_scaling.alone if len(group) == 1 else _within_unit
+        sizes = f"SELECT {', '.join(['*', *(f'{size(p, words)} AS s{p.index}' for p in own)])} FROM {source}"
         whole = f"SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes"
         return [f"p AS (SELECT {', '.join([*group, *kept, *texts])} FROM ({whole}) AS units)"]
-    sizes = f"SELECT {', '.join(['u', *(f'{norm_scaling.norm(p)} AS s{p.index}' for p in own)])} FROM {source} GROUP BY u"
+    sizes = f"SELECT {', '.join(['u', *(f'{norm_scaling.norm(p, words)} AS s{p.index}' for p in own)])} FROM {source} GROUP BY u"
     weights = f"SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes" if steps else sizes
     columns = [*(f"{source}.{name}" for name in group), *(f"w.{name}" for name in kept), *texts]
     return [f"w AS ({weights})", f"p AS (SELECT {', '.join(columns)} FROM {source} JOIN w ON {source}.u = w.u)"]
 
 
+def _within_unit(part: Scaled, words: Words) -> str:
+    return f"{norm_scaling.norm(part, words)} OVER (PARTITION BY u)"
+
+
 def stepped(parts: Sequence[Part | None]) -> list[int]:
     """Return which parts are counted in steps."""
     return [p.index for p in parts if isinstance(p, Scaled) and p.steps > 1]
+
+
+def weights(keys: Sequence[str], number: str, same: str, part: Scaled, words: Words = COMMON) -> list[str]:
+    """Write `x`: what all units weigh in each group of `s` whose `number` no earlier round has found, by its place `i` there. Who
+    is in which group is in `p`; `same`: where that is one of `h`. They are few, so they are picked out before anything is done
+    for each of them, and have a number of few digits for their keys."""
+    i = part.index
+    summed = words.added.format(norm_scaling.partial(part, words))
+    return [
+        f"h AS (SELECT {', '.join([*keys, 'i'])} FROM s WHERE CASE WHEN {number} IN (NULL{FOUND}) THEN 0 ELSE 1 END = 1)",
+        f"f AS MATERIALIZED (SELECT p.u, h.i, 1 AS fresh FROM p JOIN h ON {same})",
+        f"w AS (SELECT u, {norm_scaling.norm(part, words)} AS s{i} FROM f GROUP BY u)",
+        f"x AS (SELECT f.i, {summed} AS p{i} FROM f JOIN w ON f.u = w.u GROUP BY f.i)",
+    ]
 
 
 @dataclass(frozen=True)
@@ -65,12 +91,51 @@ class Units:
     count: str = "count(*)"
 
 
-def by_step(source: str, keys: Sequence[str], parts: Sequence[Part | None], used: Sequence[int]) -> tuple[list[str], Units]:
-    """Write the parts `used` summed for each step of a group: a column for each step is then made of few rows."""
+SUMMED = "CAST(coalesce(sum(units), 0) AS BIGINT)"
+
+
+def by_step(
+    source: str,
+    keys: Sequence[str],
+    parts: Sequence[Part | None],
+    used: Sequence[int],
+    words: Words = COMMON,
+    *,
+    apart: bool = False,
+) -> tuple[list[str], Units]:
+    """Write the parts `used` summed for each step of a group: a column for each step is then made of few rows. `apart`: columns
+    of many kinds of steps as well, each by its own."""
     steps = [f"m{i}" for i in stepped(parts)]
+    if apart and len(steps) > MOST_STEPS:
+        return [_apart(source, keys, [i for i in stepped(parts) if i in used], used, words)], Units("o", SUMMED)
     if not 0 < len(steps) <= MOST_STEPS:
         return [], Units(source)
-    sums = [f"sum(p{i}) AS p{i}" for i in used]
-    by = ", ".join([*keys, *steps])
-    text = f"o AS (SELECT {', '.join([by, *sums, 'count(*) AS units'])} FROM {source} GROUP BY {by})"
-    return [text], Units("o", "CAST(coalesce(sum(units), 0) AS BIGINT)")
+    sums = [f"{words.added.format(f'p{i}')} AS p{i}" for i in used]
+    own, by = steps, [*keys, *steps]
+    if len(steps) == MOST_STEPS and not keys:
+        # as one number: by two DuckDB would index a table of all pairs that there could be, 2**24 of them, most of it empty
+        most = max(p.steps for p in parts if isinstance(p, Scaled))
+        own, by = [f"max({m}) AS {m}" for m in steps], [f"{steps[0]} * {1 << most} + {steps[1]}"]
+    text = f"o AS (SELECT {', '.join([*keys, *own, *sums, 'count(*) AS units'])} FROM {source} GROUP BY {', '.join(by)})"
+    return [text], Units("o", SUMMED)
+
+
+def _apart(source: str, keys: Sequence[str], steps: Sequence[int], used: Sequence[int], words: Words) -> str:
+    """Write `o` of many columns of steps: a few rows for each of them, with 0 for all others, which are in no step."""
+    plain = [f"{words.added.format(f'p{i}')} AS p{i}" for i in used if i not in steps]
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    zeros = ["0 AS m{0}", "0 AS p{0}"]
+    first = [*keys, *(zero.format(i) for i in steps for zero in zeros), *plain, "count(*) AS units"]
+    texts = [f"SELECT {', '.join(first)} FROM {source}{group}"]
+    for step in steps:
+        own = [f"m{step}", f"{words.added.format(f'p{step}')} AS p{step}"]
+        items = [*keys, *(text for i in steps for text in (own if i == step else [z.format(i) for z in zeros]))]
+        items += [f"0 AS p{i}" for i in used if i not in steps]
+        texts.append(f"SELECT {', '.join([*items, '0 AS units'])} FROM {source} GROUP BY {', '.join([*keys, f'm{step}'])}")
+    return f"o AS ({' UNION ALL '.join(texts)})"
+
+
+def basis_columns(i: int, total: Total) -> list[str]:
+    """Name what basis i is returned as (`privacy.measurement.Basis`)."""
+    steps = total.steps if isinstance(total, PartSum) else 1
+    return [f"b{i}"] if steps == 1 else [f"b{i}s{j}" for j in range(steps)]

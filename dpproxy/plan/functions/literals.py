@@ -90,9 +90,13 @@ def check_count(name: str, args: Sequence[Expr], *counts: int) -> None:
         raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
 
 
+_DIGITS = 1000
+"""Python makes no whole number of more than 4,300 digits; longer ones are `numeric` in any case, as texts of numbers are."""
+
+
 def number_literal(text: str) -> Expr:
     """Bind an unsigned number of SQL text: int4, int8 or numeric, as PostgreSQL types it."""
-    if text.isdigit():
+    if text.isdigit() and len(text) <= _DIGITS:
         value = int(text)
         return Lit("int4" if value < 2**31 else "int8" if value < 2**63 else "numeric", str(value))
     return typed_literal("numeric", text)

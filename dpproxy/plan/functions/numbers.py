@@ -143,7 +143,7 @@ def _bits(name: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         values = [coerce(a, "int4") for a in args]
         if any(v.type not in INTEGERS for v in values):
-            raise unsupported("bit operators on other types than whole numbers", "Cast to a whole number first: x::int.")
+            raise unsupported("a bit operator on other types than whole numbers", "Cast to a whole number first: x::int.")
         type_ = common([v.type for v in values])
         if name == "bitleft":
             by = whole_number(values[1], "a shift")

@@ -144,9 +144,23 @@ _DATES = {
 _CLOCK = r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}"
 
 
+_WEEK = r"^[0-9]{4}-(0?[1-9]|[1-4][0-9]|5[0-3])$"  # IYYY-IW
+
+
 def to_date(args: Sequence[Expr]) -> Expr:
     check_count("to_date", args, 2)
+    if isinstance(args[1], Lit) and (args[1].text or "").upper() == "IYYY-IW":
+        return _week_start(as_text(args[0], "`to_date`"))
     return Cast("date", _iso("to_date", args[0], args[1]))
+
+
+def _week_start(value: Expr) -> Expr:
+    """The Monday of an ISO year's week. January 4 is always in the first week; a week 53 too many is the next year's first."""
+    year, week = (Call("text", "split_part", (value, Lit("text", "-"), Lit("int4", n))) for n in "12")
+    fourth = Cast("timestamp", Call("text", "concat", (year, Lit("text", "-01-04"))))
+    first = Cast("date", Call("timestamp", "trunc_time", (Lit("text", "week"), fourth)))
+    days = multiply("*", minus(Cast("int4", week), Lit("int4", "1")), Lit("int4", "7"))
+    return Case("date", ((regex("regex", value, Lit("text", _WEEK)), plus(first, days)),), None)
 
 
 def to_timestamp(args: Sequence[Expr]) -> Expr:
@@ -166,7 +180,7 @@ def _iso(name: str, value: Expr, form: Expr) -> Expr:
     date, clock, _ = text.partition(" HH24:MI:SS")
     pattern = _DATES.get(date.upper())
     if pattern is None or (clock and name == "to_date") or date + clock != text:
-        known = ", ".join(_DATES)
+        known = ", ".join((*_DATES, *(("IYYY-IW",) if name == "to_date" else ())))
         raise unsupported(f"`{name}` with format '{text}'", f"Formats: {known}; with HH24:MI:SS behind for to_timestamp.")
     fits = regex("regex", value, Lit("text", pattern[:-1] + _CLOCK + "$" if clock else pattern))
     parts: tuple[Expr, ...] = tuple(_field(value, date.upper(), f) for f in ("YYYY", "MM", "DD"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from fractions import Fraction
+from functools import cached_property
 
 from dpproxy.plan.logical.interval import OPEN, Interval
 
@@ -90,6 +91,11 @@ class Column:
 @dataclass(frozen=True)
 class Expr:
     type: str
+
+    @cached_property
+    def size(self) -> int:
+        """The number of its nodes but literals, each as often as it is written out: an operand that two share counts twice."""
+        return 1 + sum(c.size for c in children(self) if not isinstance(c, Lit))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ EPOCH = dt.date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Interval:
-    """All values lie in [lo, hi]; an end that is None is unbounded."""
+    """All values lie in [lo, hi]; an end that is None is unbounded. `lo` is at most `hi`, also where no value is expected."""
 
     lo: Fraction | None
     hi: Fraction | None
@@ -83,10 +83,9 @@ def hull(parts: Sequence[Interval]) -> Interval:
 
 def meet(a: Interval, b: Interval) -> Interval:
     """Return the values in both; `a` when they are disjoint."""
-    lows = [x for x in (a.lo, b.lo) if x is not None]
-    highs = [x for x in (a.hi, b.hi) if x is not None]
-    both = Interval(max(lows) if lows else None, min(highs) if highs else None)
-    return a if both.closed and both.ends[0] > both.ends[1] else both
+    lo = max((x for x in (a.lo, b.lo) if x is not None), default=None)
+    hi = min((x for x in (a.hi, b.hi) if x is not None), default=None)
+    return a if lo is not None and hi is not None and lo > hi else Interval(lo, hi)
 
 
 def add(a: Interval, b: Interval) -> Interval:

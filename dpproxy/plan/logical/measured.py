@@ -12,12 +12,14 @@ group), basis i.
     Contributions   parts: what a unit adds to a group, each clamped, or scaled down with the unit's other groups
     Sums            GROUP BY keys: what all units add
     Filled          LEFT JOIN of the declared groups with these
+    Written         what a stored table is made of; StoredGroups, StoredSums, StoredBuckets: read from one
+    FreshSums       StoredSums, and a weight over the groups that no earlier round has found
     Numbered, Buckets, Beyond: the queries of a first round, of selections, of how much bounds cut
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -109,6 +111,26 @@ class UnitGroups(Node):
 
 
 @dataclass(frozen=True)
+class StoredGroups(Node):
+    """A `UnitGroups` that is read from `table`, where `definition` was `Written`: of its keys those in `keys`, of its row values
+    those in `values`, by number. `summed`: rows that agree in the unit and in these keys are added up; else no two do."""
+
+    table: str
+    definition: UnitGroups
+    keys: tuple[int, ...]
+    values: tuple[int, ...]
+    summed: bool
+
+    @property
+    def groups(self) -> UnitGroups:
+        """What is read, as if it were made of rows: groups by fewer keys are sums of groups by more."""
+        made, numbers = self.definition.rows, dict(enumerate(self.values))
+        keys, values = tuple(made.keys[k] for k in self.keys), tuple(made.values[v] for v in self.values)
+        totals = (replace(t, index=i) for i, v in numbers.items() for t in self.definition.totals if t.index == v)
+        return UnitGroups(replace(made, keys=keys, values=values), tuple(totals))
+
+
+@dataclass(frozen=True)
 class Order:
     """A pseudo-random order by a hash with `key`; of groups, whose keys are taken in the order `keys` (their numbers)."""
 
@@ -120,7 +142,7 @@ class Order:
 class Picked(Node):
     """The first `most` groups of each unit in that order."""
 
-    child: UnitGroups | Contributions
+    child: UnitGroups | StoredGroups | Contributions
     most: int
     order: Order
 
@@ -129,7 +151,7 @@ class Picked(Node):
 class Fresh(Node):
     """The same groups; of each, 1 where no earlier round has found it, else 0."""
 
-    child: UnitGroups | Picked
+    child: UnitGroups | StoredGroups | Picked
     order: Order
 
 
@@ -214,7 +236,7 @@ Part = One | Present | CountCut | TotalCut | ShareCut | Scaled
 class Contributions(Node):
     """`parts[i]` is None for columns of distinct values, and for those that another round measures."""
 
-    child: UnitGroups | Picked | Fresh
+    child: UnitGroups | StoredGroups | Picked | Fresh
     parts: tuple[Part | None, ...]
 
     @property
@@ -295,6 +317,68 @@ class Sums(Node):
     least: int = 1
 
 
+@dataclass(frozen=True)
+class Written(Node):
+    """What a stored table is made of, and never an answer: groups of units as they are, or which of them are picked, or what all
+    units add to each group, which begins with their number; or buckets as they are. `coded`: keys, by number, whose values are
+    listed; groups of other values are left out before anything is scaled."""
+
+    child: UnitGroups | StoredGroups | Picked | Sums | Buckets
+    coded: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class StoredSums(Node):
+    """`Sums` that are read from `table`, where `definition` was written: of its keys those in `keys`, which are all of them, as
+    total i its total `columns[i]` (None: 0). Groups of fewer than `least` units are left out."""
+
+    table: str
+    definition: Written
+    keys: tuple[int, ...]
+    columns: tuple[int | None, ...]
+    least: int = 1
+
+    @property
+    def made(self) -> Sums:
+        """What the table holds."""
+        assert isinstance(self.definition.child, Sums)
+        return self.definition.child
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        return tuple(self.made.totals[c] if c is not None else NoTotal() for c in self.columns)
+
+    @property
+    def rows(self) -> MeasuredRows:
+        """The rows it was made of, under the keys that are read; nothing is asked of the single row any more."""
+        made = rows_of(self.definition)
+        return replace(made, keys=tuple(made.keys[k] for k in self.keys), values=())
+
+    @property
+    def coded(self) -> dict[int, tuple[str, ...]]:
+        """The keys whose values are listed, by their numbers here."""
+        listed = dict(self.definition.coded)
+        return {i: listed[k] for i, k in enumerate(self.keys) if k in listed}
+
+
+@dataclass(frozen=True)
+class FreshSums(Node):
+    """Stored sums and, as total `weight.index`, which is none of them, a weight over those of each unit's groups that no earlier
+    round has found (`Fresh`, whose numbers follow `order`): what that round found is known when the table is read. The groups
+    are in `table`, where `definition` was written, under the keys in `keys`."""
+
+    child: StoredSums
+    table: str
+    definition: Written
+    keys: tuple[int, ...]
+    order: Order
+    weight: Scaled
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        return self.child.totals
+
+
 # --- declared groups
 
 
@@ -336,7 +420,7 @@ class Declared:
 class Filled(Node):
     """Each declared group once, with what `child` has of it, or zeros; the declared groups alone where nothing is summed."""
 
-    child: Sums
+    child: Sums | StoredSums
     groups: Declared
 
 
@@ -347,7 +431,7 @@ class Filled(Node):
 class Numbered(Node):
     """The groups of a first round: of each its first basis, and a number."""
 
-    child: Sums
+    child: Sums | StoredSums
     order: Order
 
 
@@ -367,6 +451,14 @@ Test = tuple[Literal["most", "size", "groups"], int]
 
 
 @dataclass(frozen=True)
+class StoredBuckets(Node):
+    """`Buckets` that are read from `table`, where `definition` was written, as they are."""
+
+    table: str
+    definition: Written
+
+
+@dataclass(frozen=True)
 class Beyond(Node):
     """How many units there are, and how many of these are beyond one of `tests`: their `most` rows in a group, the `size` of
     their rows in all groups (of that `norm`), their `groups`."""
@@ -376,9 +468,9 @@ class Beyond(Node):
     tests: tuple[Test, ...]
 
 
-Statement = Sums | Filled | Numbered | Buckets | Beyond
+Statement = Sums | StoredSums | FreshSums | Filled | Numbered | Buckets | StoredBuckets | Beyond | Written
 
-Stage = UnitGroups | Picked | Fresh | Contributions
+Stage = UnitGroups | StoredGroups | Picked | Fresh | Contributions
 """Groups of units."""
 
 
@@ -389,10 +481,26 @@ def rows_of(tree: Statement | Stage) -> MeasuredRows:
         match node:
             case UnitGroups(rows=rows) | Buckets(rows=rows) | Beyond(rows=rows):
                 node = rows
+            case StoredGroups():
+                node = node.groups.rows
+            case StoredSums():
+                node = node.rows
+            case StoredBuckets(definition=definition):
+                node = definition
             case Sums(child=child) | Filled(child=child) | Numbered(child=child) | Picked(child=child) | Fresh(child=child):
                 node = child
-            case Contributions(child=child):
+            case Contributions(child=child) | Written(child=child) | FreshSums(child=child):
                 node = child
             case _:
                 raise TypeError(f"unknown node {type(node).__name__}")
+    return node
+
+
+def contributions_of(sums: Sums) -> Contributions:
+    """Return what each unit contributes, whichever groups of it are picked then."""
+    node: object = sums.child
+    while not isinstance(node, Contributions):
+        if not isinstance(node, Picked):
+            raise TypeError(f"no contributions in {type(node).__name__}")
+        node = node.child
     return node

@@ -24,10 +24,9 @@ class Scan(Relation):
 
 @dataclass(frozen=True)
 class Values(Relation):
-    """The rows are constants (a VALUES list, generate_series of constants). `series`: (start, stop, step) expressions."""
+    """The rows are constants: a VALUES list, elements of a constant array."""
 
     rows: tuple[tuple[Expr, ...], ...] = ()
-    series: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -133,11 +133,28 @@ def _steps(bound: Interval, size: Fraction) -> int:
 def _form_outputs(key: Expr) -> int | None:
     """A function has no more results than its arguments have values."""
     if isinstance(key, Case):
-        results = [r for _, r in key.whens] + [key.default if key.default is not None else Lit(key.type, None)]
-        return len(set(results)) if all(isinstance(r, Lit) for r in results) else None
+        return _case_outputs(key)
     if isinstance(key, Cast):
         return _outputs(key.arg)
     return _call_outputs(key) if isinstance(key, Call) else None
+
+
+def _case_outputs(key: Case) -> int | None:
+    """Its constants, and what else its arms have."""
+    arms: list[tuple[Expr | None, Expr]] = [*key.whens, (None, key.default or Lit(key.type, None))]
+    others = [_arm_outputs(test, result) for test, result in arms if not isinstance(result, Lit)]
+    known = [n for n in others if n is not None]
+    constants = {result for _, result in arms if isinstance(result, Lit)}
+    return len(constants) + sum(known) if len(known) == len(others) else None
+
+
+def _arm_outputs(test: Expr | None, result: Expr) -> int | None:
+    """What is tested to be one of some constants has no other values."""
+    match test:
+        case InList(arg=arg, items=items, negated=False) if arg == result and all(isinstance(item, Lit) for item in items):
+            return len(items)
+        case _:
+            return _outputs(result)
 
 
 def _call_outputs(key: Call) -> int | None:

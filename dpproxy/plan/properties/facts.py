@@ -333,7 +333,8 @@ def _window(win: Win, parts: list[Facts]) -> Facts:
     if win.name in ("count", "row_number", "rank", "dense_rank"):
         return replace(known, bound=rows)
     if win.name == "ntile":
-        return replace(known, bound=Interval(ONE, parts[0].bound.hi))
+        most = parts[0].bound.hi
+        return replace(known, bound=Interval(ONE, None if most is None else max(most, ONE)))
     if win.name == "sum" and parts[0].bound.closed:
         lo, hi = parts[0].bound.ends
         return replace(known, bound=Interval(min(lo, Fraction(0)) * win.rows, max(hi, Fraction(0)) * win.rows))

@@ -67,13 +67,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Dense:
-    """These are the possible groups: the product of the parts. `size`: an upper bound of their number, None if not fixed by
-    policy. `computed`: columns of the parts that are no columns of a table, by the expressions they stand for."""
+    """These are the possible groups: the product of the parts. `sizes`: upper bounds of how many there are of each, None if not
+    fixed by policy. `computed`: columns of the parts that are no columns of a table, by the expressions they stand for."""
 
     parts: tuple[Part, ...]
-    size: int | None
+    sizes: tuple[int | None, ...]
     width: int
     computed: tuple[tuple[Expr, Column], ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        """Return an upper bound of the number of groups, None if not fixed by policy."""
+        known = [size for size in self.sizes if size is not None]
+        return prod(known) if len(known) == len(self.sizes) else None
 
     @cached_property
     def declared(self) -> Declared:
@@ -101,8 +107,7 @@ def dense_domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
     unknown = sizes.count(None)
     if known > (MAX_BESIDE_TABLE if unknown else MAX_CELLS) or unknown > 1:
         return None  # a product of public tables may be larger than any answer
-    size = None if unknown else known
-    return Dense(tuple(parts), size, len(keys), tuple(whole.items()))
+    return Dense(tuple(parts), tuple(sizes), len(keys), tuple(whole.items()))
 
 
 def _on_local_days(key: Expr, clocks: dict[Expr, Column], conditions: Sequence[Expr]) -> Expr:

@@ -29,7 +29,7 @@ from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection
-from dpproxy.privacy.noise_error import each, half_width
+from dpproxy.privacy.noise_error import each, half_width, sum_half_width
 
 PlanAccount = dict[str, Any]
 """What JSON can hold: texts, numbers, lists, and more of the same by name."""
@@ -51,6 +51,7 @@ class _Told:
     hidden: str = ""
     cut: tuple[bool, ...] = ()  # of each column, whether bounds may have cut it
     endless: Mapping[str, str] = field(default_factory=dict)  # by label, why an interval has no end
+    shape: str = ""
 
 
 def plan_account(
@@ -75,9 +76,10 @@ def plan_account(
             unit,
             c.moving,
             c.left_out,
-            hidden_text(m, c.bounding, unit),
+            hidden_text(m, c.bounding, unit, c.values_of),
             tuple(any(open_ends(c, spec)) for spec in c.specs),
             {o.label: why for o in c.outputs if (why := why_endless(c, o))},
+            c.shape,
         )
         for m, c in zip(measurements, compiled, strict=True)
     ]
@@ -120,6 +122,7 @@ def _measurement(told: _Told) -> PlanAccount:
     found: PlanAccount = {"Keys": [k.label for k in m.keys], "Charge": _charge(m.loss), "Bounds": list(m.notes)}
     if m.keys:
         found["Groups"] = _groups(told)
+    found |= {"Read From": told.shape} if told.shape else {}
     found |= {"Asked Again": MOVING} if told.moving else {}
     if told.hidden:
         found["Hidden"] = told.hidden
@@ -166,7 +169,7 @@ def _output(output: Output, told: _Told) -> PlanAccount:
     found |= {"Bounds May Cut": True} if any(told.cut[i] for i in output.bases) else {}
     found |= {"No Interval": told.endless[output.label]} if output.label in told.endless else {}
     if output.kind == "linear":
-        found["Within"] = _half(bases[0], told.confidence)
+        found |= _within(bases[0], told.confidence)
         found |= {"Steps": bases[0].steps} if bases[0].steps > 1 else {}
     elif output.kind == "mean":
         found["Within Times Rows"] = _mean_half(bases, told)
@@ -179,6 +182,13 @@ def _output(output: Output, told: _Told) -> PlanAccount:
         found["Selection"] = output.selection + 1
         return found
     return found | {"Noise": [i + 1 for i in output.bases]}
+
+
+def _within(basis: Basis, confidence: Fraction) -> PlanAccount:
+    """Of a group; of a sum of groups, where sums are asked for."""
+    if basis.running is None:
+        return {"Within": _half(basis, confidence)}
+    return {"Within": float(sum_half_width(basis, confidence) * basis.grid), "Groups Added": basis.running.width}
 
 
 def _half(basis: Basis, confidence: Fraction) -> float:
@@ -194,15 +204,19 @@ def _mean_half(bases: Sequence[Basis], told: _Told) -> float:
 
 
 def _basis(basis: Basis, told: _Told) -> PlanAccount:
-    return {
-        "Column": basis.label,
-        "Mechanism": MECHANISMS[basis.mechanism],
-        "Scale": float(basis.scale * basis.grid / basis.fine),
-        "Within": _half(basis, told.confidence),
-        "Epsilon": _micro(basis.loss.epsilon),
-        "Sensitivity": float(basis.linf * basis.grid / basis.fine),
-        "Groups Per Unit": "all together" if basis.norm else told.measurement.reach,
-    } | ({"Steps": basis.steps} if basis.steps > 1 else {})
+    return (
+        {
+            "Column": basis.label,
+            "Mechanism": MECHANISMS[basis.mechanism],
+            "Scale": float(basis.scale * basis.grid / basis.fine),
+            "Within": _half(basis, told.confidence),
+            "Epsilon": _micro(basis.loss.epsilon),
+            "Sensitivity": float(basis.linf * basis.grid / basis.fine),
+            "Groups Per Unit": "all together" if basis.norm else told.measurement.reach,
+        }
+        | ({"Steps": basis.steps} if basis.steps > 1 else {})
+        | ({"Sums": True} if basis.running is not None else {})
+    )
 
 
 def _selection(selection: Selection, told: _Told) -> PlanAccount:
@@ -303,6 +317,8 @@ def _measurement_lines(number: int, told: PlanAccount, unit: str) -> Iterator[st
     yield from (f"     Bound: {note}" for note in told["Bounds"])
     if "Groups" in told:
         yield f"     Groups: {_groups_text(told['Groups'], unit)}"
+    if "Read From" in told:
+        yield f"     Read from: {told['Read From']}"
     if "Asked Again" in told:
         yield f"     Asked again: {told['Asked Again']}"
     if "Hidden" in told:
@@ -357,6 +373,7 @@ def _groups_text(groups: PlanAccount, unit: str) -> str:
 def _error_text(output: PlanAccount) -> str:
     if "Within" in output:
         more = "; about twice as wide for each larger class that is scaled back up" if "Steps" in output else ""
+        more += f" for a sum of {output['Groups Added']} groups" if "Groups Added" in output else ""
         told = f"within +-{output['Within']:.6g}{more}"
     elif "Within Times Rows" in output:
         told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
@@ -369,7 +386,7 @@ def _error_text(output: PlanAccount) -> str:
         return f"{taken}  (selection {output['Selection']})"
     else:
         told = "error by dpproxy.low() and dpproxy.high()"
-    cut = "; not known of what bounds cut" if "Bounds May Cut" in output else ""
+    cut = "; what bounds cut comes on top" if "Bounds May Cut" in output else ""
     return f"{told}{cut}{_no_interval(output)}  (noise {', '.join(map(str, output['Noise']))})"
 
 
@@ -378,7 +395,7 @@ def _no_interval(output: PlanAccount) -> str:
 
 
 def _noise_text(basis: PlanAccount) -> str:
-    steps = f" for each of {basis['Steps']} classes" if "Steps" in basis else ""
+    steps = f" for each of {basis['Steps']} classes" if "Steps" in basis else " for each group" if "Sums" in basis else ""
     return (
         f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g}{steps} "
         f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} {_reached(basis['Groups Per Unit'])})"

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import Bounding
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import half_width
@@ -32,8 +33,8 @@ def sizes(measurement: Measurement) -> tuple[int, int] | None:
     return half, half + half_width(basis, NEARLY)
 
 
-def hidden_text(measurement: Measurement, bounding: Bounding, unit: str) -> str:
-    """Say which groups of a measurement are not shown; empty where all are."""
+def hidden_text(measurement: Measurement, bounding: Bounding, unit: str, values_of: str = "") -> str:
+    """Say which groups of a measurement are not shown; empty where all are. `values_of`: the aggregate whose values they are."""
     if measurement.top is not None and measurement.top.absent is not None:
         label = measurement.bases[measurement.top.score].label
         return f"groups with {label} below about {measurement.top.absent} are not shown"
@@ -41,6 +42,9 @@ def hidden_text(measurement: Measurement, bounding: Bounding, unit: str) -> str:
     if found is None or measurement.threshold is None:
         return ""
     half, nearly = found
+    if values_of:
+        shared = f"of the values of {values_of}, those that fewer than about {half} {unit}s share"
+        return f"{shared} do not count (of those that {nearly} or more share, 95 % do)"
     said = f"groups of fewer than about {half} {unit}s are not shown (of those of {nearly} or more, 95 % are)"
     norm = measurement.bases[measurement.threshold.basis].norm
     if norm:
@@ -53,7 +57,7 @@ def hidden_text(measurement: Measurement, bounding: Bounding, unit: str) -> str:
     return f"{said}; a {unit} counts in {groups} at most: where each is in {many}, it takes about {SEVERAL * half}"
 
 
-def hidden_groups(measurements: Sequence[Measurement], boundings: Sequence[Bounding], unit: str) -> tuple[str, ...]:
+def hidden_groups(measurements: Sequence[Measurement], compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
     """Say which groups an answer leaves out: analysts would else take an empty answer for an empty table."""
-    said = (hidden_text(m, bounding, unit) for m, bounding in zip(measurements, boundings, strict=True))
+    said = (hidden_text(m, c.bounding, unit, c.values_of) for m, c in zip(measurements, compiled, strict=True))
     return tuple(dict.fromkeys(filter(None, said)))

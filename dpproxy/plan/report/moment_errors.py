@@ -41,7 +41,8 @@ def spread(statistic: str, totals: Sequence[Float64], deviations: Sequence[float
     squares = np.zeros_like(totals[0])
     for i, deviation in enumerate(deviations):
         up, down = ([*totals[:i], totals[i] + sign * deviation, *totals[i + 1 :]] for sign in (1, -1))
-        squares = squares + ((value(statistic, up, centers) - value(statistic, down, centers)) / 2) ** 2
+        with np.errstate(all="ignore"):
+            squares = squares + ((value(statistic, up, centers) - value(statistic, down, centers)) / 2) ** 2
     return np.nan_to_num(np.sqrt(squares), nan=np.inf)
 
 

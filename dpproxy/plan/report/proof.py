@@ -23,7 +23,10 @@ def with_proofs(account: dict[str, Any], proved: Sequence[tuple[Measurement, Der
 
 def _proof(claimed: Measurement, derived: Derived) -> dict[str, Any]:
     main = derived.main
-    found = {"Claimed": _claim(claimed), "Derived": _derived(main), "Groups Counted": claimed.counted is not None}
+    growth = {"Times": derived.growth.times, "Power": derived.growth.power}
+    found = {
+        "Claimed": _claim(claimed), "Derived": _derived(main), "Groups Counted": claimed.counted is not None, "Growth": growth,
+    }  # fmt: skip
     if claimed.selections:
         found["Selections"] = [
             {"Claimed": {"Sensitivity": s.sensitivity, "Groups": claimed.l0}, "Derived": _derived(derived.side[s.query - 1])}

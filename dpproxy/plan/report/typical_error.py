@@ -18,7 +18,7 @@ from dpproxy.plan.model import Typical
 from dpproxy.plan.report import moment_errors, rank_errors
 from dpproxy.plan.report.moment_errors import Float64
 from dpproxy.privacy.measurement import Measurement
-from dpproxy.privacy.noise_error import deviation, step_growth
+from dpproxy.privacy.noise_error import deviation, step_growth, typical_sum
 
 Values = Sequence[npt.NDArray[np.int64]]
 MOST = 3  # aggregates whose error is told: the rest is in EXPLAIN
@@ -45,6 +45,8 @@ def _of_groups(what: Typical, values: Values) -> tuple[Float64, Float64] | None:
     if what.ranks or not len(values[what.columns[0]]):
         return None
     first = values[what.columns[0]].astype(float)
+    if what.cells:
+        return np.abs(first.mean(keepdims=True)) * what.cells, np.array(what.deviations[:1])
     if what.kind == "linear":
         grown = 1.0 if what.step is None else step_growth(int(values[what.step][0]))
         return np.abs(first), np.full(first.size, what.deviations[0] * grown)
@@ -93,11 +95,14 @@ def _typical(output: Output, measurement: Measurement, made: Compiled, number: i
         grids, centers = (tuple(float(x) for x in given) for given in ((s.grid for s in specs), (s.center for s in specs)))
         return Typical(output.label, "moments", *of, statistic=output.statistic, grids=grids, centers=centers)
     if output.kind == "linear" or len(bases) == 1:
+        if (sums := typical_sum(bases[0])) is not None:
+            cells, spread = sums
+            return Typical(output.label, "linear", number, output.bases[:1], (spread,), cells=cells)
         raw = measurement.step_column(output.bases[0])
         return Typical(output.label, "linear", *of, step=raw + 1 if raw is not None else None)
     if output.kind == "mean":
         span = max(abs(specs[1].lo), abs(specs[1].hi))
-        return Typical(output.label, "mean", *of, specs[1].shift, span=span)
+        return Typical(output.label, "mean", *of, specs[1].about, span=span)
     return Typical(output.label, "total", *of, specs[1].shift) if output.kind == "total" else None
 
 

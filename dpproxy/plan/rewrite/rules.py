@@ -25,12 +25,15 @@ from dpproxy.plan.rewrite import (
     percentile_by_rank,
     public_lists,
     symmetric_aggregates,
+    void_offsets,
 )
 
 Rule = Callable[[exp.Expr, KnownTables], bool]
 """Rewrites a tree in place, and says whether it did."""
 
 RULES: Final[tuple[tuple[str, Rule], ...]] = (
+    # Anywhere: it changes no row, and no other rule reads OFFSET. First, so that others see plain subqueries.
+    ("void_offsets", void_offsets.apply),
     # Before all others: what a window is partitioned by is then where they look for it.
     ("named_windows", named_windows.apply),
     # While the items of FROM have the names that it looks for; what it moves into a subquery is rewritten there.

@@ -9,6 +9,8 @@ import duckdb
 import psycopg
 import pytest
 
+from tests.worlds import spark_servers
+
 Ask = Callable[[str], Any]
 """The one value of an expression; an error where the engine raises one."""
 
@@ -33,3 +35,15 @@ def ask_duckdb() -> Iterator[Ask]:
             return found[0]
 
         yield ask
+
+
+@pytest.fixture(scope="session")
+def sail_session() -> Iterator[Any]:
+    """A session on Sail, prepared as the backend prepares it."""
+    with spark_servers.sail() as address, spark_servers.session(address) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def ask_spark(sail_session: Any) -> Ask:
+    return lambda text: sail_session.sql(f"SELECT {text} AS x").toArrow().column(0)[0].as_py()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -19,6 +20,8 @@ TOTAL = Scaled(1, "sum", 1, 10, 7, 16, 1, steps=12)
 PARTS: tuple[Part | None, ...] = (COUNT, TOTAL)
 TEXTS = [f"{norm_scaling.partial(part)} AS p{i}" for i, part in enumerate((COUNT, TOTAL))]
 
+AT_ONCE = replace(norm_scaling.COMMON, still=False)
+
 
 def run(stages: list[str], query: str, rows: list[tuple[int, int, int, int]] = GROUPS) -> list[tuple[Any, ...]]:
     values = ", ".join(f"({u}, {k}, {n}::BIGINT, {t}::BIGINT)" for u, k, n, t in rows)
@@ -30,7 +33,8 @@ def run(stages: list[str], query: str, rows: list[tuple[int, int, int, int]] = G
 def test_as_many_groups_are_picked_as_if_all_were_ranked(most: int) -> None:
     ranked = "SELECT *, row_number() OVER (PARTITION BY u ORDER BY hash(u, k0), k0) AS rank FROM g"
     all_of_them = run([f"x AS ({ranked})"], f"SELECT u, k0, n0 FROM x WHERE rank <= {most}")
-    assert run(unit_stages.picked("g", most, "hash(u, k0), k0"), "SELECT u, k0, n0 FROM q") == all_of_them
+    for words in (norm_scaling.COMMON, AT_ONCE):
+        assert run(unit_stages.picked("g", most, "hash(u, k0), k0", words), "SELECT u, k0, n0 FROM q") == all_of_them
 
 
 def test_a_unit_of_one_group_has_the_size_of_that_group() -> None:
@@ -39,6 +43,14 @@ def test_a_unit_of_one_group_has_the_size_of_that_group() -> None:
     expected = run(unit_stages.scaled("g", ["u", "k0"], PARTS, TEXTS), whole, alone)
     assert run(unit_stages.scaled("g", ["u"], PARTS, TEXTS), whole, alone) == expected
     assert {m for _, m, *_ in expected} == {1, 2, 2048}
+
+
+def test_groups_are_scaled_alike_where_they_are_read_once() -> None:
+    whole = "SELECT u, k0, m0, m1, p0, p1 FROM p"
+    twice, once = (unit_stages.scaled("g", ["u", "k0"], PARTS, TEXTS, words) for words in (norm_scaling.COMMON, AT_ONCE))
+    assert run(once, whole) == run(twice, whole)
+    assert (" ".join(twice).count("FROM g"), " ".join(once).count("FROM g")) == (2, 1)
+    assert " ".join(unit_stages.picked("g", 2, "k0", AT_ONCE)).count("FROM g") == 1
 
 
 @pytest.mark.parametrize("keys", [[], ["k0"]])
@@ -63,4 +75,10 @@ def test_sums_by_step_are_those_of_all_units(keys: list[str]) -> None:
 def test_many_kinds_of_steps_are_left_as_they_are() -> None:
     parts = tuple(Scaled(i, "count", 1, 10, 1, 1, i, steps=12) for i in range(unit_stages.MOST_STEPS + 1))
     assert unit_stages.by_step("p", ["k0"], parts, [0]) == ([], unit_stages.Units("p"))
+    (text,), units = unit_stages.by_step("p", ["k0"], parts, [0], apart=True)
+    assert text == (
+        "o AS (SELECT k0, 0 AS m0, 0 AS p0, count(*) AS units FROM p GROUP BY k0 "
+        "UNION ALL SELECT k0, m0, sum(p0) AS p0, 0 AS units FROM p GROUP BY k0, m0)"
+    )
+    assert units.source == "o"
     assert unit_stages.by_step("p", ["k0"], (None,), []) == ([], unit_stages.Units("p"))

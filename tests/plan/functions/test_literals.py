@@ -59,3 +59,8 @@ def test_refusals_name_the_function() -> None:
 )
 def test_numbers_have_the_type_that_holds_them(text: str, type_: str) -> None:
     assert number_literal(text) == Lit(type_, text)
+
+
+def test_a_number_of_more_digits_than_python_makes_one_of() -> None:
+    """The finding: of 4,301 digits the planner failed, as if the fault were ours."""
+    assert number_literal("9" * 5_000) == Lit("numeric", "9" * 5_000)

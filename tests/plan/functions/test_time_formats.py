@@ -56,6 +56,8 @@ def test_other_formats_are_refused(form: str) -> None:
     [
         ("05.03.2024", "DD.MM.YYYY", "2024-03-05"), ("3/5/2024", "MM/DD/YYYY", "2024-03-05"), ("20240305", "YYYYMMDD", "2024-03-05"),
         ("2024-03", "YYYY-MM", "2024-03-01"), ("2024-03-05", "DD.MM.YYYY", "None"), ("5 March", "DD.MM.YYYY", "None"),
+        ("2024-01", "IYYY-IW", "2024-01-01"), ("2020-53", "IYYY-IW", "2020-12-28"), ("2021-1", "iyyy-iw", "2021-01-04"),
+        ("2024-54", "IYYY-IW", "None"), ("2024-00", "IYYY-IW", "None"),
     ],
 )  # fmt: skip
 def test_texts_that_are_dates(text: str, form: str, date: str) -> None:

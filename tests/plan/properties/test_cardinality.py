@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.logical.expr import Case, Cast, Column, Domain, Expr, SeriesDomain, ValuesDomain
+from dpproxy.plan.logical.expr import Case, Cast, Column, Domain, Expr, InList, SeriesDomain, ValuesDomain
 from dpproxy.plan.properties.cardinality import enumerated_column, most_distinct, most_values
 
 N = column(1, "int4", 0, 99, grid=Fraction(1))
@@ -38,6 +38,20 @@ KEYS: list[tuple[Expr, list[tuple[Column, Domain]], str]] = [
         "CASE WHEN n < 5 THEN 'few' ELSE 'many' END",
     ),
     (Cast("text", number("%", ref(N), lit("3"))), [(N, NUMBERS)], "(n % 3)::text"),
+    (
+        Case(
+            "timestamp",
+            ((call(">", ref(N), lit("5")), call("trunc_time", lit("month", "text"), STAMP, type_="timestamp")),),
+            None,
+        ),
+        [(N, NUMBERS), (DAY, DAYS)],
+        "CASE WHEN n > 5 THEN date_trunc('month', d) END",
+    ),
+    (
+        Case("int4", ((InList("bool", ref(N), (lit("1"), lit("2"))), ref(N)),), None),
+        [(N, NUMBERS)],
+        "CASE WHEN n IN (1, 2) THEN n END",
+    ),
 ]
 
 

@@ -108,6 +108,19 @@ def test_rows_that_are_in_no_group_are_named(flights: Flights) -> None:
     assert said(asked("dep_delay", "dep_delay BETWEEN 0 AND 9")) == set()
 
 
+def test_totals_are_added_up_where_every_row_is_in_a_group(flights: Flights) -> None:
+    def apart(key: str, where: str = "TRUE") -> bool:
+        before, _, numbers = asked(key, where).rpartition("GROUP BY ")
+        return "each grouping set is measured by itself" in str(
+            flights.plan(f"EXPLAIN {before}GROUP BY ROLLUP ({numbers})").explain
+        )
+
+    dearer_or_not_seen = {"two tests", "a clamped number"}
+    assert {name for name, key in WHOLE.items() if apart(key)} == dearer_or_not_seen
+    assert all(apart(key) for key in ("carrier", "weekend", "date_trunc('month', departed)", "coalesce(carrier, '-')"))
+    assert apart("dep_delay", "dep_delay > 0")
+
+
 def test_conditions_narrow_the_groups_as_before(flights: Flights) -> None:
     bins = "CASE WHEN dep_delay > 1300 THEN 'absurd' WHEN dep_delay > 60 THEN 'much' WHEN dep_delay IS NULL THEN 'none' ELSE 'few' END"
     assert flights.released(asked(bins, "dep_delay < 60")).keys() == {("few",)}

@@ -51,6 +51,16 @@ def test_units_in_one_group_each(shop_catalog: Catalog) -> None:
     assert said.endswith("95 % are)")
 
 
+def test_values_of_an_aggregate_without_groups(shop_catalog: Catalog) -> None:
+    made = planned("SELECT bool_and(vip) FROM customers", shop_catalog)
+    found = sizes(made.measurements[0])
+    assert found is not None
+    assert made.hidden == (
+        f"of the values of bool_and(), those that fewer than about {found[0]} customers share do not count "
+        f"(of those that {found[1]} or more share, 95 % do)",
+    )
+
+
 def test_chosen_groups(shop_catalog: Catalog) -> None:
     made = planned(f"{BY_CATEGORY} ORDER BY 2 DESC LIMIT 1", shop_catalog)
     top = made.measurements[0].top
