@@ -81,8 +81,8 @@ def budget_show(policies: PolicyFiles, state: State = STATE, ledger: Ledger = No
     """Print what each role, each user with a budget, and all together, have spent and have left, of each policy; also while the
     proxy runs."""
     place = place_of(ledger, state)
-    columns = ("dataset", "scope", "name", "window", "spent", "limit", "left", "delta spent", "delta limit", "resets", "lifetime")
-    print("\t".join(columns))
+    columns = ("dataset", "scope", "name", "window", "spent", "limit", "left")
+    print("\t".join((*columns, "delta spent", "delta limit", "delta left", "resets", "lifetime")))
     for file in policies:
         _show(load_file(file).policy, place)
 
@@ -119,7 +119,7 @@ def _accounts(rules: Policy) -> Iterator[tuple[Scope, str, Any]]:
 
 def _standing(s: Standing) -> tuple[str, ...]:
     epsilon = (decimal(amount, MICRO) for amount in (s.spent_epsilon, s.limit_epsilon, s.left_epsilon))
-    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta))
+    delta = (decimal(amount, ATTO) for amount in (s.spent_delta, s.limit_delta, s.left_delta))
     return (
         s.scope,
         s.name,

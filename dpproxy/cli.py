@@ -26,6 +26,7 @@ COMMANDS = {
     "serve": ("dpproxy.serve.serve_command:serve_app", "Serve one database per policy file until SIGTERM or Ctrl-C."),
     "budget": ("dpproxy.bookkeeping:budget_app", "What is spent and left; grant more."),
     "admin": ("dpproxy.admin:admin_app", "Look at a proxy while it serves, and steer it."),
+    "prepare": ("dpproxy.prepare:prepare", "Make the prepared copy of a dataset, from which answers come faster."),
     "audit": ("dpproxy.audit.audit_command:audit", "Hold what is promised against what happens, on invented people."),
     "ledger": ("dpproxy.bookkeeping:ledger_app", "Verify, show, export, back up and repair the ledger."),
 }

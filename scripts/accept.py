@@ -1,12 +1,13 @@
 """Run a file of labelled SQL statements against a proxy of its own.
 
-usage: scripts/accept [--data-sets a,b] [--exact] [--init] [--verbose] [--json OUT] [--engine E] FILE.jsonl
+usage: scripts/accept [--data-sets a,b] [--exact] [--init] [--verbose] [--json OUT] [--engine E] [--extract] FILE.jsonl
 
 The proxy serves the data sets that FILE names, that have a policy in tests/corpus/policies, and whose database lies in
 $DPPROXY_CORPUS (default: `db` beside FILE). FILE is run by the `run_acceptance.py` beside it, whose table is all that
 comes out on standard output. With --exact the answers are compared with the engine's own instead: see exact.py. With
---engine postgres the data are copied into a PostgreSQL of its own, which the proxy then reads. With --init the policies are what
-`dpproxy policy init` drafts, with the decisions of the sketches in `policy` beside FILE and nothing else: see drafted.py.
+--engine postgres the data are copied into a PostgreSQL of its own, which the proxy then reads; with --extract too, an extract
+of it. With --init the policies are what `dpproxy policy init` drafts, with the decisions of the sketches in `policy` beside FILE
+and nothing else: see drafted.py.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="each miss, with its error, on standard error")
     parser.add_argument("--json", metavar="OUT", help="write one JSON object a statement")
     parser.add_argument("--engine", metavar="E", help="statements for this engine: duckdb (default) or postgres")
+    parser.add_argument("--extract", action="store_true", help="with --engine postgres: policies say `accelerate: extract`")
     options = parser.parse_args()
     end_on_sigterm()
     corpus = Path(os.environ.get("DPPROXY_CORPUS") or options.file.resolve().parent / "db").resolve()
@@ -108,7 +110,7 @@ def main() -> int:
                 policies = [drafted(sketches / f"{name}.json", corpus / f"{name}.duckdb", folder) for name in data_sets]
             if options.engine == "postgres":
                 engines = on_postgres(stack, data_sets, corpus, folder)
-                policies = [pointed(policy, engines[policy.stem], folder) for policy in policies]
+                policies = [pointed(policy, engines[policy.stem], folder, options.extract) for policy in policies]
             if options.exact:
                 policies = [generous(policy, corpus / f"{policy.stem}.duckdb", folder) for policy in policies]
             program = (sys.executable, str(Path(__file__).with_name("loaded_dice.py"))) if options.exact else ()

@@ -6,9 +6,10 @@ it, and the same SQL is run by the engine itself on the data, without any bound 
 SELECT is about released rows, the SELECTs below it that measure are asked by themselves.
 
 A cell is *held* when its exact value lies between its ends; an end that is NULL or infinite is open. A cell with two open ends
-is *told in words* where the notice names an aggregate of its column and says why, else *without error*. A row is *missing* when
-the exact answer has it, no LIMIT or HAVING left it out, and the notice says nothing of groups that are not shown, or of values
-that are not counted. Outputs of window functions are not looked at: they are made of other rows.
+is *told in words* where the notice names an aggregate of its column and says why, else *without error*; of the former it is
+counted for how many the error by noise alone is stated (`dpproxy.stderr`). A row is *missing* when the exact answer has it, no
+LIMIT or HAVING left it out, and the notice says nothing of groups that are not shown, or of values that are not counted. Of
+window functions sums of aggregates are looked at, others are made of other rows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import sqlglot
 from exact import Direct, Row, direct, order, plain, readings, unnested
 from sqlglot import exp
 
+from dpproxy.plan.outer.window_sums import window_sum
 from dpproxy.serve.launch import Proxy, launched
 from dpproxy.sql.dialect import FaithfulPostgres
 from dpproxy.sql.trees import function_name, is_aggregate
@@ -72,6 +74,8 @@ class Tally:
     open: int = 0  # cells with one end
     without: int = 0  # cells with none
     worded: int = 0  # cells with none of which the notice says why
+    spread: int = 0  # of these, cells whose error by noise is stated
+    endless: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)  # which these are: the output, and the row's name
     missing: int = 0
     widths: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -82,6 +86,7 @@ class Tally:
         self.open += other.open
         self.without += other.without
         self.worded += other.worded
+        self.spread += other.spread
         self.missing += other.missing
         self.widths += other.widths
         self.failed += other.failed
@@ -167,7 +172,13 @@ def _hidden_keys(select: exp.Select, names: set[str]) -> list[exp.Expr]:
 
 def _aggregates(node: exp.Expr) -> bool:
     found = [n for n in node.walk() if is_aggregate(n) and function_name(n) != "grouping"]
-    return bool(found) and node.find(exp.Window) is None and node.find(exp.Query) is None
+    return bool(found) and all(map(_adds_all, node.find_all(exp.Window))) and node.find(exp.Query) is None
+
+
+def _adds_all(window: exp.Window) -> bool:
+    """Whether it is a sum that groups without rows, which the exact answer lacks, add nothing to."""
+    sums = window_sum(window)
+    return sums is not None and function_name(window.this) == "sum" and sums.width is None and is_aggregate(sums.argument)
 
 
 def _text(node: exp.Expr) -> str:
@@ -225,7 +236,20 @@ class Asked:
                 return None
         said = [found for text in (probe.exact, *readings(probe.exact, "duckdb")) if (found := self._said(text)) is not None]
         told = any(told in n for n in self._notices for told in HIDING)
-        return _tally(probe, rows, said, refused, told, " ".join(self._notices)) if said else None
+        if not said:
+            return None
+        tally = _tally(probe, rows, said, refused, told, " ".join(self._notices))
+        tally.spread = self._spread(probe, tally.endless)
+        return tally
+
+    def _spread(self, probe: Probe, cells: Sequence[tuple[int, tuple[str, ...]]]) -> int:
+        """Of how many of these cells the spread by noise is stated."""
+        stated = set[tuple[int, tuple[str, ...]]]()
+        for n in sorted({n for n, _ in cells}):
+            rows = self._answer(_spreads(probe, n))
+            shown = [] if isinstance(rows, str) else rows
+            stated |= {(n, _name(probe, row)) for row in shown if _number(row[probe.width + n]) is not None}
+        return sum(cell in stated for cell in cells)
 
     def _answer(self, sql: str) -> list[Row] | str:
         if self._proxied.closed:
@@ -259,6 +283,14 @@ def _only(probe: Probe, parts: Sequence[int]) -> str:
     return _text(tree)
 
 
+def _spreads(probe: Probe, n: int) -> str:
+    """The probe with the spread of one of its values in place of its low end: NULL for all other ends."""
+    tree = sqlglot.parse_one(_only(probe, []), read=FaithfulPostgres)
+    spread = sqlglot.parse_one(f"SELECT dpproxy.stderr({probe.labels[n]})", read=FaithfulPostgres).expressions[0]
+    tree.expressions[probe.width + n].set("this", spread)
+    return _text(tree)
+
+
 def _tally(
     probe: Probe, rows: Sequence[Row], said: Sequence[Sequence[Row]], refused: Sequence[int], told: bool, words: str = ""
 ) -> Tally:
@@ -279,6 +311,7 @@ def _tally(
             ends = (low is not None) + (high is not None)
             tally.without += ends == 0 and not named[n]
             tally.worded += ends == 0 and named[n]
+            tally.endless += [(n, name)] if ends == 0 and named[n] else []
             tally.open += ends == 1
             held = any(_holds_value(low, high, number) for t in true if (number := _number(t)) is not None)
             tally.held += held and ends > 0
@@ -334,7 +367,8 @@ def honesty(corpus: Path, asked: str, verbose: bool) -> int:
     names = [n for n in sorted({e["dataset"] for e in able}) if not asked or n in asked.split(",")]
     print("honesty: cells whose stated 95 % interval holds the exact answer of the same SQL, the bounds' own cuts included")
     print(
-        "data set\tepsilon\tstatements\tcells\theld\tof two-sided\tone-sided\ttold in words\twithout error\tmissing rows\twidth"
+        "data set\tepsilon\tstatements\tcells\theld\tof two-sided\tone-sided\ttold in words\tits noise stated\twithout error\t"
+        "missing rows\twidth"
     )
     whole: dict[str, list[Tally]] = {epsilon: [] for epsilon in EPSILONS}
     for name in names:
@@ -383,5 +417,5 @@ def line(tallies: Sequence[Tally]) -> str:
     shares = (one.held / max(one.cells, 1), 1 - missed / max(one.cells - none, 1), one.open / max(one.cells, 1))
     width = f"{statistics.median(one.widths):.2g}" if one.widths else ""
     held, ended, opened = (f"{share:.1%}" for share in shares)
-    counts = map(str, (one.worded, one.without, one.missing))
+    counts = map(str, (one.worded, one.spread, one.without, one.missing))
     return "\t".join([str(len(tallies)), str(one.cells), held, ended, opened, *counts, width])

@@ -20,8 +20,9 @@ from dpproxy.answers.plan_cache import PlanCache, plans_for
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.engines import literal
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import DuckDBBackend, Role
+from dpproxy.policy.model import DuckDBBackend, Policy, Role
 
 ROWS = 10_000_000
 UNITS = 500_000
@@ -80,21 +81,26 @@ JOINED = (
 )
 
 
-def planner_of(policy: Path) -> tuple[PlanCache, Role]:
-    """Return the planner as the session has it, and the policy's first role."""
+def rules_of(policy: Path) -> tuple[Policy, Catalog]:
+    """Return a policy and the catalog of its data."""
 
-    async def made() -> tuple[PlanCache, Role]:
+    async def made() -> tuple[Policy, Catalog]:
         rules = load_file(policy).policy
         assert isinstance(rules.backend, DuckDBBackend)
         backend = DuckDB(rules.backend)
         try:
             public = frozenset(name for name, table in rules.tables.items() if table.public)
-            catalog = await backend.with_public_ranges(await backend.introspect(), public)
-            return plans_for(rules, catalog, backend.dialect), next(iter(rules.roles.values()))
+            return rules, await backend.with_public_ranges(await backend.introspect(), public)
         finally:
             await backend.close()
 
     return asyncio.run(made())
+
+
+def planner_of(policy: Path) -> tuple[PlanCache, Role]:
+    """Return the planner as the session has it, and the policy's first role."""
+    rules, catalog = rules_of(policy)
+    return plans_for(rules, catalog, "duckdb"), next(iter(rules.roles.values()))
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -129,7 +129,7 @@ def _in_turn(
     connection: psycopg.Connection, server: Scratch, ours: Sequence[str], raw: Sequence[str], rounds: int
 ) -> tuple[int, list[Sample], list[Sample]]:
     """How often each ran in a sample, and samples of the two, after one run of each that fills caches."""
-    spent = _clock(connection, server)
+    spent = session_clock(connection, server)
 
     def run(queries: Sequence[str]) -> Sample:
         wall, cpu = time.perf_counter(), spent()
@@ -145,8 +145,9 @@ def _in_turn(
     return times, [a for a, _ in pairs], [b for _, b in pairs]
 
 
-def _clock(connection: psycopg.Connection, server: Scratch) -> Callable[[], float]:
-    """Processor seconds of the session's process, and of the server's children that ended: parallel workers."""
+def session_clock(connection: psycopg.Connection, server: Scratch) -> Callable[[], float]:
+    """Return what tells the processor seconds of the session's process, and of the server's children that ended (parallel
+    workers)."""
     session, postmaster = psutil.Process(connection.info.backend_pid), psutil.Process(server.server.pid)
 
     def spent() -> float:

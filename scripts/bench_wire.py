@@ -28,10 +28,11 @@ from dpproxy.facade.binaries import find_binaries
 from dpproxy.serve.launch import LaunchError, Proxy
 
 PASSWORD = {"PGPASSWORD": "ada"}  # of policies/shop.yaml
+DATASET = "shop"  # the only database of its facade
 REUSED = "SELECT region, count(*), avg(income) FROM customers GROUP BY region;"
 BOUNCER = """
 [databases]
-postgres = host={folder} port=5432 user=postgres
+shop = host={folder} port=5432 user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
@@ -95,13 +96,17 @@ def latencies(log: Path) -> tuple[float, ...]:
     return tuple(sorted(found))
 
 
-def facade_of(proxy: Proxy) -> tuple[psutil.Process, Path]:
-    """Return the facade's postmaster, and where its socket is: beside the data directory it was started with."""
+def facades_of(proxy: Proxy) -> tuple[list[psutil.Process], Path]:
+    """Return the facades' postmasters, one for each process that serves, and where the socket of the first is: beside the data
+    directory it was started with."""
+    found: dict[psutil.Process, Path] = {}
     for child in psutil.Process(proxy.pid).children(recursive=True):
         command = child.cmdline()
         if command and Path(command[0]).name == "postgres" and "-D" in command:
-            return child, Path(command[command.index("-D") + 1]).parent
-    raise LaunchError("the proxy has no facade of its own")
+            found[child] = Path(command[command.index("-D") + 1]).parent
+    if not found:
+        raise LaunchError("the proxy has no facade of its own")
+    return list(found), next(iter(found.values()))
 
 
 def by_tcp(proxy: Proxy) -> Route:
@@ -114,12 +119,13 @@ def by_socket(proxy: Proxy, work: Path) -> Route:
 
 
 def direct(folder: Path) -> Route:
-    return Route("direct, unix", ("-h", str(folder), "-p", "5432", "-U", "postgres", "postgres"))
+    return Route("direct, unix", ("-h", str(folder), "-p", "5432", "-U", "postgres", DATASET))
 
 
 @contextlib.contextmanager
-def pgbouncer(folder: Path, work: Path) -> Iterator[tuple[psutil.Process, list[Route]] | None]:
-    """Run a pgbouncer before the facade in `folder`, and give the ways to it; None where the program is not installed."""
+def pgbouncer(folder: Path, work: Path, count: int) -> Iterator[tuple[list[psutil.Process], list[Route]] | None]:
+    """Run as many pgbouncers on one port before the facade in `folder`, and give the ways to them; None where the program is not
+    installed. Several share a port alone: each has a unix socket of its own."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         say("NOT MEASURED: pgbouncer is not installed (Debian: apt install pgbouncer)")
@@ -127,12 +133,24 @@ def pgbouncer(folder: Path, work: Path) -> Iterator[tuple[psutil.Process, list[R
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    home = work / "pgbouncer"
+    homes = [work / f"pgbouncer{i}" for i in range(count)]
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(_one_pgbouncer(program, folder, home, port, shared=count > 1)) for home in homes]
+        _await(port)
+        rest = ("-p", str(port), "-U", "postgres", DATASET)
+        ways = [Route("pgbouncer, TCP", ("-h", "127.0.0.1", *rest))]
+        ways += [Route("pgbouncer, unix", ("-h", str(homes[0]), *rest))] if count == 1 else []
+        yield processes, ways
+
+
+@contextlib.contextmanager
+def _one_pgbouncer(program: str, folder: Path, home: Path, port: int, *, shared: bool) -> Iterator[psutil.Process]:
     home.mkdir()
-    (home / "pgbouncer.ini").write_text(BOUNCER.format(folder=folder, port=port, work=home))
+    settings = BOUNCER.format(folder=folder, port=port, work=home) + ("so_reuseport = 1\n" if shared else "")
+    (home / "pgbouncer.ini").write_text(settings)
     owner = folder.stat().st_uid  # it may not run as root, and must reach the facade's private socket
     identity = {"user": owner} if os.geteuid() == 0 else {}
-    for path in (work, home, home / "pgbouncer.ini"):
+    for path in (home.parent, home, home / "pgbouncer.ini"):
         path.chmod(0o755)
     shutil.chown(home, owner) if identity else None
     process = subprocess.Popen(  # type: ignore[call-overload]
@@ -141,10 +159,7 @@ def pgbouncer(folder: Path, work: Path) -> Iterator[tuple[psutil.Process, list[R
         **identity,
     )
     try:
-        _await(port)
-        rest = ("-p", str(port), "-U", "postgres", "postgres")
-        ways = [Route("pgbouncer, TCP", ("-h", "127.0.0.1", *rest)), Route("pgbouncer, unix", ("-h", str(home), *rest))]
-        yield psutil.Process(process.pid), ways
+        yield psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait()
@@ -171,26 +186,26 @@ def relay(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
     """Measure all ways in turn in each round; figures are the medians of the rounds'.
 
     The facade listens on a unix socket alone, so that by TCP the ratio is also one of transports. Processor time tells more
-    than speed on a machine that others use as well.
+    than speed on a machine that others use as well. Of several processes, each has a facade; the way past the proxy is to one.
     """
     script = work / "select.sql"
     script.write_text("SELECT 1;\n")
-    facade, folder = facade_of(proxy)
-    between = [psutil.Process(proxy.pid)]
+    facades, folder = facades_of(proxy)
+    between = [process for process in family(proxy.pid) if process.name() != "postgres"]
     ways = [by_tcp(proxy), by_socket(proxy, work), direct(folder)]
     print("relay: SELECT 1; ratio to the facade's own socket's; microseconds of processor time a statement")
     print("mode\tclients\tway\tstatements a second\tratio\tpgbench\tbetween\tfacade\tall", flush=True)
 
     def once(way: Route, mode: str, clients: int) -> Seen:
-        before = _processor(between), _of_facade(facade)
+        before = _processor(between), _of_facades(facades)
         run = pgbench(way, mode, clients, options.seconds, script)
         time.sleep(0.2)  # until the last sessions have ended, and count
-        after = _processor(between), _of_facade(facade)
+        after = _processor(between), _of_facades(facades)
         return Seen(run.tps, (run.processor, after[0] - before[0], after[1] - before[1]))
 
-    with pgbouncer(folder, work) as other:
+    with pgbouncer(folder, work, options.processes) as other:
         if other is not None:
-            between.append(other[0])
+            between += other[0]
             ways[2:2] = other[1]
         for mode, clients in itertools.product(("simple", "prepared"), (1, 16)):
             say(f"relay: {mode}, {clients} clients")
@@ -213,9 +228,9 @@ def _processor(processes: Sequence[psutil.Process]) -> float:
     return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
 
 
-def _of_facade(facade: psutil.Process) -> float:
-    """Seconds used so far by all its sessions: pgbouncer's go on living."""
-    return _processor([facade, *facade.children()])
+def _of_facades(facades: Sequence[psutil.Process]) -> float:
+    """Seconds used so far by all their sessions: pgbouncer's go on living."""
+    return _processor([process for facade in facades for process in (facade, *facade.children())])
 
 
 # reused answers

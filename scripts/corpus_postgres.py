@@ -90,11 +90,13 @@ def _present(target: psycopg.Connection, place: sql.Identifier) -> set[str]:
     return {name for (name,) in rows}
 
 
-def pointed(policy: Path, dsn: str, folder: Path) -> Path:
-    """Write a copy of the policy into `folder` whose backend is the database at `dsn`."""
+def pointed(policy: Path, dsn: str, folder: Path, extract: bool = False) -> Path:
+    """Write a copy of the policy into `folder` whose backend is the database at `dsn`, or an extract of it."""
     yaml = YAML()
     rules = yaml.load(policy.read_text())
     rules["backend"] = {"postgres": dsn}
+    if extract:
+        rules["accelerate"] = "extract"
     target = folder / policy.name
     with target.open("w") as file:
         yaml.dump(rules, file)

@@ -1,10 +1,11 @@
 """`dpproxy` with loaded dice, for comparing answers with plain SQL: started by `scripts/accept --exact`, never served.
 
-Three things of the product are replaced, in this process alone (the product has no switch for any of them):
+Four things of the product are replaced, in this process alone (the product has no switch for any of them):
 
 - noise is 0, no group is held back for being small, and a choice falls on what the data say;
 - MIN and MAX are the least and the greatest, not the order statistic that noise would need;
-- declared groups that have no rows are left out, as in plain SQL; those of a public table that an outer join keeps stay.
+- declared groups that have no rows are left out, as in plain SQL; those of a public table that an outer join keeps stay;
+- there are no prepared copies, whose tables would answer with these groups.
 
 Everything else is as it is: planning, generated SQL, the outer query on the facade, the wire.
 """
@@ -28,6 +29,7 @@ from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.outer import registry
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_scale import MechanismName
+from dpproxy.serve import datasets
 
 
 class NoNoise:
@@ -88,6 +90,7 @@ REPLACED = (
     (exponential, "choose", choose),
     (exponential, "extreme_rank", lambda *_: 1),
     (registry, "Compiler", Compiler),
+    (datasets, "_accelerator", lambda *_: None),
 )
 """Where the product takes each of them from, and what it takes instead."""
 

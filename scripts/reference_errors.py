@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 
+from reference_remedies import REMEDIES
 from reference_topics import HEAD, TOLD, TOPICS, Topic
 
 from dpproxy import errors
@@ -65,10 +66,11 @@ def function_around(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | N
 
 
 class Reader:
-    """Texts of one file, as far as its code tells them. What it does not tell stands between angle brackets."""
+    """Texts of one file, as far as its code tells them. What it does not tell stands between angle brackets. `given`: what one
+    call gives for the parameters of the function that is read."""
 
-    def __init__(self, module: ast.Module) -> None:
-        self.module = module
+    def __init__(self, module: ast.Module, given: Mapping[str, ast.expr] | None = None) -> None:
+        self.module, self.given = module, given or {}
 
     def texts(self, node: ast.expr | None, depth: int = 0) -> list[str]:
         """What the expression may be as a text; nothing if it is None."""
@@ -78,26 +80,33 @@ class Reader:
             case ast.Constant(value=value):
                 return [str(value)]
             case ast.JoinedStr(values=parts):
-                return ["".join(chosen) for chosen in product(*(self._part(part, depth) for part in parts))]
+                return ["".join(chosen) for chosen in product(*(self._part(part, depth, part is parts[-1]) for part in parts))]
             case ast.IfExp(body=one, orelse=other):
                 return [*self.texts(one, depth), *self.texts(other, depth)]
             case ast.BoolOp(op=ast.Or(), values=values):
                 return [text for value in values for text in self.texts(value, depth)]
+            case ast.Name(id=name) if name in self.given and depth < DEEP:
+                return Reader(self.module).texts(self.given[name], depth + 1)
             case ast.Name(id=name) if depth < DEEP:
                 return [t for value in self.values(name, node) for t in self.texts(value, depth + 1)] or [f"<{name}>"]
+            case ast.BinOp(left=one, op=ast.Add(), right=other):
+                return ["".join(both) for both in product(self.texts(one, depth), self.texts(other, depth) or [""])]
+            case ast.Call(func=ast.Attribute(value=ast.Name() as text, attr="format")):
+                return [re.sub(r"\{(\w*)\}", r"<\1>", found) for found in self.texts(text, depth)]
             case ast.Call(func=ast.Attribute(attr="get"), args=[_, other]):
                 return self.texts(other, depth)
-            case ast.Call() if depth < DEEP and (made := self._made(named(node))):
-                return [text for value in made for text in self.texts(value, depth + 1)]
+            case ast.Call() if depth < DEEP and (made := self._made(node)):
+                return [text for reader, value in made for text in reader.texts(value, depth + 1)]
         return [f"<{_short(node)}>"]
 
-    def _part(self, part: ast.expr, depth: int) -> list[str]:
-        """What a part of a formatted text may be: a constant, a text that is given for a name, or the name in brackets."""
+    def _part(self, part: ast.expr, depth: int, last: bool) -> list[str]:
+        """What a part of a formatted text may be: a constant, a text that is given for a name, or the name in brackets. Only the
+        last part may be nothing."""
         if isinstance(part, ast.Constant):
             return [str(part.value)]
         assert isinstance(part, ast.FormattedValue)
         known = self.texts(part.value, depth + 1) if isinstance(part.value, ast.Name) else []
-        known = [text for text in dict.fromkeys(known) if "<" not in text]
+        known = [text for text in dict.fromkeys(known) if (text or last) and not re.search(r"<[\w.]+>", text)]
         if part.format_spec is not None and len(known) == 1 and known[0].isdigit():
             return [f"{int(known[0]):,}"]
         return known or [f"<{_short(part.value)}>"]
@@ -128,7 +137,7 @@ class Reader:
             yield from Reader(tree(path)).values(name, tree(path))
 
     def _given(self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
-        names = [argument.arg for argument in function.args.args if argument.arg != "self"]
+        names = _parameters(function)
         if name not in names:
             return
         for call in ast.walk(self.module):
@@ -137,10 +146,16 @@ class Reader:
                 yield from call.args[place : place + 1]
                 yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
 
-    def _made(self, name: str) -> list[ast.expr]:
-        """What a function of this file returns."""
-        functions = [f for f in ast.walk(self.module) if isinstance(f, ast.FunctionDef) and f.name == name]
-        return [r.value for f in functions for r in ast.walk(f) if isinstance(r, ast.Return) and r.value is not None]
+    def _made(self, call: ast.Call) -> list[tuple[Reader, ast.expr]]:
+        """What a function of this file returns, beside what it is given."""
+        handed = [self.given.get(given.id, given) if isinstance(given, ast.Name) else given for given in call.args]
+        functions = [f for f in ast.walk(self.module) if isinstance(f, ast.FunctionDef) and f.name == named(call)]
+        readers = [(f, Reader(self.module, dict(zip(_parameters(f), handed, strict=False)))) for f in functions]
+        return [(reader, r.value) for f, reader in readers for r in ast.walk(f) if isinstance(r, ast.Return) and r.value]
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    return [argument.arg for argument in function.args.args if argument.arg != "self"]
 
 
 def _short(node: ast.AST) -> str:
@@ -150,6 +165,8 @@ def _short(node: ast.AST) -> str:
             return {"unit_name": "unit", "__name__": "form"}.get(name, name.lstrip("_"))
         case ast.Call(func=function, args=[first, *_]) if isinstance(function, ast.Name):
             return _short(first)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
+            return name.lstrip("_")
         case ast.Call(func=ast.Attribute(value=inner)) | ast.Subscript(value=inner):
             return _short(inner)
     return "..."
@@ -170,28 +187,32 @@ def _sites(path: Path, source: Path) -> Iterator[Site]:
             continue
         if getattr(function_around(call), "name", "") in UNSUPPORTED:
             continue
-        fields = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        fields = _keywords(call)
         if named(call) in UNSUPPORTED:
-            told = [f"{what} is not supported below an aggregate over private rows" for what in reader.texts(call.args[0])]
             hint = call.args[1] if len(call.args) > 1 else fields.get("hint")
-            yield Site(name, call.lineno, ("FEATURE_NOT_SUPPORTED",), tuple(told), _hints(hint, reader) or (refusals.AROUND,))
+            for read in _readers(call, reader):
+                told = [f"{what} is not supported below an aggregate over private rows" for what in read.texts(call.args[0])]
+                yield Site(name, call.lineno, ("FEATURE_NOT_SUPPORTED",), tuple(told), _hints(hint, read) or (refusals.AROUND,))
         elif named(call) in MAKERS and len(call.args) > 1 and not _copied(call):
             hint = call.args[4] if len(call.args) > 4 else fields.get("hint")
-            for state, message in _given_together(call, reader):
-                site = Site(name, call.lineno, tuple(_states(state, reader)), tuple(reader.texts(message)), ())
-                yield from _told(site, _hints(hint, reader), module)
+            for read in _readers(call, reader):
+                site = Site(name, call.lineno, tuple(_states(call.args[0], read)), tuple(read.texts(call.args[1])), ())
+                yield from _told(site, _hints(hint, read), module)
 
 
-def _given_together(call: ast.Call, reader: Reader) -> list[tuple[ast.expr, ast.expr]]:
-    """SQLSTATE and message of a call; where both are parameters of the function around it, those of each call of that."""
-    state, message = call.args[:2]
+def _readers(call: ast.Call, reader: Reader) -> list[Reader]:
+    """Where the error is made of parameters, a reader for each call of the function around it: what it gives belongs together."""
     function = function_around(call)
-    names = [argument.arg for argument in function.args.args] if function is not None else []
-    if not (isinstance(state, ast.Name) and isinstance(message, ast.Name) and {state.id, message.id} <= set(names)):
-        return [(state, message)]
-    at, of = names.index(state.id), names.index(message.id)
-    calls = [c for c in ast.walk(reader.module) if isinstance(c, ast.Call) and function is not None and named(c) == function.name]
-    return [(other.args[at], other.args[of]) for other in calls]
+    names = _parameters(function) if function is not None else []
+    if function is None or not {node.id for node in ast.walk(call) if isinstance(node, ast.Name)} & set(names):
+        return [reader]
+    calls = [other for other in ast.walk(reader.module) if isinstance(other, ast.Call) and named(other) == function.name]
+    given = [dict(zip(names, other.args, strict=False)) | _keywords(other) for other in calls]
+    return [Reader(reader.module, each) for each in given] or [reader]
+
+
+def _keywords(call: ast.Call) -> dict[str, ast.expr]:
+    return {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
 
 
 def _told(site: Site, hints: tuple[str, ...], module: ast.Module) -> Iterator[Site]:
@@ -233,6 +254,8 @@ def _hints(node: ast.expr | None, reader: Reader) -> tuple[str, ...]:
 
 def _states(node: ast.expr, reader: Reader) -> list[str]:
     """Names of SQLSTATEs."""
+    if isinstance(node, ast.Name) and node.id in reader.given:
+        return _states(reader.given[node.id], Reader(reader.module))
     nodes = [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
     found = [name.id for name in nodes if isinstance(name, ast.Name) and hasattr(errors, name.id)]
     if not found and isinstance(node, ast.Name):
@@ -259,18 +282,21 @@ def page(source: Path = SOURCE) -> str:
             states, hints = by_topic[topic_of(site).title].setdefault(message, (set(), []))
             states.update(getattr(errors, state) for state in site.states)
             hints.extend(hint for hint in site.hints if hint not in hints)
+    without = {message for topic in by_topic.values() for message, (_, hints) in topic.items() if not hints}
+    for message in sorted(without - REMEDIES.keys()):
+        raise ValueError(f"`{message}` has no remedy: give it a hint where it is made, or an entry of `reference_remedies`")
     return "\n".join([HEAD, *(line for topic in TOPICS for line in _section(topic, by_topic[topic.title]))])
 
 
 def _section(topic: Topic, messages: dict[str, tuple[set[str], list[str]]]) -> Iterator[str]:
     yield from (f"## {topic.title}", "", topic.cause, "", f"**What to do:** {topic.remedy}", "")
-    yield from ("| message | SQLSTATE | more |", "|---|---|---|")
+    yield from ("| message | SQLSTATE | what to do |", "|---|---|---|")
     for message, (states, hints) in sorted(messages.items(), key=lambda item: item[0].lower().lstrip("`<")):
-        yield f"| {_code(message)} | {', '.join(sorted(states))} | {_plain(' '.join(hints))} |"
+        yield f"| {cell(message)} | {', '.join(sorted(states))} | {_plain(' '.join(hints)) or REMEDIES[message]} |"
     yield ""
 
 
-def _code(text: str) -> str:
+def cell(text: str) -> str:
     """A message in a cell of a table."""
     escaped = text.replace("|", r"\|")
     return f"`` {escaped} ``" if "`" in text else f"`{escaped}`"

@@ -13,8 +13,8 @@ from dpproxy.server.quota import Resource
 HEAD = """# Errors: every refusal, its cause, and what to do
 
 Written from the code (`scripts/reference`). Words between angle brackets stand for what your statement or the policy says: `<unit>`
-is whom the policy protects, a customer for example. Most messages say what to write instead in a second sentence; the column
-*more* repeats it. An error that says where in the statement it arose is shown with a caret by `psql`.
+is whom the policy protects, a customer for example. What to do stands beside each message; most messages say it themselves, in a
+second sentence. An error that says where in the statement it arose is shown with a caret by `psql`.
 
 **A refusal costs nothing.** All refusals are decided before data are touched, from the statement, the policy, the settings and
 the ledger alone. Only what stands under "Interruptions and failures" can come after a charge, and then says so. Errors that are not on
@@ -33,8 +33,8 @@ STATE_OF_SQL = (
 
 @dataclass(frozen=True)
 class Topic:
-    """Refusals of some files and, where named, some SQLSTATEs. `cause`: why they are made. `remedy`: what helps when the message
-    brings no hint. `besides`: messages that are put together from what a table of the code says, with their SQLSTATEs and hints."""
+    """Refusals of some files and, where named, some SQLSTATEs. `cause`: why they are made. `remedy`: what helps against all
+    of them. `besides`: messages that are put together from what a table of the code says, with their SQLSTATEs and hints."""
 
     title: str
     cause: str

@@ -1,6 +1,6 @@
-"""docs/dialects.md: what other engines' and tools' SQL becomes, statement by statement, as the page says it.
+"""What other engines' and tools' SQL becomes, statement by statement, as docs/dialects.md and docs/reference/dialect-examples.md say it.
 
-Knows: the page's tables, the planner. Must not know: data. Each row of a table is a statement and its outcome: `runs`, or `refused:` and
+Knows: the pages' tables, the planner. Must not know: data. Each row of a table is a statement and its outcome: `runs`, or `refused:` and
 how the message begins. Tableau's formulas stand in `tableau_formulas.txt`, each with its name; those that are refused are on the page.
 """
 
@@ -15,53 +15,28 @@ import pytest
 
 from dpproxy.authoring.verdicts import Bench, Refused
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.errors import Refusal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend
+from dpproxy.sql.session_reach import check_allowed
+from dpproxy.sql.statements import split
+from tests.worlds import dialects
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "dialects.md").read_text()
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, EXAMPLES = (DOCS / "dialects.md").read_text(), (DOCS / "reference" / "dialect-examples.md").read_text()
 FORMULAS = Path(__file__).with_name("tableau_formulas.txt").read_text().splitlines()
-ROW = re.compile(r"^\| `(?P<sql>[^`]+)` \| (?P<outcome>runs|refused: .+?) \|$", re.MULTILINE)
-
-TABLES = """
-CREATE TABLE professors (id INTEGER, item VARCHAR, quantity INTEGER);
-CREATE TABLE t1 (id INTEGER, num_claims INTEGER);
-CREATE TABLE T (id INTEGER, key VARCHAR, state VARCHAR, x INTEGER, income DOUBLE, age INTEGER);
-CREATE TABLE orders (order_id BIGINT, id INTEGER, ts TIMESTAMP, due DATE, amount DOUBLE, weight DOUBLE, qty INTEGER, big BIGINT,
-  status VARCHAR, category VARCHAR, coupon VARCHAR, paid BOOLEAN);
-"""
-POLICY = """
-version: 1
-dataset: examples
-backend: { duckdb: examples.duckdb }
-privacy_unit: { name: professor, key: professors.id }
-budget: { epsilon: 1000, delta: 1e-3 }
-tables:
-  professors: { unit: id, unique: false, bounds: { rows_per_group: 3, groups: 2 }, columns: { id: unit, item: {}, quantity: { range: [0, 200] } } }
-  t1: { unit: id, bounds: { rows_per_group: 3, groups: 2 }, columns: { id: unit, num_claims: { range: [0, 50] } } }
-  t: { unit: id, bounds: { rows_per_group: 3, groups: 2 }, columns: { id: unit, key: {}, state: {}, x: { range: [0, 10] },
-       income: { range: [0, 100000] }, age: { range: [0, 120] } } }
-  orders:
-    unit: id
-    bounds: { rows_per_group: 3, groups: 2 }
-    columns: { order_id: key, id: unit, ts: { range: [2024-01-01, 2024-06-30] }, due: { range: [2024-01-01, 2024-12-31] },
-               amount: { range: [0, 1000] }, weight: { range: [-5, 50] }, qty: { range: [0, 20] }, big: { range: [0, 1000] },
-               status: { values: [open, paid] }, category: {}, coupon: {}, paid: {} }
-views: { view_on_professors: "SELECT id, item, quantity FROM professors" }
-roles: { analyst: { budget: { epsilon: 100, delta: 1e-4 }, query: { epsilon: 1, max_epsilon: 10, delta: 1e-6 } } }
-users: {}
-"""
+ROW = re.compile(r"^\| (?P<tick>`+) ?(?P<sql>.+?) ?(?P=tick) \| (?P<outcome>runs|refused: .+?) \|$", re.MULTILINE)
+SECTION = re.compile(r"^## (?P<title>.+?)$(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    folder = tmp_path_factory.mktemp("dialects")
-    with duckdb.connect(str(folder / "examples.duckdb")) as connection:
-        connection.execute(TABLES)
-    (folder / "examples.yaml").write_text(POLICY)
-    policy = load_file(folder / "examples.yaml").policy
+def opened(world: str, folder: Path) -> Bench:
+    with duckdb.connect(str(folder / f"{world}.duckdb")) as connection:
+        connection.execute(dialects.TABLES[world])
+    (folder / f"{world}.yaml").write_text(dialects.policy(world))
+    policy = load_file(folder / f"{world}.yaml").policy
 
     async def introspected() -> Bench:
-        backend = DuckDB(DuckDBBackend(str(folder / "examples.duckdb")))
+        backend = DuckDB(DuckDBBackend(str(folder / f"{world}.duckdb")))
         try:
             return Bench(policy, await backend.introspect(), "duckdb")
         finally:
@@ -70,20 +45,48 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return asyncio.run(introspected())
 
 
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bench]:
+    folder = tmp_path_factory.mktemp("dialects")
+    return {world: opened(world, folder) for world in dialects.TABLES}
+
+
 def outcome(bench: Bench, sql: str) -> str:
+    if not sql.startswith(("SELECT", "WITH")):
+        return made_by_owners(sql)
     found = bench.verdict("analyst", sql)
     return f"refused: {found.message}" if isinstance(found, Refused) else "runs"
 
 
-def test_statements_of_the_page(bench: Bench) -> None:
-    rows = [(m["sql"], m["outcome"].replace("\\", "")) for m in ROW.finditer(PAGE)]
-    assert len(rows) > 30, "the page has lost its tables"
+def made_by_owners(sql: str) -> str:
+    """Policies are not made by statements: these are refused before anybody plans them."""
+    try:
+        check_allowed(split(sql, frozenset())[0])
+    except Refusal as refusal:
+        return f"refused: {refusal.message}"
+    return "runs"
+
+
+def world_of(title: str) -> str:
+    return next(world for word, world in (("codelab", "codelab"), ("Snowflake", "snowflake"), ("", "googlesql")) if word in title)
+
+
+@pytest.mark.parametrize("section", list(SECTION.finditer(EXAMPLES)), ids=lambda s: s["title"].replace(" ", "-"))
+def test_examples_of_the_field(benches: dict[str, Bench], section: re.Match[str]) -> None:
+    rows = [(m["sql"], m["outcome"].replace("\\", "")) for m in ROW.finditer(section["text"])]
+    assert len(rows) > 1, "the section has lost its table"
+    bench = benches[world_of(section["title"])]
     wrong = [(sql, found) for sql, said in rows if not (found := outcome(bench, sql)).startswith(said)]
     assert wrong == []
 
 
-def test_formulas_of_tableau(bench: Bench) -> None:
-    found = {name: outcome(bench, sql) for name, sql in (line.split("\t") for line in FORMULAS)}
+def test_all_examples_are_there() -> None:
+    assert len(ROW.findall(EXAMPLES)) >= 110
+    assert re.findall(r"(\d+) examples", EXAMPLES) == [str(len(ROW.findall(EXAMPLES)))]
+
+
+def test_formulas_of_tableau(benches: dict[str, Bench]) -> None:
+    found = {name: outcome(benches["tools"], sql) for name, sql in (line.split("\t") for line in FORMULAS)}
     refused = sorted(name for name, said in found.items() if said != "runs")
     listed = sorted(re.findall(r"^- `([^`]+)`:", PAGE, re.MULTILINE))
     assert refused == listed

@@ -105,3 +105,10 @@ def test_the_promise_says_how_much_there_is_to_read() -> None:
 def test_the_architecture_page_says_the_same() -> None:
     (_, number), *_ = counted().items()
     assert abs(said("docs/architecture.md", r"below `dpproxy/`: ([\d,]+) lines") / number - 1) < 0.1
+    kernel = files_of("plan/kernel")
+    assert abs(said("docs/architecture.md", r"`plan/kernel/`: ([\d,]+) lines") / sum(map(lines, kernel)) - 1) < 0.02
+    assert abs(said("docs/architecture.md", r"lines \(([\d,]+) without docstrings") / sum(map(code, kernel)) - 1) < 0.02
+
+
+def test_the_kernel_is_read_in_an_afternoon() -> None:
+    assert sum(map(code, files_of("plan/kernel"))) < 1_500

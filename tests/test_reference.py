@@ -6,6 +6,7 @@ from the code as a whole are held by `tests/test_documents.py`.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -26,12 +27,16 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import reference_errors  # noqa: E402
+from reference_remedies import EVERY, REMEDIES  # noqa: E402
 from reference_topics import TOPICS  # noqa: E402
+
+from tests.worlds.remedies import HINTED  # noqa: E402
 
 PAGES = ROOT / "docs" / "reference"
 OUR_SPELLINGS = {"date_from_parts", "dpproxy_first"}
 """Names by which the parser or a rule calls functions that have another name in SQL."""
 OF_GRIDS = {"count", "sum", "avg", "min", "max", "percentile_cont", "percentile_disc", "mode"}
+OF_SHARED_VALUES = {"bool_and", "bool_or", "every"}
 NOT_TOLD = {"SUCCESSFUL_COMPLETION", "READ_ONLY", "DEADLOCK_DETECTED", "CRASH_SHUTDOWN"}
 """SQLSTATEs of notices, of PostgreSQL itself, and of the backend, which no client is told of."""
 
@@ -61,7 +66,7 @@ def test_functions_are_those_of_the_registry() -> None:
 
 def test_aggregates_are_those_that_are_measured() -> None:
     told = set(re.findall(r"`([a-z_0-9]+)(?:\(.*?\))?`", first_cells(section("sql.md", "Aggregates"))))
-    assert told == OF_GRIDS | moments.SINGLE | moments.PAIRED
+    assert told == OF_GRIDS | OF_SHARED_VALUES | moments.SINGLE | moments.PAIRED
 
 
 def test_settings_are_those_of_sessions() -> None:
@@ -93,6 +98,15 @@ def test_every_sqlstate_is_on_the_page_of_errors() -> None:
     assert {name for name in untold if f", {getattr(errors, name)}" not in page} == NOT_TOLD
 
 
+def test_every_refusal_has_a_remedy_and_no_remedy_is_left_over() -> None:
+    page = (PAGES / "errors.md").read_text()
+    assert not re.findall(r"^\| `.*\|\s*\|$", page, re.M)
+    assert [message for message in REMEDIES if reference_errors.cell(message) not in page] == []
+    of_sql = [remedy for remedy in EVERY if remedy.tried]
+    assert len(of_sql) > 25
+    assert len(HINTED) > 25
+
+
 def test_every_kind_of_refusal_is_looked_for() -> None:
     kinds = reference_errors.MAKERS
     bases = "|".join(kinds)
@@ -111,7 +125,8 @@ def test_refusals_are_found() -> None:
 @pytest.mark.parametrize(
     ("file", "code", "said"),
     [
-        ("plan/new.py", 'raise Refusal(SYNTAX_ERROR, f"no {what}")', None),
+        ("plan/new.py", 'raise Refusal(SYNTAX_ERROR, f"no {what}", hint="Give it.")', None),
+        ("plan/new.py", 'raise Refusal(SYNTAX_ERROR, f"no {what}")', "has no remedy"),
         ("plan/new.py", "raise Refusal(SYNTAX_ERROR, told)", "nothing is known"),
         ("unheard/of.py", 'raise Refusal(SYNTAX_ERROR, "no")', "no topic"),
     ],
@@ -121,7 +136,23 @@ def test_a_refusal_that_the_page_would_forget_is_seen(file: str, code: str, said
     path.parent.mkdir()
     path.write_text(f"def f(what, told):\n    {code}\n")
     if said is None:
-        assert "`no <what>` | 42601" in reference_errors.page(tmp_path)
+        assert "`no <what>` | 42601 | Give it. |" in reference_errors.page(tmp_path)
     else:
         with pytest.raises(ValueError, match=said):
             reference_errors.page(tmp_path)
+
+
+def fields_told(path: Path) -> set[str]:
+    """The fields of JSON that a file writes: keys with a capital, of mappings and of assignments."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    keys = [key for node in nodes if isinstance(node, ast.Dict) for key in node.keys]
+    keys += [node.slice for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
+    texts = {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+    return {text for text in texts if text[:1].isupper() and not text.isupper()}
+
+
+def test_fields_of_explain_are_on_their_page() -> None:
+    files = ("plan/report/explain.py", "plan/report/proof.py", "answers/preview.py")
+    told = set[str]().union(*(fields_told(ROOT / "dpproxy" / file) for file in files))
+    assert len(told) > 50
+    assert set(re.findall(r"`([A-Z][A-Za-z -]*)`", (PAGES / "explain.md").read_text())) == told | {"Privacy Plan"}

@@ -8,13 +8,14 @@ shown by its exact size, an empty cell that is left alone: each makes the two di
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from dpproxy.audit.dice import Call, Dice, Roll
 from dpproxy.audit.movement import Cells, Exactly, place, rows_of
-from dpproxy.mechanisms import step_columns
+from dpproxy.mechanisms import running_columns, step_columns
 from dpproxy.mechanisms.exact_answers import FoundGroups, Int64, Released
 from dpproxy.mechanisms.noise import LIMIT
 from dpproxy.privacy.measurement import Measurement
@@ -71,8 +72,14 @@ def column(exact: Exactly, at: int) -> Int64:
 
 def _single(m: Measurement, i: int, exact: Exactly, call: Call) -> tuple[list[str], Int64]:
     """A column of one step: what is wrong with its call, and what it should be with noise. Where noise is held within a reach
-    the dice are rolled for zeros, and added by the door."""
+    the dice are rolled for zeros, and added by the door; where sums get it, groups are coded before, and decoded after."""
     own, basis = column(exact, place(m, i)[0]), m.bases[i]
+    runs = None
+    if basis.running is not None:
+        names = cast(list[tuple[Any, ...]], exact.order)
+        keys = {f"k{k}": pa.array([name[k] for name in names]) for k in range(len(m.keys))}
+        runs = running_columns.runs_of(pa.table(keys), len(m.keys), basis.running)
+        own = running_columns.coded(own, runs)
     held = m.threshold is not None and m.threshold.basis == i and m.threshold.reach is not None
     told = []
     if (call.mechanism, call.scale) != (basis.mechanism, basis.scale):
@@ -80,7 +87,8 @@ def _single(m: Measurement, i: int, exact: Exactly, call: Call) -> tuple[list[st
     if call.values.shape != own.shape or (call.values != (0 if held else own)).any():
         told.append(f"{basis.label}: noise was given to other values than the engine's")
         return told, own
-    return told, own + call.noisy if held else call.noisy
+    noisy = own + call.noisy if held else call.noisy
+    return told, running_columns.decoded(noisy, runs) if runs is not None else noisy
 
 
 def _kept(m: Measurement, exact: Exactly, noisy: dict[int, Int64], found: FoundGroups | None) -> Sequence[int]:
@@ -110,7 +118,7 @@ def _values(
                 yield f"{basis.label}: noise was given to other values than the engine's"
             parts, wide = np.split(calls[i].noisy, len(drawn)), deviation(basis) * basis.fine
             expected = step_columns.together(parts, wide, basis.mechanism == "laplace", basis.signed).value
-        fine = basis.fine
+        fine = basis.fine if basis.running is None else 1
         rounded = expected if fine == 1 else (expected + fine // 2) // fine
         if (released.values[i] != rounded).any():
             yield f"{basis.label}: a released cell is not its exact value with its own noise"

@@ -14,7 +14,9 @@ from pathlib import Path
 from dpproxy.answers.data_epoch import epoch_query
 from dpproxy.authoring import doubts
 from dpproxy.backends.base import Backend, BackendError
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded, load_file
+from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.problems import START, PolicyError, Problem
 from dpproxy.serve import data_checks
 from dpproxy.serve.data_checks import checked_catalog, open_backend
@@ -68,7 +70,8 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
         catalog = await checked_catalog(loaded, backend)
     except PolicyError as error:
         return (*error.problems, *_grave(loaded))
-    found = [*doubts.doubts(loaded, catalog), *await data_checks.doubts(loaded, catalog, backend)]
+    found = [*await _of_extract(loaded, catalog, backend), *doubts.doubts(loaded, catalog)]
+    found += await data_checks.doubts(loaded, catalog, backend)
     if loaded.policy.views or epoch_query(loaded.policy) is not None:
         from dpproxy.authoring.sql_texts import wrong_texts  # the planner is imported where there is SQL to read
 
@@ -85,3 +88,12 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
 def _grave(loaded: Loaded) -> list[Problem]:
     """Doubts beside errors of the backend: no notes, which may follow from those."""
     return [doubt for doubt in doubts.doubts(loaded, None) if doubt.severity == "warning"]
+
+
+async def _of_extract(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
+    """Why a policy does not fit an extract of its PostgreSQL database."""
+    if not isinstance(loaded.policy.backend, PostgresBackend):
+        return ()
+    from dpproxy.serve.extracts import held_problems  # what serves is imported where there may be an extract
+
+    return await held_problems(loaded, catalog, backend)

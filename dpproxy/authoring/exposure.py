@@ -23,6 +23,7 @@ from dpproxy.policy.model import (
     ColumnRole,
     DuckDBBackend,
     Policy,
+    PostgresBackend,
     Previews,
     QueryLimits,
     Role,
@@ -117,6 +118,8 @@ def _whole(old: Policy, new: Policy) -> Iterator[Change]:
         yield Change(Direction.NOISE, "mechanism", f"noise is {new.mechanism}, not {old.mechanism}")
     if (old.reuse_seconds, old.epoch) != (new.reuse_seconds, new.epoch):
         yield Change(Direction.OTHER, "reuse_answers", "answers are kept for another time: repetitions cost more, or less")
+    if old.accelerate != new.accelerate:
+        yield Change(Direction.OTHER, "accelerate", "prepared copies of the data are kept otherwise: answers take other times")
     if old.timing_quantum_ms != new.timing_quantum_ms:
         less = (new.timing_quantum_ms or 0) < (old.timing_quantum_ms or 0)
         what = f"answers wait for multiples of {_ms(new.timing_quantum_ms)}, not {_ms(old.timing_quantum_ms)}"
@@ -125,7 +128,9 @@ def _whole(old: Policy, new: Policy) -> Iterator[Change]:
 
 def _source(policy: Policy) -> tuple[str, str]:
     backend = policy.backend
-    return ("duckdb", backend.path) if isinstance(backend, DuckDBBackend) else ("postgres", backend.dsn)
+    if isinstance(backend, DuckDBBackend):
+        return "duckdb", backend.path
+    return ("postgres", backend.dsn) if isinstance(backend, PostgresBackend) else ("spark", f"{backend.url} {backend.catalog}")
 
 
 def _ms(quantum: int | None) -> str:

@@ -15,6 +15,7 @@ from dpproxy.authoring.verdicts import Bench
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.serve.data_checks import fitting_catalog, open_backend
+from dpproxy.serve.extracts import held
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ async def open_workbench(path: Path, shape: Path | None = None) -> Workbench:
     try:
         catalog = await fitting_catalog(loaded, backend)
         known, _ = await public_tables.read(loaded.policy, catalog, backend)
+        known, dialect = await held(loaded, known, backend)
     finally:
         await backend.close()
-    return Workbench(loaded, Bench(loaded.policy, known, backend.dialect))
+    return Workbench(loaded, Bench(loaded.policy, known, dialect))

@@ -73,6 +73,13 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "dpproxy_paused_roles": Family("gauge", "1 for each role that an operator has paused.", ("dataset", "role")),
     "dpproxy_measurements_running": Family("gauge", "Charged rounds that are being measured.", ("process", "dataset")),
     "dpproxy_measurement_places": Family("gauge", "Measurements each role may have at once.", ("process", "dataset")),
+    "dpproxy_prepared_copy": Family(
+        "gauge", "1, with what there is of a prepared copy: none, looking, making, used, failed.", ("process", "dataset", "state")
+    ),
+    "dpproxy_prepared_copy_bytes": Family("gauge", "Disk that the prepared copy takes.", ("process", "dataset")),
+    "dpproxy_extract_timestamp_seconds": Family(
+        "gauge", "When the snapshot was taken that is served of a PostgreSQL database, where it is one.", ("process", "dataset")
+    ),
     "dpproxy_policy_loaded_timestamp_seconds": Family("gauge", "When the policy was read.", ("process", "dataset")),
     "dpproxy_policy_reload_failed": Family(
         "gauge", "1 where the policy's file could not be read again: an earlier one is served.", ("process", "dataset")
@@ -147,6 +154,10 @@ def _parts(status: Status) -> Iterator[Sample]:
     for dataset in status.datasets:
         yield "dpproxy_measurements_running", (dataset.name,), dataset.running
         yield "dpproxy_measurement_places", (dataset.name,), dataset.places
+        yield "dpproxy_prepared_copy", (dataset.name, dataset.copy), 1
+        yield "dpproxy_prepared_copy_bytes", (dataset.name,), dataset.copy_bytes
+        if dataset.extract:
+            yield "dpproxy_extract_timestamp_seconds", (dataset.name,), dataset.extract
         yield "dpproxy_policy_loaded_timestamp_seconds", (dataset.name,), dataset.loaded
         yield "dpproxy_policy_reload_failed", (dataset.name,), bool(dataset.problem)
     for check in status.checks:

@@ -54,7 +54,8 @@ class AccountStatus:
 class DatasetStatus:
     """Is one policy that is served. `policy`: the digest of its text; `loaded`: when it was read; `problem`: why the last
     attempt to read it again failed, or empty; `places`: measurements that may run at once, of each role; `running`: charged
-    measurements that are not through."""
+    measurements that are not through; `copy`: what there is of a prepared copy (none, looking, making, used, failed), and
+    `copy_bytes` that it takes; `extract`: of an extract the moment of its snapshot, 0 where the data are none."""
 
     name: str
     file: str
@@ -64,6 +65,9 @@ class DatasetStatus:
     problem: str
     places: int
     running: int
+    copy: str = "none"
+    copy_bytes: int = 0
+    extract: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
         ),
         "reuse_answers": Note("A repeated question costs nothing and tells nothing new.", {"for": "1d"}),
         "timing": Note("Without it, how long an answer takes may tell how many rows somebody has.", {"quantum": "50ms"}),
+        "accelerate": Note("Does not matter for privacy; the copy holds rows of people, as the data do.", "on"),
     },
     "backend": {
         "duckdb": Note("The file is read only, and no file besides it.", "shop.duckdb"),
@@ -62,6 +63,9 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
         "threads": Note("Does not matter for privacy or error.", 4),
         "postgres": Note("Grant the role what `dpproxy policy grants` prints.", "postgresql://reader@db/shop"),
         "password": Note("A reference keeps it out of the file.", "${env:PGPASSWORD}"),
+        "spark": Note("Let its user read the policy's tables, and nothing else.", "sc://spark:15002"),
+        "catalog": Note("Tables of other catalogs do not exist.", "lake"),
+        "token": Note("A reference keeps it out of the file.", "${env:SPARK_TOKEN}"),
     },
     "privacy_unit": {
         "name": Note("Messages to analysts use it.", "customer"),
@@ -141,4 +145,10 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
         "epoch": Note("Tells when the data are others: then answers are measured and charged anew.", "reload at 03:00"),
     },
     "timing": {"quantum": Note("Longer tells less through time, and makes every answer wait.", "50ms")},
+    "accelerate": {
+        "mode": Note("Does not matter for privacy: a copy is of the same data, and what an answer promises is the same.", "on"),
+        "disk": Note("Does not matter for privacy. A copy that would take more is not made.", "20GB"),
+        "folder": Note("Whoever can read that disk can read rows of people.", "/fast/dpproxy"),
+        "queries": Note("Does not matter for privacy: they are not asked, and cost nothing.", ["SELECT count(*) FROM visits"]),
+    },
 }

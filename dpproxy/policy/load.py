@@ -17,9 +17,10 @@ from typing import cast, get_args
 from urllib.parse import urlsplit
 
 from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy.acceleration import read_accelerate
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.includes import text_of, with_included
-from dpproxy.policy.model import DuckDBBackend, Mechanism, Policy, PostgresBackend, TablePolicy
+from dpproxy.policy.model import Backend, DuckDBBackend, Mechanism, Policy, PostgresBackend, SparkBackend, TablePolicy
 from dpproxy.policy.people import read_budget, read_previews, read_roles, read_users
 from dpproxy.policy.problems import START, Mark, PolicyError, Problem, suggestion
 from dpproxy.policy.reader import Path as Place
@@ -32,6 +33,10 @@ from dpproxy.policy.tree import Node, Scalar, parse
 __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
 
 ADDRESS = ("postgresql://", "postgres://")
+SPARK = "sc://"
+EXTRAS = {"duckdb": ("memory_limit", "threads"), "postgres": ("password",), "spark": ("catalog", "token")}
+"""What a backend may have beside its address, by engine."""
+CLEAR_TOKEN = "write `token: ${env:SPARK_TOKEN}`, or ${file:path}"
 _PASSWORD = re.compile(r"[a-z]+://[^/@:]*:(?!\$\{)[^/@]+@")
 _WORDS = re.compile(r"([1-9][0-9]*) ?(?:(s)ec(?:ond)?s?|(m)in(?:ute)?s?|(h)ours?|(d)ays?|(w)eeks?)\Z")
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?B|bytes|%)\Z", re.IGNORECASE)
@@ -107,10 +112,10 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     users = read_users(reader, keys.get("users"), known, {r.name: r.budget for r in roles.values()})
     mechanism = reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"
     reuse = _reuse(reader, keys.get("reuse_answers"))
-    quantum = _quantum(reader, keys.get("timing"))
+    rest = _quantum(reader, keys.get("timing")), read_accelerate(reader, keys.get("accelerate"), backend, secrets.base)
     if dataset is None or backend is None or unit is None or budget is None:
         return None
-    return Policy(dataset, backend, *unit, budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, quantum)
+    return Policy(dataset, backend, *unit, budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, *rest)
 
 
 def _keys_of(node: Node | None) -> frozenset[str] | None:
@@ -131,23 +136,27 @@ def _dataset(reader: Reader, node: Node | None) -> str | None:
     return name
 
 
-def _backend(reader: Reader, node: Node, secrets: Secrets) -> DuckDBBackend | PostgresBackend | None:
+def _backend(reader: Reader, node: Node, secrets: Secrets) -> Backend | None:
     if isinstance(node, Scalar) and node.text:
-        engine = "postgres" if node.text.startswith(ADDRESS) else "duckdb"
+        engine = "postgres" if node.text.startswith(ADDRESS) else "spark" if node.text.startswith(SPARK) else "duckdb"
         what = f"a backend must be a mapping, not {kind(node)}"
         reader.problem(node.at, what, f"write `backend: {{ {engine}: {node.text[:80]} }}`", "wrong-type")
         return None
     keys = reader.mapping(node, shapes.BACKEND)
     if keys is None:
         return None
-    if ("duckdb" in keys) == ("postgres" in keys):
-        reader.problem(node.at, "a backend is one of `duckdb`, `postgres`", "write `backend: { duckdb: shop.duckdb }`", "backend")
+    named = [engine for engine in EXTRAS if engine in keys]
+    if len(named) != 1:
+        what = "a backend is one of `duckdb`, `postgres`, `spark`"
+        reader.problem(node.at, what, "write `backend: { duckdb: shop.duckdb }`", "backend")
         return None
-    engine, extras = ("duckdb", ("memory_limit", "threads")) if "duckdb" in keys else ("postgres", ("password",))
-    for key in set(keys) - {engine, *extras}:
+    (engine,) = named
+    for key in set(keys) - {engine, *EXTRAS[engine]}:
         reader.problem(keys[key].at, f"`{key}` means nothing to {engine}", "remove it", "backend")
     address = secrets.read(reader, keys[engine], engine)
     reader.positions["backend",] = keys[engine].at
+    if engine == "spark":
+        return _spark(reader, keys, secrets, address)
     return (_postgres if engine == "postgres" else _duckdb)(reader, keys, secrets, address)
 
 
@@ -165,6 +174,28 @@ def _postgres(reader: Reader, keys: Mapping[str, Node], secrets: Secrets, addres
         reader.problem(keys["postgres"].at, *wrong, "backend")
         return None
     return PostgresBackend(address, password)
+
+
+def _spark(reader: Reader, keys: Mapping[str, Node], secrets: Secrets, address: str | None) -> SparkBackend | None:
+    """The address of Spark Connect: host and port; parameters that the client knows may follow a `/;`."""
+    token = secrets.read(reader, keys["token"], "token") if "token" in keys else None
+    catalog = reader.text(keys["catalog"], "catalog") if "catalog" in keys else None
+    written, secret = keys["spark"], keys.get("token")
+    if isinstance(secret, Scalar) and "${" not in secret.text:
+        reader.problem(secret.at, "the backend's token stands in the policy", CLEAR_TOKEN, "secret-in-clear")
+    if isinstance(written, Scalar) and ";token=" in written.text:
+        reader.problem(written.at, "the backend's token stands in its address", CLEAR_TOKEN, "secret-in-clear")
+    if address is None:
+        return None
+    wrong = None
+    if not address.startswith(SPARK) or not urlsplit(address.partition("/;")[0]).hostname:
+        wrong = ("this is no address of Spark Connect", "write `sc://host:15002`")
+    elif not _port(address.partition("/;")[0]):
+        wrong = ("the address has no such port", "write a port from 1 to 65535, as in host:15002")
+    if wrong is not None:
+        reader.problem(written.at, *wrong, "backend")
+        return None
+    return SparkBackend(address, catalog, token)
 
 
 def _duckdb(reader: Reader, keys: Mapping[str, Node], secrets: Secrets, address: str | None) -> DuckDBBackend | None:

@@ -153,13 +153,39 @@ class PostgresBackend:
     password: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
+class SparkBackend:
+    """Names a Spark Connect server, and one of its catalogs (None: the server's own default)."""
+
+    url: str = field(repr=False)
+    catalog: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+Backend = DuckDBBackend | PostgresBackend | SparkBackend
+
 Mechanism = Literal["laplace", "gaussian", "auto"]
+
+AccelerateMode = Literal["off", "auto", "on", "extract"]
+
+
+@dataclass(frozen=True)
+class Accelerate:
+    """Says whether there is a prepared copy of the private tables. `auto`: where the data are large; `extract`: all tables of a
+    PostgreSQL database are read once for each epoch, and DuckDB measures. `disk`: bytes it may take, None for a part of what
+    the data take; `folder`: where it is kept, absolute, None for the state folder. `queries`: statements
+    that it is made for, beside those that are thought of for every policy."""
+
+    mode: AccelerateMode = "auto"
+    disk: int | None = None
+    folder: str | None = None
+    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Policy:
     dataset: str
-    backend: DuckDBBackend | PostgresBackend
+    backend: Backend
     unit_name: str
     unit_table: TableName
     unit_column: str
@@ -172,4 +198,5 @@ class Policy:
     reuse_seconds: int | None = None
     epoch: str | None = None
     timing_quantum_ms: int | None = None
+    accelerate: Accelerate = Accelerate()
     digest: str = field(default="", compare=False)  # of the text it was read from: what a charge in the ledger was made under

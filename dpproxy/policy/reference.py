@@ -24,7 +24,7 @@ _TITLES = {
     "budget": "`budget`: of the dataset, a role, a user", "table": "A table", "via": "`unit`, as a path",
     "bounds": "`bounds`, in each group", "whole_bounds": "`bounds`, over all groups", "plain_column": "A column",
     "role": "A role", "query": "`query`: what one statement costs", "user": "A user", "reuse": "`reuse_answers`",
-    "timing": "`timing`",
+    "timing": "`timing`", "accelerate": "`accelerate`",
 }  # fmt: skip
 
 _COLUMN = """A column of a private table is `unit` (may be counted and joined on, never shown), `key` (joined on, counted, grouped

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from dpproxy.policy import shapes
 from dpproxy.policy.key_notes import KEY_NOTES
-from dpproxy.policy.model import Mechanism, Previews, Window
+from dpproxy.policy.model import AccelerateMode, Mechanism, Previews, Window
 from dpproxy.policy.shapes import Shape
 
 Fragment = dict[str, Any]
@@ -24,9 +24,11 @@ COUNT: Fragment = {"type": "integer", "minimum": 1}
 PERCENTS: Fragment = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 100}, "uniqueItems": True}
 SHARE: Fragment = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
 VALUE: Fragment = {"type": ["string", "number", "boolean"]}
+SIZE: Fragment = {"type": "string", "pattern": "^[0-9]+([.][0-9]+)? ?([KMGTkmgt][Ii]?[Bb]|bytes)$"}
 DATE: Fragment = {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].+)?$"}
 DURATION: Fragment = {"type": "string", "pattern": "^[1-9][0-9]*(ms|s|m|h|d|w)$"}
 PREVIEWS: Fragment = {"enum": list(get_args(Previews))}
+ACCELERATE_MODE: Fragment = {"enum": list(get_args(AccelerateMode))}
 VERIFIER: Fragment = {"type": "string", "pattern": r"^SCRAM-SHA-256\$[0-9]+:[^$]+\$[^:]+:.+$"}
 TABLE_COLUMN: Fragment = {"type": "string", "pattern": r"^.+\..+$"}
 
@@ -61,11 +63,21 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "previews": PREVIEWS,
             "reuse_answers": {"anyOf": [{"const": "off"}, _ref("reuse")]},
             "timing": _ref("timing"),
+            "accelerate": {"anyOf": [ACCELERATE_MODE, _ref("accelerate")]},
         },
     ),
     "backend": (
         shapes.BACKEND,
-        {"duckdb": TEXT, "memory_limit": TEXT, "threads": COUNT, "postgres": TEXT, "password": TEXT},
+        {
+            "duckdb": TEXT,
+            "memory_limit": TEXT,
+            "threads": COUNT,
+            "postgres": TEXT,
+            "password": TEXT,
+            "spark": TEXT,
+            "catalog": TEXT,
+            "token": TEXT,
+        },
     ),
     "privacy_unit": (shapes.PRIVACY_UNIT, {"name": TEXT, "key": TABLE_COLUMN}),
     "budget": (
@@ -111,6 +123,10 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
     "user": (shapes.USER, {"role": TEXT, "password": VERIFIER, "budget": _ref("budget")}),
     "reuse": (shapes.REUSE, {"for": DURATION, "epoch": TEXT}),
     "timing": (shapes.TIMING, {"quantum": {"anyOf": [{"const": "off"}, DURATION]}}),
+    "accelerate": (
+        shapes.ACCELERATE,
+        {"mode": ACCELERATE_MODE, "disk": SIZE, "folder": TEXT, "queries": {"type": "array", "items": TEXT}},
+    ),
 }
 
 

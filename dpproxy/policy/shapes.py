@@ -38,6 +38,8 @@ POLICY = Shape(
         "(default refuse).",
         "reuse_answers": "Answer an equal measurement again from the earlier release, at no charge.",
         "timing": "Side channels through time.",
+        "accelerate": "A prepared copy of the private tables, or an extract of a PostgreSQL database, from which the same is "
+        "answered faster (default auto).",
     },
     ("version", "dataset", "backend", "privacy_unit", "budget", "tables", "roles", "users"),
 )
@@ -53,6 +55,9 @@ BACKEND = Shape(
         "threads": "DuckDB: most threads for queries.",
         "postgres": "PostgreSQL: connection URI of a role that can only read. May hold ${env:NAME} or ${file:path}.",
         "password": "PostgreSQL: the password, as ${env:NAME} or ${file:path}.",
+        "spark": "Spark Connect: the address sc://host:port of Spark or Sail. May hold ${env:NAME} or ${file:path}.",
+        "catalog": "Spark Connect: the catalog that holds the tables (default: the server's own).",
+        "token": "Spark Connect: the token of the proxy's user, as ${env:NAME} or ${file:path}.",
     },
 )
 PRIVACY_UNIT = Shape(
@@ -155,5 +160,33 @@ REUSE = Shape(
     },
 )
 TIMING = Shape("a timing mapping", {"quantum": "Answers wait for a multiple of this time, as in 50ms; or off."}, ("quantum",))
-ALL = (POLICY, BACKEND, PRIVACY_UNIT, BUDGET, TABLE, VIA, BOUNDS, WHOLE_BOUNDS, COLUMN, ROLE, QUERY, USER, REUSE, TIMING)
+ACCELERATE = Shape(
+    "an accelerate mapping",
+    {
+        "mode": "off: no copy; on: always one; auto: where the data are large; extract: PostgreSQL's tables are read once for "
+        "each epoch of the data, and DuckDB measures.",
+        "disk": "The most disk that making and keeping a copy may take, as in `20GB` (default: six times the data, and half of "
+        "what is free).",
+        "folder": "Where copies are kept, relative to this file (default: the state folder).",
+        "queries": "Statements that the copy is made for, as dashboards ask them, beside what is made for every policy.",
+    },
+    ("mode",),
+)
+ALL = (
+    POLICY,
+    BACKEND,
+    PRIVACY_UNIT,
+    BUDGET,
+    TABLE,
+    VIA,
+    BOUNDS,
+    WHOLE_BOUNDS,
+    COLUMN,
+    ROLE,
+    QUERY,
+    USER,
+    REUSE,
+    TIMING,
+    ACCELERATE,
+)
 """Every shape of the format."""

@@ -16,7 +16,7 @@ from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.check import check
 from dpproxy.policy.exposed_rows import exposures, private_tables, unseen
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import DuckDBBackend, Window
+from dpproxy.policy.model import DuckDBBackend, PostgresBackend, Window
 from dpproxy.policy.probes import probes
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
 from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables, uniqueness_checks
@@ -27,6 +27,7 @@ OWN_SERVER = "see that the server runs, and that address, database, role and pas
 STANDS_ON = {
     "duckdb": "copy what it reads into a table of the database: views over other files are not read",
     "postgres": "see that what it stands on is there, and grant that to the backend's role too",
+    "spark": "see that what it stands on is there, and that the token's user may read it",
 }
 
 ROADS = "it is a view of it, its parent or its child"
@@ -46,10 +47,17 @@ UNSEEN = {
 def open_backend(loaded: Loaded) -> Backend:
     """Open the engine of a policy's data. Raises PolicyError when they cannot be opened."""
     config, roles = loaded.policy.backend, len(loaded.policy.roles)
-    if not isinstance(config, DuckDBBackend):
+    if isinstance(config, PostgresBackend):
         from dpproxy.backends import postgres  # each engine's client is imported where it is used
 
         return postgres.Postgres(config, share(postgres.PLACES, roles) * max(roles, 1))
+    if not isinstance(config, DuckDBBackend):
+        try:
+            from dpproxy.backends import spark
+        except ImportError as error:
+            what, fix = f"the client of Spark Connect is not installed ({error.name})", "pip install 'dpproxy[spark]'"
+            raise PolicyError([beside(loaded, ("backend",), what, fix, "backend-data")]) from None
+        return spark.Spark(config, share(spark.PLACES, roles) * max(roles, 1))
     from dpproxy.backends import duckdb
 
     try:
@@ -94,7 +102,7 @@ async def checked_catalog(loaded: Loaded, backend: Backend) -> Catalog:
     BackendError."""
     catalog = await fitting_catalog(loaded, backend)
     await _check_readable(loaded, catalog, backend)
-    await _check_exposures(loaded, catalog, backend)
+    await check_exposures(loaded, catalog, backend)
     await _check_promises(loaded, catalog, backend)
     return catalog
 
@@ -112,8 +120,9 @@ async def _check_readable(loaded: Loaded, catalog: Catalog, backend: Backend) ->
         raise PolicyError(problems)
 
 
-async def _check_exposures(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
-    """Raises PolicyError for public tables whose rows are those of private ones."""
+async def check_exposures(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
+    """Hold what is called public against what it is made of. Raises PolicyError for public tables whose rows are those of
+    private ones."""
     asked, private = exposures(loaded.policy, catalog, backend.dialect), private_tables(loaded.policy)
     shown = await backend.violations([query for _, query in asked])
     problems = []
@@ -126,7 +135,8 @@ async def _check_exposures(loaded: Loaded, catalog: Catalog, backend: Backend) -
         raise PolicyError(problems)
 
 
-async def _unseen(loaded: Loaded, catalog: Catalog, backend: Backend) -> list[Problem]:
+async def unseen_rows(loaded: Loaded, catalog: Catalog, backend: Backend) -> list[Problem]:
+    """Return warnings of tables whose rows are chosen where dpproxy cannot see it. Raises BackendError."""
     asked = unseen(loaded.policy, catalog, backend.dialect)
     found = []
     for (table, _), kind in zip(asked, await backend.violations([query for _, query in asked]), strict=True):
@@ -164,7 +174,7 @@ async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Pr
         what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
         fix = "lead the path over a unique key, or make this one unique"
         found += [beside(loaded, ("tables", str(table)), what, fix, "repeating-path")] if count else []
-    return tuple(sorted([*found, *await _unseen(loaded, catalog, backend), *_greedy(loaded)]))
+    return tuple(sorted([*found, *await unseen_rows(loaded, catalog, backend), *_greedy(loaded)]))
 
 
 def _greedy(loaded: Loaded) -> list[Problem]:

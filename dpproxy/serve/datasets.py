@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from dpproxy.answers import public_tables
 from dpproxy.answers.data_epoch import (
+    Epoch,
+    Queried,
     epoch_of,
     epoch_query,
     max_age,
@@ -23,7 +27,7 @@ from dpproxy.answers.data_identity import data_of
 from dpproxy.answers.dataset import Dataset, words_of
 from dpproxy.answers.engine_seats import Seats
 from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.plan_cache import Plans, plans_for
+from dpproxy.answers.plan_cache import PlanCache, Plans, plans_for
 from dpproxy.answers.reuse import Reuse
 from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, BackendError
@@ -34,9 +38,15 @@ from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.engines import literal
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded
+from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
-from dpproxy.serve.data_checks import beside, checked_catalog, doubts, open_backend
+from dpproxy.serve.data_checks import beside, checked_catalog, doubts
+from dpproxy.serve.extracts import open_data
+
+if TYPE_CHECKING:
+    from dpproxy.backends.accelerator import Accelerator
 
 LOG = structlog.get_logger()
 
@@ -49,20 +59,26 @@ async def open_dataset(
     ledger: Ledger,
     answers: AnswerStore | None = None,
     expected: str | None = None,
+    state: Path | None = None,
 ) -> Dataset:
     """Return one policy's dataset, ready to be served, beside whatever is. `expected`: the data that are to be opened, no others.
-    Raises PolicyError, BackendError, FacadeError, LedgerError."""
-    backend = open_backend(loaded)
+    `state`: the folder for a prepared copy, which there is none of without. Raises PolicyError, BackendError, FacadeError,
+    LedgerError."""
+    data = await open_data(loaded, state)
+    backend = data.backend
     try:
         if expected is not None and backend.state != expected:
             raise BackendError(OTHERS)
         catalog, known = await public_tables.read(loaded.policy, await checked_catalog(loaded, backend), backend)
-        for doubt in await doubts(loaded, catalog, backend):
+        for doubt in (*data.doubts, *await doubts(loaded, catalog, backend)):
             LOG.warning("policy", problem=str(doubt))
         await asyncio.to_thread(ledger.name, loaded.policy.dataset, data_of(loaded.policy), dt.datetime.now(dt.UTC))
         record = await asyncio.to_thread(ledger.identity, loaded.policy.dataset)
-        plans = plans_for(loaded.policy, catalog, backend.dialect, pick_key(record))
-        reuse = await _reuse(loaded, backend, plans, shape_of(loaded.policy, catalog), record, answers)
+        backend.choose_by(key := pick_key(record))
+        plans = plans_for(loaded.policy, catalog, backend.dialect, key)
+        accelerator = _accelerator(loaded.policy, catalog, backend, plans, record, state)
+        epoch = data.epoch or epoch_of(loaded.policy, backend, backend.state, shape_of(loaded.policy, catalog))
+        reuse = await _reuse(loaded, plans, epoch, max_age(loaded.policy, backend.state), record, answers)
         if backend.outdated():
             raise BackendError("the data file was replaced while it was opened")
         rooms = await facade.open(loaded.policy, catalog, backend.public_rows)
@@ -72,7 +88,19 @@ async def open_dataset(
     noise, words = DefaultNoise(), words_of(plans.names)
     seats = Seats(backend.places // max(len(loaded.policy.roles), 1))
     parts = (loaded.policy, catalog, backend, ledger, plans, noise, literal, words, rooms.withheld, reuse, rooms)
-    return Dataset(*parts, seats=seats, publics=known)
+    return Dataset(*parts, seats=seats, publics=known, accelerator=accelerator, watch=data.watch)
+
+
+def _accelerator(
+    policy: Policy, catalog: Catalog, backend: Backend, plans: PlanCache, record: str, state: Path | None
+) -> Accelerator | None:
+    if state is None or backend.dialect != "duckdb":
+        return None
+    from dpproxy.backends.duckdb import DuckDB  # each engine's client is imported where it is used
+    from dpproxy.serve.prepared_copies import accelerator_of
+
+    assert isinstance(backend, DuckDB)
+    return accelerator_of(policy, catalog, backend, plans, record, pick_key(record), state)
 
 
 async def outdated(dataset: Dataset) -> bool:
@@ -81,11 +109,13 @@ async def outdated(dataset: Dataset) -> bool:
     if backend.outdated():
         return True
     try:
+        if dataset.watch is not None:
+            return await dataset.watch.outdated()
         catalog = await backend.introspect()
         if shape_of(policy, catalog) != shape_of(policy, dataset.catalog):
             return True
         return await backend.public_states(public_tables.publics_of(policy, catalog)) != dataset.publics
-    except (BackendError, KeyError):  # opening it will say why
+    except (BackendError, PolicyError, KeyError):  # opening it will say why
         return True
 
 
@@ -96,21 +126,21 @@ def pick_key(record: str) -> int:
 
 
 async def _reuse(
-    loaded: Loaded, backend: Backend, plans: Plans, shape: str, record: str, answers: AnswerStore | None
+    loaded: Loaded, plans: Plans, epoch: Epoch, age: dt.timedelta | None, record: str, answers: AnswerStore | None
 ) -> Reuse | None:
-    """Stored answers for a policy that wants them; those too old for it are dropped. Raises PolicyError, BackendError."""
-    policy, now = loaded.policy, dt.datetime.now(dt.UTC)
-    if answers is None or policy.reuse_seconds == 0:
-        return None
+    """Stored answers for a policy that wants them; those older than `age` are dropped. Raises PolicyError, BackendError."""
+    policy = loaded.policy
     query = epoch_query(policy)
     if query is not None:
         check_epoch(loaded, plans, query)
-    epoch, age = epoch_of(policy, backend, backend.state, shape), max_age(policy)
-    if query is not None:
+    if answers is None or policy.reuse_seconds == 0:
+        return None
+    if isinstance(epoch, Queried):
         epoch = Refreshed(epoch)
+    now = answers.now()
     await epoch.current(now)  # a query that fails stops the start
     if age is not None:
-        answers.forget(policy.dataset, before=now - age)
+        await asyncio.to_thread(answers.forget, policy.dataset, before=now - age)
     return Reuse(answers, epoch, record, age)
 
 

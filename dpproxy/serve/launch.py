@@ -22,8 +22,9 @@ from typing import Final
 
 from dpproxy.errors import OperatorError
 
-START_TIMEOUT: Final = 120.0
-"""Seconds until the proxy listens: a facade and the public tables of fifteen data sets take ten on a slow machine."""
+START_TIMEOUT: Final = 600.0
+"""Seconds until the proxy listens: a facade and the public tables of fifteen data sets take ten on a slow machine, two minutes
+and more on one that is busy with ten other things. A proxy that ends instead is told of at once."""
 STOP_TIMEOUT: Final = 45.0
 """Seconds a proxy may take to end its sessions and its facade before it is killed."""
 _LISTENING: Final = re.compile(r"listening on (\S+):(\d+)")

@@ -24,7 +24,7 @@ import structlog
 from dpproxy import __version__
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.store import AnswerStore
-from dpproxy.budget.place import ledger_key, named, place_of, read_secret
+from dpproxy.budget.place import PostgresPlace, ledger_key, named, place_of, read_secret
 from dpproxy.budget.record import recent
 from dpproxy.budget.seal import Sealer, derived
 from dpproxy.errors import ADMIN_SHUTDOWN
@@ -102,7 +102,8 @@ class Running:
         secret = read_secret(options.key_file)
         self._place = place_of(options.ledger, options.state, options.anchor)
         self._ledger = self._place.open(ledger_key(secret))
-        self._answers = AnswerStore(options.state / ANSWERS, sealer=Sealer(secret) if secret else None)
+        shared = self._place.dsn if secret and isinstance(self._place, PostgresPlace) else None
+        self._answers = AnswerStore(shared or options.state / ANSWERS, sealer=Sealer(secret) if secret else None)
         self._quota = options.rations.quota(options.state)
         self._facade = _facade(options, self._quota)
         self._datasets: dict[str, Dataset] = {}
@@ -271,7 +272,7 @@ class Running:
         """What is about to hold, with all that it needs of this process. Raises BackendError, FacadeError, ServingError."""
         name = loaded.policy.dataset
         expected = self._neighbours.expected.get(name) if self._neighbours else None
-        opened = await open_dataset(loaded, self._facade, self._ledger, self._answers, expected)
+        opened = await open_dataset(loaded, self._facade, self._ledger, self._answers, expected, self._options.state)
         dataset = replace(opened, outdated=self._outdated, tallies=self._tallies, pauses=self._pauses)
         try:
             dataset.remember(await asyncio.to_thread(recent, self._place.reader(name), name, REMEMBERED))
@@ -279,6 +280,10 @@ class Running:
         except BaseException:
             await dataset.close()
             raise
+        if dataset.accelerator is not None:
+            dataset.accelerator.start()
+        if dataset.watch is not None:
+            dataset.watch.start(self._outdated)
         return dataset
 
     # SIGHUP

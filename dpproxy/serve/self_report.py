@@ -93,7 +93,10 @@ class SelfReport:
         dataset, history = self.datasets[name], self.history[file]
         policy = dataset.policy
         parts = (dataset.backend.dialect, history.loaded, history.problem, dataset.seats.each, dataset.paid.running)
-        return DatasetStatus(name, str(file), policy.digest, *parts)
+        copy = dataset.accelerator.status if dataset.accelerator is not None else None
+        copied = (copy.state, copy.bytes) if copy is not None else ("none", 0)
+        extract = dataset.watch.moment.timestamp() if dataset.watch is not None else 0.0
+        return DatasetStatus(name, str(file), policy.digest, *parts, *copied, extract)
 
     async def _accounts(self) -> tuple[AccountStatus, ...]:
         found: list[AccountStatus] = []

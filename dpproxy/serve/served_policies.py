@@ -117,6 +117,8 @@ class ServedPolicies:
                 await self.hold(path, loaded)
             elif current.policy == loaded.policy and current.policy.digest == loaded.policy.digest:
                 LOG.info("policy unchanged", file=str(path))
+                if current.accelerator is not None:
+                    current.accelerator.start()  # there may be one by now, or room for it
                 return
             else:
                 await self._change_users(current, loaded.policy)

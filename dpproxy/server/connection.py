@@ -135,7 +135,7 @@ class Arrival(asyncio.Protocol):
     def _work_off(self) -> None:
         try:
             while self._transport is not None and not self._transport.is_closing() and not self._stopped:
-                frame = self._framer.next()
+                frame = self._next()
                 if frame is None:
                     return
                 if self._login is None:
@@ -144,6 +144,20 @@ class Arrival(asyncio.Protocol):
                     self._authenticate(frame)
         except ProtocolError as error:
             self._refuse(error.sqlstate, error.message)
+
+    def _next(self) -> Frame | None:
+        """Return the next complete packet. Raises ProtocolError.
+
+        Who begins with an impossible length is told nothing, as by PostgreSQL. It may speak another protocol, or be a client
+        that is ended before it has connected, and only says that it leaves.
+        """
+        try:
+            return self._framer.next()
+        except ProtocolError:
+            if self._login is not None:
+                raise
+            self._close()
+            return None
 
     @property
     def _stopped(self) -> bool:

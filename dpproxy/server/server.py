@@ -238,9 +238,14 @@ class Server:
             LOG.info("session ended", session=session.key[0], seconds=round(time.time() - since, 3) if since else 0)
 
     async def reach(self, session: ClientSession, signal: Signal, number: int) -> bool:
-        """Cancel or terminate a session of this one's role, by the number of its cancel key or of its facade's process."""
+        """Cancel or terminate a session of this one's role, by the number of its cancel key or of its facade's process. In this
+        process it has heard of it when this returns, so that nothing is cancelled that it does afterwards."""
         mine = (session.dataset.policy.dataset, session.asker.role.name)
-        if self.reached(mine, signal, number):
+        found = self._of_role(mine, number)
+        if found is not None:
+            heard = _signalled(found, signal)
+            if heard is not None:
+                await asyncio.wait([heard])
             return True
         owner = number >> (31 - NUMBER_BITS)
         if self._elsewhere is None or owner <= 0 or owner == self._number:
@@ -250,16 +255,15 @@ class Server:
 
     def reached(self, of: tuple[str, str], signal: Signal, number: int) -> bool:
         """Cancel or terminate a session of a dataset's role in this process; return whether there is one of that number."""
+        found = self._of_role(of, number)
+        if found is not None:
+            _signalled(found, signal)
+        return found is not None
+
+    def _of_role(self, of: tuple[str, str], number: int) -> ClientSession | None:
         role = [s for s in self._sessions.values() if (s.dataset.policy.dataset, s.asker.role.name) == of]
         found = next((s for s in role if s.key[0] == number), None)
-        found = found or next((s for s in role if s.server_process == number != 0), None)
-        if found is None:
-            return False
-        if signal == "terminate":
-            found.end()
-        else:
-            found.cancel()
-        return True
+        return found or next((s for s in role if s.server_process == number != 0), None)
 
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None:
         """Cancel what a session does; silently nothing when the key is wrong, as in PostgreSQL. The result, if any, is done when
@@ -271,3 +275,11 @@ class Server:
         if session is not None and hmac.compare_digest(session.key[1], secret):
             return session.cancel()
         return None
+
+
+def _signalled(session: ClientSession, signal: Signal) -> asyncio.Future[None] | None:
+    """Cancel or end what a session does. The result, if any, is done when its facade has heard of it."""
+    if signal == "cancel":
+        return session.cancel()
+    session.end()
+    return None

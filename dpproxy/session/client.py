@@ -27,6 +27,7 @@ from dpproxy.session.concern import concerns, text_concerns
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_entry import Key, enter
 from dpproxy.session.facade_login import cancel_at
+from dpproxy.session.fair_share import QUANTUM
 from dpproxy.session.greeting import NOWHERE, Greeting, Origin
 from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
@@ -94,6 +95,7 @@ class ClientSession(asyncio.Protocol):
         self.origin = origin
         self.dataset = dataset
         self.memo = site.memo(dataset)
+        self.account = site.turns.opened((dataset.policy.dataset, asker.role.name))
         self.link = FacadeLink(self)
         self.private: dict[str, PreparedStatement] = {}
         self.queue: deque[tuple[bytes, bytes]] = deque()
@@ -102,7 +104,6 @@ class ClientSession(asyncio.Protocol):
         self.asking = ""  # the hash of the private statement in the making
         self.write: Callable[[bytes], None] = transport.write
         self._site = site
-        self._account = site.turns.opened((dataset.policy.dataset, asker.role.name))
         self._transport = transport
         self._framer = framer
         self._greeting = greeting
@@ -134,7 +135,7 @@ class ClientSession(asyncio.Protocol):
         self.renew_key()
         self._site.opened(self)
         self._enqueue(b"")
-        self._worker = asyncio.ensure_future(metered(self._open(), self._account))
+        self._worker = asyncio.ensure_future(metered(self._open, self.account))
 
     async def _open(self) -> None:
         """Connect to the facade, pass its greeting on, and work off what the client sent early."""
@@ -151,7 +152,7 @@ class ClientSession(asyncio.Protocol):
             self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
             self.flush()
-            self._site.turns.rests(self._account)
+            self._site.turns.rests(self.account)
             self._ready()
 
     def _endpoint(self) -> Endpoint:
@@ -167,18 +168,18 @@ class ClientSession(asyncio.Protocol):
     # the client's bytes
 
     def data_received(self, data: bytes) -> None:
-        self._account.fresh += RELAYED
-        if not self._busy and self.late:
-            self._busy, self._plain = True, False
-            self._enqueue(data)
-            self._work_off()
-            return
-        if self._plain:
+        account = self.account
+        account.fresh += RELAYED
+        if self._plain and account.turn is None and account.fresh + account.taken <= QUANTUM:  # it is not `late`: no call to ask
             counts = self._known.get(data) or glance(self._known, data, self.memo.unconcerned)
             if counts is not None:
                 self.link.pass_on(data, counts)
                 return
-        if self._busy:
+        if not self._busy and self.late:
+            self._busy, self._plain = True, False
+            self._enqueue(data)
+            self._work_off()
+        elif self._busy:
             self._enqueue(data)
         else:
             self._look(data)
@@ -220,8 +221,8 @@ class ClientSession(asyncio.Protocol):
         self._work_off()
 
     def _work_off(self) -> None:
-        self._site.turns.works(self._account, seconds_waited(self._transport))
-        self._worker = asyncio.ensure_future(metered(self._work(), self._account))
+        self._site.turns.works(self.account, seconds_waited(self._transport))
+        self._worker = asyncio.ensure_future(metered(self._work, self.account))
 
     async def _work(self) -> None:
         try:
@@ -232,7 +233,7 @@ class ClientSession(asyncio.Protocol):
             self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
             self.flush()
-            self._site.turns.rests(self._account)
+            self._site.turns.rests(self.account)
             self._ready()
 
     def _enqueue(self, data: bytes) -> None:
@@ -276,22 +277,20 @@ class ClientSession(asyncio.Protocol):
     @property
     def late(self) -> bool:
         """Return whether it has to wait for its turn: it has taken more than its share."""
-        pieces, self.link.pieces = self.link.pieces, 0
-        self._account.fresh += RELAYED * pieces
-        return self._site.turns.late(self._account)
+        return self._site.turns.late(self.account)
 
     async def turn(self) -> None:
         """Wait for its turn."""
-        await self._site.turns.wait(self._account, (self.dataset.policy.dataset, self.asker.role.name))
+        await self._site.turns.wait(self.account, (self.dataset.policy.dataset, self.asker.role.name))
 
     def worked_beside(self, seconds: float) -> None:
         """Note processor time that the facade took for this session."""
-        self._site.turns.beside(self._account, seconds)
+        self._site.turns.beside(self.account, seconds)
 
     @property
     def behind(self) -> bool:
         """Return whether the facade had better work for others first."""
-        return self._site.turns.behind(self._account)
+        return self._site.turns.behind(self.account)
 
     # to the client
 
@@ -367,7 +366,7 @@ class ClientSession(asyncio.Protocol):
     def leave(self, reason: str) -> None:
         """Begin nothing any more, and go once nothing runs: a transaction that waits for its client is nothing."""
         self.leaving, self._plain = reason, False
-        self._site.turns.hurry(self._account)
+        self._site.turns.hurry(self.account)
         if self.progress[0] is not State.STATEMENT:
             self.fatal(ADMIN_SHUTDOWN, reason)
 
@@ -393,5 +392,5 @@ class ClientSession(asyncio.Protocol):
             self._worker.cancel()
         self._writable.set()
         self.link.close()
-        self._site.turns.closed(self._account)
+        self._site.turns.closed(self.account)
         self._site.closed(self)

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
+from dpproxy.session.fair_share import Account
 from dpproxy.session.message_flow import COMPLETIONS
 from dpproxy.session.tracker import STATUSES, Counts, Tracker
+from dpproxy.session.turns import RELAYED
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import BackendFramer
@@ -43,8 +45,10 @@ class LinkLost(Exception):
 
 
 class Peer(Protocol):
-    """Is the client's side as the link needs it."""
+    """Is the client's side as the link needs it. `account`: to which the processor time of pieces is put down."""
 
+    @property
+    def account(self) -> Account: ...
     @property
     def write(self) -> Callable[[bytes], None]: ...
     def tell(self, data: bytes) -> None: ...
@@ -71,6 +75,7 @@ class FacadeLink(asyncio.Protocol):
     def __init__(self, peer: Peer) -> None:
         self.tracker = Tracker()
         self._peer = peer
+        self._account = peer.account
         self._transport: asyncio.Transport | None = None
         self._captured = True
         self._framer = BackendFramer()
@@ -85,7 +90,6 @@ class FacadeLink(asyncio.Protocol):
         self._heard = False
         self.excuse: bytes | None = None  # why the proxy had the running statement cancelled: told in place of PostgreSQL's words
         self.sent = 0  # what of the client's has been passed on that may have changed something
-        self.pieces = 0  # that came, and are not put down to the session yet
         self.too_early = False  # the facade was still starting, or ending: try again on another link
 
     # asyncio.Protocol
@@ -109,7 +113,7 @@ class FacadeLink(asyncio.Protocol):
         self._peer.resume_client()
 
     def data_received(self, data: bytes) -> None:
-        self.pieces += 1
+        self._account.fresh += RELAYED
         if self._captured:
             self._collect(data)
             return

@@ -31,6 +31,8 @@ _EXAMPLES: Final = {
     "uuid": "00000000-0000-0000-0000-000000000000",
 }
 """Types whose values are written as constants, each with one that is as good as any other."""
+_ZEROS: Final = _EXAMPLES | dict.fromkeys(("int2", "int4", "int8"), "0")
+"""The same where only 0 is good: `OFFSET $1`."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +80,19 @@ async def prepared(
 async def _may_help(found: UnplannedStatement, dataset: Dataset, asker: Asker, ending: Ending) -> bool:
     """Whether values change what is said: a statement that is refused for another reason is refused at once. Raises Refusal when
     the statement is to end."""
-    examples = [_EXAMPLES.get(type_) for type_ in found.description.types]
-    if not any(examples):
+    types = found.description.types
+    if not any(type_ in _EXAMPLES for type_ in types):
         return False
-    try:
-        await planned(dataset, asker, found.valued(examples), found.description, ending)
-    except Refusal as refusal:
-        if refusal.sqlstate == QUERY_CANCELED:
-            raise
-        return refusal.message != found.refusal.message
-    return True
+    for values in dict.fromkeys(tuple(examples.get(t) for t in types) for examples in (_EXAMPLES, _ZEROS)):
+        try:
+            await planned(dataset, asker, found.valued(values), found.description, ending)
+        except Refusal as refusal:
+            if refusal.sqlstate == QUERY_CANCELED:
+                raise
+            if refusal.message == found.refusal.message:
+                continue
+        return True
+    return False
 
 
 async def current(

@@ -105,7 +105,7 @@ class Tracker:
         self._among = 0  # Syncs of a copy that a row, CopyDone or CopyFail followed
         self._skip = 0  # bytes of the current message still to pass
         self._head = b""  # an incomplete header, already passed on
-        self._known: dict[bytes, int] = {}  # pieces that end with their only ReadyForQuery, and the status it says
+        self._known: dict[bytes, Status] = {}  # pieces that end with their only ReadyForQuery, and the status it says
 
     @property
     def outstanding(self) -> int:
@@ -139,6 +139,10 @@ class Tracker:
     def passed(self, counts: Counts) -> None:
         """Count several messages at once."""
         queries, syncs, extended = counts
+        if syncs == 1 and not self.copy_in:  # a prepared statement's: no call more
+            self._asked.append(_SYNC)
+            self.sent = extended
+            return
         if syncs:
             self._synced(syncs)
         elif self.failed and self.state is State.FAILED:
@@ -214,7 +218,7 @@ class Tracker:
         if self._walk(data) and self.readies == before + 1 and len(data) <= SMALL:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[data] = data[-1]
+            self._known[data] = self.status
 
     def _walk(self, data: bytes) -> bool:
         """Message by message. Whether they are whole, and the last is ReadyForQuery, and none is an error or began a COPY."""
@@ -229,7 +233,7 @@ class Tracker:
             if tag == _READY:
                 if end > size:
                     break
-                self._ready(data[position + 5])
+                self._ready(STATUSES[data[position + 5]])
             elif tag in _COMPLETIONS:
                 self.done += 1
             elif tag == _ERROR:
@@ -245,7 +249,7 @@ class Tracker:
         self._skip = position - size
         return tag == _READY and plain and not self._head and not self._skip
 
-    def _ready(self, status: int) -> None:
+    def _ready(self, status: Status) -> None:
         while self._asked:
             if self._asked.popleft() >= _SYNC:
                 break
@@ -256,7 +260,7 @@ class Tracker:
         self.failed = False
         self.copy_in = False
         self._among = 0
-        self.status = STATUSES[status]
+        self.status = status
 
     def _error(self) -> None:
         """All is discarded from an extended message that failed to the next Sync; an error of a Query or Sync is its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,11 @@ from dpproxy.audit.self_test import ROLE
 from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.engines import literal
-from dpproxy.privacy.measurement import Measurement
+from dpproxy.policy.model import MICRO
+from dpproxy.privacy import running_sums
+from dpproxy.privacy.loss import Loss
+from dpproxy.privacy.measurement import Basis, Measurement
+from dpproxy.privacy.running_sums import Running
 
 
 def _released(small: AuditBench, sql: str, roll: Roll = Roll.FAIR) -> tuple[Measurement, Exactly, Released, Dice]:
@@ -38,6 +43,25 @@ def test_the_door_as_it_is(small: AuditBench, sql: str) -> None:
         m, exact, released, dice = _released(small, sql, roll)
         assert list(door_account.problems(m, exact, released, dice, None)) == []
         assert list(door_account.follows_dice(m, exact, released, roll)) == []
+
+
+def test_sums_that_get_noise_in_place_of_groups(small: AuditBench) -> None:
+    """Groups that are not coded, coded by another matrix, or not decoded, are told apart."""
+    m, exact, _, _ = _released(small, VISITS)
+    running = Running(0, len(exact.order), len(exact.order), 1)
+    linf = running_sums.changed(running)
+    loss = Loss.gaussian(1, linf, Fraction(10**5), MICRO, 10**12)
+    basis = Basis("sums", linf, Fraction(1), "gaussian", Fraction(10**5), loss, 2, running_sums.PARTS, 1, False, running)
+    m = replace(m, bases=(basis,), l0=1, loss=loss, counted=None, selections=(), queries=m.queries[:1])
+    keys = {"k0": pa.array([key for (key,) in exact.order])}
+    table = pa.table({**keys, "b0": pa.array([exact.cells[name][0] for name in exact.order])})
+    dice = Dice(exact.order, Roll.FAIR, None)
+    released = release(m, Exact((table,)), dice)
+    assert list(door_account.problems(m, exact, released, dice, None)) == []
+    other = replace(m, bases=(replace(basis, running=replace(running, width=1)),))
+    assert "other values than" in next(door_account.problems(other, exact, released, dice, None))
+    off = replace(released, values=(released.values[0] + 1,))
+    assert "not its exact value" in next(door_account.problems(m, exact, off, dice, None))
 
 
 def test_a_cell_a_group_and_a_column_that_are_not(small: AuditBench) -> None:

@@ -67,6 +67,7 @@ EDITS = [
     ),
     ("\nroles:", "\nmechanism: gaussian\nroles:", Direction.NOISE, "mechanism"),
     ("\nroles:", "\nreuse_answers: off\nroles:", Direction.OTHER, "reuse_answers"),
+    ("\nroles:", "\naccelerate: on\nroles:", Direction.OTHER, "accelerate"),
     ("\nroles:", "\ntiming: { quantum: 50ms }\nroles:", Direction.LESS, "timing.quantum"),
 ]
 
@@ -102,7 +103,7 @@ def test_what_exposes_more_comes_first() -> None:
 
 COMPARED = {
     model.Policy: "dataset backend unit_name unit_table unit_column budget tables roles users mechanism views reuse_seconds epoch "
-    "timing_quantum_ms digest",
+    "timing_quantum_ms accelerate digest",
     model.TablePolicy: "name unit one bounds columns",
     model.ColumnPolicy: "name role values range resolution nulls length references",
     model.Bounds: "rows groups whole",

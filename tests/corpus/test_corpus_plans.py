@@ -29,7 +29,7 @@ from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.errors import Refusal
+from dpproxy.errors import Refusal, UnprovenPlan
 from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
@@ -53,12 +53,15 @@ class World:
     entries: Sequence[dict[str, str]]
 
     def planned(self, dialect: Dialect, entry: dict[str, str]) -> list[Plan] | None:
-        """The plans of what a text reads of private tables; None where any of it is refused."""
+        """The plans of what a text reads of private tables; None where any of it is refused. Raises UnprovenPlan: that the kernel
+        cannot prove a plan is our fault, and no refusal."""
         plan, made = planning(self.policy, self.catalog, dialect), []
         try:
             for statement in split(entry["sql"], private_names(self.policy)):
                 if statement.private:
                     made.append(plan(statement, self.policy.roles["analyst"], {"search_path": "public"}, ()))
+        except UnprovenPlan:
+            raise
         except Refusal:
             return None
         return made

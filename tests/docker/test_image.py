@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import signal
 import socket
@@ -21,22 +22,17 @@ from ruamel.yaml import YAML
 from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.facade.account import SOCKET_NAME
-from dpproxy.facade.binaries import find_binaries
 from dpproxy.policy.grants import grants
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import PostgresBackend
+from dpproxy.policy.model import PostgresBackend, SparkBackend
+from tests.worlds.confined import accounts, can_be_confined, confined
+from tests.worlds.dockerfile import instructions, sent
+from tests.worlds.spark_servers import sail
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
 ENTRYPOINT = DOCKER / "entrypoint"
 POLICY = DOCKER / "policies" / "shop.yaml"
-
-
-def instructions() -> list[tuple[str, str]]:
-    """(instruction, arguments) of the Dockerfile, continued lines joined."""
-    text = re.sub(r"\\\n", " ", (DOCKER / "Dockerfile").read_text())
-    lines = (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines)]
 
 
 def last(name: str) -> str:
@@ -61,42 +57,83 @@ def test_the_image_runs_without_rights() -> None:
 
 def test_what_is_copied_exists_and_is_sent() -> None:
     """`.dockerignore` leaves out everything but what the Dockerfile copies."""
-    sent = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for word, rest in instructions():
         if word == "COPY" and "--from" not in rest:
             for source in [part for part in rest.split()[:-1] if not part.startswith("--")]:
                 assert (ROOT / source).exists(), source
-                assert source in sent
+                assert source in sent()
     for secret in ("dpproxy-state", ".git", "docker/policies"):
-        assert secret not in sent
+        assert secret not in sent()
 
 
-def compose() -> Any:
-    return YAML(typ="safe").load((DOCKER / "compose.yaml").read_text())
+COMPOSED = {"compose.yaml": {"dpproxy", "bi"}, "compose.spark.yaml": {"dpproxy", "dpproxy2"}}
+"""The compose files, and which of their services an analyst may reach."""
+SECRET = "${KEY_FILE"  # of whoever starts it
 
 
-def test_compose() -> None:
-    """The proxy is locked in, and the BI tool has no way to the data but through it."""
-    services = compose()["services"]
-    proxy = services["dpproxy"]
-    assert proxy["read_only"]
-    assert proxy["cap_drop"] == ["ALL"]
-    assert "no-new-privileges:true" in proxy["security_opt"]
-    assert set(services["bi"]["networks"]).isdisjoint(services["db"]["networks"])
-    assert compose()["networks"]["data"]["internal"]
-    for service in services.values():
-        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
-        for volume in service.get("volumes", ()):
+def composed(name: str) -> Any:
+    return YAML(typ="safe").load((DOCKER / name).read_text())
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_compose(name: str) -> None:
+    """Proxies are locked in, and whoever is not a proxy is with the data or with the analysts."""
+    said = composed(name)
+    assert said["networks"]["data"]["internal"]
+    assert {service for service, its in said["services"].items() if its.get("ports")} == COMPOSED[name]
+    for service, its in said["services"].items():
+        if service.startswith("dpproxy"):
+            assert its["read_only"]
+            assert its["cap_drop"] == ["ALL"]
+            assert "no-new-privileges:true" in its["security_opt"]
+        else:
+            assert its["networks"] == ["analysts" if service in COMPOSED[name] else "data"]
+        assert all(port.startswith("127.0.0.1:") for port in its.get("ports", ()))
+        for volume in its.get("volumes", ()):
             source = volume.split(":")[0]
-            assert (DOCKER / source).exists() if source.startswith(".") else source in compose()["volumes"]
+            there = (DOCKER / source).exists() if source.startswith(".") else source in said["volumes"]
+            assert there or source == SECRET
+        built = its.get("build", {})
+        assert not built or (DOCKER / built["context"] / built["dockerfile"]).exists()
 
 
-def test_docker_takes_the_compose_file() -> None:
+def test_the_shop_on_spark_is_as_its_policy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Sail, whose catalog is of a session: that of the script that makes the tables."""
+    monkeypatch.chdir(tmp_path)
+    policy = load_file(DOCKER / "policies-spark" / "shop.yaml").policy
+    assert isinstance(policy.backend, SparkBackend)
+    with sail() as address:
+        for _ in (1, 2):
+            monkeypatch.setattr(sys, "argv", ["load_spark.py", address, str(DOCKER / "shop.spark.sql")])
+            made = runpy.run_path(str(DOCKER / "load_spark.py"), run_name="__main__")["session"]
+
+        def value(query: str) -> Any:
+            return made.sql(query).collect()[0][0]
+
+        assert value("SELECT count(*) - 5000 FROM customers") == 0
+        assert 30_000 < value("SELECT count(*) FROM orders") < 80_000
+        for key, table in (("customer_id", "customers"), ("order_id", "orders"), ("product_id", "products")):
+            assert value(f"SELECT count(*) - count(DISTINCT {key}) FROM {table}") == 0
+        for column, condition in {
+            "region": "region IN ('north', 'south', 'east', 'west')",
+            "sex": "sex IN ('F', 'M')",
+            "birth_year": "birth_year BETWEEN 1920 AND 2010",
+            "income": "income BETWEEN 0 AND 500000",
+            "signup": "signup BETWEEN DATE '2020-01-01' AND DATE '2026-12-31'",
+        }.items():
+            assert value(f"SELECT count(DISTINCT {column}) FROM customers WHERE {condition}") > 1
+            assert value(f"SELECT count(*) FROM customers WHERE NOT ({condition}) OR {column} IS NULL") == 0
+        assert value("SELECT count(*) FROM order_items LEFT ANTI JOIN orders USING (order_id)") == 0
+        made.stop()
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_docker_takes_the_compose_file(name: str) -> None:
     done = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False) if shutil.which("docker") else None
     if done is None or done.returncode:
         pytest.skip("DOCKER COMPOSE ABSENT")
-    command = ["docker", "compose", "-f", DOCKER / "compose.yaml", "config", "-q"]
-    done = subprocess.run(command, capture_output=True, check=False)
+    command = ["docker", "compose", "-f", DOCKER / name, "config", "-q"]
+    done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "KEY_FILE": "/run/key"})
     assert done.returncode == 0, done.stderr
 
 
@@ -109,44 +146,6 @@ def test_grants_are_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> 
 
 # the entrypoint as a process, with the rights of the container where that can be arranged
 
-PYTHON = Path(sys.base_prefix).resolve()
-CONFINED = """set -e
-mount --make-rprivate /
-mount --bind "$1/passwd" /etc/passwd
-mount --bind "$1/state" "$1/state"
-mount --bind "$2" "$1/socket/$(basename "$2")"
-if [ "$3" != "$4" ]; then
-    mount --bind "$4" "$1/python"
-    mount -t tmpfs -o mode=755 tmpfs "$3"
-    mkdir -p "$4"
-    mount --bind "$1/python" "$4"
-fi
-mount -o remount,bind,ro /
-mount -t tmpfs -o nosuid,nodev,noexec,size=64m,mode=1777 tmpfs /tmp
-shift 4
-exec setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all "$@"
-"""
-"""What the compose file says of the container - a root that is only read, /tmp in memory, no capability, no new privileges, the image's
-user - for a process without Docker. $1: its folder; $2: the socket of the data's server; $4: the interpreter's folder, which is
-shown alone in $3, the folder above it that is closed to others, if there is one."""
-
-
-def closed_above(path: Path) -> Path:
-    """The first folder on the way to a path that others may not enter; the path itself where there is none."""
-    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), path)
-
-
-def can_be_confined() -> bool:
-    """Whether this user may make a namespace of mounts, there are the programs for it, and all else that is needed is open."""
-    if os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("setpriv")):
-        return False
-    needed = (ROOT, Path(sys.prefix), find_binaries().folder)
-    if any(Path("/tmp") in path.resolve().parents for path in needed):  # the confined process has a /tmp of its own
-        return False
-    if any(closed_above(path.resolve()) != path.resolve() for path in needed):
-        return False
-    return subprocess.run(["unshare", "-m", "mount", "--make-rprivate", "/"], capture_output=True, check=False).returncode == 0
-
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -156,8 +155,6 @@ def folder() -> Iterator[Path]:
         place.chmod(0o755)
         for name in ("policies", "state", "socket", "python"):
             (place / name).mkdir()
-        user = "dpproxy:x:10001:10001::/var/lib/dpproxy:/usr/sbin/nologin\n"
-        (place / "passwd").write_text(Path("/etc/passwd").read_text() + user)
         (place / "socket" / SOCKET_NAME).touch()
         yield place
 
@@ -182,24 +179,22 @@ def healthy(env: dict[str, str]) -> bool:
     return subprocess.run([ENTRYPOINT, "healthy"], env=env, capture_output=True, timeout=20, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("confined", [pytest.param(True, id="confined"), pytest.param(False, id="plain")])
-def test_the_entrypoint_serves(confined: bool, shop: Scratch, folder: Path) -> None:
-    if confined and not can_be_confined():
+@pytest.mark.parametrize("fewer_rights", [pytest.param(True, id="confined"), pytest.param(False, id="plain")])
+def test_the_entrypoint_serves(fewer_rights: bool, shop: Scratch, folder: Path) -> None:
+    if fewer_rights and not can_be_confined():
         pytest.skip("NAMESPACES ABSENT: needs root, unshare and setpriv, and nothing of it below /tmp")
-    if not confined and can_be_confined():
+    if not fewer_rights and can_be_confined():
         pytest.skip("it is tried with fewer rights")
     server = shop.dsn("shop", "reader")
     served = POLICY.read_text().replace(
-        "postgresql://reader@db/shop", server.replace(str(shop.home), str(folder / "socket")) if confined else server
+        "postgresql://reader@db/shop", server.replace(str(shop.home), str(folder / "socket")) if fewer_rights else server
     )
     (folder / "policies" / "shop.yaml").write_text(served)
     (folder / "policies" / "shop.test.yaml").write_text("not a policy")
-    confine = (
-        ["unshare", "-m", "sh", "-c", CONFINED, "confine", folder, shop.home / SOCKET_NAME, closed_above(PYTHON), PYTHON]
-        if confined
-        else []
-    )
-    if confined:
+    shown = {accounts(folder): Path("/etc/passwd"), folder / "state": folder / "state"}
+    socket_there = {shop.home / SOCKET_NAME: folder / "socket" / SOCKET_NAME}
+    before = confined(folder / "python", {**shown, **socket_there}) if fewer_rights else []
+    if fewer_rights:
         os.chown(folder / "state", 10001, 10001)
         (shop.home / SOCKET_NAME).chmod(0o777)
     with socket.socket() as free:
@@ -208,14 +203,14 @@ def test_the_entrypoint_serves(confined: bool, shop: Scratch, folder: Path) -> N
     env = environment(folder, port) | {"TMPDIR": "/tmp", "HOME": "/var/lib/dpproxy"}
     assert not healthy(env)
     with (folder / "said").open("w") as said:
-        process = subprocess.Popen([*confine, ENTRYPOINT, "serve", "--drain", "1"], env=env, stdout=said, stderr=said)
+        process = subprocess.Popen([*before, ENTRYPOINT, "serve", "--drain", "1"], env=env, stdout=said, stderr=said)
     try:
         deadline = time.monotonic() + 60
         while not healthy(env):
             assert process.poll() is None, (folder / "said").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        if confined:
+        if fewer_rights:
             status = Path(f"/proc/{process.pid}/status").read_text()
             assert re.search(r"Uid:\t10001\b", status)
             assert len(re.findall(r"Cap(?:Prm|Eff|Bnd|Amb):\t0{16}", status)) == 4

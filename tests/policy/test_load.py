@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpproxy.policy.catalog import TableName
-from dpproxy.policy.load import PolicyError, load_file, load_policy, load_text
-from dpproxy.policy.model import ATTO, Bounds, Budget, DuckDBBackend, PostgresBackend, Step
+from dpproxy.policy.load import PolicyError, load_file, load_policy, load_text, read_text
+from dpproxy.policy.model import ATTO, Bounds, Budget, DuckDBBackend, PostgresBackend, SparkBackend, Step
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import Mark, Problem
 from dpproxy.policy.tree import MAX_BYTES
@@ -234,3 +234,16 @@ SCRAPS = [
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_damaged_policy_is_only_ever_a_policy_error(start: int, length: int, scrap: str) -> None:
     loads_or_says_why(GOOD[:start] + scrap + GOOD[start + length :])
+
+
+def test_spark_connect() -> None:
+    spark = '{ spark: "sc://host/;use_ssl=true", catalog: lake, token: "${env:T}" }'
+    assert load(replace("{ duckdb: shop.duckdb }", spark), T="s3cret").backend == SparkBackend(
+        "sc://host/;use_ssl=true", "lake", "s3cret"
+    )
+
+
+@pytest.mark.parametrize("backend", ['{ spark: "sc://host", token: abc }', '{ spark: "sc://host/;token=abc" }'])
+def test_a_token_in_clear_is_warned_of(backend: str) -> None:
+    text = replace("{ duckdb: shop.duckdb }", backend).replace("VERIFIER", VERIFIER)
+    assert [w.code for w in read_text(text, "p.yaml", Path("/data"), {}).warnings] == ["secret-in-clear"]

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from bench_honesty import Probe, Tally, _tally, line, probes
+from bench_honesty import Probe, Tally, _spreads, _tally, line, probes
 
 PLAIN = "SELECT region AS r, COUNT(*) AS n FROM people GROUP BY region, sex HAVING COUNT(*) > 3 ORDER BY n LIMIT 2"
 
@@ -34,7 +34,17 @@ def test_inner_selects_follow_outer_ones_with_what_they_name() -> None:
     assert inner[0].sql.startswith("WITH a AS (SELECT 1 AS one) SELECT SUM(x) AS s, dpproxy.low(SUM(x))")
 
 
-@pytest.mark.parametrize("sql", ["SELECT a FROM t", "SELECT SUM(COUNT(*)) OVER () FROM t GROUP BY a", "SELECT * FROM t"])
+OTHERS = ["AVG(COUNT(*)) OVER ()", "SUM(COUNT(*)) OVER (ORDER BY a ROWS 6 PRECEDING)", "RANK() OVER (ORDER BY COUNT(*))"]
+
+
+def test_sums_over_all_groups_are_asked_for() -> None:
+    ((probe,),) = asked("SELECT a, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY b) AS part FROM t GROUP BY a, b")
+    assert probe.labels == ("100.0 * COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY b)",)
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT a FROM t", "SELECT * FROM t", *(f"SELECT {other} FROM t GROUP BY a" for other in OTHERS)]
+)
 def test_nothing_is_asked_where_no_output_is_an_aggregate(sql: str) -> None:
     assert [p for depth in asked(sql) for p in depth] == []
 
@@ -64,6 +74,15 @@ def test_a_cell_without_an_error_may_be_told_in_words() -> None:
     assert without("typical error 3 % of SUM(x)") == (1, 0)
     assert without("charged; no interval can be told of sum(x) (bounds may have cut rows)") == (0, 1)
     assert without("charged; no interval can be told of sum(y) (bounds may have cut rows)") == (1, 0)
+
+
+def test_of_cells_told_in_words_the_spread_is_asked_for() -> None:
+    ((probe,),) = asked("SELECT a, SUM(x), COUNT(*) FROM t GROUP BY a")
+    assert "dpproxy.stderr(SUM(x)) AS dpproxy_low0" in _spreads(probe, 0)
+    assert _spreads(probe, 0).count("NULL AS") == 3
+    notice = "charged; no interval can be told of sum(x) (bounds may have cut rows)"
+    found = _tally(probe, [("a", 11.0, 4.0, None, 3.0, None, 5.0)], [[("a", 10.0, 4.0)]], (), False, notice)
+    assert found.endless == [(0, ("a",))]
 
 
 def test_of_a_group_that_is_not_there_counts_are_nothing() -> None:

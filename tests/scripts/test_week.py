@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from week import MORNING, Account, page, week
 from week_events import EVENTS, Told
 from week_load import QUESTIONS
 from week_world import DATASETS, MONDAY, PASSWORDS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
@@ -34,6 +37,11 @@ def test_the_week_is_in_order_and_tells_of_itself_in_many_places() -> None:
     assert set(MORNING) <= {event.title for event in EVENTS}
     assert all(len({told.place for told in event.told}) >= 2 for event in EVENTS)
     assert QUESTIONS.keys() == DATASETS.keys() == PASSWORDS.keys()
+
+
+def test_the_page_has_the_events_that_there_are() -> None:
+    shown = re.findall(r"^## \w+ \d\d:\d\d: (.+)$", (ROOT / "docs" / "week.md").read_text(), re.M)
+    assert [title.lower() for title in shown] == [event.title.lower() for event in EVENTS]
 
 
 def test_a_page_quotes_what_was_said() -> None:

@@ -61,9 +61,14 @@ def hang_up(proxy: Proxy, words: str, times: int = 1) -> None:
     """SIGHUP, and wait until the proxy has said `words` once more, or so many times more."""
     before = sum(words in line for line in list(proxy.said))
     proxy.process.send_signal(signal.SIGHUP)
+    said(proxy, words, before + times)
+
+
+def said(proxy: Proxy, words: str, times: int = 1) -> None:
+    """Wait until the proxy has said so, so many times."""
     deadline = time.monotonic() + SAFETY
     while time.monotonic() < deadline:
-        if sum(words in line for line in list(proxy.said)) >= before + times:
+        if sum(words in line for line in list(proxy.said)) >= times:
             return
         time.sleep(0.02)
     raise AssertionError(f"never said: {words}\n" + "\n".join(proxy.said))

@@ -87,12 +87,9 @@ async def test_newer_minor_version_is_negotiated(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("packet", "sqlstate"),
     [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "08P01"),  # a TLS ClientHello
-        (struct.pack("!I", 4), "08P01"),
         (struct.pack("!II", 8, 2 << 16), "0A000"),
         (front.startup("", "shop", {}), "28000"),
         (front.startup("ada", "shop", {"replication": "database"}), "0A000"),
-        (b"GET / HTTP/1.1\r\n\r\n", "08P01"),
     ],
 )
 async def test_wrong_first_packets(stage: Stage, packet: bytes, sqlstate: str) -> None:
@@ -100,6 +97,22 @@ async def test_wrong_first_packets(stage: Stage, packet: bytes, sqlstate: str) -
     wire.send(packet)
     messages = await wire.until(b"E")
     assert read_report(messages[-1][1])["C"] == sqlstate
+    with pytest.raises(EOFError):
+        await wire.read()
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a TLS ClientHello
+        struct.pack("!I", 4),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"X" + struct.pack("!I", 4),  # of a client of node-postgres that is ended before it has connected
+    ],
+)
+async def test_first_packets_of_no_possible_length_are_told_nothing(stage: Stage, packet: bytes) -> None:
+    wire = await Wire.open(stage.port)
+    wire.send(packet)
     with pytest.raises(EOFError):
         await wire.read()
 

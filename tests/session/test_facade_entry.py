@@ -11,6 +11,7 @@ from dpproxy.errors import CANNOT_CONNECT_NOW, UNDEFINED_OBJECT
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.session import facade_entry
 from dpproxy.session.facade_entry import enter
+from dpproxy.session.fair_share import Account
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.wire import backend as back
 
@@ -23,6 +24,7 @@ REFUSED = back.error_response("FATAL", UNDEFINED_OBJECT, "no such setting")
 
 class Entrant:
     def __init__(self) -> None:
+        self.account = Account("analyst")
         self.told = b""
         self.key = OURS
         self.link = FacadeLink(self)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from dpproxy.session.fair_share import Account
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import PIECE
@@ -18,6 +19,7 @@ ROW = back.data_row([b"x" * (2 * PIECE)])
 
 class Client:
     def __init__(self) -> None:
+        self.account = Account("analyst")
         self.told = b""
         self.sent = b""
 

@@ -90,6 +90,13 @@ async def test_what_values_help_waits_for_them(world: World) -> None:
     assert private.statement.query == SQL.replace("$1", "('month'::text)").replace("$2", "('it''s'::text)")
 
 
+async def test_zero_is_tried_where_another_number_does_not_help(world: World) -> None:
+    world.description = Description((20,), None, {})
+    world.answers = lambda sql: PLAN if "'0'" in sql else UNKNOWN
+    assert isinstance(await world.prepared("SELECT count(*) FROM (SELECT 1 FROM people OFFSET $1) AS s"), UnplannedStatement)
+    assert [sql.partition("OFFSET ")[2] for sql in world.planned] == ["('1'::int8)) AS s", "('0'::int8)) AS s"]
+
+
 async def test_null_is_a_value(world: World) -> None:
     found = UnplannedStatement(statement(), world.description, "internal", UNKNOWN)
     assert "(NULL::text)" in found.valued((None, "x", None)).query

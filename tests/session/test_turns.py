@@ -47,7 +47,7 @@ async def indebted(stage: Stage) -> tuple[Wire, Account]:
     neighbour = turns.opened(("shop", "neighbour"))
     neighbour.fresh += 0.001
     wire = await stage.connect()
-    account = list(stage.server.sessions())[-1]._account
+    account = list(stage.server.sessions())[-1].account
     account.fresh += 4.0
     assert not turns.late(account), "the first turn in debt: nobody is before it"
     account.fresh += 4.0
@@ -89,7 +89,7 @@ async def test_a_statement_is_cancelled_while_it_waits(stage: Stage, clock: Cloc
     wire, account = await indebted(stage)
     wire.send(front.query("SELECT 7"))
     await waits(account)
-    (session,) = [s for s in stage.server.sessions() if s._account is account]
+    (session,) = [s for s in stage.server.sessions() if s.account is account]
     session.cancel()
     messages = await wire.until(b"Z")
     assert tags(messages) == b"EZ"
@@ -104,7 +104,7 @@ async def test_a_pipeline_is_cancelled_up_to_its_sync(stage: Stage, clock: Clock
     one = front.parse("", "SELECT 1") + front.bind("", "", ()) + front.execute("")
     wire.send(one + one + front.SYNC)
     await waits(account)
-    (session,) = [s for s in stage.server.sessions() if s._account is account]
+    (session,) = [s for s in stage.server.sessions() if s.account is account]
     session.cancel()
     assert tags(await wire.until(b"Z")) == b"EZ"
     clock.now = 1000.0
@@ -131,7 +131,7 @@ async def test_a_client_that_goes_while_it_waits_is_gone(stage: Stage, clock: Cl
     await waits(account)
     wire.writer.close()
     async with asyncio.timeout(60):
-        while any(s._account is account for s in stage.server.sessions()):
+        while any(s.account is account for s in stage.server.sessions()):
             await asyncio.sleep(0.01)
     assert stage.server.turns.delayed()[ROLE][0] == 1
 
@@ -140,7 +140,7 @@ async def test_who_is_to_leave_does_not_wait(stage: Stage, clock: Clock) -> None
     wire, account = await indebted(stage)
     wire.send(front.query("SELECT 7"))
     await waits(account)
-    (session,) = [s for s in stage.server.sessions() if s._account is account]
+    (session,) = [s for s in stage.server.sessions() if s.account is account]
     session.leave("the policy has changed")
     assert account.turn == -math.inf or account.turn is None
     assert report(await wire.until(b"E"))["M"] == "the policy has changed"

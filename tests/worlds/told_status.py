@@ -29,7 +29,9 @@ STATUS: Final = Status(
     stopping=False,
     memory=100_000_000,
     sessions=(SessionStatus(7, 0, "shop", "analyst", "ada", "10.0.0.1", True, 1_700_000_001.0, "idle", ""),),
-    datasets=(DatasetStatus("shop", "shop.yaml", "digest", "duckdb", 1_700_000_000.0, "", 4, 1),),
+    datasets=(
+        DatasetStatus("shop", "shop.yaml", "digest", "duckdb", 1_700_000_000.0, "", 4, 1, "used", 123_456, 1_700_000_000.0),
+    ),
     accounts=(
         AccountStatus(
             "shop", "role", "analyst", "month", 500_000, 2_000_000, 1_500_000, 10**12, 10**13, 900_000, 3, 1_800_000_000.0, 20
