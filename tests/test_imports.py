@@ -23,6 +23,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "amounts": (0,),
     "whole_file": (0,),
     "late_commands": (0,),
+    "postgres_failures": (0,),
     "wire": (1,),
     "telemetry": (1,),
     "operations": (2,),

@@ -18,7 +18,7 @@ import asyncpg
 
 from dpproxy.answers.answer_tables import TablesAway
 from dpproxy.answers.claims import place_of
-from dpproxy.budget.postgres import FAILURES
+from dpproxy.postgres_failures import FAILURES
 
 CONNECT_SECONDS = 5.0
 COMMAND_SECONDS = 20.0  # a statement takes milliseconds, and may wait for another proxy's

@@ -28,9 +28,9 @@ import asyncpg
 
 from dpproxy.answers.answer_tables import FORMAT, TablesAway, Values
 from dpproxy.answers.server_claims import ServerClaims, away, connect
-from dpproxy.budget.postgres import FAILURES
 from dpproxy.budget.seal import SealError
 from dpproxy.errors import OperatorError
+from dpproxy.postgres_failures import ENDED, FAILURES
 
 T = TypeVar("T")
 
@@ -43,9 +43,7 @@ LOST: Final = (
     asyncpg.ReadOnlySQLTransactionError,  # the server has become a standby
     asyncpg.TargetServerAttributeNotMatched,  # so have all of them
     asyncpg.LockNotAvailableError,
-    asyncpg.InterfaceError,
-    OSError,
-    TimeoutError,
+    *ENDED,
 )
 """Failures that may be over when the same is tried again."""
 

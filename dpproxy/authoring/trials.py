@@ -22,6 +22,7 @@ from dpproxy.authoring.progress import Progress, silent
 from dpproxy.authoring.query_log import Question
 from dpproxy.authoring.variants import Variant, asker, varied
 from dpproxy.policy.password import make_verifier
+from dpproxy.postgres_failures import FAILURES
 from dpproxy.serve.launch import Proxy, launched
 
 AS_IS, QUIET, WHOLE = Variant("as_is"), Variant("quiet", quiet=True), Variant("whole", quiet=True, rows=None)
@@ -70,7 +71,7 @@ async def _all(proxy: Proxy, questions: Sequence[Question], progress: Progress) 
         progress("asking", done, len(questions))
         try:
             found.append(await _trial(proxy, question))
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except FAILURES as error:
             found.append(Trial(failure=str(error)))
     return tuple(found)
 

@@ -35,11 +35,12 @@ from dpproxy.backends.copy_making import LEAST_FREE, MEMORY, Told, on_disk
 from dpproxy.backends.duckdb import LOCKED_DOWN, backend_error, set_for_measuring
 from dpproxy.backends.duckdb_catalog import fetched
 from dpproxy.backends.extract_tables import ExtractTable
-from dpproxy.backends.postgres import CONNECT_TIMEOUT, LOST, SESSION
+from dpproxy.backends.postgres import CONNECT_TIMEOUT, SESSION
 from dpproxy.backends.postgres import backend_error as server_error
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.names import quote_name
+from dpproxy.postgres_failures import FAILURES
 
 BATCH: Final = 16 << 20
 """Bytes of COPY that are written at once; a longer row is one batch."""
@@ -117,7 +118,7 @@ def make(job: ExtractJob, told: Told) -> Manifest:
         return manifest
     except duckdb.Error as error:
         raise CopyError(str(backend_error(error))) from None
-    except (asyncpg.PostgresError, *LOST) as error:  # an OSError may be of the disk: which, the text says
+    except FAILURES as error:  # an OSError may be of the disk: which, the text says
         raise CopyError(f"the extract was not made: {server_error(error)}") from None
     except (BackendError, pa.ArrowException, ValueError) as error:
         text = str(error) if isinstance(error, BackendError) else type(error).__name__
@@ -162,7 +163,7 @@ async def _snapshot(job: ExtractJob) -> AsyncIterator[asyncpg.Connection]:
         try:
             yield reading
         finally:
-            with suppress(asyncpg.PostgresError, *LOST):
+            with suppress(*FAILURES):
                 await transaction.rollback()
 
 

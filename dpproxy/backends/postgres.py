@@ -35,6 +35,7 @@ from dpproxy.errors import (
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import PostgresBackend
+from dpproxy.postgres_failures import ENDED, FAILURES
 from dpproxy.sql.template import Dialect
 
 PLACES = 8
@@ -74,9 +75,6 @@ TRANSIENT = (
     DEADLOCK_DETECTED,
 )
 """SQLSTATEs after which the same statement may well succeed: lost, restarting, full; conflicts with recovery on standbys."""
-
-LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
-"""What asyncpg raises for a connection that ended: the second when the server's goodbye lies unread as the next call begins."""
 
 QUOTABLE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58")
 """Classes of errors whose message is about SQL, sessions or the machine; any other may hold a value of the data."""
@@ -175,7 +173,7 @@ class Postgres:
             await asyncio.sleep(delay)
             try:
                 return await self._task(snapshot.once(work))
-            except (asyncpg.PostgresError, *LOST) as error:
+            except FAILURES as error:
                 if last or snapshot.read or not _transient(error):
                     raise backend_error(error) from None
                 await snapshot.close()
@@ -237,7 +235,7 @@ class _Connections:
             return
         try:
             await asyncio.wait_for(self._pool.close(), CLOSE_TIMEOUT)
-        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except FAILURES:
             self._pool.terminate()
         self._pool = None
 
@@ -268,9 +266,9 @@ class _Snapshot:
         closing = asyncio.ensure_future(stack.aclose())
         await asyncio.wait({closing}, timeout=CLOSE_TIMEOUT)
         if not closing.done() and held is not None:
-            with suppress(asyncpg.InterfaceError):  # it was given back in the meantime
+            with suppress(*ENDED):  # it was given back in the meantime
                 held.terminate()
-        with suppress(asyncpg.PostgresError, *LOST):
+        with suppress(*FAILURES):
             await closing
 
 
@@ -315,7 +313,7 @@ async def _table(connection: asyncpg.Connection, query: str) -> pa.Table:
 def _transient(error: Exception) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         return str(error.sqlstate).startswith(TRANSIENT)
-    return isinstance(error, LOST) and not isinstance(error, ssl.SSLCertVerificationError)
+    return isinstance(error, ENDED) and not isinstance(error, ssl.SSLCertVerificationError)
 
 
 def backend_error(error: Exception) -> BackendError:

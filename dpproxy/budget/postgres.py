@@ -35,6 +35,7 @@ from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
 from dpproxy.budget.store import KnownCharge, Stored, StoreError
 from dpproxy.budget.witness import Witness
+from dpproxy.postgres_failures import FAILURES
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +102,6 @@ _ROWS = "SELECT sequence, body, hash FROM entries WHERE chain = $1 AND sequence 
 _PAGE = 5000
 _FLUSH = "SELECT pg_logical_emit_message(true, 'dpproxy', '')"
 """The least transaction that has something to flush: an empty message in the log, which nobody reads."""
-
-FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
-"""What asyncpg raises; the third when no server that an address names is what it asks for, as in the midst of a fail-over."""
 
 T = TypeVar("T")
 
@@ -295,7 +293,7 @@ class PostgresReader:
                     row = runner.run(db.fetchrow(_HEAD, self.chain))
                 yield Head(*row) if row else Head(), self._pages(runner, db)
             finally:
-                with contextlib.suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+                with contextlib.suppress(*FAILURES):
                     runner.run(db.close())
 
     def _pages(self, runner: asyncio.Runner, db: asyncpg.Connection[Any]) -> Iterator[Stored]:

@@ -21,6 +21,7 @@ import asyncpg
 from dpproxy.facade.account import Account, Place, choose_account, choose_place
 from dpproxy.facade.binaries import FacadeError, find_binaries
 from dpproxy.facade.server import SUPERUSER, Bounds, EmbeddedServer
+from dpproxy.postgres_failures import FAILURES
 
 LOG = logging.getLogger(__name__)
 
@@ -151,6 +152,6 @@ class Cluster:
                     await self.start()
                 LOG.info("facade: running again")
                 return
-            except (FacadeError, OSError, asyncpg.PostgresError):
+            except (FacadeError, *FAILURES):
                 LOG.exception("facade: restart failed")
         LOG.critical("facade: given up")

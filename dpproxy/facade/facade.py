@@ -28,6 +28,7 @@ from dpproxy.facade.database import PublicRows, fill
 from dpproxy.facade.server import Bounds, kill_strays, make_pattern
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy
+from dpproxy.postgres_failures import FAILURES
 
 PUBLIC_CAP = 1_000_000  # rows of a public table kept here: tens of megabytes and a second or two to fill
 
@@ -88,7 +89,7 @@ class Rooms:
             try:
                 if script:
                     await server.execute(script)
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            except FAILURES:
                 await server.stop()
 
     @property
@@ -215,7 +216,7 @@ def _told(dataset: str) -> Iterator[None]:
     """Raises as FacadeError what is PostgreSQL's or the system's."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except FAILURES as error:
         raise FacadeError(f"dataset {dataset}: {error}") from error
 
 

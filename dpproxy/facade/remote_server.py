@@ -25,6 +25,7 @@ from dpproxy.facade.facade import PUBLIC_CAP, Rooms
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy
 from dpproxy.policy.password import make_verifier
+from dpproxy.postgres_failures import FAILURES
 
 Address = tuple[str, int]
 
@@ -57,7 +58,7 @@ class RemoteFacade:
                     dsn, Endpoint(host=address[0], port=address[1], password=self._password), shown
                 )
                 withheld |= await server.build(self._verifier, public_rows, self._public_cap)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except FAILURES as error:
             raise FacadeError(f"dataset {policy.dataset}: {error}") from error
         return Rooms(policy, catalog, servers, frozenset(withheld))
 
@@ -111,7 +112,7 @@ class RemoteServer:
 
     async def stop(self) -> None:
         """Drop the database, with the sessions in it."""
-        with contextlib.suppress(asyncpg.PostgresError, OSError):
+        with contextlib.suppress(*FAILURES):
             async with _connected(self._dsn) as admin:
                 name = await admin.fetchval("SELECT datname FROM pg_database WHERE oid = $1", self._oid)
                 if name is not None:
@@ -134,7 +135,7 @@ async def _reached(dsn: str) -> Address:
                 raise FacadeError(f"the facade's server is older than PostgreSQL {OLDEST}")
             if connection.get_settings().is_superuser != "on":
                 raise FacadeError("the facade's DSN must be of a superuser")
-    except (asyncpg.PostgresError, OSError, ValueError) as error:
+    except (*FAILURES, ValueError) as error:
         raise FacadeError(f"the facade's server cannot be used: {error}") from error
     return str(address[0]), int(address[1])
 

@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import asyncpg
 import psycopg
 import pytest
 from scratch_postgres import Scratch
@@ -53,6 +54,28 @@ def test_what_one_keeps_another_shows(shared: str) -> None:
     assert "région".encode() not in payload
     for store in stores:
         store.close()
+
+
+def test_a_goodbye_that_is_half_read_is_a_lost_connection(shared: str) -> None:
+    """asyncpg has read that the server ends the session, and not yet that it is gone, when the next call begins."""
+    store = AnswerStore(shared, sealer=SEALED)
+    tables = store._tables
+    assert isinstance(tables, ServerTables)
+    message = b"SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+
+    async def goodbye() -> None:
+        tables._db._protocol.data_received(b"E" + (len(message) + 4).to_bytes(4, "big") + message)
+
+    async def plain() -> None:
+        await tables._db.execute("SELECT 1")
+
+    tables._do(goodbye())
+    with pytest.raises(asyncpg.InternalClientError):  # which is no InterfaceError
+        tables._do(plain())
+    store.put(release(seed=1))
+    tables._do(goodbye())
+    assert find(store, asked()) is not None
+    store.close()
 
 
 def test_what_was_kept_without_an_acknowledgement_is_kept_once(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
