@@ -69,16 +69,21 @@ def excess(basis: Basis, cells: int = 1) -> float:
     return 3 / cells if basis.mechanism == "laplace" else 0.0
 
 
+LEAST = 1e-30
+"""The least deviation that is told, in grid units. That of an epsilon of hundreds is no float any more, and measurements that are
+made to agree are weighed by one over its square."""
+
+
 def deviation(basis: Basis, cells: int = 1) -> float:
     """Return the standard deviation of the noise, in grid units: of discrete Laplace noise sqrt(2 q) / (1 - q) with q =
-    exp(-1/scale); of discrete Gaussian noise at most sigma."""
+    exp(-1/scale), never less than `LEAST`; of discrete Gaussian noise at most sigma."""
     scale = float(basis.scale)
     if basis.running is not None:  # cells that are not next to each other: their noise may all be the same
         return scale * running_sums.spread(basis.running.length, basis.running.width, 1) * cells
     if basis.mechanism == "gaussian":
         one = scale
     else:
-        one = math.sqrt(2) * math.exp(-0.5 / scale) / -math.expm1(-1 / scale)
+        one = max(math.sqrt(2) * math.exp(-0.5 / scale) / -math.expm1(-1 / scale), LEAST)
     return one / basis.fine * math.sqrt(cells)
 
 
