@@ -1,4 +1,5 @@
-"""The proxy as a server of connections: its relay beside the facade's own socket and pgbouncer, reused answers, many clients.
+"""The proxy as a server of connections: its relay beside the facade's own socket, pgbouncer and a relay that does nothing else;
+reused answers; many clients.
 
 Knows: pgbench, pgbouncer where it is installed, processes and their memory. Must not know: budgets, plans. A part of `bench`.
 """
@@ -136,7 +137,7 @@ def pgbouncer(folder: Path, work: Path, count: int) -> Iterator[tuple[list[psuti
     homes = [work / f"pgbouncer{i}" for i in range(count)]
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(_one_pgbouncer(program, folder, home, port, shared=count > 1)) for home in homes]
-        _await(port)
+        _await(("127.0.0.1", port))
         rest = ("-p", str(port), "-U", "postgres", DATASET)
         ways = [Route("pgbouncer, TCP", ("-h", "127.0.0.1", *rest))]
         ways += [Route("pgbouncer, unix", ("-h", str(homes[0]), *rest))] if count == 1 else []
@@ -165,12 +166,31 @@ def _one_pgbouncer(program: str, folder: Path, home: Path, port: int, *, shared:
         process.wait()
 
 
-def _await(port: int) -> None:
+@contextlib.contextmanager
+def empty_relay(folder: Path, work: Path) -> Iterator[tuple[psutil.Process, Route]]:
+    """Run a relay that does nothing else before the facade in `folder`, and give the way to it."""
+    home = work / "empty"
+    home.mkdir()
+    path = home / ".s.PGSQL.5432"
+    program = [sys.executable, str(Path(__file__).with_name("bench_floor.py")), str(path), str(folder / path.name)]
+    process = subprocess.Popen(program, start_new_session=True)
+    try:
+        _await(str(path))
+        yield psutil.Process(process.pid), Route("empty relay, unix", ("-h", str(home), "-p", "5432", "-U", "postgres", DATASET))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _await(address: tuple[str, int] | str) -> None:
+    """Wait for whoever listens at an address, a path of a unix socket's if it is a text. Raises LaunchError."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     for _ in range(100):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        with contextlib.suppress(OSError), socket.socket(family) as connection:
+            connection.connect(address)
             return
         time.sleep(0.05)
-    raise LaunchError("pgbouncer did not start")
+    raise LaunchError(f"nothing listens at {address}")
 
 
 @dataclass(frozen=True)
@@ -203,7 +223,9 @@ def relay(proxy: Proxy, work: Path, options: argparse.Namespace) -> None:
         after = _processor(between), _of_facades(facades)
         return Seen(run.tps, (run.processor, after[0] - before[0], after[1] - before[1]))
 
-    with pgbouncer(folder, work, options.processes) as other:
+    with empty_relay(folder, work) as (empty, way), pgbouncer(folder, work, options.processes) as other:
+        between.append(empty)
+        ways.insert(2, way)
         if other is not None:
             between += other[0]
             ways[2:2] = other[1]

@@ -17,6 +17,7 @@ from dpproxy.facade.ddl import column_type, readable, visible_columns
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy, Window
+from dpproxy.policy.scalars import length_text
 from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.sql.types import INTEGERS, TIMES
 
@@ -124,6 +125,7 @@ def _rule(rule: ColumnPolicy | None) -> Row:
     if rule is None:
         return None, None, None, None
     low, high = (str(rule.range[0]), str(rule.range[1])) if rule.range else (None, None)
+    low, high = map(length_text, rule.lasts) if rule.lasts else (low, high)
     values = ", ".join(map(str, rule.values)) if rule.values is not None else None
     note = f"resolution {rule.resolution}" if rule.resolution is not None else None
     note = f"length {rule.length}" if rule.length is not None else note

@@ -10,6 +10,7 @@ import datetime as dt
 
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, TablePolicy, Value
+from dpproxy.policy.scalars import length_text
 
 SHOWN_VALUES = 20
 """Declared values that a comment lists: a line or two in most tools."""
@@ -53,6 +54,8 @@ def _said(rule: ColumnPolicy | None, unit: str) -> str | None:
     said = [_values(rule)] if rule.values is not None else []
     if rule.range is not None and rule.values is None:
         said.append(f"From {_text(rule.range[0])} to {_text(rule.range[1])}")
+    if rule.lasts is not None:
+        said.append(f"From {length_text(rule.lasts[0])} to {length_text(rule.lasts[1])}")
     said += [f"in steps of {rule.resolution}"] if rule.resolution is not None else []
     said += [f"{rule.length} characters count"] if rule.length is not None else []
     return ", ".join(said) or None

@@ -106,7 +106,7 @@ class _Check:
         if wrong:
             what = f"{subject}, and {wrong[0]!s} in `values` is not"
             yield self._problem(table, column.name, what, _values_meant(wrong[0], source), "type-mismatch")
-        elif column.range is not None and not _ranged(column, source):
+        elif not _ranged(column, source):
             yield self._problem(table, column.name, f"{subject}, which has no such range", _range_meant(source), "type-mismatch")
         elif column.resolution is not None and family(source.type) != "number":
             yield self._problem(table, column.name, f"{subject}, which has no resolution", "remove `resolution`", "type-mismatch")
@@ -213,15 +213,18 @@ def _range_meant(source: CatalogColumn) -> str:
             return "write two dates, as in `range: [2020-01-01, 2029-12-31]`"
         case "number":
             return "write two numbers, as in `range: [0, 100]`"
+        case "interval":
+            return "write two intervals, as in `range: [0 days, 30 days]`"
         case "text":
             return "remove `range`; of a text, `values` are its groups and `length` bounds its length()"
     return "remove `range`"
 
 
 def _ranged(column: ColumnPolicy, source: CatalogColumn) -> bool:
-    if column.range is None or not source.bounded:
-        return column.range is None
-    return family(source.type) == ("number" if isinstance(column.range[0], Decimal) else "date")
+    if column.range is None and column.lasts is None:
+        return True
+    kind = "interval" if column.range is None else "number" if isinstance(column.range[0], Decimal) else "date"
+    return source.bounded and family(source.type) == kind
 
 
 def _fits(value: Value, source: CatalogColumn) -> bool:

@@ -7,6 +7,7 @@ that is declared here is taken to be public: values and ranges must come from a 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 
 from dpproxy.policy import names, scalars, shapes
@@ -15,8 +16,11 @@ from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Path, Reader, kind
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 
-Range = tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime]
 _ROLES = {"unit": ColumnRole.UNIT, "key": ColumnRole.KEY, "hidden": ColumnRole.HIDDEN}
+Range = tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime]
+Lengths = tuple[dt.timedelta, dt.timedelta]
+_INTERVAL = re.compile(r"week|day|hour|min|sec|month|year|\bP[0-9T]", re.I)
+"""What is meant for an interval."""
 MAX_LENGTH = 10**6  # characters: beyond it no average of lengths says anything
 _END_OF_DAY = dt.time(23, 59, 59, 999999)  # a last day is meant whole; microseconds are PostgreSQL's finest grain
 
@@ -66,7 +70,7 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     if "references" in keys:
         return _reference(reader, name, node, keys["references"], len(keys) > 1)
     values = _values(reader, keys["values"]) if "values" in keys else None
-    bounds = _range(reader, keys["range"]) if "range" in keys else None
+    bounds, lasts = _parted(_range(reader, keys["range"])) if "range" in keys else (None, None)
     resolution = reader.decimal(keys["resolution"], "resolution") if "resolution" in keys else None
     if resolution is not None and resolution <= 0:
         reader.problem(keys["resolution"].at, "`resolution` must be above 0", "write the grid, as in 0.01", "out-of-range")
@@ -74,13 +78,16 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     if resolution is not None and bounds and isinstance(bounds[0], Decimal) and resolution > bounds[1] - bounds[0]:
         what = "`resolution` is larger than the whole range: every number would be one of its ends"
         reader.problem(keys["resolution"].at, what, "write the grid of the numbers, as in 0.01", "out-of-range")
-    if resolution is not None and bounds and isinstance(bounds[0], dt.datetime):
-        reader.problem(keys["resolution"].at, "dates have no `resolution`", "remove it", "resolution")
+    if resolution is not None and (lasts or (bounds and isinstance(bounds[0], dt.datetime))):
+        what = "intervals" if lasts else "dates"
+        reader.problem(keys["resolution"].at, f"{what} have no `resolution`", "remove it", "resolution")
     length = reader.integer(keys["length"], "length", 1, MAX_LENGTH) if "length" in keys else None
     nulls = reader.flag(keys["nulls"], "nulls") if "nulls" in keys else False
+    if lasts and (values or length):
+        reader.problem(keys["range"].at, "an interval has a `range` alone", "remove `values` and `length`", "range")
     if values and bounds:
         _inside(reader, keys["values"], values, bounds)
-    return ColumnPolicy(name, ColumnRole.PLAIN, values, bounds or _hull(values), resolution, bool(nulls), length)
+    return ColumnPolicy(name, ColumnRole.PLAIN, values, bounds or _hull(values), resolution, bool(nulls), length, lasts)
 
 
 def _reference(reader: Reader, name: str, node: Node, target: Node, more: bool) -> ColumnPolicy:
@@ -128,7 +135,14 @@ def _family(value: Value) -> str:
     return "text"
 
 
-def _range(reader: Reader, node: Node) -> Range | None:
+def _parted(found: Range | Lengths | None) -> tuple[Range | None, Lengths | None]:
+    """A range of numbers or moments, and one of intervals."""
+    if found is None or not isinstance(found[0], dt.timedelta):
+        return found, None
+    return None, found
+
+
+def _range(reader: Reader, node: Node) -> Range | Lengths | None:
     items = reader.items(node, "range")
     if items is None:
         return None
@@ -136,12 +150,14 @@ def _range(reader: Reader, node: Node) -> Range | None:
         reader.problem(node.at, "`range` must have two ends", "write `range: [lowest, highest]`", "range")
         return None
     low, high = (i for i in items if isinstance(i, Scalar))
-    found = _numbers(low, high) or _days(low, high)
+    found = _numbers(low, high) or _days(low, high) or _lengths(low, high)
     if found is None:
         what = f"`range` cannot go from {kind(low)} to {kind(high)}"
         fix = "write two numbers, or two dates as in 2024-01-31"
         if any(not end.plain for end in (low, high)):
             fix += ", without quotes"
+        if any(_INTERVAL.search(end.text) for end in (low, high)):
+            fix = "of intervals write both ends in weeks, days, hours, minutes or seconds, as in [0 days, 30 days]"
         if any(scalars.is_ambiguous(end) for end in (low, high)):
             fix += ", finite, without underscores or leading zeros"
         reader.problem(node.at, what, fix, "range")
@@ -164,10 +180,17 @@ def _days(low: Scalar, high: Scalar) -> tuple[dt.datetime, dt.datetime] | None:
     return _timestamp(ends[0], dt.time.min), _timestamp(ends[1], _END_OF_DAY)
 
 
-def _ordered(ends: Range) -> bool:
+def _lengths(low: Scalar, high: Scalar) -> Lengths | None:
+    ends = scalars.length(low), scalars.length(high)
+    return (ends[0], ends[1]) if ends[0] is not None and ends[1] is not None else None
+
+
+def _ordered(ends: Range | Lengths) -> bool:
     low, high = ends
     if isinstance(low, Decimal):
         return isinstance(high, Decimal) and low < high
+    if isinstance(low, dt.timedelta):
+        return isinstance(high, dt.timedelta) and low < high
     return isinstance(high, dt.datetime) and low < high
 
 

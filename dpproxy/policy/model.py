@@ -32,7 +32,8 @@ class ColumnPolicy:
     """Says what may be asked of a column. `range` is inclusive; a last day stands for its last microsecond; declared numbers and
     dates have their hull as range. `values` never holds None: that is what `nulls` says. `resolution` is the grid of the column.
 
-    `nulls`: NULL is one of the declared keys (else rows whose declared key is NULL are in no group).
+    `nulls`: NULL is one of the declared keys (else rows whose declared key is NULL are in no group). `lasts`: the range of
+    intervals, by their length.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ColumnPolicy:
     resolution: Decimal | None = None
     nulls: bool = False
     length: int | None = None  # of texts: characters that count, at most
+    lasts: tuple[dt.timedelta, dt.timedelta] | None = None
     references: tuple[TableName, str] | None = None  # of a KEY: the row referred to belongs to the same unit
 
 

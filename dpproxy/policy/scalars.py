@@ -22,12 +22,15 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", re.ASCII)
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[-+][0-9]{2}:[0-9]{2})?\Z", re.ASCII
 )
+_UNITS = {"week": 7 * 86_400, "day": 86_400, "hour": 3600, "minute": 60, "min": 60, "second": 1, "sec": 1}  # in seconds
+_LENGTH = re.compile(rf"([-+]?[0-9]{{1,9}}) ({'|'.join(_UNITS)})s?\Z", re.ASCII | re.I)
 _DURATION = re.compile(r"([1-9][0-9]{0,8})(ms|s|m|h|d|w)\Z", re.ASCII)
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _RELOAD = re.compile(r"reload at ([01][0-9]|2[0-3]):([0-5][0-9])( UTC)?\Z", re.ASCII | re.I)
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
+MAX_INTERVAL = 10_000 * 365  # days: what no interval of people reaches, and every engine adds up
 MAX_DIGITS = 38  # PostgreSQL and DuckDB DECIMAL(38); nothing longer can be compared exactly in every engine
 _CONTEXT = Context(prec=4 * MAX_DIGITS)  # wide enough that scaling an amount by ATTO never rounds
 
@@ -75,6 +78,27 @@ def moment(scalar: Scalar) -> dt.date | dt.datetime | None:
     except (ValueError, OverflowError):  # 2024-02-30, or year 0001 shifted below the calendar
         return None
     return None
+
+
+def length(scalar: Scalar) -> dt.timedelta | None:
+    """Return the length of an interval such as `30 days`, `1 day 12 hours`, `-1 week`; months and years have several lengths."""
+    words = scalar.text.split()
+    parts = [_LENGTH.match(" ".join(words[i : i + 2])) for i in range(0, len(words), 2)]
+    if not parts or not all(parts):
+        return None
+    seconds = sum(int(part[1]) * _UNITS[part[2].lower()] for part in parts if part)
+    return dt.timedelta(seconds=seconds) if abs(seconds) < MAX_INTERVAL * _UNITS["day"] else None
+
+
+def length_text(whole: dt.timedelta) -> str:
+    """Write the length of an interval as policies do."""
+    day, hour, minute = dt.timedelta(days=1), dt.timedelta(hours=1), dt.timedelta(minutes=1)
+    found, rest = [], whole
+    for word, unit in (("day", day), ("hour", hour), ("minute", minute), ("second", dt.timedelta(seconds=1))):
+        number = abs(rest) // unit * (-1 if rest < dt.timedelta() else 1)
+        found += [f"{number} {word}{'s' if abs(number) != 1 else ''}"] if number else []
+        rest -= number * unit
+    return " ".join(found) or "0 days"
 
 
 def value(scalar: Scalar) -> Value:

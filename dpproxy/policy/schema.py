@@ -25,6 +25,8 @@ PERCENTS: Fragment = {"type": "array", "items": {"type": "integer", "minimum": 1
 SHARE: Fragment = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
 VALUE: Fragment = {"type": ["string", "number", "boolean"]}
 SIZE: Fragment = {"type": "string", "pattern": "^[0-9]+([.][0-9]+)? ?([KMGTkmgt][Ii]?[Bb]|bytes)$"}
+_LENGTH = r"[-+]?[0-9]{1,9} +([Ww]eek|[Dd]ay|[Hh]our|[Mm]in(ute)?|[Ss]ec(ond)?)s?"
+INTERVAL: Fragment = {"type": "string", "pattern": rf"^{_LENGTH}( {_LENGTH})*$"}
 DATE: Fragment = {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].+)?$"}
 DURATION: Fragment = {"type": "string", "pattern": "^[1-9][0-9]*(ms|s|m|h|d|w)$"}
 PREVIEWS: Fragment = {"enum": list(get_args(Previews))}
@@ -102,7 +104,7 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
         {
             "values": {"type": "array", "items": VALUE, "minItems": 1, "uniqueItems": True},
             "nulls": FLAG,
-            "range": {"anyOf": [_pair({"type": "number"}), _pair(DATE)]},
+            "range": {"anyOf": [_pair({"type": "number"}), _pair(DATE), _pair(INTERVAL)]},
             "resolution": POSITIVE,
             "length": COUNT,
             "references": TABLE_COLUMN,

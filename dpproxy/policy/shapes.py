@@ -114,7 +114,8 @@ COLUMN = Shape(
     {
         "values": "All values that may be shown as groups. Public: listed even when no row has them.",
         "nulls": "true: NULL is one of the declared groups.",
-        "range": "[lowest, highest], inclusive; values beyond are moved to the nearest end. Sums need it.",
+        "range": "[lowest, highest], inclusive: numbers, dates, or intervals as in [0 days, 30 days]. Values beyond are moved to "
+        "the nearest end. Sums need it.",
         "resolution": "Grid of a numeric column, as in 0.01 for cents.",
         "length": "Most characters of a text column that its length() counts; averages of it need that.",
         "references": "table.column this key refers to: the row there belongs to the same unit. May be joined on, not shown.",

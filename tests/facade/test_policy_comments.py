@@ -51,6 +51,7 @@ def test_of_public_tables_only_the_backends_comment() -> None:
         (ColumnPolicy("c", values=(True, False)), "One of true, false"),
         (ColumnPolicy("c", range=(Decimal(0), Decimal(9)), resolution=Decimal("0.01")), "From 0 to 9, in steps of 0.01"),
         (ColumnPolicy("c", range=DAYS), "From 2020-01-01 to 2020-12-31"),
+        (ColumnPolicy("c", lasts=(dt.timedelta(), dt.timedelta(days=30))), "From 0 days to 30 days"),
         (ColumnPolicy("c", length=80), "80 characters count"),
     ],
 )

@@ -33,6 +33,7 @@ def test_a_fitting_policy() -> None:
             ["15:7: column `birth_year` is of type text, which has no"],
         ),
         ("customers", "signup date", "signup int4", ["16:7: column `signup` is of type int4, which has no such range"]),
+        ("customers", "signup date", "signup interval", ["16:7: column `signup` is of type interval, which has no such range"]),
         ("customers", "sex varchar", "sex int2", ["14:7: column `sex` is of type int2, and F in `values` is not"]),
         ("customers", "sex varchar", "sex text odd", ["14:7: column `sex` is of type text, and F in `values` is not"]),
         (

@@ -76,3 +76,26 @@ def test_durations(text: str, time: int) -> None:
 @pytest.mark.parametrize("text", ["", "0s", "1", "s", "1 d", "1D", "-1s", "1.5h", "9999999999d", "1y", "１s"])
 def test_not_durations(text: str) -> None:
     assert scalars.milliseconds(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0 days", dt.timedelta()),
+        ("30 days", dt.timedelta(days=30)),
+        ("1 Week 2 hours", dt.timedelta(days=7, hours=2)),
+        ("-1 day", dt.timedelta(days=-1)),
+        ("1 day -30 min", dt.timedelta(hours=23, minutes=30)),
+        ("90seconds", None),
+        ("2 months", None),
+        ("1 day 2", None),
+        ("days", None),
+        ("", None),
+        ("999999999 days", None),
+        ("999999999 weeks 999999999 weeks", None),
+    ],
+)
+def test_lengths_of_intervals(text: str, expected: dt.timedelta | None) -> None:
+    assert scalars.length(plain(text)) == expected
+    if expected is not None:
+        assert scalars.length(plain(scalars.length_text(expected))) == expected

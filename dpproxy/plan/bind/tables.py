@@ -33,6 +33,7 @@ from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS, TEXTS
 
 UNNUMBERED = -1
+_MICROSECOND = dt.timedelta(microseconds=1)
 MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
 
 
@@ -202,6 +203,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
         length=_length(policy) if entry.type in TEXTS else None,
         undeclared=not table.public,
+        lasts=_lasts(policy),
     )
 
 
@@ -227,6 +229,14 @@ def _bound(policy: ColumnPolicy | None, entry: CatalogColumn) -> Interval:
     if entry.public_range is not None:
         return _public_bound(entry)
     return OPEN
+
+
+def _lasts(policy: ColumnPolicy | None) -> Interval:
+    """The declared length of an interval, in seconds. It says nothing of its months, days and hours each."""
+    if policy is None or policy.lasts is None:
+        return OPEN
+    low, high = (Fraction(end // _MICROSECOND, 10**6) for end in policy.lasts)
+    return Interval(low, high)
 
 
 def _date(value: Decimal | dt.datetime) -> dt.date | Decimal:

@@ -25,7 +25,12 @@ def clamped_columns(
     """Name the columns whose declared range may cut something of a value that is added up or chosen."""
     values = [(s.value, _ends(s.lo + s.shift, s.hi + s.shift, s.grid)) for s in specs if s.kind == "sum" and s.value is not None]
     values += [(s.value, _ends(s.lo, s.hi, s.grid)) for s in selections if not s.values]
-    names = (c.name for value, ends in values if not _within(value, ends) for c in _made_of(value) if _clamps(c, conditions))
+    names = (
+        c.name
+        for value, ends in values
+        for c in _made_of(value)
+        if c.lasts.closed or (not _within(value, ends) and _clamps(c, conditions))  # `lasts` clamps within the value
+    )
     return tuple(dict.fromkeys(names))
 
 

@@ -4,10 +4,10 @@ Knows: bases and formulas of numbers (`aggregates` hands in how one is measured)
 Must not know: noise, engines. A difference of timestamps is a number of days and a time of day; PostgreSQL adds up both
 apart, and a mean of 4 days and 26 hours stays one of 4 days and 26 hours. So both are measured, and put together the same way.
 
-Other intervals have months as well, and nothing bounds their months, days and hours each. Where the statement bounds the whole,
-`least(greatest(x, interval '0 hours'), interval '1 day')`, they are measured as one number of seconds, in which a month has 30
-days and a day 24 hours. PostgreSQL compares intervals by that number, and carries down parts of a mean's months by it, so the
-answer, in days and a time of day, is equal to PostgreSQL's, which rounds such parts to a millionth of a day.
+Other intervals have months as well, and nothing bounds their months, days and hours each. Where the policy bounds the whole, or
+the statement, `least(greatest(x, interval '0 hours'), interval '1 day')`, they are measured as one number of seconds, in which a
+month has 30 days and a day 24 hours. PostgreSQL compares intervals by that number, and carries down parts of a mean's months by
+it, so the answer, in days and a time of day, is equal to PostgreSQL's, which rounds such parts to a millionth of a day.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpproxy.plan.functions import operators
 from dpproxy.plan.functions.constant_times import interval_of
 from dpproxy.plan.functions.times import extract
 from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import Agg, Call, Case, Expr, Lit
+from dpproxy.plan.logical.expr import Agg, Call, Case, Expr, Lit, Ref
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.measure import enclosures
 from dpproxy.plan.measure.enclosures import Range
@@ -114,7 +114,7 @@ def _bounded_seconds(value: Expr, name: str) -> Expr:
     if not bound.closed:
         raise unsupported(
             f"{name}() of an interval without bounds",
-            f"Clamp it: {name}(least(greatest(x, interval '0 hours'), interval '1 day')).",
+            f"Clamp it: {name}(least(greatest(x, interval '0 hours'), interval '1 day')); or declare its range in the policy.",
         )
     low, high = (Lit("numeric", decimal(end)) for end in bound.ends)
     number = operators.plus(_whole((value,), **_UNITS), _clock(value))
@@ -126,7 +126,7 @@ _UNITS = {"year": 360 * DAY, "month": 30 * DAY, "day": DAY}
 
 
 def _bound(value: Expr) -> Interval:
-    """Between what an interval lies, in the seconds that it is compared by: as the statement clamps it."""
+    """Between what an interval lies, in the seconds that it is compared by: as the policy says, and the statement clamps it."""
     match value:
         case Lit(text=str()):
             months, days, micros = interval_of(value) or (0, 0, 0)
@@ -134,6 +134,13 @@ def _bound(value: Expr) -> Interval:
             return Interval(number, number)
         case Call(op="ts_diff" | "interval_times"):
             return facts(value).bound
+        case Ref(column=column):
+            return column.lasts
+        case Call(op="coalesce", args=args):
+            return iv.hull([_bound(a) for a in args])
+        case Case(whens=whens, default=default):
+            chosen = [result for _, result in whens] + ([default] if default is not None else [])
+            return iv.hull([_bound(c) for c in chosen if not (isinstance(c, Lit) and c.text is None)])
         case Call(op="least", args=args):
             return _least([(_bound(a), facts(a).nullable) for a in args])
         case Call(op="greatest", args=args):

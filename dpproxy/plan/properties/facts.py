@@ -33,7 +33,7 @@ from dpproxy.plan.logical.expr import (
 )
 from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.properties import function_bounds
-from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, MICROSECOND, interval_part, times_unit
+from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, MICROSECOND, interval_part, lasting, times_unit
 from dpproxy.plan.properties.operation_bounds import ONE, RULES
 from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import INTEGERS
@@ -255,6 +255,8 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
         bound = _years(parts[0].bound, args[0].type)
     if op == "epoch" and args[0].type == "date":
         bound = iv.multiply(parts[0].bound, Interval(Fraction(86400), Fraction(86400)))
+    if op == "epoch" and isinstance(args[0], Ref) and args[0].column.lasts.closed:
+        bound = lasting(args[0].column.lasts)
     if op == "trunc_time" and bound.lo is not None:
         bound = Interval(bound.lo - _SECONDS[str(getattr(args[0], "text", ""))], bound.hi)
     if op == "date_bin" and bound.lo is not None and isinstance(args[0], Lit):

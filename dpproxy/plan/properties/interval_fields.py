@@ -52,6 +52,14 @@ def times_unit(number: Interval, unit: Expr, field: str) -> Interval:
     return found if field == "epoch" else iv.outward(found)
 
 
+def lasting(length: Interval) -> Interval:
+    """Bound the seconds (`epoch`) of intervals that compare as of such a length. A year has 365 days and a quarter there, and
+    compares as 360."""
+    low, high = length.ends
+    return Interval(min(low, low * _YEAR), max(high, high * _YEAR))
+
+
+_YEAR = Fraction(1461, 1440)
 _UNITS = {
     "microsecond": (0, 0, 1), "millisecond": (0, 0, 1000), "second": (0, 0, 10**6), "minute": (0, 0, 60 * 10**6),
     "hour": (0, 0, 3600 * 10**6), "day": (0, 1, 0), "week": (0, 7, 0), "month": (1, 0, 0), "quarter": (3, 0, 0),
