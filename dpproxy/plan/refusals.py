@@ -91,8 +91,8 @@ def recursion(node: exp.Expr, context: Context) -> Refusal:
         FEATURE_NOT_SUPPORTED,
         f"a recursive query over private rows is not supported: how often it repeats would depend on the rows of a {unit}",
         position(node),
-        hint=f"Join the table with itself once for each step, on the {unit} id and the key; or aggregate first, and recurse over "
-        "the released result.",
+        hint=f"Join the table with itself once for each step, on the {unit} id and the key; where steps only count, join them: "
+        "JOIN generate_series(1, 20) AS s(n) ON n <= x; or aggregate first, and recurse over the released result.",
     )
 
 
