@@ -92,4 +92,8 @@ def _agg_column(counter: Counter, agg: Agg, rows: Rows, limits: ContributionLimi
     taint = Taint.NONE if agg.name in ("count",) else known.taint
     chosen = agg.args[0] if agg.name in ("min", "max") else None
     exact = chosen.column.exact if isinstance(chosen, Ref) else ""  # one of the values, as it is
-    return Column(counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable, exact=exact, nulls=nullable)
+    limited = (rows.private and agg.name in ("count", "sum")) or any(c.limited for c in references(agg))
+    return Column(
+        counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable, nulls=nullable, limited=limited,
+        exact=exact,
+    )  # fmt: skip

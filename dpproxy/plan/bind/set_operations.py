@@ -148,7 +148,7 @@ class SetOperation:
         return Column(
             self.counter.column(), a.name, type_, iv.hull([as_type(type_, Ref(c.type, c)).bound for c in (a, b)]),
             a.grid if a.grid == b.grid else None, max(a.taint, b.taint), constant=False, domain=domain,
-            optional=a.optional or b.optional, undeclared=a.undeclared or b.undeclared,
+            optional=a.optional or b.optional, undeclared=a.undeclared or b.undeclared, limited=a.limited or b.limited,
             exact=a.exact if a.exact == b.exact else "",
         )  # fmt: skip
 

@@ -77,6 +77,7 @@ class Column:
     reason: str = field(default="", compare=False)  # why it is not usable
     nulls: bool = field(default=True, compare=False)  # False: of what is declared of it NULL is no value
     undeclared: bool = field(default=False, compare=False)  # it may hold values that its domain lacks
+    limited: bool = field(default=False, compare=False)  # its bound holds for units of no more rows than count: others exceed it
     length: int | None = field(default=None, compare=False)  # of texts: characters at most
     collated: bool = False  # a text with another collation than its database's
     zone: str = ""  # of a table's instants: whose clocks they are read by; empty for UTC

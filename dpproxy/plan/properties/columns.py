@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpproxy.plan.context import Counter
-from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain
+from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain, Win, references, walk
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import TEXTS
@@ -29,6 +29,7 @@ def computed_column(counter: Counter, name: str, expr: Expr) -> Column:
         constant=known.constant,
         nullable=known.nullable,
         nulls=known.nullable,
+        limited=any(isinstance(e, Win) for e in walk(expr)) or any(c.limited for c in references(expr)),
     )
     return replace(column, length=longest_text(expr)) if expr.type in TEXTS else column
 
