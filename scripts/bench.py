@@ -25,7 +25,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   growth     time and memory of some of the workload's queries at tenths of --scale and more, as a picture
   postgres   generated SQL beside the raw query for the shared workload, 2 M orders in PostgreSQL, beside the best peer's
   extract    the same generated for an extract of that PostgreSQL, beside the raw query in PostgreSQL itself
-  charges    durable charges a second of eight processes, ledger in PostgreSQL, beside what its disk flushes for eight clients
+  charges    durable charges a second of eight processes and of one, ledger in PostgreSQL, beside what eight clients insert
   analysts   --analysts of two proxies that share a ledger, for --minutes: latency, charges, and whether anything is lost
   engines    a table of a million to --rows rows: time, memory of the proxy, bytes moved; in DuckDB, and on Sail or --spark
 """

@@ -1,8 +1,10 @@
 """A ledger in PostgreSQL under load: eight writers beside the disk's own limit, and many analysts of two proxies that share it.
 
 Knows: pgbench, the sample shop's users, the ledger's record. Must not know: how charges are grouped. A part of `bench`. The limit
-is what eight clients reach who do nothing but wait for the disk: each transaction writes one empty message into the server's log,
-and several that wait at once share a flush. Both are measured in turn on one server, which waits for its disk as a ledger's must.
+is what eight clients of pgbench reach who do nothing but insert: each transaction adds one row as long as a charge's, with its
+two indexes, durably, and several that wait at once share a flush. Beside it: what one process flushes, write after write; what
+eight clients flush who write an empty message into the server's log; what eight reach who add these rows one by one under
+a lock of the record, as a ledger must. All is measured in turn on one server, which waits for its disk as a ledger's must.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import collections
 import contextlib
 import itertools
+import os
 import random
 import re
 import shutil
@@ -39,6 +42,25 @@ from dpproxy.serve.launch import Proxy, launched
 WRITERS: Final = 8
 WRITER: Final = Path(__file__).resolve().parents[1] / "tests" / "budget" / "crash_writer.py"
 FLUSH: Final = "SELECT pg_logical_emit_message(true, 'dpproxy', '');\n"
+ROWS: Final = """
+CREATE TABLE head (chain text PRIMARY KEY, sequence bigint);
+INSERT INTO head VALUES ('shop', 0);
+CREATE TABLE entries (
+    chain text, sequence bigserial, id text, body text, hash bytea, PRIMARY KEY (chain, sequence), UNIQUE (chain, id)
+);
+"""
+INSERT: Final = (
+    "INSERT INTO entries (chain, id, body, hash) VALUES ('shop', gen_random_uuid()::text, repeat('0123456789abcdef', 51), "
+    "decode(repeat('ab', 32), 'hex'));\n"
+)
+LOCKED: Final = (
+    "BEGIN;\nSELECT sequence FROM head WHERE chain = 'shop' FOR UPDATE;\n"
+    + INSERT
+    + "UPDATE head SET sequence = sequence + 1 WHERE chain = 'shop';\nCOMMIT;\n"
+)
+BLOCK: Final = 8192
+WAYS: Final = ((8, 1), (1, 8), (1, 64))
+"""How many processes, and statements at once in each."""
 DURABLE: Final = {
     "fsync": "on",
     "full_page_writes": "on",
@@ -73,26 +95,47 @@ def durable(work: Path) -> Iterator[Scratch]:
         yield server
 
 
-def limit(server: Scratch, seconds: float, script: Path) -> float:
+def limit(server: Scratch, seconds: float, script: Path, text: str = FLUSH) -> float:
     """Return how many transactions a second eight clients flush."""
-    script.write_text(FLUSH)
+    script.write_text(text)
     route = Route("flush", ("-h", str(server.home), "-p", "5432", "-U", "postgres", "postgres"))
     return pgbench(route, "simple", WRITERS, seconds, script).tps
 
 
+def flushed(folder: Path, seconds: float) -> float:
+    """Return how many blocks a second one process writes, each on the disk before the next."""
+    count, file = 0, os.open(folder / "flushed", os.O_RDWR | os.O_CREAT)
+    try:
+        os.write(file, bytes(1000 * BLOCK))
+        os.fsync(file)
+        began = time.monotonic()
+        while time.monotonic() < began + seconds:
+            os.pwrite(file, os.urandom(BLOCK), count % 1000 * BLOCK)
+            os.fdatasync(file)
+            count += 1
+        return count / (time.monotonic() - began)
+    finally:
+        os.close(file)
+
+
 def charges(work: Path, options: argparse.Namespace) -> None:
-    """Print charges a second of eight processes, and of one in which 64 statements wait at once, beside the limit."""
-    rates: list[tuple[float, ...]] = []
+    """Print charges a second of eight processes, and of one in which several statements wait at once, beside the limits."""
+    rates: list[list[float]] = []
     with durable(work / "durable") as server:
+        with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+            connection.execute(ROWS.encode())
         for round in range(options.rounds):
             say(f"charges: round {round + 1}")
-            flushed = limit(server, options.seconds, work / "flush.sql")
-            rates.append((flushed, *(rate(server, n, threads, options.seconds) for n, threads in ((WRITERS, 1), (1, 64)))))
-    flushes, eight, one = (statistics.median(column) for column in zip(*rates, strict=True))
-    ratios = [statistics.median(r[i] / r[0] for r in rates) for i in (1, 2)]
-    print("charges: a second, to one dataset; ratio to flushes of 8 clients that do nothing else, median of the rounds'")
-    print("flushes\t8 processes\tratio\tone process, 64 statements\tratio")
-    print(f"{flushes:.0f}\t{eight:.0f}\t{ratios[0]:.2f}\t{one:.0f}\t{ratios[1]:.2f}", flush=True)
+            limits = [limit(server, options.seconds, work / "limit.sql", text) for text in (FLUSH, LOCKED, INSERT)]
+            raw = flushed(work, options.seconds)
+            rates.append([raw, *limits, *(rate(server, n, threads, options.seconds) for n, threads in WAYS)])
+    print("a second, median of the rounds; ratio of charges to inserts of 8 clients in the same round, median")
+    print("flushes of one process\tof 8 clients\tlocked inserts of 8 clients\tinserts of 8 clients")
+    print("\t".join(f"{statistics.median(row[i] for row in rates):.0f}" for i in range(4)))
+    print("charges to one dataset: processes\tstatements at once in each\ta second\tratio")
+    for i, (processes, threads) in enumerate(WAYS, 4):
+        found, ratio = statistics.median(row[i] for row in rates), statistics.median(row[i] / row[3] for row in rates)
+        print(f"{processes}\t{threads}\t{found:.0f}\t{ratio:.2f}", flush=True)
 
 
 def rate(server: Scratch, processes: int, threads: int, seconds: float) -> float:

@@ -7,6 +7,9 @@ Knows: stores, books, rows, witnesses, the order of steps. Must not know: what a
 2. each job is done on a copy of the book, in the order of submission, and becomes rows;
 3. rows and head are committed; only then is the copy published and anyone told.
 
+A store that is far away need not be asked for the head by who was the last to write it, several times in a row: steps 1 and 3
+become one (`Store.suppose`), which fails if the chain ends elsewhere; then the jobs are done anew, on what is there.
+
 Where a chain has a witness (`budget.witness`), it is asked when the chain is first read, and told after each commit; a
 transaction whose witness could not be told of the one before is refused.
 
@@ -29,11 +32,14 @@ from typing import Any
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import CHECKPOINT_EVERY, SCHEMA, Head, Migrated, Opened, check_seal, checkpoint_id, decode, seal
 from dpproxy.budget.ledger import BudgetExhausted, Charge, LedgerCorrupt, LedgerError
-from dpproxy.budget.store import KnownCharge, Store, StoreError
+from dpproxy.budget.store import HeadMoved, KnownCharge, Store, StoreError
 from dpproxy.budget.transaction import Transaction, replay
 from dpproxy.budget.witness import SYNC_SECONDS, Seen, Witness, check
 
 log = logging.getLogger(__name__)
+
+ALONE = 4
+"""Transactions that find nothing new before the next is made without asking: it has to be made twice if somebody has written."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class Chains:
         self._store, self._rules = store, rules
         self._digests: dict[str, bytes] = {}
         self._witnesses: dict[str, Witness | None] = {}
+        self._unseen: dict[str, int] = {}  # the transactions since somebody else was seen to write to a chain
         self._told: dict[str, int] = {}  # the sequence that a chain's witness was last told
         self._synced = time.monotonic()
         self._seconds: dict[str, tuple[dt.datetime, float]] = {}  # the last time that moved a chain's clock, by both clocks
@@ -121,12 +128,18 @@ class Chains:
 
     def _attempt(self, chain: str, jobs: list[Job], again: bool) -> list[Any]:
         try:
-            return self._transact(chain, jobs, again)
+            if not again and (tx := self._supposed(chain)) is not None:
+                try:
+                    return self._transact(chain, tx, jobs)
+                except HeadMoved:
+                    self._store.rollback()
+                    self._unseen[chain] = 0
+            return self._transact(chain, self._caught_up(chain), jobs, again)
         except KnownCharge:
             if again:
                 raise
             self._store.rollback()
-            return self._transact(chain, jobs, again=True)
+            return self._transact(chain, self._caught_up(chain), jobs, again=True)
 
     def _recover(self) -> None:
         try:
@@ -134,9 +147,9 @@ class Chains:
         except LedgerError as error:
             log.error("the ledger's store did not recover: %s", error)
 
-    def _transact(self, chain: str, jobs: list[Job], again: bool) -> list[Any]:
+    def _transact(self, chain: str, tx: Transaction, jobs: list[Job], again: bool = False) -> list[Any]:
         """`again`: charges of these ids may exist. Otherwise that is found out by those that are refused or known."""
-        tx, seen = self._caught_up(chain), self.books.get(chain)
+        seen = self.books.get(chain)
         tx.book.steady, clock = self.steady(chain), tx.book.clock
         self._ask(chain, tx)
         if again:
@@ -146,10 +159,10 @@ class Chains:
         if not again and refused and self._stored(chain, refused):
             raise KnownCharge("a charge of this id exists")
         if tx.rows:
-            last = tx.rows[-1]
-            sealed = seal(self._rules.key, chain, last.sequence, last.hash) if self._rules.key else None
-            self._store.append(chain, tx.rows, Head(last.sequence, last.hash, sealed))
+            self._store.append(chain, tx.rows, self._head(chain, tx.rows[-1].sequence, tx.rows[-1].hash))
             self._store.commit()
+        elif tx.supposed:
+            raise HeadMoved("what adds nothing asks how the chain ends")
         else:
             self._store.rollback()
             if seen is None or seen.sequence < tx.book.sequence:
@@ -199,12 +212,25 @@ class Chains:
         entries = {id: decode(body)[1] for id, body in found.items()}
         return {id: entry for id, entry in entries.items() if isinstance(entry, Charge)}
 
+    def _supposed(self, chain: str) -> Transaction | None:
+        """Begin where this process knows the chain to end, if nobody else has written to it for a while."""
+        if self._unseen.get(chain, 0) < ALONE:
+            return None
+        known, digest = self.books[chain], self._digests[chain]
+        if not self._store.suppose(chain, self._head(chain, known.sequence, digest)):
+            return None
+        return Transaction(known.copy(), digest, supposed=True)
+
+    def _head(self, chain: str, sequence: int, digest: bytes) -> Head:
+        return Head(sequence, digest, seal(self._rules.key, chain, sequence, digest) if self._rules.key else None)
+
     def _caught_up(self, chain: str) -> Transaction:
         """Begin, and take up what this process has not seen. Raises LedgerCorrupt when it does not fit."""
         known = self.books.get(chain)
         book, digest = (known.copy(), self._digests[chain]) if known else self._read(chain)
         head, page = self._store.begin(chain, book.sequence)
         check_seal(self._rules.key, chain, head)
+        self._unseen[chain] = self._unseen.get(chain, 0) + 1 if known and head.sequence == known.sequence else 0
         digest = replay(book, digest, page)
         if head.sequence > book.sequence:
             digest = replay(book, digest, self._store.rows(chain, book.sequence))

@@ -4,8 +4,12 @@ Knows: asyncpg, tables, row locks. Must not know: what entries mean. One chain p
 dataset's head row, so charges to one dataset are serial (they must be: each is checked against all before it) and
 datasets do not wait for each other. Each proxy batches what waits (`journal`), so the lock is taken once per commit.
 
-The lock is held as shortly as can be: one answer (the head and what others appended) and one question (the new rows,
-COMMIT) cross while it is; under load each crossing waits for a processor. Nor is it held while the disk works: a
+Where nobody else wrote to a record for a while (`chains`), nobody is asked what is in it: BEGIN, a look whether it still ends
+where this proxy knows it to end (`still`), the new rows, COMMIT and the wait for the disk are one question (`suppose`).
+If somebody did write, that question fails as a whole, and the transaction is made as it is among several writers.
+
+Among several, the lock is held as shortly as can be: one answer (the head and what others appended) and one question (the new
+rows, COMMIT) cross while it is; under load each crossing waits for a processor. Nor is it held while the disk works: a
 charge's transaction commits with synchronous_commit off, which ends it at once, and a second, synchronous one
 (`settle`) then waits until the log is on disk at least that far. Concurrent proxies' waits share one flush of the
 server. Nothing is acknowledged or remembered before it; what builds on a charge comes after it in the log, so a crash
@@ -32,8 +36,9 @@ import asyncpg
 from dpproxy.budget.entries import Head, Row
 from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
+from dpproxy.budget.postgres_tables import prepare
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
-from dpproxy.budget.store import KnownCharge, Stored, StoreError
+from dpproxy.budget.store import HeadMoved, KnownCharge, Stored, StoreError
 from dpproxy.budget.witness import Witness
 from dpproxy.postgres_failures import FAILURES
 
@@ -56,40 +61,7 @@ _SETTINGS = {
     "standard_conforming_strings": "on",  # `_quoted` relies on it
 }
 
-_SCHEMA_LOCK = 0x6470_7072  # an advisory lock of our own: two proxies may start at once
-_SCHEMA = """
-CREATE SCHEMA IF NOT EXISTS dpproxy_ledger;
-CREATE TABLE IF NOT EXISTS dpproxy_ledger.entries (
-    chain text NOT NULL, sequence bigint NOT NULL, id text, body text NOT NULL, hash bytea NOT NULL,
-    PRIMARY KEY (chain, sequence), UNIQUE (chain, id)
-);
-CREATE TABLE IF NOT EXISTS dpproxy_ledger.head (
-    chain text PRIMARY KEY, sequence bigint NOT NULL, hash bytea NOT NULL, seal bytea
-);
-CREATE TABLE IF NOT EXISTS dpproxy_ledger.damaged (
-    repaired timestamptz NOT NULL DEFAULT now(), chain text NOT NULL, sequence bigint NOT NULL, body text, hash bytea
-);
-"""
-
-_FUNCTIONS = """
-CREATE OR REPLACE FUNCTION dpproxy_ledger.taken(the_chain text, known bigint, most integer)
-RETURNS TABLE (sequence bigint, hash bytea, seal bytea, bodies text[], hashes bytea[]) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-    PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
-    IF NOT FOUND THEN
-        INSERT INTO dpproxy_ledger.head VALUES (the_chain, 0, decode(repeat('00', 32), 'hex')) ON CONFLICT DO NOTHING;
-        PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
-    END IF;
-    RETURN QUERY SELECT h.sequence, h.hash, h.seal, array_agg(e.body ORDER BY e.sequence), array_agg(e.hash ORDER BY e.sequence)
-        FROM dpproxy_ledger.head AS h LEFT JOIN dpproxy_ledger.entries AS e
-            ON e.chain = the_chain AND e.sequence > known AND e.sequence <= known + most
-        WHERE h.chain = the_chain GROUP BY h.sequence, h.hash, h.seal;
-END
-$$
-"""
-"""Locks a record (each statement after it sees what was committed before) and answers what `known` rows lack."""
-
+_UNSYNCED = "SET LOCAL synchronous_commit = off"
 _TAKEN = "SELECT * FROM taken($1, $2, $3)"
 _HEAD = "SELECT sequence, hash, seal FROM head WHERE chain = $1"
 _APPEND = """
@@ -112,9 +84,10 @@ class PostgresStore:
     def __init__(self, dsn: str) -> None:
         """Connect and create what is missing. Raises LedgerError."""
         self._dsn = dsn
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._connection: asyncpg.Connection[Any] | None = None
-        self._pending = ""  # the statements of the commit under way
+        self._begun = ""  # what comes before the statements of the commit under way, where nothing was sent yet
+        self._pending = ""  # these statements
         self._warning = ""  # what the server warned of since the last flush began
         try:
             self._do(self._open())
@@ -126,12 +99,7 @@ class PostgresStore:
         self._connection = await connect(self._dsn)
         self._connection.add_log_listener(self._noted)
         await _check_durable(self._connection)
-        async with self._connection.transaction():
-            await self._connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
-            if await self._connection.fetchval("SELECT to_regclass('dpproxy_ledger.damaged')") is None:
-                await self._connection.execute(_SCHEMA)
-            if await self._connection.fetchval("SELECT to_regproc('dpproxy_ledger.taken')") is None:
-                await self._connection.execute(_FUNCTIONS)
+        await prepare(self._connection)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -146,14 +114,20 @@ class PostgresStore:
         return self._connection
 
     def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
-        self._pending = ""
+        self._begun = ""
         return self._do(self._begin(self._db, chain, known))
 
     async def _begin(self, db: asyncpg.Connection[Any], chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
-        await db.execute("BEGIN; SET LOCAL synchronous_commit = off")
+        await db.execute(f"BEGIN; {_UNSYNCED}")
         row = await db.fetchrow(_TAKEN, chain, known, _PAGE)
         assert row is not None
         return Head(row["sequence"], row["hash"], row["seal"]), _rows_of(row)
+
+    def suppose(self, chain: str, head: Head) -> bool:
+        """Begin with the commit: one crossing for all of it, and the lock is held for none."""
+        is_there = f"SELECT still({_quoted(chain)}, {head.sequence}, {_quoted(head.hash)}, {_quoted(head.seal)})"
+        self._begun = f"BEGIN; {_UNSYNCED}; {is_there}; "
+        return True
 
     def last(self, chain: str) -> int:
         query = "SELECT coalesce(max(sequence), 0) FROM entries WHERE chain = $1"
@@ -181,8 +155,11 @@ class PostgresStore:
 
     def commit(self) -> None:
         try:
-            self._settled(f"{self._pending}; COMMIT; {_FLUSH}")
+            begun, self._begun = self._begun, ""
+            self._settled(f"{begun}{self._pending}; COMMIT; {_FLUSH}")
         except StoreError as error:
+            if isinstance(error.__cause__, asyncpg.SerializationError):
+                raise HeadMoved("somebody else has written to the record") from error
             if isinstance(error.__cause__, asyncpg.UniqueViolationError):
                 raise KnownCharge("a charge of this id exists") from error
             raise
@@ -202,6 +179,8 @@ class PostgresStore:
             self._warning = str(message.message)
 
     def rollback(self) -> None:
+        if self._begun:  # nothing was sent
+            return
         self._do(self._db.execute("ROLLBACK"))
 
     def recover(self) -> None:
@@ -216,6 +195,15 @@ class PostgresStore:
             if self._connection is not None:
                 self._do(self._connection.close(timeout=CONNECT_SECONDS))
         self._loop.close()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Make a loop, uvloop's where it exists: of what a charge costs a proxy, crossing to the server and back is most."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def _check_durable(db: asyncpg.Connection[Any]) -> None:

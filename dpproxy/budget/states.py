@@ -74,7 +74,7 @@ class Account:
 
 def begun(openings: tuple[Opening, ...], loss: Loss) -> tuple[Opening, ...]:
     """Return the openings after a charge."""
-    if not loss or all(o.first for o in openings):
+    if all(o.first is not None for o in openings) or not loss:
         return openings
     return tuple(o if o.first else replace(o, first=loss) for o in openings)
 

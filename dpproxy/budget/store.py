@@ -25,6 +25,11 @@ class Store(Protocol):
         after `known`, in order; `rows` has what is missing of them."""
         ...
 
+    def suppose(self, chain: str, head: Head) -> bool:
+        """Start a transaction as if the chain ended with this head, which nobody was asked; `commit` raises HeadMoved when it
+        does not. False where nothing was started, since asking costs little."""
+        ...
+
     def last(self, chain: str) -> int:
         """Return the last sequence; 0 when there is none."""
         ...
@@ -60,6 +65,10 @@ class Store(Protocol):
 
 class StoreError(LedgerError):
     """The store failed; see Store."""
+
+
+class HeadMoved(StoreError):
+    """The chain does not end where it was supposed to: somebody else has written to it."""
 
 
 class KnownCharge(StoreError):

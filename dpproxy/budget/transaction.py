@@ -18,12 +18,13 @@ from dpproxy.budget.store import Stored
 @dataclass
 class Transaction:
     """A transaction is one chain, locked and caught up: `book` is a copy that holds every row appended so far; `charges` has
-    those that were asked for and exist."""
+    those that were asked for and exist. `supposed`: it is not locked, and not known to end here until it is committed."""
 
     book: Book
     digest: bytes
     charges: dict[str, Charge] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
+    supposed: bool = False
 
     def append(self, entry: Entry) -> None:
         """Append an entry, and a checkpoint where one is due."""

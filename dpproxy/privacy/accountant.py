@@ -128,6 +128,8 @@ class Limit:
 
     def plus(self, epsilon: int, delta: int) -> Limit:
         """Return the limit widened by an operator's grant (micro-epsilon, atto-delta); its shares grow alike."""
+        if not epsilon and not delta:
+            return self
         return Limit(self.epsilon + epsilon, min(self.delta + delta, ATTO - 1), self.window, self.shares)
 
 

@@ -91,7 +91,7 @@ class Loss:
 
     def __add__(self, other: Loss) -> Loss:
         """Composition, also of adaptively chosen mechanisms."""
-        return Loss(
+        return _whole(
             self.epsilon + other.epsilon,
             self.delta + other.delta,
             tuple(map(add, self.rdp, other.rdp)),
@@ -101,6 +101,8 @@ class Loss:
 
     def since(self, earlier: Loss) -> Loss:
         """Return what was added after `earlier`, when this sum went on from there. Exact: losses are integers."""
+        if not earlier:
+            return self
         return Loss(
             self.epsilon - earlier.epsilon,
             self.delta - earlier.delta,
@@ -112,6 +114,14 @@ class Loss:
     def __bool__(self) -> bool:
         """Return False for no loss at all."""
         return bool(self.epsilon or self.delta or any(self.rdp) or any(self.gdp))
+
+    def __hash__(self) -> int:
+        """Hash once: a loss of fifty numbers is looked up several times for each charge."""
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((self.epsilon, self.delta, self.rdp, self.gdp, self.conversion))
+            object.__setattr__(self, "_hash", found)
+        return found
 
     @property
     def failure(self) -> int:
@@ -183,6 +193,13 @@ class Loss:
         if not rdp or not gdp:
             raise ValueError("a stored loss is complete")
         return cls(int(data["epsilon"]), int(data["delta"]), rdp, gdp, int(data["conversion"]))
+
+
+def _whole(epsilon: int, delta: int, rdp: tuple[int, ...], gdp: tuple[int, ...], conversion: int) -> Loss:
+    """Make the sum of two losses: what each loss is checked for holds of sums, and the ledger makes six of them for a charge."""
+    made = object.__new__(Loss)
+    made.__dict__.update(epsilon=epsilon, delta=delta, rdp=rdp, gdp=gdp, conversion=conversion)
+    return made
 
 
 def discrete_laplace_rdp(alpha: float, ratio: float, shift: int) -> float:

@@ -124,18 +124,18 @@ def test_tampering_and_repair(postgres: Any, request_of: MakeRequest) -> None:
 
 
 def _kill_loop(server: Any, kills: int) -> tuple[int, int]:
-    """Kill two proxies, or the server under them; every acknowledged charge is there afterwards."""
+    """Kill one proxy or two, or the server under them; every acknowledged charge is there afterwards."""
     rng, acknowledged, charged = random.Random(11), set[str](), 0
     for i in range(kills):
         command = [sys.executable, str(WRITER), server.dsn, "1000000", "4"]
-        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
+        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(1 + i % 2)]
         for writer in writers:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
             if i == 0:  # however slow the machine is, some charges are acknowledged
                 acknowledged.add(writer.stdout.readline().decode().rstrip("\n"))
-        time.sleep(rng.uniform(0.01, 0.08))
-        if i % 4 == 3:
+        time.sleep(rng.uniform(0.01, 0.12))
+        if i % 8 in (2, 3):
             server.kill()
             server.start()
         for writer in writers:

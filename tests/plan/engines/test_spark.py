@@ -71,6 +71,16 @@ def spark_session() -> Iterator[Any]:
         yield session
 
 
+REFUSED = (
+    "not supported on Spark",
+    "EXISTS of a query with aggregates",
+    "a cast to BIT(64)",
+    "identifies a single customer or record and cannot be",
+)
+"""But for the first, of statements that rules write another way: what they write is refused on Spark by name, and told is what stands
+in the way of the statement as it is."""
+
+
 def planned(case: Case, catalog: Catalog, given: Policy | None, patch: pytest.MonkeyPatch) -> tuple[Plan, Plan | None]:
     """For DuckDB, and for Spark, which may refuse."""
     patch.setattr(plan_harness, "engine", "duckdb")
@@ -79,7 +89,7 @@ def planned(case: Case, catalog: Catalog, given: Policy | None, patch: pytest.Mo
     try:
         return duck, case.plan(catalog, given)
     except Refusal as refusal:
-        if "not supported on Spark" not in refusal.message:
+        if not any(reason in refusal.message for reason in REFUSED):
             raise
         return duck, None
 

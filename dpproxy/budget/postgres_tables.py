@@ -1,0 +1,65 @@
+"""The tables and functions of a ledger in PostgreSQL.
+
+Knows: their SQL. Must not know: transactions, what is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+_LOCK = 0x6470_7072  # an advisory lock of our own: two proxies may start at once
+_SCHEMA = """
+CREATE SCHEMA IF NOT EXISTS dpproxy_ledger;
+CREATE TABLE IF NOT EXISTS dpproxy_ledger.entries (
+    chain text NOT NULL, sequence bigint NOT NULL, id text, body text NOT NULL, hash bytea NOT NULL,
+    PRIMARY KEY (chain, sequence), UNIQUE (chain, id)
+);
+CREATE TABLE IF NOT EXISTS dpproxy_ledger.head (
+    chain text PRIMARY KEY, sequence bigint NOT NULL, hash bytea NOT NULL, seal bytea
+);
+CREATE TABLE IF NOT EXISTS dpproxy_ledger.damaged (
+    repaired timestamptz NOT NULL DEFAULT now(), chain text NOT NULL, sequence bigint NOT NULL, body text, hash bytea
+);
+"""
+
+_FUNCTIONS = """
+CREATE OR REPLACE FUNCTION dpproxy_ledger.taken(the_chain text, known bigint, most integer)
+RETURNS TABLE (sequence bigint, hash bytea, seal bytea, bodies text[], hashes bytea[]) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
+    IF NOT FOUND THEN
+        INSERT INTO dpproxy_ledger.head VALUES (the_chain, 0, decode(repeat('00', 32), 'hex')) ON CONFLICT DO NOTHING;
+        PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
+    END IF;
+    RETURN QUERY SELECT h.sequence, h.hash, h.seal, array_agg(e.body ORDER BY e.sequence), array_agg(e.hash ORDER BY e.sequence)
+        FROM dpproxy_ledger.head AS h LEFT JOIN dpproxy_ledger.entries AS e
+            ON e.chain = the_chain AND e.sequence > known AND e.sequence <= known + most
+        WHERE h.chain = the_chain GROUP BY h.sequence, h.hash, h.seal;
+END
+$$;
+CREATE OR REPLACE FUNCTION dpproxy_ledger.still(the_chain text, last bigint, digest bytea, sealed bytea)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM dpproxy_ledger.head AS h
+        WHERE h.chain = the_chain AND h.sequence = last AND h.hash = digest AND h.seal IS NOT DISTINCT FROM sealed FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'another proxy has written to the record' USING ERRCODE = 'serialization_failure';
+    END IF;
+END
+$$
+"""
+"""`taken` locks a record (each statement after it sees what was committed before) and answers what `known` rows lack. `still`
+locks it if it ends with this head, and fails otherwise."""
+
+
+async def prepare(db: asyncpg.Connection[Any]) -> None:
+    """Create what is missing."""
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        if await db.fetchval("SELECT to_regclass('dpproxy_ledger.damaged')") is None:
+            await db.execute(_SCHEMA)
+        if await db.fetchval("SELECT to_regproc('dpproxy_ledger.still')") is None:
+            await db.execute(_FUNCTIONS)

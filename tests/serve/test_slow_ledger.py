@@ -1,0 +1,120 @@
+"""A ledger whose server answers late: what costs nothing goes on, what costs waits, and is answered and charged once, or refused uncharged."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import psycopg
+import pytest
+from scratch_postgres import Scratch, scratch_server
+
+from dpproxy.budget import record
+from dpproxy.budget.ledger import Charge
+from dpproxy.budget.place import ledger_key
+from dpproxy.budget.postgres import LOCK_SECONDS, PostgresReader
+from dpproxy.serve.launch import Proxy, launched
+from tests.worlds.town import DATA, POLICY, VERIFIER
+from tests.worlds.waiting import SAFETY
+
+KEY: Final = b"k" * 32
+WAITING: Final = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+Told = tuple[str, str]
+
+
+@dataclass
+class Site:
+    """A proxy whose ledger is on a server. `ask`: the rows, and what the first notice says first."""
+
+    proxy: Proxy
+    server: Scratch
+
+    def ask(self, statement: str) -> Told:
+        notices: list[str] = []
+        address = f"host={self.proxy.host} port={self.proxy.port} user=ada password=x dbname=town"
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.add_notice_handler(lambda told: notices.append(told.message_primary or ""))
+            rows = connection.execute(statement).fetchall()  # type: ignore[call-overload]
+        return str(sorted(rows)), notices[0].split()[0].rstrip(",") if notices else ""
+
+    def charges(self) -> int:
+        reader = PostgresReader(self.server.dsn(), "town")
+        record.verify(reader, key=ledger_key(KEY))
+        return sum(isinstance(entry, Charge) for _, entry in record.show(reader))
+
+    @contextlib.contextmanager
+    def slow(self) -> Iterator[psycopg.Connection[tuple[object]]]:
+        """Until the end of the block, or of what is done with the connection, the server answers no question about the record."""
+        with psycopg.connect(self.server.conninfo()) as connection:
+            connection.execute("SELECT 1 FROM dpproxy_ledger.head FOR UPDATE")
+            yield connection
+
+    def asked(self, threads: ThreadPoolExecutor, statement: str) -> Future[Told]:
+        """Ask, and return once the ledger waits for its server."""
+        with psycopg.connect(self.server.conninfo(), autocommit=True) as connection:
+            asked, deadline = threads.submit(self.ask, statement), time.monotonic() + SAFETY
+            while connection.execute(WAITING).fetchone() == (0,):
+                assert not asked.done(), asked.result()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        return asked
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("slow")
+    with duckdb.connect(str(folder / "town.duckdb")) as connection:
+        connection.execute(DATA)
+    policy = POLICY.replace("VERIFIER", VERIFIER) + "\nreuse_answers: { for: 1h, epoch: one }\n"
+    (folder / "town.yaml").write_text(policy)
+    (folder / "key").write_bytes(KEY)
+    with scratch_server(folder / "ledger") as server:
+        options = ("--ledger", server.dsn(), "--key-file", str(folder / "key"))
+        with launched([folder / "town.yaml"], folder / "state", options=options) as proxy:
+            yield Site(proxy, server)
+
+
+def question(number: int) -> str:
+    return f"SELECT region, sum(income) FROM people WHERE income <> {number} GROUP BY region"
+
+
+def test_what_costs_nothing_goes_on_and_what_waits_is_charged_once(site: Site) -> None:
+    paid, told = site.ask(question(1))
+    before = site.charges()
+    with ThreadPoolExecutor() as threads:
+        with site.slow():
+            waiting = site.asked(threads, question(2))
+            assert told == "charged"
+            assert site.ask("SELECT 1") == ("[(1,)]", "")
+            assert "people" in site.ask("SELECT relname FROM pg_class WHERE relname = 'people'")[0]
+            assert site.ask(question(1)) == (paid, "reused")
+            assert not waiting.done(), "answered before the charge could be durable"
+            assert site.charges() == before
+        shown, said = waiting.result(SAFETY)
+    assert said == "charged"
+    assert site.charges() == before + 1
+    assert site.ask(question(2)) == (shown, "reused")
+
+
+@pytest.mark.long
+def test_who_waits_too_long_is_refused_and_nothing_is_charged(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.ask(question(3))
+    before = site.charges()
+    with ThreadPoolExecutor() as threads, site.slow():
+        began = time.monotonic()
+        waiting = site.asked(threads, question(4))
+        with pytest.raises(psycopg.Error) as refused:
+            waiting.result(SAFETY)
+        seconds = time.monotonic() - began
+    assert refused.value.sqlstate in ("57P03", "XX000")
+    assert seconds >= LOCK_SECONDS
+    assert site.charges() == before
+    assert site.ask(question(4))[1] == "charged"
+    assert site.charges() == before + 1
+    with capsys.disabled():
+        print(f"\na ledger that does not answer: refused {refused.value.sqlstate} after {seconds:.0f} s: {refused.value}")
