@@ -223,7 +223,7 @@ def _loss(text: str) -> Loss:
 def _entry(data: dict[str, Any], known: Loss | None) -> Entry:
     match data["kind"]:
         case "charge":
-            loss = known or Loss.from_json(data["loss"])
+            loss = Loss.from_json(data["loss"]) if known is None else known
             whole = data["dataset_loss"]
             dataset_loss = (loss if whole else ZERO) if isinstance(whole, bool) else Loss.from_json(whole)
             names = (data["dataset"], data["role"], data["user"])

@@ -40,6 +40,8 @@ ENTRIES: list[Entry] = [
     CHARGE,
     replace(CHARGE, dataset_loss=CHARGE.loss),
     replace(CHARGE, dataset_loss=ZERO),
+    replace(CHARGE, loss=ZERO, dataset_loss=ZERO),
+    replace(CHARGE, role=',"loss":{', user='{"loss":{}', statement='"x","loss":{"epsilon":0}'),
     Grant("shop", "role", "analyst", 5, 6, "why", AT),
     ClockWord(AT, "right"),
     ClockWrong(AT, "wrong"),
@@ -71,7 +73,7 @@ def test_the_chain_by_its_definition() -> None:
     for row in rows:
         again = hashlib.sha256(again + row.body.encode()).digest()
     assert again == digest
-    assert [row.id for row in rows if row.id] == ["checkpoint 3", "id", "id", "id"]
+    assert [row.id for row in rows if row.id] == ["checkpoint 3", *["id"] * 5]
 
 
 def test_seals() -> None:

@@ -156,3 +156,16 @@ def test_an_answer_that_is_lost_is_a_charge(
     request = request_of(limits=LIMITS)
     assert charge(ledger, request).id == request.id
     assert record.verify(PostgresReader(postgres.dsn, "shop"), key=KEY).entries == ALONE + 3
+
+
+def test_a_charge_in_one_crossing_is_on_disk(postgres: PostgresServer, opened: Open, request_of: MakeRequest) -> None:
+    """The server is killed as soon as it has answered, and has had no time to write what it was not told to."""
+    wide = Limits(Limit(10**15), Limit(10**15))
+    for _ in range(3):
+        ledger = opened()
+        for _ in range(ALONE + 1):
+            charge(ledger, request_of(limits=wide))
+        done = charge(ledger, request_of(limits=wide))
+        postgres.kill()
+        postgres.start()
+        assert done in [entry for _, entry in record.show(PostgresReader(postgres.dsn, "shop"))]

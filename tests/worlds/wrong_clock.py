@@ -1,11 +1,13 @@
 """`dpproxy` on a machine whose clock is wrong: `python -m tests.worlds.wrong_clock SECONDS serve ...`.
 
 Knows: where Python tells the time. Must not know: tests. Only the clock that tells the date is wrong; what measures durations is not.
-It is started in place of `dpproxy`, and never served to anybody.
+It is started in place of `dpproxy`, and never served to anybody. Pandas, which Spark's client brings and pyarrow looks for, cannot be imported
+once the clock is wrong, and is before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import sys
 import time
@@ -29,6 +31,8 @@ def set_wrong(seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    with contextlib.suppress(ImportError):
+        import pandas  # noqa: F401
     set_wrong(float(sys.argv.pop(1)))
     from dpproxy.cli import app
 
