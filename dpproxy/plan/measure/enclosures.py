@@ -86,10 +86,11 @@ def noisy(index: int) -> Range:
 
 
 def count(index: int) -> Range:
-    """Enclose a released count: not negative."""
+    """Enclose a released count: not negative. Its high end is as far above what is shown as noise goes: one that noise took far
+    below 0 would be told as exactly 0 otherwise."""
     x = basis(index)
-    low, high = f"GREATEST({x.low}, 0)", _known(f"GREATEST({x.high}, 0)", x.high)
-    return Range(f"GREATEST({x.value}, 0)", low, high, x.free, True, (), True, NONE, x.high_needs)
+    value = f"GREATEST({x.value}, 0)"
+    return Range(value, f"GREATEST({x.low}, 0)", f"({value} + {{h{index}}})", x.free, True, (), True, NONE, x.high_needs)
 
 
 def constant(text: str) -> Range:

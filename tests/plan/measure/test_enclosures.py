@@ -134,6 +134,16 @@ def test_what_keeps_to_a_type_knows_no_more(engine: duckdb.DuckDBPyConnection) -
     assert computed(engine, lows) == [2.0, None, 0.0]
 
 
+@pytest.mark.parametrize("released", [-115.0, -3.0, 0.0, 5.0])
+def test_a_count_is_never_told_as_nothing_without_doubt(released: float, engine: duckdb.DuckDBPyConnection) -> None:
+    """0 [0, 0] was told of 15 people, since noise of 88 had taken the count to -115."""
+    made = en.count(0)
+    value, low, high = computed(
+        engine, [filled(text, [released], [88.0]) for text in (made.value, en.end(made, "low"), en.end(made, "high"))]
+    )
+    assert (value, low, high) == (max(released, 0.0), 0.0, max(released, 0.0) + 88.0)
+
+
 def test_one_end_of_another_range(engine: duckdb.DuckDBPyConnection) -> None:
     made = en.whichever(en.noisy(0), en.basis(0))
     assert computed(engine, [filled(en.end(made, w), [5.0], [1.0], ("g0", "h0")) for w in ("low", "high")]) == [4.0, None]
