@@ -18,7 +18,8 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   planning   text to plan of a joined, grouped query: never seen, and seen before; and of the corpus, where it is at hand
   aggregate  generated SQL beside the raw query over 10 M rows: one row a unit, and many bounded per unit
   accuracy   relative errors of the shared workload through a proxy, beside the best peer's; and where large users
-             choose unlike small ones, beside the best single bound in hindsight
+             choose unlike small ones, beside the best single bound in hindsight; and of several measurements in one
+             statement, beside each alone. --queries q01,favourites,together asks only these
   honesty    cells of the corpus's answers whose stated interval holds the exact answer
   speed      generated SQL beside the raw query for the shared workload in DuckDB, whole at --scale 1
   tpch       the same for TPC-H's queries about customers, whole at --scale 1; `tpchgen-cli` makes the data
@@ -51,6 +52,7 @@ import bench_ledger
 import bench_neighbours
 import bench_plans
 import bench_postgres
+import bench_together
 import bench_tpch
 import bench_wire
 import psutil
@@ -128,11 +130,8 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         say("aggregate: making 2 tables of 10 M rows")
         bench_plans.aggregate(work, options.rounds)
     if "accuracy" in parts:
-        bench_favourites.favourites(options.answers)
-        folder = work / "accuracy"
-        folder.mkdir()
-        bench_accuracy.accuracy(folder, options.scale, options.answers)
-    only = [q for q in options.queries.split(",") if q]
+        measure_accuracy(work / "accuracy", options)
+    only = named_queries(options)
     for name, part in {"speed": bench_duckdb, "tpch": bench_tpch, "growth": bench_growth}.items():
         if name in parts:
             folder = options.data or work / name
@@ -160,6 +159,21 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         bench_engines.engines(work, options)
 
 
+def named_queries(options: argparse.Namespace) -> list[str]:
+    return [q for q in options.queries.split(",") if q]
+
+
+def measure_accuracy(folder: Path, options: argparse.Namespace) -> None:
+    only = named_queries(options)
+    if not only or "favourites" in only:
+        bench_favourites.favourites(options.answers)
+    if not only or "together" in only:
+        bench_together.together(options.answers)
+    if not only or set(only) - {"favourites", "together"}:
+        folder.mkdir()
+        bench_accuracy.accuracy(folder, options.scale, options.answers, only)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: up to aggregate")
@@ -171,7 +185,9 @@ def main() -> int:
         "--scale", type=float, default=0.05, help="of the workload for accuracy, speed and growth; 1 is 10 M orders"
     )
     parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
-    parser.add_argument("--queries", default="", metavar="A,B", help="for speed, tpch and growth; default: all, or usual ones")
+    parser.add_argument(
+        "--queries", default="", metavar="A,B", help="for accuracy, speed, tpch and growth; default: all, or usual ones"
+    )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="for the same: where the data are made once, and stay")
     parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus" / "open.jsonl", metavar="FILE.jsonl")
     parser.add_argument("--data-sets", default="", metavar="A,B", help="of the corpus, for honesty; default: all")

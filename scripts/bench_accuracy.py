@@ -148,14 +148,14 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def accuracy(work: Path, scale: float, answers: int) -> int:
-    """Print the table, for the workload at `scale` (1: 10 M orders). Returns the exit status."""
+def accuracy(work: Path, scale: float, answers: int, only: Sequence[str] = ()) -> int:
+    """Print the table, for the workload at `scale` (1: 10 M orders), of all queries or those named. Returns the exit status."""
     folder = material()
     if folder is None:
         print("accuracy: the shared workload is not here (DPPROXY_SHARED, or ../shared beside the repository)", file=sys.stderr)
         return 1
     subprocess.run([sys.executable, str(folder / "gen_data.py"), str(work), str(scale)], check=True, stdout=subprocess.DEVNULL)
-    queries, best = workload(folder), peers(folder)
+    queries, best = [q for q in workload(folder) if not only or q.id in only], peers(folder)
     measured = {name: _through(work, name, queries, answers) for name in BOUNDS}
     print(f"accuracy: relative error in %, median / p95, epsilon 1, delta 1e-6, scale {scale:g}, {answers} answers a query")
     print("\t".join(["query", "kind", *BOUNDS, "best peer (scale 1)"]))

@@ -121,9 +121,14 @@ def stored(orders: Orders, place: Path) -> None:
     unfinished.rename(place)
 
 
+def shop() -> Path:
+    """Return the folder where data are kept from one run to the next, a temporary one."""
+    return Path(tempfile.gettempdir()) / f"dpproxy favourites {USERS} {ORDERS} {ACTIVITY} {SEED}"
+
+
 def favourites(answers: int, folder: Path | None = None) -> None:
-    """Print the table. Data are kept from one run to the next, in a temporary folder."""
-    folder = folder or Path(tempfile.gettempdir()) / f"dpproxy favourites {USERS} {ORDERS} {ACTIVITY} {SEED}"
+    """Print the table."""
+    folder = folder or shop()
     orders = made()
     stored(orders, folder / "favourites.duckdb")
     policy = folder / "favourites.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -63,6 +64,13 @@ def test_cells_are_held_open_or_without_an_error() -> None:
     assert (infinite.cells, infinite.held, infinite.without) == (3, 1, 2)
     assert "50.0%" not in line([found])
     assert line([found]).split("\t")[:3] == ["1", "3", "66.7%"]
+    assert line([found, infinite]).split("\t")[-2:] == ["0 of 2", "1 of 2"], "of the second one cell has ends, and they hold"
+
+
+def test_the_width_of_an_interval_about_nothing_is_infinite() -> None:
+    found = seen(("a", 0.0, 0.0, 12.0), ("b", 20.0, 15.0, 25.0), ("c", 0.0, 0.0, 40.0))
+    assert found.widths == [math.inf, 0.25, math.inf]
+    assert line([found]).split("\t")[-3] == "inf"
 
 
 def test_a_cell_without_an_error_may_be_told_in_words() -> None:
