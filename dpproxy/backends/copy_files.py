@@ -32,6 +32,8 @@ FORMAT: Final = 1
 FOLDER: Final = "copies"
 """In the state folder."""
 DATABASE, MANIFEST, MAKING, LOCK = ".duckdb", ".json", ".making", "lock"
+SPILLED: Final = f"{DATABASE}.tmp"
+"""The folder beside a database where whoever measures in it spills; who comes to an end takes it away."""
 GROWTH: Final = 6
 """Times what the data take: the most disk that a copy may take, unless the policy says otherwise. What a person adds to a group
 is a row of ten numbers, and there may be as many of these as rows: measured, all tables took 2.5 to 3.6 times what the data
@@ -176,11 +178,14 @@ class CopyFolder:
         write_whole(self.path / f"{key}{MANIFEST}", json.dumps(asdict(manifest)).encode(), replace=True)
         _to_disk(self.path)
 
-    def remove(self, but: str | None = None) -> int:
+    def remove(self, but: str | None = None, *, spilled: bool = True) -> int:
         """Remove all copies but one, and whatever was left half made; return how many copies. For who has the lock. Who has one
-        open goes on with it. Raises OSError."""
-        removed = 0
-        for found in sorted(self._found() - _kept(but), reverse=True):  # of a copy the manifest first
+        open goes on with it, and spills beside it: that folder stays while its copy is there, and where it is not `spilled`
+        that is to be removed. Raises OSError."""
+        removed, there = 0, self._found()
+        old = (name for name in there if name.endswith(SPILLED))
+        spilling = {name for name in old if not spilled or name.removesuffix(".tmp") in there}
+        for found in sorted(there - _kept(but) - spilling, reverse=True):  # of a copy the manifest first
             path = self.path / found
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -205,7 +210,7 @@ class CopyFolder:
 
 def _kept(key: str | None) -> set[str]:
     """The files of a copy, with what is spilled by whoever measures in it, and the lock."""
-    return {LOCK} if key is None else {LOCK, f"{key}{DATABASE}", f"{key}{MANIFEST}", f"{key}{DATABASE}.tmp"}
+    return {LOCK} if key is None else {LOCK, f"{key}{DATABASE}", f"{key}{MANIFEST}", f"{key}{SPILLED}"}
 
 
 def digest(descriptor: int) -> str:

@@ -80,8 +80,9 @@ class ExtractJob:
     def make(self, told: Told) -> Manifest:
         return make(self, told)
 
-    def tidy(self) -> None:
-        self.folder.remove(but=max(self.folder.keys(), key=_serial, default=None))
+    def tidy(self, *, spilled: bool = False) -> None:
+        """Remove what is older than the last extract; `spilled`: also where those spilled that had gone before."""
+        self.folder.remove(but=max(self.folder.keys(), key=_serial, default=None), spilled=spilled)
 
     def key(self, epoch: str) -> str:
         """Return a new key, after all that there are."""
@@ -109,7 +110,7 @@ def make(job: ExtractJob, told: Told) -> Manifest:
     """Make an extract and return its manifest. For who has the folder's lock. Raises CopyError; what was there stays."""
     began = time.monotonic()
     try:
-        job.tidy()
+        job.tidy(spilled=True)
         key = asyncio.run(_read(job, told))
         size, content = on_disk(job.folder.unfinished(key))
         names = tuple(table.held.source[1] for table in job.tables)

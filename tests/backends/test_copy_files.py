@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from dpproxy.backends.copy_files import (
@@ -120,6 +121,39 @@ def test_others_and_what_is_half_made_are_removed(tmp_path: Path) -> None:
     assert not place.leftover("k")
     assert place.remove() == 1
     assert {path.name for path in place.path.iterdir()} == {"lock"}
+
+
+def test_who_measures_in_an_old_copy_may_go_on_to_spill(tmp_path: Path) -> None:
+    """The statement is charged for: that another copy takes the place of this one must not make it fail."""
+    place = folder(tmp_path)
+    filled(place, "old")
+    filled(place, "k")
+    spilled = place.path / "old.duckdb.tmp"
+    with duckdb.connect(config={"temp_directory": str(spilled), "memory_limit": "16MB", "threads": 1}) as measuring:
+        sort = "CREATE TEMP TABLE kept{} AS SELECT i, hash(i) AS h FROM range(1_000_000) AS t(i) ORDER BY h"
+        measuring.execute(sort.format(1))
+        assert spilled.is_dir()
+        assert place.remove("k", spilled=False) == 1
+        assert place.remove("k", spilled=False) == 0
+        measuring.execute(sort.format(2))
+        assert measuring.execute("SELECT count(*) FROM kept1 JOIN kept2 USING (i, h)").fetchall() == [(1_000_000,)]
+    assert {path.name for path in place.path.iterdir()} <= {"k.duckdb", "k.json", spilled.name}
+
+
+def test_what_an_old_copy_has_spilled_goes_at_the_next_removal(tmp_path: Path) -> None:
+    """Of who never came to an end."""
+    place = folder(tmp_path)
+    filled(place, "old")
+    filled(place, "k")
+    spilled = place.path / "old.duckdb.tmp"
+    spilled.mkdir()
+    (spilled / "duckdb_temp_storage-0.tmp").write_bytes(b"people")
+    assert place.remove("k") == 1
+    assert spilled.is_dir()
+    assert place.leftover("k")
+    assert place.remove("k") == 0
+    assert {path.name for path in place.path.iterdir()} == {"k.duckdb", "k.json"}
+    assert not place.leftover("k")
 
 
 def test_one_alone_has_the_lock(tmp_path: Path) -> None:
