@@ -8,6 +8,7 @@ dataset's budget: EXPLAIN costs nothing, and what others have spent shall not be
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from dpproxy.privacy.vector_loss import loss_together
 class Preview:
     """Says what an answer would cost now. `stored[i]`: what answers measurement i at no charge. `left`: of each budget of who
     asks; `refused`: by which of them the answer would be, if it would. `errors`: of aggregates by their labels, relative to what
-    was last released of them."""
+    was last released of them. `extract`: when the snapshot was taken of which the data are an extract."""
 
     mode: Mode
     stored: Mapping[int, Source]
@@ -39,6 +40,7 @@ class Preview:
     left: Sequence[Standing]
     refused: BudgetExhausted | None
     errors: Mapping[str, float] = field(default_factory=dict)
+    extract: dt.datetime | None = None
 
 
 async def preview(question: Question, parameters: Sequence[str | None]) -> Preview:
@@ -57,7 +59,8 @@ async def preview(question: Question, parameters: Sequence[str | None]) -> Previ
     except Exception as error:
         raise internal(error, statement=q.statement) from error
     told = errors_by_label(q.plan.typical, await parts.seen_values())
-    return Preview(parts.lookup.mode, parts.free, charge, own, refused, told)
+    extract = q.dataset.watch.moment if q.dataset.watch is not None and measurements else None
+    return Preview(parts.lookup.mode, parts.free, charge, own, refused, told, extract)
 
 
 def _accounts(asking: Asking, charge: Loss) -> tuple[list[Standing], BudgetExhausted | None]:
@@ -74,6 +77,8 @@ def foretold(explain: Sequence[str], preview: Preview) -> list[str]:
     lines = [f"  Reuse: measurement {i + 1} {_source(source)}, epsilon 0" for i, source in sorted(preview.stored.items())]
     if not lines:
         lines = ["  Reuse: off" if preview.mode == "off" else "  Reuse: nothing stored answers this"]
+    if preview.extract is not None:
+        lines.insert(0, f"  Data: an extract of the database as it was at {preview.extract:%Y-%m-%d %H:%M:%S} UTC")
     if preview.errors:
         errors = ", ".join(f"{percent(error)} of {label}" for label, error in preview.errors.items())
         lines.append(f"  Expected typical error: {errors}, estimated from earlier answers to your role")
@@ -103,6 +108,8 @@ def _json(text: str, preview: Preview) -> str:
         "Refused": preview.refused and preview.refused.which,
         "Expected Relative Error": dict(preview.errors),
     }
+    if preview.extract is not None:
+        told["Extract Of"] = preview.extract.isoformat(timespec="seconds")
     for plan in plans:
         plan["Privacy Plan"] |= told
     return json.dumps(plans, indent=2, ensure_ascii=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -81,6 +83,27 @@ async def test_explain_is_one_array_of_lines_and_costs_nothing(world: ShopOfAnsw
     assert (spent(world.ledger), world.engine.asked) == (0, [])
     ((entry),) = logged
     assert (entry["verdict"], entry["log_level"], entry["epsilon"]) == ("explained", "debug", 0.0)
+
+
+class Extracted:
+    """Data that are an extract of those of a moment in May."""
+
+    moment = dt.datetime(2024, 5, 15, 12, 30, 1, 999, dt.UTC)
+
+    async def outdated(self) -> bool:
+        return False
+
+    def start(self, changed: Callable[[], None]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def test_explain_says_of_which_moment_an_extract_is(world: ShopOfAnswers) -> None:
+    answer, _ = await deliver(world.question(world.plan(COUNT), kind="explain"), ())
+    assert b"extract" not in (answer.literals[0] or b"")
+    world.dataset = replace(world.dataset, watch=Extracted())
+    answer, _ = await deliver(world.question(world.plan(COUNT), kind="explain"), ())
+    assert b"Data: an extract of the database as it was at 2024-05-15 12:30:01 UTC" in (answer.literals[0] or b"")
 
 
 async def test_what_does_nothing_needs_no_answer(world: ShopOfAnswers) -> None:

@@ -66,6 +66,13 @@ def test_what_is_left_and_what_refuses() -> None:
     assert (json_["Refused"], json_["Expected Relative Error"]) == ("role", {"n": 0.02, "total": 0.5})
 
 
+def test_the_moment_of_an_extract() -> None:
+    preview = replace(NOTHING, extract=MAY)
+    assert foretold(TEXT, preview)[1] == "  Data: an extract of the database as it was at 2024-05-15 12:00:00 UTC"
+    assert told(preview)["Extract Of"] == "2024-05-15T12:00:00+00:00"
+    assert "Extract Of" not in told(NOTHING)
+
+
 def test_a_budget_without_a_window_and_one_with_delta() -> None:
     assert left(replace(ROLE, scope="user", name="ada", resets=None, left_delta=ATTO // 100)) == (
         "user ada has epsilon 2 and delta 0.01 left"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import os
 import stat
@@ -154,6 +155,10 @@ def test_a_proxy_over_an_extract(town: Scratch, tmp_path: Path) -> None:
         (status,) = json.loads(result.stdout)["datasets"]
         assert (status["backend"], status["copy"]) == ("duckdb", "used")
         assert 0 <= time.time() - status["extract"] < 600
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            explained = [line for (line,) in connection.execute(f"EXPLAIN {ASKED[0]}".encode())]
+        of = dt.datetime.fromtimestamp(status["extract"], dt.UTC)
+        assert f"  Data: an extract of the database as it was at {of:%Y-%m-%d %H:%M:%S} UTC" in explained
         first = exact(town)
         assert answers() == first
         charged = spent()
