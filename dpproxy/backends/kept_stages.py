@@ -14,7 +14,7 @@ import duckdb
 
 from dpproxy.sql.template import KEPT
 
-_MARK: Final = re.compile(re.escape(KEPT).replace(r"\{\}", r"(\w+)"))
+_MARK: Final = re.compile(re.escape(KEPT).replace(r"\{\}", r"(\w+)", 1).replace(r"\{\}", r"(\d)"))
 
 
 def said(query: str) -> bool:
@@ -30,15 +30,25 @@ class KeptStages:
         self._tables: dict[str, str] = {}
 
     def read(self, query: str) -> str:
-        """Return the query, made to read the table, which is made where there is none: not in a read-only transaction. Raises
-        duckdb.Error."""
-        if not said(query):
+        """Return the query, made to read the tables, which are made where they are not there: not in a read-only transaction.
+        Raises duckdb.Error."""
+        marks = list(_MARK.finditer(query))
+        if not marks:
             return query
-        *_, mark = _MARK.finditer(query)
-        head, _, stages = query[: mark.start()].partition("WITH ")
-        name = mark.group(1)
-        if stages not in self._tables:
+        marks = marks[-int(marks[-1].group(2)) :]
+        head, begin, _ = query[: marks[0].start()].partition("WITH ")
+        end, read = len(head) + len(begin), list[str]()
+        for mark in marks:
+            stages = query[end : mark.start()].removeprefix(", ")
+            kept = self._table(query[len(head) : mark.start()], ", ".join([*read, stages]), mark.group(1))
+            read.append(f"{mark.group(1)} AS NOT MATERIALIZED (SELECT * FROM {kept})")
+            end = mark.end()
+        return f"{head}WITH {', '.join(read)}{query[end:]}"
+
+    def _table(self, text: str, stages: str, name: str) -> str:
+        """Return the table of what a text is up to a mark; `stages`: what is left of that text to be computed."""
+        if text not in self._tables:
             kept = f"temp.main.kept{len(self._tables)}"
             self.connection.execute(f"CREATE TEMP TABLE {kept} AS WITH {stages} SELECT * FROM {name}")
-            self._tables[stages] = kept
-        return f"{head}WITH {name} AS NOT MATERIALIZED (SELECT * FROM {self._tables[stages]}){query[mark.end() :]}"
+            self._tables[text] = kept
+        return self._tables[text]

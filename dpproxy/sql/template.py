@@ -11,10 +11,11 @@ from typing import Literal
 
 Dialect = Literal["duckdb", "postgres", "spark"]
 
-KEPT = " /*'kept {}*/"
-"""Stands after the common table expressions that a query begins with, and names the last of them, which is all that the rest of
-the query reads; where the other round of its measurement begins with the same ones. An engine may keep what that one is. It is a
-comment, so that the text means the same everywhere; with one quotation mark, of which constants have two."""
+KEPT = " /*'kept {} {}*/"
+"""Stands after common table expressions that a query begins with, and names the last of them, where the other round of its
+measurement begins with the same ones: what is named so is all that the rest of the query reads. An engine may keep what these
+are. Marks are numbered from 1. A mark is a comment, so that the text means the same everywhere; with one quotation mark, of which
+constants have two."""
 
 
 @dataclass(frozen=True)

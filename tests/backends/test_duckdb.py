@@ -69,7 +69,7 @@ async def test_run_returns_arrow_in_order(backend: DuckDB) -> None:
 
 async def test_the_rounds_of_a_measurement_begin_once(backend: DuckDB) -> None:
     """Both read what the first began with; outside of a place each has its own, and nothing stays."""
-    begin = 'WITH g AS (SELECT x, random() AS n FROM "S2".zed)' + KEPT.format("g")
+    begin = 'WITH g AS (SELECT x, random() AS n FROM "S2".zed)' + KEPT.format("g", 1)
     queries = [
         f"{begin} SELECT CAST(sum(n) * 1e15 AS BIGINT) AS b0 FROM g",
         f"{begin}, f AS (SELECT * FROM g) SELECT sum(n) FROM f",
@@ -88,7 +88,7 @@ async def test_the_rounds_of_a_measurement_begin_once(backend: DuckDB) -> None:
 
 
 async def test_a_place_that_is_left_in_the_middle_is_closed(backend: DuckDB) -> None:
-    slow = "WITH g AS (SELECT 1 AS x)" + KEPT.format("g") + f", s AS ({SLOW}) SELECT * FROM g, s"
+    slow = "WITH g AS (SELECT 1 AS x)" + KEPT.format("g", 1) + f", s AS ({SLOW}) SELECT * FROM g, s"
 
     async def asked() -> None:
         async with backend.snapshot() as place:

@@ -193,13 +193,31 @@ def test_a_nullable_unit_on_one_side_of_a_union(shop_catalog: Catalog) -> None:
 def _without(pattern: str, replacement: str) -> Callable[[Plan], Plan]:
     """A plan whose generated SQL lacks something; planting must change the text."""
 
-    def template(given: Template) -> Template:
-        parts = tuple(re.sub(pattern, replacement, p) if isinstance(p, str) else p for p in given.parts)
-        return replace(given, parts=parts)
+    def measurement(given: Measurement) -> Measurement:
+        return replace(given, queries=tuple(_replaced(query, pattern, replacement) for query in given.queries))
+
+    return _planted(measurement)
+
+
+def _first_without(pattern: str, replacement: str) -> Callable[[Plan], Plan]:
+    """A plan whose first round lacks something."""
 
     def measurement(given: Measurement) -> Measurement:
-        return replace(given, queries=tuple(map(template, given.queries)))
+        assert given.threshold is not None
+        assert given.threshold.first is not None
+        first = given.threshold.first
+        first = replace(first, query=_replaced(first.query, pattern, replacement))
+        return replace(given, threshold=replace(given.threshold, first=first))
 
+    return _planted(measurement)
+
+
+def _replaced(given: Template, pattern: str, replacement: str) -> Template:
+    parts = tuple(re.sub(pattern, replacement, p) if isinstance(p, str) else p for p in given.parts)
+    return replace(given, parts=parts)
+
+
+def _planted(measurement: Callable[[Measurement], Measurement]) -> Callable[[Plan], Plan]:
     def planted(made: Plan) -> Plan:
         broken = replace(made, measurements=tuple(map(measurement, made.measurements)))
         assert broken != made, "nothing was planted: has the generated SQL changed its form?"
@@ -267,7 +285,11 @@ PLANTED = {
     "counts are not scaled": (WHOLE, _without(r"CASE WHEN s0 <= 4 THEN (.*?) ELSE .*? END AS p0", r"\1 AS p0")),
     "sums are not scaled": (WHOLE, _without(r"CASE WHEN s1 <= 16777216 THEN (.*?) ELSE .*? END AS p1", r"\1 AS p1")),
     "means are not scaled": (WHOLE, _without(r"(AS p2, )CASE WHEN s2 <= 4 THEN (.*?) ELSE .*? END AS p3", r"\1\2 AS p3")),
-    "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS p4", r"\1 AS p4")),
+    "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END(\)? AS p4)", r"\1\2")),
+    "weights are not scaled in the first round": (
+        WHOLE,
+        _first_without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS p4", r"\1 AS p4"),
+    ),
     "upper steps are not divided": (WHOLE, _without(r" / m0\) AS BIGINT", ") AS BIGINT")),
     "a unit in several steps": (WHOLE, _without(r"CASE WHEN m0 = (\d+) THEN p0", r"CASE WHEN m0 >= \1 THEN p0")),
     "distinct values of each group by itself": (WHOLE_DISTINCT, _without(r"WHERE filled <= 4\b", "WHERE rank <= 2")),

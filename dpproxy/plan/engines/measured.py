@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpproxy.plan.engines import norm_scaling, stored_stages, unit_stages
+from dpproxy.plan.engines import key_rounds, norm_scaling, stored_stages, unit_stages
 from dpproxy.plan.engines.base import FOUND, Engine
 from dpproxy.plan.engines.held_columns import HeldColumns
 from dpproxy.plan.engines.key_domains import coded_keys, declared_text
@@ -110,7 +110,6 @@ class _Writing:
     values: dict[int, str] = field(default_factory=dict)
     codes: dict[int, str] = field(default_factory=dict)
     first: bool = False
-    again: bool = False
     stored: bool = False
 
     def __post_init__(self) -> None:
@@ -216,21 +215,20 @@ class _Writing:
                 self.ctes += unit_stages.picked(self._stage(child), most, self._turn(order), self.engine.words)
                 return "q"
             case Fresh(child=child, order=order):
-                source = self._kept(child)
+                source = self._stage(child)
                 found = f"CASE WHEN {self._number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
                 self.ctes.append(f"f AS (SELECT *, {found} AS fresh FROM {source})")
                 return "f"
             case Contributions(child=child, parts=parts):
-                return self._contributions(self._stage(child) if not self.first else self._kept(child), parts, scaled=node.scaled)
+                return self._contributions(self._stage(child), parts, scaled=node.scaled)
             case StoredGroups():
                 self.ctes.append(stored_stages.groups(node, self.codes))
                 return "g"
 
-    def _kept(self, node: Stage) -> str:
-        """A stage that both rounds read, and nothing below it unless they look at rows again."""
+    def _kept(self, node: Stage, number: int) -> str:
+        """A stage that both rounds read, and nothing below it."""
         source = self._stage(node)
-        if self.engine.keeps and not self.again:
-            self.ctes[-1] += KEPT.format(source)
+        self.ctes[-1] += KEPT.format(source, number)
         return source
 
     def _of_unit(self, total: Counted | Added) -> str:
@@ -280,7 +278,11 @@ class _Writing:
             return stored_stages.sums(node)
         if isinstance(node, FreshSums):
             return self._fresh_sums(node)
-        self.again = any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals)
+        looks_again = any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals)
+        both = key_rounds.both(node, first=self.first)
+        if both is not None and self.engine.keeps and not looks_again:
+            return self._of_two_rounds(node, both)
+        node = key_rounds.alone(node) if self.first else node
         if isinstance(node.child, MeasuredRows):
             units = Units(f"({self._select(self._key_items())}) AS r")
         else:
@@ -303,14 +305,49 @@ class _Writing:
     def _fresh_sums(self, node: FreshSums) -> str:
         """Stored sums, and the weights beside them: of groups in which no unit has one, nothing."""
         weight = node.weight.index
-        same = self._same("p", "h", self.keys)
         self.ctes += [stored_stages.numbered(node.child), stored_stages.members(node)]
-        self.ctes += unit_stages.weights(self.keys, self._number(node.order), same, node.weight, self.engine.words)
         known = [[f"s.{name} AS {name}" for name in basis_columns(i, total)] for i, total in enumerate(node.totals)]
-        known[weight] = [f"{self.engine.saturated(f'x.p{weight}')} AS b{weight}"]
-        items = [*(f"s.{key} AS {key}" for key in self.keys), *(item for column in known for item in column)]
-        enough = f" WHERE s.units >= {node.child.least}" if node.child.least > 1 else ""
-        return f"SELECT {', '.join(items)} FROM s LEFT JOIN x ON s.i = x.i{enough}"
+        known[weight] = [f"{self._weight_of(node.weight)} AS b{weight}"]
+        return self._weighed("p", node.order, node.weight, known, node.child.least)
+
+    def _of_two_rounds(self, node: Sums, both: Contributions) -> str:
+        """What a round reads of the sums that both rounds begin with; of the second, its weight beside them."""
+        members = self._sums_of_both(both)
+        columns = [key_rounds.column(i, total) for i, total in enumerate(node.totals)]
+        fresh = key_rounds.fresh(node)
+        if fresh is None:
+            return self._of_known(columns, node.least)
+        order, weight = fresh
+        found = [i for i, total in enumerate(node.totals) if isinstance(total, PartSum) and total.index == weight.index]
+        columns = [[f"{self._weight_of(weight)} AS b{i}"] if i in found else column for i, column in enumerate(columns)]
+        return self._weighed(members, order, weight, columns, node.least)
+
+    def _sums_of_both(self, both: Contributions) -> str:
+        """Write `s`, a row a group: sums under the numbers of their parts, how many `units` it has, its number `i`; return the
+        name of the groups of units it is made of."""
+        members = self._kept(both.child, 1)
+        source = self._contributions(members, both.parts, scaled=both.scaled)
+        totals = [PartSum(i, getattr(part, "steps", 1)) for i, part in enumerate(both.parts) if part is not None]
+        units = self._by_step(source, Sums(both, tuple(totals)))
+        sums = [text for total in totals for text in self._total(total.index, total, units.count)]
+        keys, numbers = ", ".join(self.keys), [f"{units.count} AS units", "row_number() OVER () AS i"]
+        made = f"SELECT {', '.join([keys, *sums, *numbers])} FROM {units.source} GROUP BY {keys}"
+        self.ctes.append(f"s AS MATERIALIZED ({made}){KEPT.format('s', 2)}")
+        return members
+
+    def _weight_of(self, weight: Scaled) -> str:
+        return self.engine.saturated(f"x.p{weight.index}")
+
+    def _weighed(self, members: str, order: Order, weight: Scaled, columns: Sequence[Sequence[str]], least: int) -> str:
+        """What is known of each group, and what those weigh that no earlier round has found."""
+        same = self._same(members, "h", self.keys)
+        self.ctes += unit_stages.weights(self.keys, self._number(order), members, same, weight, self.engine.words)
+        return self._of_known(columns, least, " LEFT JOIN x ON s.i = x.i")
+
+    def _of_known(self, columns: Sequence[Sequence[str]], least: int, beside: str = "") -> str:
+        items = [*(f"s.{key} AS {key}" for key in self.keys), *(item for column in columns for item in column)]
+        enough = f" WHERE s.units >= {least}" if least > 1 else ""
+        return f"SELECT {', '.join(items)} FROM s{beside}{enough}"
 
     def _total(self, i: int, total: Total, units: str) -> list[str]:
         match total:

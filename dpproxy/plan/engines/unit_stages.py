@@ -69,17 +69,17 @@ def stepped(parts: Sequence[Part | None]) -> list[int]:
     return [p.index for p in parts if isinstance(p, Scaled) and p.steps > 1]
 
 
-def weights(keys: Sequence[str], number: str, same: str, part: Scaled, words: Words = COMMON) -> list[str]:
+def weights(keys: Sequence[str], number: str, members: str, same: str, part: Scaled, words: Words = COMMON) -> list[str]:
     """Write `x`: what all units weigh in each group of `s` whose `number` no earlier round has found, by its place `i` there. Who
-    is in which group is in `p`; `same`: where that is one of `h`. They are few, so they are picked out before anything is done
-    for each of them, and have a number of few digits for their keys."""
+    is in which group is in `members`; `same`: where that is one of `h`. They are few, so they are picked out before anything is
+    done for each of them, and have a number of few digits for their keys."""
     i = part.index
     summed = words.added.format(norm_scaling.partial(part, words))
     return [
         f"h AS (SELECT {', '.join([*keys, 'i'])} FROM s WHERE CASE WHEN {number} IN (NULL{FOUND}) THEN 0 ELSE 1 END = 1)",
-        f"f AS MATERIALIZED (SELECT p.u, h.i, 1 AS fresh FROM p JOIN h ON {same})",
-        f"w AS (SELECT u, {norm_scaling.norm(part, words)} AS s{i} FROM f GROUP BY u)",
-        f"x AS (SELECT f.i, {summed} AS p{i} FROM f JOIN w ON f.u = w.u GROUP BY f.i)",
+        f"f AS MATERIALIZED (SELECT {members}.u, h.i, 1 AS fresh FROM {members} JOIN h ON {same})",
+        f"z AS (SELECT u, {norm_scaling.norm(part, words)} AS s{i} FROM f GROUP BY u)",
+        f"x AS (SELECT f.i, {summed} AS p{i} FROM f JOIN z ON f.u = z.u GROUP BY f.i)",
     ]
 
 

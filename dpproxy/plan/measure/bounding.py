@@ -71,13 +71,12 @@ class Builder:
         return sums if bounding.dense is None else Filled(sums, bounding.dense.declared)
 
     def first_round(self, keys: Sequence[Expr], min_units: int) -> Numbered:
-        """Return the query of `k0.., b0, h`: what each group weighs, and its number (`fresh`). Of the same groups of units as the
-        other round, whatever that needs of them: who can keep them does."""
-        *_, weight = (i for i, spec in enumerate(self.specs) if spec.round == 1)
-        own = self._scaled(weight, replace(self.specs[weight], round=0))
-        parts = tuple(own if i == weight else None for i in range(len(self.specs)))
-        groups = self._kept_groups(keys)
-        return Numbered(Sums(Contributions(groups, parts), (PartSum(weight),), min_units), self._order(keys))
+        """Return the query of `k0.., b0, h`: what each group weighs, and its number (`fresh`). With the parts of the other round,
+        whose weight is that of all groups as long as none is found: who can keep what both add up does."""
+        *_, weight = (i for i, spec in enumerate(self.specs) if spec.round == 2)
+        parts = [self._part(i, replace(spec, round=0) if spec.round == 2 else spec) for i, spec in enumerate(self.specs)]
+        made = Contributions(self._kept_groups(keys), tuple(parts))
+        return Numbered(Sums(made, (PartSum(weight),), min_units), self._order(keys))
 
     def buckets(self, keys: Sequence[Expr], spec: SelectionSpec) -> Buckets:
         """Return the query of `k0.., bucket, n`: how many contributions fall on each grid point, at most `rows` of each unit and

@@ -155,7 +155,7 @@ class Compiler:
         step(20 + len(query.text) // 200)
         side = tuple(self._query(self._builder(bounding).buckets(plain, s)) for s in selections)
         labels = tuple((label, k.type) for label, k in keys)
-        rounds = any(spec.round == 1 for spec in specs)
+        rounds = any(spec.round == 2 for spec in specs)
         first = self._query(self._builder(bounding, specs).first_round(plain, least)) if rounds else None
         made = Compiled(query, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, first=first)
         return self._told(made, plain)

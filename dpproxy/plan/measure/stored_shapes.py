@@ -231,7 +231,8 @@ def _sums(
     if frozenset((told.keys[i], values) for i, values in coded.items()) != table.coded:
         return None
     texts = _part_texts(contributions_of(Sums(stage, ())), told)
-    if not all(text is None or text in table.columns for text in texts):
+    added = {texts[total.index] for total in asked.totals if isinstance(total, PartSum)}
+    if not added - {None} <= table.columns.keys():
         return None
     columns = tuple(_column(total, texts, table) for total in asked.totals)
     read = StoredSums(table.name, table.written, _places(told, table), columns, asked.least)
