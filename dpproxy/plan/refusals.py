@@ -85,14 +85,15 @@ def _over_it(node: exp.Expr) -> str:
 
 
 def recursion(node: exp.Expr, context: Context) -> Refusal:
-    """Refuse WITH RECURSIVE over private rows: nothing bounds what it makes of one person's."""
+    """Refuse WITH RECURSIVE over private rows without a stated depth: nothing bounds what it makes of one person's."""
     unit = context.policy.unit_name
-    return Refusal(
+    return FormRefusal(
         FEATURE_NOT_SUPPORTED,
-        f"a recursive query over private rows is not supported: how often it repeats would depend on the rows of a {unit}",
+        f"a recursive query over private rows is not supported without a stated depth: how often it repeats would depend on "
+        f"the rows of a {unit}",
         position(node),
-        hint=f"Join the table with itself once for each step, on the {unit} id and the key; where steps only count, join them: "
-        "JOIN generate_series(1, 20) AS s(n) ON n <= x; or aggregate first, and recurse over the released result.",
+        hint="State it, of at most 10 steps: WITH RECURSIVE r AS (SELECT ..., 1 AS depth FROM ... UNION ALL SELECT ..., "
+        "r.depth + 1 FROM r JOIN ... WHERE r.depth < 5); or aggregate first, and recurse over the released result.",
     )
 
 

@@ -24,6 +24,7 @@ from dpproxy.plan.rewrite import (
     parenthesised_joins,
     percentile_by_rank,
     public_lists,
+    recursion_levels,
     symmetric_aggregates,
     void_offsets,
 )
@@ -51,8 +52,10 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("lateral_lookups", lateral_lookups.apply),
     # Behind what changes items of FROM: it copies whole branches of a union, which are in their last form then.
     ("mixed_unions", mixed_unions.apply),
-    # Last: it copies a query's joins and conditions into counts of its own, which no other rule has to see.
+    # Behind what looks for forms: it copies a query's joins and conditions into counts of its own, which others need not see.
     ("anti_join_counts", anti_join_counts.apply),
+    # Last: it copies a part of a query many times, which is in its last form then, and others would not know what levels read.
+    ("recursion_levels", recursion_levels.apply),
 )
 
 
