@@ -128,7 +128,8 @@ class Chains:
 
     def _attempt(self, chain: str, jobs: list[Job], again: bool) -> list[Any]:
         try:
-            if not again and (tx := self._supposed(chain)) is not None:
+            charging = not again and any(job.id is not None for job in jobs)  # who only looks has to ask
+            if charging and (tx := self._supposed(chain)) is not None:
                 try:
                     return self._transact(chain, tx, jobs)
                 except HeadMoved:

@@ -71,6 +71,19 @@ def test_one_crossing_for_a_charge(opened: Open, request_of: MakeRequest, monkey
     assert len(sent) > 1, "what the other has charged was seen"
 
 
+def test_who_looks_does_not_make_the_next_charge_dear(
+    opened: Open, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each charge an analyst is told what is left."""
+    ledger = alone(opened, request_of)
+    sent = crossings(ledger, monkeypatch)
+    for spent in (1, 2):
+        assert ledger.standing("shop", "role", "analyst", LIMITS.role, NOON).charges == ALONE + spent
+        del sent[:]
+        charge(ledger, request_of(limits=LIMITS))
+        assert len(sent) == 1
+
+
 def test_what_another_has_spent_is_spent(postgres: PostgresServer, opened: Open, request_of: MakeRequest) -> None:
     ledger, other = alone(opened, request_of), opened()
     for _ in range(FEW - ALONE - 1):

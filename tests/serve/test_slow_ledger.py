@@ -19,20 +19,27 @@ from dpproxy.budget.ledger import Charge
 from dpproxy.budget.place import ledger_key
 from dpproxy.budget.postgres import LOCK_SECONDS, PostgresReader
 from dpproxy.serve.launch import Proxy, launched
+from tests.worlds.slow_cable import Cable, cable
 from tests.worlds.town import DATA, POLICY, VERIFIER
 from tests.worlds.waiting import SAFETY
 
 KEY: Final = b"k" * 32
-WAITING: Final = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+LOCKED: Final = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+FLUSHING: Final = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'dpproxy ledger'"
+FOLLOWED: Final = {"max_wal_senders": "2", "wal_level": "replica"}
+STANDBY: Final = "SHOW synchronous_standby_names"
+CROSSING: Final = 0.3
+"""Seconds there and back, on a network that is slow."""
 Told = tuple[str, str]
 
 
 @dataclass
 class Site:
-    """A proxy whose ledger is on a server. `ask`: the rows, and what the first notice says first."""
+    """A proxy whose ledger is on a server, at the other end of a cable. `ask`: the rows, and what the first notice says first."""
 
     proxy: Proxy
     server: Scratch
+    cable: Cable
 
     def ask(self, statement: str) -> Told:
         notices: list[str] = []
@@ -54,11 +61,33 @@ class Site:
             connection.execute("SELECT 1 FROM dpproxy_ledger.head FOR UPDATE")
             yield connection
 
-    def asked(self, threads: ThreadPoolExecutor, statement: str) -> Future[Told]:
+    @contextlib.contextmanager
+    def no_disk(self) -> Iterator[None]:
+        """Until the end of the block no commit is durable: each waits for the disk of a standby that is not there."""
+        self._follow("'nobody'")
+        try:
+            yield
+        finally:
+            self._follow("''")
+
+    def _follow(self, standby: str) -> None:
+        """Return once the server has read it: it knows when it gets to it."""
+        with psycopg.connect(self.server.conninfo(), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = {standby}".encode())
+            connection.execute("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + SAFETY
+        while True:
+            with psycopg.connect(self.server.conninfo(), autocommit=True) as connection:
+                if connection.execute(STANDBY).fetchone() == (standby.strip("'"),):
+                    return
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def asked(self, threads: ThreadPoolExecutor, statement: str, until: str = LOCKED) -> Future[Told]:
         """Ask, and return once the ledger waits for its server."""
         with psycopg.connect(self.server.conninfo(), autocommit=True) as connection:
             asked, deadline = threads.submit(self.ask, statement), time.monotonic() + SAFETY
-            while connection.execute(WAITING).fetchone() == (0,):
+            while connection.execute(until.encode()).fetchone() == (0,):
                 assert not asked.done(), asked.result()
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
@@ -73,10 +102,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     policy = POLICY.replace("VERIFIER", VERIFIER) + "\nreuse_answers: { for: 1h, epoch: one }\n"
     (folder / "town.yaml").write_text(policy)
     (folder / "key").write_bytes(KEY)
-    with scratch_server(folder / "ledger") as server:
-        options = ("--ledger", server.dsn(), "--key-file", str(folder / "key"))
+    with scratch_server(folder / "ledger", settings=FOLLOWED) as server, cable(folder, server.home) as slow:
+        options = ("--ledger", f"postgresql://postgres@/postgres?host={folder}", "--key-file", str(folder / "key"))
         with launched([folder / "town.yaml"], folder / "state", options=options) as proxy:
-            yield Site(proxy, server)
+            yield Site(proxy, server, slow)
 
 
 def question(number: int) -> str:
@@ -99,6 +128,40 @@ def test_what_costs_nothing_goes_on_and_what_waits_is_charged_once(site: Site) -
     assert said == "charged"
     assert site.charges() == before + 1
     assert site.ask(question(2)) == (shown, "reused")
+
+
+def test_a_commit_that_takes_long_is_waited_for(site: Site) -> None:
+    paid, _ = site.ask(question(5))
+    before = site.charges()
+    with ThreadPoolExecutor() as threads:
+        with site.no_disk():
+            waiting = site.asked(threads, question(6), until=FLUSHING)
+            assert site.ask("SELECT 1") == ("[(1,)]", "")
+            assert site.ask(question(5)) == (paid, "reused")
+            assert not waiting.done(), "answered before the charge was durable"
+        shown, said = waiting.result(SAFETY)
+    assert said == "charged"
+    assert site.charges() == before + 1
+    assert site.ask(question(6)) == (shown, "reused")
+
+
+def test_a_network_is_slow(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each crossing is waited for; the charge is made once, and who asks what costs nothing waits for none."""
+    site.ask(question(7))
+    before = site.charges()
+    site.cable.delay, crossed, began = CROSSING / 2, site.cable.crossings, time.monotonic()
+    try:
+        shown, said = site.ask(question(8))
+        seconds, crossed = time.monotonic() - began, site.cable.crossings - crossed
+        assert site.ask("SELECT 1") == ("[(1,)]", "")
+    finally:
+        site.cable.delay = 0.0
+    assert said == "charged"
+    assert seconds >= CROSSING
+    assert site.charges() == before + 1
+    assert site.ask(question(8)) == (shown, "reused")
+    with capsys.disabled():
+        print(f"\na ledger {CROSSING} s away: charged and answered in {seconds:.1f} s, {crossed} crossings")
 
 
 @pytest.mark.long
