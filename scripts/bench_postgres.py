@@ -29,6 +29,7 @@ from dpproxy.plan.engines import literal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend, Role
 from dpproxy.policy.password import make_verifier
+from dpproxy.privacy.measurement import Measurement
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
 """Memory that holds the tables. The embedded server has no parallel workers; nor can peers' have had any, whose ratios of
@@ -102,10 +103,20 @@ def _measured(server: Scratch, work: Path, name: str, folder: Path, rounds: int)
             except Refusal as refusal:
                 yield [query.id, query.kind, "", f"refused: {refusal}\t"]
                 continue
-            texts = [text.render([], literal) for m in plan.measurements for text in m.queries]
+            texts = [text for m in plan.measurements for text in _texts(connection, m)]
             times, ours, raw = _in_turn(connection, server, texts, [query.sql], rounds)
             cpu, wall = (statistics.median(a[i] / b[i] for a, b in zip(ours, raw, strict=True)) for i in (1, 0))
             yield [query.id, query.kind, f"{1e3 * statistics.median(s[0] for s in raw) / times:.0f}", f"{cpu:.2f}\t{wall:.2f}"]
+
+
+def _texts(connection: psycopg.Connection, measurement: Measurement) -> list[str]:
+    """Return what is run for a measurement; of two rounds, with the groups that the first finds but for its noise."""
+    first = measurement.threshold.first if measurement.threshold is not None else None
+    if first is None:
+        return [text.render([], literal) for text in measurement.queries]
+    looking = first.query.render([], literal)
+    weights = connection.execute(f"SELECT h FROM ({looking}) AS weights WHERE b0 >= {first.tau}".encode()).fetchall()
+    return [looking, *(text.render([], literal, [number for (number,) in weights]) for text in measurement.queries)]
 
 
 def _planner(server: Scratch, work: Path, name: str) -> tuple[Plans, Role]:

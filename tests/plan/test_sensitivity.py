@@ -254,7 +254,7 @@ PLANTED = {
     ),
     "no clamp of values": (
         "SELECT region, sum(score) FROM customers GROUP BY 1",
-        _without(r"CASE WHEN v0 BETWEEN -100 AND 100 .*? END|CASE WHEN v0::bigint IS NOT NULL .*? END", "v0"),
+        _without(r"CASE WHEN v0 BETWEEN -100 AND 100 .*? END|CASE WHEN v0::bigint < .*? END", "v0"),
     ),
     "no bound of groups": (BY_CATEGORY, _without(r"rank <= 2\b", "rank <= 1000")),
     "no bound of distinct values": ("SELECT count(DISTINCT order_id) FROM orders", _without(r"rank <= 3\b", "rank <= 1000")),

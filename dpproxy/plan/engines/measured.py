@@ -99,7 +99,7 @@ class _Writing:
     """One statement over the rows of `source`. `factors`: of values in the engine's own type, grid units in one of it. `columns`:
     of the texts of row values, `values`: of row values, each the column it is in; equal ones share one. `codes`: of keys, the
     engine's own numbering of their declared values; rows of others, which are in no declared group, are left out first. `first`:
-    the query of a first round. `again`: rows are looked at once more, for distinct values. `stored`: it makes a table."""
+    the query of a first round. `stored`: it makes a table."""
 
     renderer: Renderer
     source: Source
@@ -215,12 +215,9 @@ class _Writing:
                 self.ctes += unit_stages.picked(self._stage(child), most, self._turn(order), self.engine.words)
                 return "q"
             case Fresh(child=child, order=order):
-                source = self._stage(child)
-                found = f"CASE WHEN {self._number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
-                self.ctes.append(f"f AS (SELECT *, {found} AS fresh FROM {source})")
-                return "f"
-            case Contributions(child=child, parts=parts):
-                return self._contributions(self._stage(child), parts, scaled=node.scaled)
+                return self._fresh(self._stage(child), order)
+            case Contributions():
+                return self._contributions(node)
             case StoredGroups():
                 self.ctes.append(stored_stages.groups(node, self.codes))
                 return "g"
@@ -236,13 +233,31 @@ class _Writing:
             return f"count({self.values[total.index]}) AS n{total.index}"
         return f"{self.engine.unit_total(self.values[total.index], total.lo, total.hi, total.shift)} AS t{total.index}"
 
-    def _contributions(self, source: str, parts: tuple[Part | None, ...], *, scaled: bool) -> str:
-        texts = [f"{self._part(part)} AS p{i}" for i, part in enumerate(parts) if part is not None]
-        if scaled:
-            self.ctes += unit_stages.scaled(source, self.group, parts, texts, self.engine.words)
+    def _fresh(self, source: str, order: Order) -> str:
+        found = f"CASE WHEN {self._number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
+        self.ctes.append(f"f AS (SELECT *, {found} AS fresh FROM {source})")
+        return "f"
+
+    def _contributions(self, node: Contributions) -> str:
+        groups = node.child.child if isinstance(node.child, Fresh) else node.child
+        if not (isinstance(groups, Picked) and node.scaled and self.keys and self.engine.words.once):
+            return self._parts(self._stage(node.child), node)
+        source, turn = self._stage(groups.child), self._turn(groups.order)
+        source = self._fresh(source, node.child.order) if isinstance(node.child, Fresh) else source
+        texts, words = self._part_items(node.parts), self.engine.words
+        self.ctes += unit_stages.picked_and_scaled(source, groups.most, turn, self.group, node.parts, texts, words)
+        return "p"
+
+    def _parts(self, source: str, node: Contributions) -> str:
+        texts = self._part_items(node.parts)
+        if node.scaled:
+            self.ctes += unit_stages.scaled(source, self.group, node.parts, texts, self.engine.words)
         else:
             self.ctes.append(f"p AS (SELECT {', '.join([*self.group, *texts])} FROM {source})")
         return "p"
+
+    def _part_items(self, parts: Sequence[Part | None]) -> list[str]:
+        return [f"{self._part(part)} AS p{i}" for i, part in enumerate(parts) if part is not None]
 
     def _part(self, part: Part) -> str:
         match part:
@@ -326,7 +341,7 @@ class _Writing:
         """Write `s`, a row a group: sums under the numbers of their parts, how many `units` it has, its number `i`; return the
         name of the groups of units it is made of."""
         members = self._kept(both.child, 1)
-        source = self._contributions(members, both.parts, scaled=both.scaled)
+        source = self._parts(members, both)
         totals = [PartSum(i, getattr(part, "steps", 1)) for i, part in enumerate(both.parts) if part is not None]
         units = self._by_step(source, Sums(both, tuple(totals)))
         sums = [text for total in totals for text in self._total(total.index, total, units.count)]

@@ -36,13 +36,18 @@ and what is divided by a step is lowered, by far more than doubles can be wrong.
 class Words:
     """What engines call the type of doubles, and how they write a double cut off to BIGINT, the floor of one of at least 0 where
     that is compared or cut off, and a sum of BIGINT that cannot overflow. `still`: whether a relation that a statement reads
-    twice has the same rows both times; where it may not, a unit's groups and what bounds them are read at once."""
+    twice has the same rows both times; where it may not, a unit's groups and what bounds them are read at once. `norm`: a sum of
+    sizes in a type that is compared at little cost, good up to EXACT. `once`: what keeps a table expression from being computed
+    by each of its readers. `steps`: columns of steps by whose values together parts are summed first."""
 
     double: str = "DOUBLE PRECISION"
     cut: str = "CAST(trunc({}) AS BIGINT)"
     floor: str = "floor({})"
     added: str = "sum({})"
     still: bool = True
+    norm: str = "{}"
+    once: str = ""
+    steps: int = 2
 
 
 COMMON = Words()
@@ -55,7 +60,8 @@ def norm(part: Scaled, words: Words = COMMON) -> str:
     if part.kind == "weight" or _present(part) == "1":
         return "count(*)"
     size = _size(part, words)
-    return words.added.format(size if part.norm == 1 else f"{size} * {size}")
+    total = words.added.format(size if part.norm == 1 else f"{size} * {size}")
+    return words.norm.format(total) if _most(part, part.steps - 1) < EXACT else total
 
 
 def alone(part: Scaled, words: Words = COMMON) -> str:

@@ -19,6 +19,7 @@ from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import CASTS, Names, quote
+from dpproxy.plan.engines.norm_scaling import Words
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import number_kind, number_literal
 from dpproxy.plan.engines.postgres_operations import PostgresOperations
@@ -37,6 +38,7 @@ _FLAGS = {"min": "bool_and", "max": "bool_or"}  # MIN and MAX of booleans, which
 
 class Postgres(PostgresOperations):
     dialect: Dialect = "postgres"
+    words = Words(norm="CAST({} AS DOUBLE PRECISION)", once=" MATERIALIZED", steps=6)
     fence = ("WITH fence AS (SELECT) ", "")  # derived tables that begin so are not merged with the query around them
 
     # --- constants and columns
@@ -205,22 +207,19 @@ class Postgres(PostgresOperations):
         low, high, own = lo + int(shift), hi + int(shift), number_kind(expr)
         moved = f" - {int(shift)}" if shift > 0 else f" + {-int(shift)}" if shift < 0 else ""
         type_ = "int" if _narrow(lo, hi, int(shift)) else "bigint"
-        if own == "bigint" and grid == 1:
-            text = self.number(expr, names, own)
-            held = f"least(greatest({text}, '{low}'::bigint), '{high}'::bigint)"
-            return f"CASE WHEN {text} IS NOT NULL THEN {held}::{type_}{moved} END"
-        if own == "bigint":
+        if own == "bigint" and grid != 1:
             own = "numeric"
-        text = self.number(expr, names, own)
-        first, last = (number_literal(own, decimal(x * grid)) for x in (low, high))
-        value = f"least(greatest({text}, {first}), {last})"
+        value = text = self.number(expr, names, own)
         if grid != 1 and (1 / grid).denominator == 1:
-            value = f"{value} * {number_literal(own, str(1 / grid))}"
+            value = f"{text} * {number_literal(own, str(1 / grid))}"
         elif grid != 1:
             nudge = " + '1e-200'::float8" if own == "float8" else ""  # a quotient that underflows raises
-            value = f"({value}{nudge}) / {number_literal(own, decimal(grid))}"
-        # NaN is above infinity here: the test keeps NULL and NaN out, neither is anybody's value
-        return f"CASE WHEN {text} <= 'Infinity'::{own} THEN ({value})::{type_}{moved} END"
+            value = f"({text}{nudge}) / {number_literal(own, decimal(grid))}"
+        first, last = (number_literal(own, decimal(x * grid)) for x in (low, high))
+        # NaN is above infinity here: the last test keeps NULL and NaN out, neither is anybody's value
+        beyond = f"{text} > {last}" if own == "bigint" else f"{text} <= 'Infinity'::{own}"
+        within = f"WHEN {text} <= {last} THEN ({value})::{type_}{moved}"  # in most rows: least and greatest would cost more
+        return f"CASE WHEN {text} < {first} THEN '{lo}'::{type_} {within} WHEN {beyond} THEN '{hi}'::{type_} END"
 
     def pick_hash(self, columns: list[str], key: int) -> str:
         return f"hash_record_extended(ROW({', '.join(columns)}), {key})"

@@ -16,10 +16,6 @@ from dpproxy.plan.engines.base import FOUND
 from dpproxy.plan.engines.norm_scaling import COMMON, Words
 from dpproxy.plan.logical.measured import Part, PartSum, Scaled, Total
 
-MOST_STEPS = 2
-"""Columns of steps by whose values together parts are summed first. With each more of them there are up to twelve times as many
-sums, and at last as many as rows."""
-
 
 def picked(source: str, most: int, order: str, words: Words = COMMON) -> list[str]:
     """Write `q`: the first `most` groups of each unit in that order. Few units have more, as a rule: only theirs are ranked."""
@@ -57,7 +53,32 @@ def scaled(
     sizes = f"SELECT {', '.join(['u', *(f'{norm_scaling.norm(p, words)} AS s{p.index}' for p in own)])} FROM {source} GROUP BY u"
     weights = f"SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes" if steps else sizes
     columns = [*(f"{source}.{name}" for name in group), *(f"w.{name}" for name in kept), *texts]
-    return [f"w AS ({weights})", f"p AS (SELECT {', '.join(columns)} FROM {source} JOIN w ON {source}.u = w.u)"]
+    return [f"w AS{words.once} ({weights})", f"p AS (SELECT {', '.join(columns)} FROM {source} JOIN w ON {source}.u = w.u)"]
+
+
+def picked_and_scaled(
+    source: str, most: int, order: str, group: Sequence[str], parts: Sequence[Part | None], texts: Sequence[str], words: Words
+) -> list[str]:
+    """Write `p` as `scaled` does of what `picked` keeps: one look at `source` tells who has too many groups, and the sizes of all
+    others. `cut`: a unit some of whose groups were left out; its groups are in `q`."""
+    own = [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
+    names, norms = [f"s{p.index}" for p in own], [f"{norm_scaling.norm(p, words)} AS s{p.index}" for p in own]
+    steps = [f"{text} AS m{p.index}" for p in own if (text := norm_scaling.step(p))]
+    rank = f"row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank"
+    of_many = f"SELECT * FROM {source} WHERE EXISTS (SELECT 1 FROM c WHERE c.u = {source}.u AND c.groups > {most})"
+    few = f"SELECT {', '.join(['u', *names])}, FALSE AS cut FROM c WHERE groups <= {most}"
+    many = f"SELECT {', '.join(['u', *norms])}, TRUE AS cut FROM q GROUP BY u"
+
+    def of(groups: str, cut: str) -> str:
+        columns = [*(f"{groups}.{name}" for name in group), *(f"w.m{i}" for i in stepped(parts)), *texts]
+        return f"SELECT {', '.join(columns)} FROM {groups} JOIN w ON {groups}.u = w.u WHERE {cut}"
+
+    return [
+        f"c AS{words.once} (SELECT {', '.join(['u', 'count(*) AS groups', *norms])} FROM {source} GROUP BY u)",
+        f"q AS{words.once} (SELECT * FROM (SELECT *, {rank} FROM ({of_many}) AS many_groups) AS ranked WHERE rank <= {most})",
+        f"w AS{words.once} (SELECT {', '.join(['*', *steps])} FROM ({few} UNION ALL {many}) AS sizes)",
+        f"p AS ({of(source, 'NOT w.cut')} UNION ALL {of('q', 'w.cut')})",
+    ]
 
 
 def _within_unit(part: Scaled, words: Words) -> str:
@@ -106,13 +127,13 @@ def by_step(
     """Write the parts `used` summed for each step of a group: a column for each step is then made of few rows. `apart`: columns
     of many kinds of steps as well, each by its own."""
     steps = [f"m{i}" for i in stepped(parts)]
-    if apart and len(steps) > MOST_STEPS:
+    if apart and len(steps) > words.steps:
         return [_apart(source, keys, [i for i in stepped(parts) if i in used], used, words)], Units("o", SUMMED)
-    if not 0 < len(steps) <= MOST_STEPS:
+    if not 0 < len(steps) <= words.steps:
         return [], Units(source)
     sums = [f"{words.added.format(f'p{i}')} AS p{i}" for i in used]
     own, by = steps, [*keys, *steps]
-    if len(steps) == MOST_STEPS and not keys:
+    if len(steps) == 2 and not keys:
         # as one number: by two DuckDB would index a table of all pairs that there could be, 2**24 of them, most of it empty
         most = max(p.steps for p in parts if isinstance(p, Scaled))
         own, by = [f"max({m}) AS {m}" for m in steps], [f"{steps[0]} * {1 << most} + {steps[1]}"]

@@ -111,3 +111,27 @@ def test_columns_are_known(ask_postgres: Ask) -> None:
     assert isinstance(COLUMNS["int4"], Column)
     with pytest.raises(Exception, match="out of range"):
         ask_postgres("'9223372036854775807'::bigint * 2")
+
+
+@pytest.mark.parametrize(("lo", "hi", "center"), [(-300, 1000, 0), (-300, 1000, 350), (7, 7, 7), (-(2**40), 2**40, 0)])
+@pytest.mark.parametrize("grid", [Fraction(1), Fraction(1, 100), Fraction(3, 4), Fraction(25)])
+@pytest.mark.parametrize("type_", ENDS)
+def test_values_are_held_within_their_bounds_on_the_grid(
+    type_: str, grid: Fraction, lo: int, hi: int, center: int, ask_postgres: Ask
+) -> None:
+    ends = [float(end * grid + off) for end in (lo, hi) for off in (-2, Fraction(-1, 128), 0, Fraction(1, 128), 2)]
+    inside = [float((lo + (hi - lo) * i // 7) * grid) for i in range(8)]
+    whole = KINDS[type_] == "bigint"
+    usual = [str(round(v)) for v in (*ends, *inside) if abs(v) < 2**31] if whole else [repr(v) for v in (*ends, *inside)]
+    values = [*usual, *ENDS[type_]]
+    text = engine("postgres").fixed(ref(COLUMNS[type_]), lo - center, hi - center, grid, center * grid, {COLUMNS[type_].id: "x"})
+    rows = ", ".join(f"({i}, '{v}'::{KINDS[type_]})" for i, v in enumerate(values))
+    found = ask_postgres(f"(SELECT array_agg({text} ORDER BY i) FROM (VALUES {rows}, ({len(values)}, NULL)) AS t(i, x))")
+    assert found.pop() is None
+    for value, point in zip(values, found, strict=True):
+        if value == "NaN":
+            assert point is None
+            continue
+        exact_point = Fraction(value) / grid if "Inf" not in value else (lo if value[0] == "-" else hi)
+        assert lo <= point + center <= hi
+        assert abs(point + center - min(max(exact_point, lo), hi)) <= Fraction(1, 2) + Fraction(1, 2**16)

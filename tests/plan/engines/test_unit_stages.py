@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan.engines import norm_scaling, unit_stages
+from dpproxy.plan.engines.postgres import Postgres
 from dpproxy.plan.logical.measured import Part, Scaled
 
 GROUPS = [(1, k, 10 * k, k) for k in range(8)] + [(2, k, 1, 0) for k in range(2)] + [(3, 7, 5000, -40)]
@@ -21,6 +22,7 @@ PARTS: tuple[Part | None, ...] = (COUNT, TOTAL)
 TEXTS = [f"{norm_scaling.partial(part)} AS p{i}" for i, part in enumerate((COUNT, TOTAL))]
 
 AT_ONCE = replace(norm_scaling.COMMON, still=False)
+TOGETHER = Postgres.words
 
 
 def run(stages: list[str], query: str, rows: list[tuple[int, int, int, int]] = GROUPS) -> list[tuple[Any, ...]]:
@@ -53,6 +55,21 @@ def test_groups_are_scaled_alike_where_they_are_read_once() -> None:
     assert " ".join(unit_stages.picked("g", 2, "k0", AT_ONCE)).count("FROM g") == 1
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 8])
+def test_groups_that_are_picked_and_scaled_at_once_are_those_of_both(most: int) -> None:
+    group, order, whole = ["u", "k0"], "hash(u, k0), k0", "SELECT u, k0, m0, m1, p0, p1 FROM p"
+    one_by_one = [*unit_stages.picked("g", most, order), *unit_stages.scaled("q", group, PARTS, TEXTS)]
+    together = unit_stages.picked_and_scaled("g", most, order, group, PARTS, TEXTS, TOGETHER)
+    assert run(together, whole) == run(one_by_one, whole)
+
+
+def test_sizes_are_compared_as_doubles_only_where_doubles_are_exact() -> None:
+    rows = int(norm_scaling.EXACT**0.5) >> 11
+    small, large = Scaled(0, "count", 2, rows, 1, 1, 0, steps=12), Scaled(0, "count", 2, rows + 1, 1, 1, 0, steps=12)
+    assert [norm_scaling.norm(part, TOGETHER).startswith("CAST(sum(") for part in (small, large)] == [True, False]
+    assert all(norm_scaling.norm(part).startswith("sum(") for part in (small, large))
+
+
 @pytest.mark.parametrize("keys", [[], ["k0"]])
 def test_sums_by_step_are_those_of_all_units(keys: list[str]) -> None:
     rng = random.Random(5)
@@ -73,7 +90,7 @@ def test_sums_by_step_are_those_of_all_units(keys: list[str]) -> None:
 
 
 def test_many_kinds_of_steps_are_left_as_they_are() -> None:
-    parts = tuple(Scaled(i, "count", 1, 10, 1, 1, i, steps=12) for i in range(unit_stages.MOST_STEPS + 1))
+    parts = tuple(Scaled(i, "count", 1, 10, 1, 1, i, steps=12) for i in range(norm_scaling.COMMON.steps + 1))
     assert unit_stages.by_step("p", ["k0"], parts, [0]) == ([], unit_stages.Units("p"))
     (text,), units = unit_stages.by_step("p", ["k0"], parts, [0], apart=True)
     assert text == (
