@@ -45,7 +45,12 @@ class Sources:
             return self._derived(node, alias)
         if isinstance(node, exp.Lateral):
             return self._lateral(node, alias)
-        return Item(alias, None, (), node)
+        if isinstance(node, exp.Values | exp.Unnest):
+            return Item(alias, None, (), node)
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED, "an item of FROM has a form that is not known",
+            hint="Write a table, a subquery, a function or VALUES there.",
+        )  # fmt: skip
 
     def _lateral(self, node: exp.Lateral, alias: str) -> Item:
         """LATERAL that refers to nothing beside it is a derived table, or a function, like any other."""
