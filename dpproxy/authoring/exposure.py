@@ -30,6 +30,7 @@ from dpproxy.policy.model import (
     TablePolicy,
     User,
 )
+from dpproxy.policy.scalars import length_text
 
 T = TypeVar("T")
 
@@ -216,7 +217,7 @@ def _column(where: str, old: ColumnPolicy | None, new: ColumnPolicy | None, publ
         yield from _values(where, old, new)
     if old.nulls != new.nulls:
         yield Change(Direction.NOISE, where, "NULL is a group of its own" if new.nulls else "NULL is in no group any more")
-    if old.range != new.range:
+    if (old.range, old.lasts) != (new.range, new.lasts):
         yield Change(Direction.NOISE, where, f"its range is {_range(new)}, was {_range(old)}{_wider(old, new)}")
     if (old.resolution, old.length) != (new.resolution, new.length):
         yield Change(Direction.NOISE, where, "its grid (`resolution`, `length`) is another")
@@ -243,10 +244,15 @@ def _some(values: Sequence[object]) -> str:
 
 
 def _range(column: ColumnPolicy) -> str:
+    if column.lasts is not None:
+        return f"[{length_text(column.lasts[0])}, {length_text(column.lasts[1])}]"
     return f"[{column.range[0]}, {column.range[1]}]" if column.range is not None else "not declared"
 
 
 def _wider(old: ColumnPolicy, new: ColumnPolicy) -> str:
+    if old.lasts and new.lasts:
+        before, after = (max(abs(end) for end in ends) for ends in (old.lasts, new.lasts))
+        return f": the noise of its sums is up to {after / before:.3g} times what it was" if before else ""
     if old.range is None or new.range is None or not isinstance(old.range[0], type(new.range[0])):
         return ""
     try:

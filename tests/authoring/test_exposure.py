@@ -37,6 +37,7 @@ EDITS = [
     ("[east, west] }", "[east, west], nulls: true }", Direction.NOISE, "tables.people.region"),
     ("range: [0, 1000]", "range: [0, 2000]", Direction.NOISE, "tables.people.income"),
     ("[0, 100], resolution: 1", "[0, 100], resolution: 0.1", Direction.NOISE, "tables.visits.cost"),
+    ("{ range: [0, 100], resolution: 1 }", "{ range: [0 days, 2 days] }", Direction.NOISE, "tables.visits.cost"),
     ("rows: 5", "rows: 10", Direction.NOISE, "tables.visits.bounds"),
     ("unit: id\n", "unit: id\n    unique: false\n    bounds: { rows: 2 }\n", Direction.NOISE, "tables.people.unique"),
     ("shops: { public: true }", "shops: { public: true }\n  roads: { public: true }", Direction.MORE, "tables.roads"),
@@ -80,6 +81,13 @@ def test_one_edit(old: str, new: str, direction: Direction, where: str) -> None:
     assert grows(found) == any(c.direction is Direction.MORE for c in found)
 
 
+def test_the_ranges_of_intervals_are_told_and_compared() -> None:
+    text = TEXT.replace("{ range: [0, 100], resolution: 1 }", "{ range: [0 days, 2 days] }")
+    (change,) = changes(loaded(text), loaded(text.replace("2 days", "3 days")))
+    assert "[0 days, 3 days], was [0 days, 2 days]" in change.what
+    assert "1.5 times" in change.what
+
+
 def test_the_same_policy_has_no_changes() -> None:
     assert changes(loaded(TEXT), loaded(TEXT)) == ()
 
@@ -105,7 +113,7 @@ COMPARED = {
     model.Policy: "dataset backend unit_name unit_table unit_column budget tables roles users mechanism views reuse_seconds epoch "
     "timing_quantum_ms accelerate digest",
     model.TablePolicy: "name unit one bounds columns",
-    model.ColumnPolicy: "name role values range resolution nulls length references",
+    model.ColumnPolicy: "name role values range resolution nulls length references lasts",
     model.Bounds: "rows groups whole",
     model.Role: "name budget query tables min_units temp_tables previews",
     model.QueryLimits: "epsilon max_epsilon delta measure_bounds",
