@@ -57,21 +57,29 @@ def test_formats(good: Path) -> None:
     assert "for the author alone, not for analysts" in done.stderr
 
 
-def test_two_hundred_tables_take_under_two_seconds(tmp_path: Path) -> None:
-    """Of processor time, since machines of tests are busy."""
-    tables = "".join(
-        f"  visits_{i}:\n    unit: customer_id\n    bounds: {{ rows_per_group: 10, groups: 5 }}\n    columns:\n      customer_id: unit\n"
-        + "".join(f"      value_{j}: {{ range: [0, 100] }}\n" for j in range(8))
-        for i in range(200)
-    )
-    text = BASE.replace("VERIFIER", VERIFIER).replace("roles:\n", f"{tables}roles:\n")
+def test_time_grows_as_the_number_of_tables(tmp_path: Path) -> None:
+    """Of processor time, since machines of tests are busy: eight times the tables take not much more than eight times as long."""
     make(tmp_path)
     columns = ", ".join(f"value_{j} INTEGER" for j in range(8))
     with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
         for i in range(200):
             connection.execute(f"CREATE TABLE visits_{i} (customer_id INTEGER, {columns})")
-    path = tmp_path / "p.yaml"
-    path.write_text(text)
-    begun = time.process_time()
-    assert asyncio.run(findings([path], Depth.SHAPES)) == ()
-    assert time.process_time() - begun < 2
+
+    def seconds(tables: int) -> float:
+        path = tmp_path / f"p{tables}.yaml"
+        path.write_text(_of_tables(tables))
+        begun = time.process_time()
+        assert asyncio.run(findings([path], Depth.SHAPES)) == ()
+        return time.process_time() - begun
+
+    seconds(25)  # what is imported and compiled once
+    assert min(seconds(200) for _ in range(2)) < 16 * min(seconds(25) for _ in range(3))
+
+
+def _of_tables(tables: int) -> str:
+    text = "".join(
+        f"  visits_{i}:\n    unit: customer_id\n    bounds: {{ rows_per_group: 10, groups: 5 }}\n    columns:\n      customer_id: unit\n"
+        + "".join(f"      value_{j}: {{ range: [0, 100] }}\n" for j in range(8))
+        for i in range(tables)
+    )
+    return BASE.replace("VERIFIER", VERIFIER).replace("roles:\n", f"{text}roles:\n")

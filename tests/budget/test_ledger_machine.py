@@ -21,7 +21,7 @@ from dpproxy.answers.matching import Asked, StoredRelease, exposure
 from dpproxy.answers.store import AHEAD, AnswerStore
 from dpproxy.budget import record
 from dpproxy.budget.files import SqliteReader
-from dpproxy.budget.journal import Journal
+from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, Grant, LedgerError, Limits, charge
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.budget.sqlite import SqliteLedger
@@ -201,7 +201,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(hours=st.integers(-400, 400))
     def move_the_clock(self, hours: int) -> None:
-        self.now = max(START - 30 * DAY, self.now + dt.timedelta(hours=hours))
+        later = self.now + dt.timedelta(hours=hours)
+        if self.spent or self.granted:
+            later = min(later, self.clock + MAX_JUMP)  # several moves without an entry are one jump, which `jump` is about
+        self.now = max(START - 30 * DAY, later)
 
     @rule()
     def jump(self) -> None:
