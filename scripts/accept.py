@@ -6,8 +6,9 @@ The proxy serves the data sets that FILE names, that have a policy in tests/corp
 $DPPROXY_CORPUS (default: `db` beside FILE). FILE is run by the `run_acceptance.py` beside it, whose table is all that
 comes out on standard output. With --exact the answers are compared with the engine's own instead: see exact.py. With
 --engine postgres the data are copied into a PostgreSQL of its own, which the proxy then reads; with --extract too, an extract
-of it. With --init the policies are what `dpproxy policy init` drafts, with the decisions of the sketches in `policy` beside FILE
-and nothing else: see drafted.py.
+of it. With --exact --engine sail they are copied into files that a Sail of its own reads, and answers are compared with
+DuckDB's. With --init the policies are what `dpproxy policy init` drafts, with the decisions of the sketches in `policy`
+beside FILE and nothing else: see drafted.py.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import corpus_spark
 from corpus_postgres import loaded, pointed
 from drafted import drafted
 from exact import compare
@@ -70,6 +72,20 @@ def on_postgres(stack: contextlib.ExitStack, data_sets: list[str], corpus: Path,
     return dsns
 
 
+def on_sail(stack: contextlib.ExitStack, data_sets: list[str], corpus: Path, folder: Path) -> dict[str, str]:
+    """Copy the data sets into files that a Sail of this process reads as long as the stack lives. Returns an address for each.
+    The proxy is told by its environment what a session runs first."""
+    server = stack.enter_context(corpus_spark.sail())
+    addresses, statements = {}, {}
+    for name in data_sets:
+        addresses[name] = f"{server}/;data={name}"
+        (folder / "files" / name).mkdir(parents=True)
+        statements[addresses[name]] = corpus_spark.written(corpus / f"{name}.duckdb", folder / "files" / name)
+    (folder / "tables.json").write_text(json.dumps(statements))
+    os.environ["DPPROXY_ACCEPT_TABLES"] = str(folder / "tables.json")
+    return addresses
+
+
 def run(options: argparse.Namespace, data_sets: list[str], proxy: Proxy) -> int:
     """Run the runner beside FILE, with its standard output as ours."""
     dsn = f"host={proxy.host} port={proxy.port} user={USER} password={USER} dbname={{dataset}}"
@@ -89,9 +105,11 @@ def main() -> int:
     parser.add_argument("--init", action="store_true", help="policies drafted of the sketches beside FILE")
     parser.add_argument("--verbose", action="store_true", help="each miss, with its error, on standard error")
     parser.add_argument("--json", metavar="OUT", help="write one JSON object a statement")
-    parser.add_argument("--engine", metavar="E", help="statements for this engine: duckdb (default) or postgres")
+    parser.add_argument("--engine", metavar="E", help="duckdb (default), postgres; with --exact also sail")
     parser.add_argument("--extract", action="store_true", help="with --engine postgres: policies say `accelerate: extract`")
     options = parser.parse_args()
+    if options.engine == "sail" and not options.exact:
+        parser.error("--engine sail is for --exact: labels are of engines that take all SQL")
     end_on_sigterm()
     corpus = Path(os.environ.get("DPPROXY_CORPUS") or options.file.resolve().parent / "db").resolve()
     os.environ["DPPROXY_CORPUS"] = str(corpus)  # where the policies say the data are
@@ -111,6 +129,9 @@ def main() -> int:
             if options.engine == "postgres":
                 engines = on_postgres(stack, data_sets, corpus, folder)
                 policies = [pointed(policy, engines[policy.stem], folder, options.extract) for policy in policies]
+            if options.engine == "sail":
+                addresses = on_sail(stack, data_sets, corpus, folder)
+                policies = [corpus_spark.pointed(policy, addresses[policy.stem], folder) for policy in policies]
             if options.exact:
                 policies = [generous(policy, corpus / f"{policy.stem}.duckdb", folder) for policy in policies]
             program = (sys.executable, str(Path(__file__).with_name("loaded_dice.py"))) if options.exact else ()

@@ -1,16 +1,21 @@
-"""The corpus' databases as tables of a Spark Connect session: a Parquet file each.
+"""The corpus' databases as tables of a Spark Connect session, a Parquet file each; a Sail that holds them, and policies that
+point there.
 
 Knows: DuckDB files, Spark's types. Must not know: the proxy. DuckDB's schema `main` is Spark's database `default`; what is there
-already is replaced. What Spark has no type for is text.
+already is replaced. What Spark has no type for is text. Sail keeps a catalog for each session, so that whoever opens one runs
+the statements first (`scripts/loaded_dice.py` does); addresses with different parameters tell data sets apart.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from ruamel.yaml import YAML
 
 TYPES = {
     "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INTEGER": "INT", "BIGINT": "BIGINT",
@@ -33,12 +38,18 @@ TABLES = f"SELECT schema_name, table_name FROM duckdb_tables() UNION {VIEWS}"
 
 def loaded(session: Any, database: Path, folder: Path) -> None:
     """Copy the rows of a DuckDB file, and name them in the session's catalog."""
+    for text in written(database, folder):
+        session.sql(text).collect()
+
+
+def written(database: Path, folder: Path) -> list[str]:
+    """Copy the rows of a DuckDB file into a folder. Returns the statements that name them in a session's catalog."""
     with duckdb.connect(str(database), read_only=True) as source:
-        for schema, table in source.execute(TABLES).fetchall():
-            _load(session, source, schema, table, folder)
+        tables = source.execute(TABLES).fetchall()
+        return [text for schema, table in tables for text in _written(source, schema, table, folder)]
 
 
-def _load(session: Any, source: duckdb.DuckDBPyConnection, schema: str, table: str, folder: Path) -> None:
+def _written(source: duckdb.DuckDBPyConnection, schema: str, table: str, folder: Path) -> Sequence[str]:
     place = folder / re.sub(r"\W", "_", f"{schema}.{table}")
     place.mkdir()
     columns, items = [], []
@@ -46,14 +57,38 @@ def _load(session: Any, source: duckdb.DuckDBPyConnection, schema: str, table: s
         native = type_.replace(",", ", ") if type_.startswith("DECIMAL") else TYPES.get(type_, "STRING")
         columns.append(f"`{name}` {native}")
         quoted = '"' + name.replace('"', '""') + '"'
-        written = IN_FILES.get(native, "VARCHAR" if native == "STRING" else None)
-        items.append(f"CAST({quoted} AS {written}) AS {quoted}" if written else quoted)
+        plain = IN_FILES.get(native, "VARCHAR" if native == "STRING" else None)
+        items.append(f"CAST({quoted} AS {plain}) AS {quoted}" if plain else quoted)
     rows = f'SELECT {", ".join(items)} FROM "{schema}"."{table}"'
     source.execute(f"COPY ({rows}) TO '{place / 'rows.parquet'}' (FORMAT parquet)")
     known = f"`{'default' if schema == 'main' else schema}`"
-    for text in (
+    return (
         f"CREATE DATABASE IF NOT EXISTS {known}",
         f"DROP TABLE IF EXISTS {known}.`{table}`",
         f"CREATE TABLE {known}.`{table}` ({', '.join(columns)}) USING parquet LOCATION '{place}'",
-    ):
-        session.sql(text).collect()
+    )
+
+
+@contextmanager
+def sail() -> Iterator[str]:
+    """The address of a Sail of this process. Raises ImportError without the extra `sail`."""
+    from pysail.spark import SparkConnectServer
+
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    host, port = server.listening_address
+    try:
+        yield f"sc://{host}:{port}"
+    finally:
+        server.stop()
+
+
+def pointed(policy: Path, address: str, folder: Path) -> Path:
+    """Write a copy of the policy into `folder` whose backend is the server at the address."""
+    yaml = YAML()
+    rules = yaml.load(policy.read_text())
+    rules["backend"] = {"spark": address}
+    target = folder / policy.name
+    with target.open("w") as file:
+        yaml.dump(rules, file)
+    return target

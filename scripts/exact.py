@@ -60,10 +60,11 @@ def compare(
     `engines` has for each data set what its engine is asked directly by: a DuckDB file or a libpq connection string.
     """
     compared = differ = 0
+    dialect = "postgres" if options.engine == "postgres" else "duckdb"
     entries = [json.loads(line) for line in options.file.read_text().splitlines() if line.strip()]
     for name in data_sets:
         print(f"comparing {name}", file=sys.stderr, flush=True)
-        own = [entry for entry in entries if entry["dataset"] == name and (options.engine or "duckdb") in entry["runs_on"]]
+        own = [entry for entry in entries if entry["dataset"] == name and dialect in entry["runs_on"]]
         with Pair(name, proxy, engines[name], policies[name]) as pair:
             for entry in (entry for entry in own if entry["expect"] != "refuse"):
                 found = pair.difference(entry["sql"])

@@ -7,13 +7,20 @@ Four things of the product are replaced, in this process alone (the product has 
 - declared groups that have no rows are left out, as in plain SQL; those of a public table that an outer join keeps stay;
 - there are no prepared copies, whose tables would answer with these groups.
 
+Where data are on Sail, each session also runs the statements that name them, since Sail keeps a catalog for each session:
+`DPPROXY_ACCEPT_TABLES` names a JSON file of a backend's address and these statements.
+
 Everything else is as it is: planning, generated SQL, the outer query on the facade, the wire.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -102,6 +109,23 @@ def load() -> None:
         setattr(module, name, loaded)
 
 
+def name_tables(file: Path) -> None:
+    """Have each session on a Spark Connect server run the statements of its address first."""
+    from dpproxy.backends import spark_session
+
+    opened, statements = spark_session.opened, json.loads(file.read_text())
+
+    def prepared(config: Any, key: int | None) -> Any:
+        session = opened(config, key)
+        for statement in statements[config.url]:
+            session.sql(statement)
+        return session
+
+    spark_session.opened = prepared
+
+
 if __name__ == "__main__":
     load()
+    if "DPPROXY_ACCEPT_TABLES" in os.environ:
+        name_tables(Path(os.environ["DPPROXY_ACCEPT_TABLES"]))
     app()

@@ -17,6 +17,7 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Generator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a run in the background: what tests start would not hear it either
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+main = sys.modules["__main__"]
+if main.__spec__ is None and not hasattr(main, "__file__"):
+    # xdist's workers are `python -c`, and Spark's client ends a process of that kind: it takes it for a run of its own doctests
+    main.__spec__ = ModuleSpec("xdist.__main__", None)  # of this name multiprocessing imports nothing into children
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = (

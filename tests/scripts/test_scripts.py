@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.worlds.spark_servers import MISSING
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -100,6 +102,21 @@ def test_exact_answers_are_compared(file: Path, shared: Path) -> None:
     done = script("accept", "--exact", "--data-sets", "adult", str(file), DPPROXY_CORPUS=str(shared / "corpus" / "db"))
     assert done.stdout == "exact: 2 compared, 0 differ\n", done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.long
+def test_exact_answers_of_sail_are_compared(file: Path, shared: Path) -> None:
+    pytest.importorskip("pysail", reason=MISSING)
+    on_sail = ("--exact", "--engine", "sail", "--data-sets", "adult", str(file))
+    done = script("accept", *on_sail, DPPROXY_CORPUS=str(shared / "corpus" / "db"))
+    assert done.stdout == "exact: 2 compared, 0 differ\n", done.stderr
+    assert done.returncode == 0
+
+
+def test_labels_are_not_held_against_sail(file: Path) -> None:
+    done = script("accept", "--engine", "sail", str(file))
+    assert done.returncode == 2
+    assert "--exact" in done.stderr
 
 
 def test_nothing_to_run_is_said(file: Path) -> None:
