@@ -7,8 +7,9 @@ also deletes each unit in turn and looks for values that raise. What Spark refus
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 import shop_world
 import typed_expressions
 from agreement import groups, plain_cell
-from fixture_cases import ACCEPTED, Case
+from fixture_cases import ACCEPTED, ACCEPTED_OF_TOOLS, Case
 from plan_harness import Sensitivity, Shop
 from small_expressions import column, ref
 from spark_shop import SparkShop
@@ -33,7 +34,10 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from tests.worlds import spark_servers
 
+ALL = (*ACCEPTED, *ACCEPTED_OF_TOOLS)
 SAMPLE = ACCEPTED[::16]
+DELETED = ACCEPTED[5::64]
+"""Of which units are deleted in the suite: each takes half a second."""
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +154,54 @@ def test_a_difference_is_seen(
     assert list(differences(one, (duck, spark), tame, on_sail))
 
 
+def deleted(cases: Sequence[Case], shop: SparkShop, catalog: Catalog) -> tuple[dict[str, list[str]], int]:
+    """What the deletion of a unit refutes of plans for Spark, and how many statements were tried."""
+    judge, wrong, tried = Sensitivity(shop), {}, 0
+    for case in cases:
+        try:
+            made = case.plan(catalog)
+        except Refusal:
+            continue
+        tried += 1
+        if problems := judge.problems(made, case.values):
+            wrong[str(case)] = problems
+    return wrong, tried
+
+
+@pytest.fixture(scope="module")
+def troubled(sail_session: Any, tmp_path_factory: pytest.TempPathFactory) -> SparkShop:
+    return SparkShop(sail_session, tmp_path_factory.mktemp("troubled"), Shop(1, 3))
+
+
+def test_units_deleted_of_a_few(troubled: SparkShop, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_harness, "engine", "spark")
+    wrong, tried = deleted(DELETED, troubled, shop_catalog)
+    assert wrong == {}
+    assert tried > len(DELETED) / 2
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        (r"rank <= 2\b", "rank <= 1000"),
+        (r"CASE WHEN n0 > \d+ THEN \d+ ELSE n0 END", "n0"),
+        (r"\(t1\.`customer_id` IS NOT NULL\)", "TRUE"),
+    ],
+)
+def test_a_bound_that_is_missing_is_seen(
+    there: str, instead: str, troubled: SparkShop, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deletion itself: groups of a person, rows of a person, rows of nobody."""
+    monkeypatch.setattr(plan_harness, "engine", "spark")
+    made = plan_harness.plan("SELECT category, count(*) FROM orders GROUP BY category", shop_catalog)
+    assert Sensitivity(troubled).problems(made) == []
+    (measured,) = made.measurements
+    texts = [tuple(re.sub(there, instead, p) if isinstance(p, str) else p for p in q.parts) for q in measured.queries]
+    broken = replace(measured, queries=tuple(replace(q, parts=t) for q, t in zip(measured.queries, texts, strict=True)))
+    assert broken != measured, "nothing was planted"
+    assert Sensitivity(troubled).problems(replace(made, measurements=(broken,))) != []
+
+
 def test_the_key_of_picks_is_in_no_statement(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     key = 4242424242424242421
     monkeypatch.setattr(plan_harness, "engine", "spark")
@@ -205,21 +257,15 @@ def test_all_fixtures(
     session: Any, shop_catalog: Catalog, wide: Policy, tame: Tame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = SparkShop(session, tmp_path, tame, neighbours=False)
-    assert compared(ACCEPTED, shop_catalog, wide, tame, other, monkeypatch)[0] == []
+    assert compared(ALL, shop_catalog, wide, tame, other, monkeypatch)[0] == []
 
 
 @pytest.mark.long
 def test_sensitivity_by_deletion(session: Any, shop_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_harness, "engine", "spark")
-    judge, wrong = Sensitivity(SparkShop(session, tmp_path, Shop(1, 3))), {}
-    for case in ACCEPTED:
-        try:
-            made = case.plan(shop_catalog)
-        except Refusal:
-            continue
-        if problems := judge.problems(made, case.values):
-            wrong[str(case)] = problems
+    wrong, tried = deleted(ALL, SparkShop(session, tmp_path, Shop(1, 3)), shop_catalog)
     assert wrong == {}
+    assert tried > len(ALL) / 2
 
 
 @pytest.mark.long
