@@ -9,7 +9,7 @@ the statements first (`scripts/loaded_dice.py` does); addresses with different p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,19 +37,24 @@ TABLES = f"SELECT schema_name, table_name FROM duckdb_tables() UNION {VIEWS}"
 
 
 def loaded(session: Any, database: Path, folder: Path) -> None:
-    """Copy the rows of a DuckDB file, and name them in the session's catalog."""
-    for text in written(database, folder):
+    """Copy the rows of a DuckDB file, and name them in the session's catalog, by `taken` names."""
+    for text in written(database, folder, taken):
         session.sql(text).collect()
 
 
-def written(database: Path, folder: Path) -> list[str]:
+def taken(table: str) -> str:
+    """Return the name that Spark's own catalog takes: of letters, digits and underscores alone."""
+    return re.sub(r"\W", "_", table)
+
+
+def written(database: Path, folder: Path, named: Callable[[str], str] = str) -> list[str]:
     """Copy the rows of a DuckDB file into a folder. Returns the statements that name them in a session's catalog."""
     with duckdb.connect(str(database), read_only=True) as source:
         tables = source.execute(TABLES).fetchall()
-        return [text for schema, table in tables for text in _written(source, schema, table, folder)]
+        return [text for schema, table in tables for text in _written(source, schema, table, named(table), folder)]
 
 
-def _written(source: duckdb.DuckDBPyConnection, schema: str, table: str, folder: Path) -> Sequence[str]:
+def _written(source: duckdb.DuckDBPyConnection, schema: str, table: str, name_there: str, folder: Path) -> Sequence[str]:
     place = folder / re.sub(r"\W", "_", f"{schema}.{table}")
     place.mkdir()
     columns, items = [], []
@@ -64,8 +69,8 @@ def _written(source: duckdb.DuckDBPyConnection, schema: str, table: str, folder:
     known = f"`{'default' if schema == 'main' else schema}`"
     return (
         f"CREATE DATABASE IF NOT EXISTS {known}",
-        f"DROP TABLE IF EXISTS {known}.`{table}`",
-        f"CREATE TABLE {known}.`{table}` ({', '.join(columns)}) USING parquet LOCATION '{place}'",
+        f"DROP TABLE IF EXISTS {known}.`{name_there}`",
+        f"CREATE TABLE {known}.`{name_there}` ({', '.join(columns)}) USING parquet LOCATION '{place}'",
     )
 
 
