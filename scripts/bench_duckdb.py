@@ -188,7 +188,7 @@ def run(root: Connection, statements: Sequence[str]) -> Sample:
     with root.cursor() as connection:
         connection.execute("USE data")
         stages = KeptStages(connection)
-        return timed(lambda: [connection.sql(stages.read(statement)).to_arrow_table() for statement in statements])
+        return timed(lambda: [backend.read(connection, stages.read(statement)) for statement in statements])
 
 
 def texts(root: Connection, measurement: Measurement) -> list[str]:

@@ -2,7 +2,8 @@
 
 Knows: DuckDB's catalog, types, settings, threads. Must not know: plans, noise, clients. It runs SQL that was generated
 from a checked plan, nothing else; the lock-down is the second wall, for the day the first has a hole: no files, no
-network, no extensions, no writes, no Python variables as tables, no way to change a setting.
+network, no extensions, no writes, no Python variables as tables, no way to change a setting but how
+large an index of groups may be (`group_index`).
 
 Of a path DuckDB hands out the database it has open already, though the file is another by now; a path is resolved first, so
 that no other name helps. So each `DuckDB` is a database in memory of its own, with nothing in it but the file it has attached
@@ -29,6 +30,7 @@ from typing import Any, Generic, TypeVar
 import duckdb
 import pyarrow as pa
 
+from dpproxy.backends import group_index
 from dpproxy.backends.base import BackendError, Runner
 from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
 from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
@@ -64,8 +66,8 @@ are the other way round, and joins the next table by the wrong side's column: ro
 
 CELL = 512
 """Bytes of the sums of one unit in such a table: twenty sums, or forty counts."""
-USUAL_BITS, MOST_BITS = 12, 20
-"""DuckDB's own setting; and that of a million units, where there is memory for them."""
+MOST_BITS = 20
+"""Of a million units, where there is memory for them."""
 
 QUOTABLE = (
     duckdb.BinderException,
@@ -149,7 +151,7 @@ class DuckDB:
 
     async def run(self, queries: Sequence[str], on: _Snapshot | None = None) -> Exact:
         def work(connection: duckdb.DuckDBPyConnection) -> tuple[pa.Table, ...]:
-            return tuple(as_table(connection, on.stages.read(query) if on is not None else query) for query in queries)
+            return tuple(read(connection, on.stages.read(query) if on is not None else query) for query in queries)
 
         return Exact(await self._run(work, self._measuring, on))
 
@@ -351,6 +353,7 @@ def attached(config: DuckDBBackend, spill: Path | None = None, more: Sequence[st
             root.execute(statement)
         set_for_measuring(root)
         root.execute("SET GLOBAL enable_external_access = false")
+        root.execute("SET GLOBAL allowed_configs = ['perfect_ht_threshold']")  # see `group_index`
         root.execute("SET lock_configuration = true")
     except duckdb.Error:
         root.close()
@@ -368,19 +371,20 @@ def set_for_measuring(root: duckdb.DuckDBPyConnection) -> None:
 
 def _indexed_bits(root: duckdb.DuckDBPyConnection) -> int:
     """How many bits a unit's number may have to index a table of sums, where DuckDB would hash it else, at four times the cost or
-    more. Each thread of each place has such a table, outside of what `memory_limit` counts: all of them together may take half
-    as much again."""
-    ((limit, threads),) = fetched(
-        root, "SELECT parse_formatted_bytes(current_setting('memory_limit')), current_setting('threads')"
-    )
-    cells = int(limit) // (2 * PLACES * int(threads) * CELL)
-    return max(USUAL_BITS, min(MOST_BITS, cells.bit_length() - 1))
+    more."""
+    return max(group_index.USUAL_BITS, min(MOST_BITS, group_index.bits(root, CELL, PLACES)))
 
 
 def backend_error(error: duckdb.Error) -> BackendError:
     """Return what the operator may be told of an error."""
     kind = type(error).__name__
     return BackendError(f"{kind}: {str(error).splitlines()[0]}" if isinstance(error, QUOTABLE) else kind)
+
+
+def read(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """Return the rows of a measurement's query, which may have an index. Raises duckdb.Error, BackendError."""
+    with group_index.indexing(connection, query, PLACES):
+        return as_table(connection, query)
 
 
 def as_table(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:

@@ -16,6 +16,9 @@ KEPT = " /*'kept {} {}*/"
 measurement begins with the same ones: what is named so is all that the rest of the query reads. An engine may keep what these
 are. Marks are numbered from 1. A mark is a comment, so that the text means the same everywhere; with one quotation mark, of which
 constants have two."""
+INDEXED = " /*'indexed {}*/"
+"""Stands where rows are grouped by unit and one short key, and says how many bytes such a group's sums take: few enough for an
+engine to index groups that it would hash else."""
 
 
 @dataclass(frozen=True)

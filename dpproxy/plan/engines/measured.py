@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpproxy.plan.engines import key_rounds, norm_scaling, stored_stages, unit_stages
+from dpproxy.plan.engines import indexed_groups, key_rounds, norm_scaling, stored_stages, unit_stages
 from dpproxy.plan.engines.base import FOUND, Engine
 from dpproxy.plan.engines.held_columns import HeldColumns
 from dpproxy.plan.engines.key_domains import coded_keys, declared_text
@@ -61,7 +61,7 @@ from dpproxy.plan.logical.measured import (
     Written,
     rows_of,
 )
-from dpproxy.sql.template import KEPT
+from dpproxy.sql.template import INDEXED, KEPT
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class _Writing:
     """One statement over the rows of `source`. `factors`: of values in the engine's own type, grid units in one of it. `columns`:
     of the texts of row values, `values`: of row values, each the column it is in; equal ones share one. `codes`: of keys, the
     engine's own numbering of their declared values; rows of others, which are in no declared group, are left out first. `first`:
-    the query of a first round. `stored`: it makes a table."""
+    the query of a first round. `stored`: it makes a table. `cell`: bytes of a unit's sums that may be indexed."""
 
     renderer: Renderer
     source: Source
@@ -111,6 +111,7 @@ class _Writing:
     codes: dict[int, str] = field(default_factory=dict)
     first: bool = False
     stored: bool = False
+    cell: int | None = None
 
     def __post_init__(self) -> None:
         if self.rows.child is not self.source.relation:
@@ -209,7 +210,8 @@ class _Writing:
                 items = list(map(self._of_unit, totals))
                 declared = " AND ".join(f"k{i} IS NOT NULL" for i in self.codes)
                 where = f" WHERE {declared}" if declared else ""
-                self.ctes.append(f"g AS (SELECT {', '.join([group, *items])} FROM r{where} GROUP BY {group})")
+                mark = INDEXED.format(self.cell) if self.cell is not None else ""
+                self.ctes.append(f"g AS (SELECT {', '.join([group, *items])} FROM r{where} GROUP BY {group}{mark})")
                 return "g"
             case Picked(child=child, most=most, order=order):
                 self.ctes += unit_stages.picked(self._stage(child), most, self._turn(order), self.engine.words)
@@ -435,7 +437,10 @@ class _Writing:
     def _filled(self, child: Sums | StoredSums, groups: Declared) -> str:
         """Every declared group in a fixed order, empty ones as zeros."""
         counted = child if isinstance(child, StoredSums) else child.child
-        self._code(counted, coded_keys(counted, groups))
+        listed = coded_keys(counted, groups)
+        self._code(counted, listed)
+        if self.codes:
+            self.cell = indexed_groups.cell(counted, listed, self.block.where)
         body = self.sums(child)
         domain = self.renderer.whole(groups, lambda renderer: declared_text(groups, renderer))
         order = ", ".join(f"d.{k}" for k in self.keys)

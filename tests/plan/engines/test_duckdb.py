@@ -101,3 +101,26 @@ def test_sums_of_clamped_decimals_are_exact(database: duckdb.DuckDBPyConnection)
     text, factor = DuckDB().addend(expr, -(2**32), 2**32, Fraction(1, 10**9), names)
     rows = f"SELECT {text} AS a FROM (SELECT CAST(0.1 AS DECIMAL(12, 1)) AS x FROM range(1000000))"
     assert database.execute(f"SELECT {DuckDB().total('a', 0, factor)} FROM ({rows})").fetchall() == [(10**14,)]
+
+
+WIDEST = 2**32 - 1
+
+
+@pytest.mark.parametrize("value", ["INTEGER", "BIGINT", "HUGEINT", "UBIGINT"])
+def test_a_unit_total_is_exact_whatever_the_type(database: duckdb.DuckDBPyConnection, value: str) -> None:
+    """Wide bounds are added up in 128 bits: the largest values of 64 bits pass these. Of no value there is no total."""
+    largest = {"INTEGER": 2**31 - 1}.get(value, WIDEST)
+    for shift, lo, hi in ((0, -largest, largest), (7, -7, largest - 7)):
+        text = DuckDB().unit_total("x", lo, hi, shift)
+        assert "sum_no_overflow" in text
+        rows = f"(VALUES (CAST({largest} AS {value})), (CAST({largest} AS {value})), (NULL)) AS t(x)"
+        assert database.execute(f"SELECT {text} FROM {rows}").fetchall() == [(2 * (largest - shift),)]
+        assert database.execute(f"SELECT {text} FROM {rows} WHERE x IS NULL").fetchall() == [(None,)]
+    wide = DuckDB().unit_total("x", -(2**62), 2**62, 0)
+    assert database.execute(f"SELECT {wide} FROM (VALUES (CAST({2**62} AS BIGINT)), ({2**62})) AS t(x)").fetchall() == [(2**63,)]
+
+
+def test_a_share_of_the_largest_total_does_not_overflow(database: duckdb.DuckDBPyConnection) -> None:
+    text = DuckDB().share("x", 2**20, "n", -WIDEST, WIDEST, 0)
+    rows = f"(VALUES (CAST({2**63 - 1} AS BIGINT), CAST({2**31} AS BIGINT))) AS t(x, n)"
+    assert database.execute(f"SELECT {text} FROM {rows}").fetchall() == [((2**63 - 1) * 2**20 // 2**31,)]

@@ -1,0 +1,58 @@
+"""How large an index of groups DuckDB may make for one query (`sql.template.INDEXED`).
+
+Knows: the mark, DuckDB's catalog and the setting. Must not know: what is grouped. DuckDB indexes groups by whole numbers where
+their ranges together have no more bits than `perfect_ht_threshold`, and hashes them else. An index has all its cells, filled or
+not, and nobody counts its memory: so it has no more cells than the largest table that the query names has rows, and than there is
+memory for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import duckdb
+
+from dpproxy.backends.duckdb_catalog import fetched
+from dpproxy.policy.names import quote_name
+from dpproxy.sql.template import INDEXED
+
+_MARK: Final = re.compile(re.escape(INDEXED).replace(r"\{\}", r"(\d+)"))
+USUAL_BITS, MOST_BITS = 12, 24
+"""DuckDB's own setting; and the most that is ever set."""
+BESIDE = 32
+"""Bytes of the cells of whatever else a marked query groups by unit alone: a norm."""
+
+
+def bits(connection: duckdb.DuckDBPyConnection, cell: int, places: int) -> int:
+    """Return how many bits there is memory for: each thread of each place has an index, outside of what `memory_limit` counts;
+    all of them together may take half as much again. `cell`: bytes."""
+    ((limit, threads),) = fetched(
+        connection, "SELECT parse_formatted_bytes(current_setting('memory_limit')), current_setting('threads')"
+    )
+    return (int(limit) // (2 * places * int(threads) * cell)).bit_length() - 1
+
+
+@contextmanager
+def indexing(connection: duckdb.DuckDBPyConnection, query: str, places: int) -> Iterator[None]:
+    """Let the query have the index that its mark asks for, if any, and no later one: a connection whose query failed is closed.
+    Raises duckdb.Error."""
+    mark = _MARK.search(query)
+    if mark is None:
+        yield
+        return
+    ((usual,),) = fetched(connection, "SELECT current_setting('perfect_ht_threshold')")
+    room = min(MOST_BITS, bits(connection, max(BESIDE, int(mark.group(1))), places), _rows(connection, query).bit_length() - 1)
+    connection.execute(f"SET SESSION perfect_ht_threshold = {max(int(usual), room)}")
+    yield
+    connection.execute(f"SET SESSION perfect_ht_threshold = {int(usual)}")
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    """Return about how many rows the largest table has that the query names."""
+    tables = fetched(
+        connection, "SELECT table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
+    )
+    return max((int(rows) for name, rows in tables if quote_name(name) in query), default=0)

@@ -1,0 +1,103 @@
+"""Groups are indexed where a cell is small and most rows are read, and what is grouped after them is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import duckdb
+import pytest
+from small_expressions import column, ref
+
+from dpproxy.plan.engines import engine
+from dpproxy.plan.engines.indexed_groups import MOST_BYTES, cell
+from dpproxy.plan.engines.measured import Query, Source
+from dpproxy.plan.logical.expr import Call, Lit, ValuesDomain
+from dpproxy.plan.logical.measured import (
+    Added,
+    Contributions,
+    Counted,
+    Declared,
+    DeclaredPart,
+    Filled,
+    Held,
+    MeasuredRows,
+    Order,
+    PartSum,
+    Picked,
+    RowValue,
+    Scaled,
+    Sums,
+    UnitGroups,
+)
+from dpproxy.plan.logical.relation import Filter, Scan
+from dpproxy.sql.template import INDEXED
+
+UNIT, WORD, AMOUNT = column(0, nullable=False), column(1, "text"), column(2)
+SCAN = Scan((UNIT, WORD, AMOUNT), 0, ("main", "t"), ("u", "g", "a"))
+VALUE = RowValue(ref(AMOUNT), None, Held(0, 10, Fraction(1)))
+ROWS = MeasuredRows(SCAN, UNIT, (ref(WORD),), (VALUE, VALUE, VALUE))
+COUNT, SUM, CENTRED = Counted(0), Added(1, 0, 10, 0), Added(2, -5, 5, 5)
+STEPS = Scaled(0, "count", 2, 10, 1, 2**20, 0, steps=12)
+TWENTY = {0: [f"c{i}" for i in range(20)]}
+KNOWN = ['(t1."u" IS NOT NULL)']
+
+
+def stage(*totals: Counted | Added, parts: Sequence[Scaled] = (STEPS,), rows: MeasuredRows = ROWS) -> Contributions:
+    return Contributions(UnitGroups(rows, totals), tuple(parts))
+
+
+@pytest.mark.parametrize(
+    ("totals", "size"),
+    [([COUNT], 8), ([SUM], 16), ([SUM, COUNT], 24), ([CENTRED], 24), ([SUM, CENTRED], None), ([COUNT] * 3, 24)],
+)
+def test_a_count_and_a_sum_are_few_enough(totals: list[Counted | Added], size: int | None) -> None:
+    assert cell(stage(*totals), TWENTY, KNOWN) == size
+    assert size is None or size <= MOST_BYTES
+
+
+def test_few_rows_are_hashed() -> None:
+    """Conditions leave a part of the rows, of which nobody knows how small it is."""
+    assert cell(stage(COUNT), TWENTY, [*KNOWN, '(t1."a" > 3)']) is None
+
+
+def test_one_key_alone_is_indexed_beside_the_unit() -> None:
+    two = replace(ROWS, keys=(ref(WORD), ref(AMOUNT)))
+    assert cell(stage(COUNT, rows=two), TWENTY, KNOWN) is None
+    assert cell(stage(COUNT, rows=two), {**TWENTY, 1: ["x"]}, KNOWN) is None
+    assert cell(Contributions(Picked(UnitGroups(ROWS, (COUNT,)), 1, Order(3, (0,))), (STEPS,)), TWENTY, KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "steps", "indexed"),
+    [(20, (12,), True), (100, (12,), True), (1000, (12,), False), (20, (12, 12), True), (20, (9, 9), False), (20, (3, 3), True)],
+)
+def test_groups_of_keys_and_steps_are_indexed_only_where_they_always_were(
+    values: int, steps: tuple[int, ...], *, indexed: bool
+) -> None:
+    """A table of all steps that there could be, for each value, would be most of it empty."""
+    parts = [replace(STEPS, index=i, counter=i, steps=n) for i, n in enumerate(steps)]
+    found = cell(stage(COUNT, parts=parts), {0: [f"c{i}" for i in range(values)]}, KNOWN)
+    assert (found is not None) is indexed
+
+
+def text_of(rows: MeasuredRows, words: str = "duckdb") -> str:
+    domain = Declared((DeclaredPart(((0, ref(WORD)),), ((WORD, ValuesDomain(("b", "a"))),), (), ()),), 1)
+    tree = Filled(Sums(stage(COUNT, rows=rows), (PartSum(0, 12),)), domain)
+    return Query.of(tree, Source.of(rows.child, engine(words))).text
+
+
+def test_the_mark_changes_nothing_but_the_index() -> None:
+    text, mark = text_of(ROWS), INDEXED.format(8)
+    assert text.count(mark) == 1
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i % 7 AS u, ['a', 'b', 'c'][1 + i % 3] AS g, i AS a FROM range(100) AS s(i)")
+        plain = connection.execute(text.replace(mark, "")).fetchall()
+        assert connection.execute(text).fetchall() == plain
+    assert mark not in text_of(ROWS, "postgres")
+
+
+def test_rows_with_a_condition_have_no_mark() -> None:
+    some = Filter(SCAN.columns, SCAN, Call("bool", ">", (ref(AMOUNT), Lit("int4", "3"))))
+    assert "indexed" not in text_of(replace(ROWS, child=some))
