@@ -245,9 +245,13 @@ def _line(column: Sequence[Seen], measure: Sequence[Seen], seconds: float) -> st
 
 
 def _processor(processes: Sequence[psutil.Process]) -> float:
-    """Seconds used so far, with what children that have ended used."""
-    times = [process.cpu_times() for process in processes]
-    return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
+    """Seconds used so far, with what children that have ended used. A process that ended since it was listed counts there."""
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            t = process.cpu_times()
+            total += t.user + t.system + t.children_user + t.children_system
+    return total
 
 
 def _of_facades(facades: Sequence[psutil.Process]) -> float:
