@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
+from functools import partial
 
 from dpproxy.plan.engines import indexed_groups, key_rounds, norm_scaling, stored_stages, unit_stages
 from dpproxy.plan.engines.base import FOUND, Engine
-from dpproxy.plan.engines.held_columns import HeldColumns
+from dpproxy.plan.engines.distinct_stages import sum_of_each, with_distinct
+from dpproxy.plan.engines.group_names import GroupNames
 from dpproxy.plan.engines.key_domains import coded_keys, declared_text
 from dpproxy.plan.engines.relations import Block, Renderer
+from dpproxy.plan.engines.row_texts import RowTexts
 from dpproxy.plan.engines.unit_stages import Units, basis_columns
 from dpproxy.plan.logical.expr import Expr, Relation
 from dpproxy.plan.logical.measured import (
@@ -42,9 +44,7 @@ from dpproxy.plan.logical.measured import (
     PartSum,
     Picked,
     Present,
-    RowBucket,
     RowCount,
-    RowValue,
     Scaled,
     ShareCut,
     Stage,
@@ -96,19 +96,13 @@ class Query:
 
 @dataclass
 class _Writing:
-    """One statement over the rows of `source`. `factors`: of values in the engine's own type, grid units in one of it. `columns`:
-    of the texts of row values, `values`: of row values, each the column it is in; equal ones share one. `codes`: of keys, the
-    engine's own numbering of their declared values; rows of others, which are in no declared group, are left out first. `first`:
-    the query of a first round. `stored`: it makes a table. `cell`: bytes of a unit's sums that may be indexed."""
+    """One statement over the rows of `source`. `first`: the query of a first round. `stored`: it makes a table. `cell`:
+    bytes of a unit's sums that may be indexed."""
 
     renderer: Renderer
     source: Source
     rows: MeasuredRows
     ctes: list[str] = field(default_factory=list)
-    factors: dict[int, int] = field(default_factory=dict)
-    columns: dict[str, str] = field(default_factory=dict)
-    values: dict[int, str] = field(default_factory=dict)
-    codes: dict[int, str] = field(default_factory=dict)
     first: bool = False
     stored: bool = False
     cell: int | None = None
@@ -116,18 +110,13 @@ class _Writing:
     def __post_init__(self) -> None:
         if self.rows.child is not self.source.relation:
             raise ValueError("these are rows of another relation")
-        self.block = self.source.block
-        self.unit = self.block.names[self.rows.unit.id]
-        self.keys = [f"k{i}" for i in range(len(self.rows.keys))]
-        self.types = {f"k{i}": "text" if k.type == "interval" else k.type for i, k in enumerate(self.rows.keys)}
+        self.names = GroupNames.of(self.engine, self.rows.keys)
+        self.texts = RowTexts(self.renderer, self.source.block, self.rows)
+        self.keys, self.group = self.names.keys, self.names.group
 
     @property
     def engine(self) -> Engine:
         return self.renderer.engine
-
-    @property
-    def group(self) -> list[str]:
-        return ["u", *self.keys]
 
     def statement(self, tree: Statement) -> str:
         match tree:
@@ -140,7 +129,7 @@ class _Writing:
             case Numbered(child=child, order=order):
                 self.first = True
                 plain, names = self.statement(child), ", ".join(self.keys)
-                return f"SELECT {names}, b0, {self._number(order)} AS h FROM ({plain}) AS weights ORDER BY {names}"
+                return f"SELECT {names}, b0, {self.names.number(order)} AS h FROM ({plain}) AS weights ORDER BY {names}"
             case Buckets():
                 return self._buckets(tree)
             case StoredBuckets(table=table):
@@ -153,52 +142,6 @@ class _Writing:
     def _with(self) -> str:
         return f"WITH {', '.join(self.ctes)} " if self.ctes else ""
 
-    # --- rows
-
-    def _key_items(self) -> list[str]:
-        return [f"{self.codes.get(i) or self._key(i)} AS k{i}" for i in range(len(self.keys))]
-
-    def _key(self, i: int) -> str:
-        return self.renderer.key(self.rows.keys[i], self.block.names)
-
-    def _value(self, i: int, value: RowValue | RowBucket | None, inner: HeldColumns) -> list[str]:
-        """Row value i, where there is one and no column has it yet."""
-        if value is None:
-            return []
-        if isinstance(value, RowBucket):
-            return [f"{self._bucket(value, inner)} AS bucket"]
-        text = inner.where(value.where, self._own(i, value, inner))
-        self.values[i] = self.columns.setdefault(text, f"x{i}")
-        return [f"{text} AS x{i}"] if self.values[i] == f"x{i}" else []
-
-    def _own(self, i: int, value: RowValue, inner: HeldColumns) -> str:
-        if value.value is None:
-            return "1"
-        column, names = inner.held(value.value)
-        held = value.held
-        if held is None:
-            return names[column.column.id]
-        if held.native:
-            text, self.factors[i] = self.engine.addend(column, held.lo, held.hi, held.grid, names)
-            return text
-        return self.engine.fixed(column, held.lo, held.hi, held.grid, Fraction(0), names)
-
-    def _bucket(self, bucket: RowBucket, inner: HeldColumns) -> str:
-        value, names = inner.held(bucket.value)
-        text = names[value.column.id]
-        if bucket.values:
-            arms = " ".join(f"WHEN {text} = {self.engine.literal(value.type, v)} THEN {i}" for i, v in enumerate(bucket.values))
-            text = f"CAST(CASE {arms} END AS BIGINT)"
-        else:
-            text = self.engine.fixed(value, bucket.lo, bucket.hi, bucket.grid, Fraction(0), names)
-            text = f"CAST({text} AS BIGINT) - ({bucket.lo})"
-        return inner.where(bucket.where, text)
-
-    def _select(self, plain: list[str]) -> str:
-        inner = HeldColumns(self.renderer, self.block)
-        items = [text for i, value in enumerate(self.rows.values) for text in self._value(i, value, inner)]
-        return inner.select(plain, items)
-
     # --- stages, each a common table expression
 
     def _stage(self, node: Stage) -> str:
@@ -206,22 +149,22 @@ class _Writing:
         match node:
             case UnitGroups(totals=totals):
                 group = ", ".join(self.group)
-                self.ctes.append(f"r AS ({self._select([f'{self.unit} AS u', *self._key_items()])})")
+                self.ctes.append(f"r AS ({self.texts.with_units()})")
                 items = list(map(self._of_unit, totals))
-                declared = " AND ".join(f"k{i} IS NOT NULL" for i in self.codes)
+                declared = " AND ".join(f"k{i} IS NOT NULL" for i in self.texts.codes)
                 where = f" WHERE {declared}" if declared else ""
                 mark = INDEXED.format(self.cell) if self.cell is not None else ""
                 self.ctes.append(f"g AS (SELECT {', '.join([group, *items])} FROM r{where} GROUP BY {group}{mark})")
                 return "g"
             case Picked(child=child, most=most, order=order):
-                self.ctes += unit_stages.picked(self._stage(child), most, self._turn(order), self.engine.words)
+                self.ctes += unit_stages.picked(self._stage(child), most, self.names.turn(order), self.engine.words)
                 return "q"
             case Fresh(child=child, order=order):
                 return self._fresh(self._stage(child), order)
             case Contributions():
                 return self._contributions(node)
             case StoredGroups():
-                self.ctes.append(stored_stages.groups(node, self.codes))
+                self.ctes.append(stored_stages.groups(node, self.texts.codes))
                 return "g"
 
     def _kept(self, node: Stage, number: int) -> str:
@@ -232,11 +175,11 @@ class _Writing:
 
     def _of_unit(self, total: Counted | Added) -> str:
         if isinstance(total, Counted):
-            return f"count({self.values[total.index]}) AS n{total.index}"
-        return f"{self.engine.unit_total(self.values[total.index], total.lo, total.hi, total.shift)} AS t{total.index}"
+            return f"count({self.texts.values[total.index]}) AS n{total.index}"
+        return f"{self.engine.unit_total(self.texts.values[total.index], total.lo, total.hi, total.shift)} AS t{total.index}"
 
     def _fresh(self, source: str, order: Order) -> str:
-        found = f"CASE WHEN {self._number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
+        found = f"CASE WHEN {self.names.number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
         self.ctes.append(f"f AS (SELECT *, {found} AS fresh FROM {source})")
         return "f"
 
@@ -244,7 +187,7 @@ class _Writing:
         groups = node.child.child if isinstance(node.child, Fresh) else node.child
         if not (isinstance(groups, Picked) and node.scaled and self.keys and self.engine.words.once):
             return self._parts(self._stage(node.child), node)
-        source, turn = self._stage(groups.child), self._turn(groups.order)
+        source, turn = self._stage(groups.child), self.names.turn(groups.order)
         source = self._fresh(source, node.child.order) if isinstance(node.child, Fresh) else source
         texts, words = self._part_items(node.parts), self.engine.words
         self.ctes += unit_stages.picked_and_scaled(source, groups.most, turn, self.group, node.parts, texts, words)
@@ -277,17 +220,6 @@ class _Writing:
             case Scaled():
                 return norm_scaling.partial(part, self.engine.words)
 
-    def _hash(self, order: Order, columns: list[str]) -> str:
-        return self.engine.pick_hash(columns, order.key)
-
-    def _number(self, order: Order) -> str:
-        return self.engine.group_number([f"k{i}" for i in order.keys], order.key)
-
-    def _turn(self, order: Order) -> str:
-        """In what order a unit's groups are picked."""
-        names = [f"k{i}" for i in order.keys]
-        return f"{self._hash(order, ['u', *names])}, {', '.join(names)}"
-
     # --- all units
 
     def sums(self, node: Sums | StoredSums | FreshSums) -> str:
@@ -301,7 +233,7 @@ class _Writing:
             return self._of_two_rounds(node, both)
         node = key_rounds.alone(node) if self.first else node
         if isinstance(node.child, MeasuredRows):
-            units = Units(f"({self._select(self._key_items())}) AS r")
+            units = Units(f"({self.texts.keyed()}) AS r")
         else:
             units = self._by_step(self._stage(node.child), node)
         sums = [text for i, total in enumerate(node.totals) for text in self._total(i, total, units.count)]
@@ -312,7 +244,9 @@ class _Writing:
     def _by_step(self, source: str, node: Sums) -> Units:
         """What is summed: a unit a group, or fewer rows that add up to the same."""
         if not isinstance(node.child, Contributions) or any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals):
-            return Units(self._with_distinct(source, node))
+            stages, read = with_distinct(source, node, self.names, self.texts.values)
+            self.ctes += stages
+            return Units(read)
         used = dict.fromkeys(total.index for total in node.totals if isinstance(total, PartSum))
         parts, words = node.child.parts, self.engine.words
         stages, units = unit_stages.by_step(source, self.keys, parts, list(used), words, apart=self.stored)
@@ -357,8 +291,8 @@ class _Writing:
 
     def _weighed(self, members: str, order: Order, weight: Scaled, columns: Sequence[Sequence[str]], least: int) -> str:
         """What is known of each group, and what those weigh that no earlier round has found."""
-        same = self._same(members, "h", self.keys)
-        self.ctes += unit_stages.weights(self.keys, self._number(order), members, same, weight, self.engine.words)
+        same = self.names.same(members, "h", self.keys)
+        self.ctes += unit_stages.weights(self.keys, self.names.number(order), members, same, weight, self.engine.words)
         return self._of_known(columns, least, " LEFT JOIN x ON s.i = x.i")
 
     def _of_known(self, columns: Sequence[Sequence[str]], least: int, beside: str = "") -> str:
@@ -371,12 +305,12 @@ class _Writing:
             case RowCount():
                 return [f"{units} AS b{i}"]
             case ValueCount(index=x, distinct=distinct):
-                return [f"count({'DISTINCT ' if distinct else ''}{self.values[x]}) AS b{i}"]
+                return [f"count({'DISTINCT ' if distinct else ''}{self.texts.values[x]}) AS b{i}"]
             case ValueSum(index=x, distinct=True):
-                return [f"{self._sum_of_each(self.values[x])} AS b{i}"]
+                return [f"{sum_of_each(self.texts.values[x], self.engine)} AS b{i}"]
             case ValueSum(index=x, shift=shift):
-                factor = self.factors.get(x, 1)
-                return [f"{self.engine.saturated(self.engine.total(self.values[x], shift, factor))} AS b{i}"]
+                factor = self.texts.factors.get(x, 1)
+                return [f"{self.engine.saturated(self.engine.total(self.texts.values[x], shift, factor))} AS b{i}"]
             case PartSum(index=p, steps=1):
                 return [f"{self.engine.wide_sum(f'p{p}')} AS b{i}"]
             case PartSum(index=p, steps=steps):
@@ -387,51 +321,6 @@ class _Writing:
             case NoTotal():
                 return [f"CAST(0 AS BIGINT) AS b{i}"]
 
-    def _with_distinct(self, source: str, node: Sums) -> str:
-        """Beside each unit's group the numbers, or sums, of distinct values of the group, which are of all units."""
-        distinct = {i: total for i, total in enumerate(node.totals) if isinstance(total, DistinctCount | DistinctSum)}
-        if not distinct:
-            return source
-        for i, total in distinct.items():
-            self.ctes.append(self._distinct(i, total, source))
-        text = f"{source} AS m"
-        for i in distinct:
-            text += f" LEFT JOIN d{i} ON {self._same('m', f'd{i}', self.keys) or 'TRUE'}"
-        stage: Stage | MeasuredRows = node.child
-        while not isinstance(stage, Contributions):
-            assert isinstance(stage, Picked)
-            stage = stage.child
-        partials = [f"m.p{i} AS p{i}" for i, part in enumerate(stage.parts) if part is not None]
-        counts = [f"d{i}.n AS n{i}" for i in distinct]
-        counts += [f"m.m{p.index} AS m{p.index}" for p in stage.parts if isinstance(p, Scaled) and p.steps > 1]
-        items = [*(f"m.{k} AS {k}" for k in self.keys), "m.u AS u", *partials, *counts]
-        return f"(SELECT {', '.join(items)} FROM {text}) AS j"
-
-    def _distinct(self, i: int, total: DistinctCount | DistinctSum, source: str) -> str:
-        """COUNT(DISTINCT x), SUM(DISTINCT x): as many distinct values of each unit as its bound allows, then distinct across
-        units."""
-        group, x = self.group, self.values[total.index]
-        join = f" JOIN (SELECT {', '.join(group)} FROM {source}) AS s ON {self._same('r', 's', group)}"
-        base = f"SELECT DISTINCT {', '.join(f'r.{g}' for g in group)}, r.{x} FROM r{join} WHERE r.{x} IS NOT NULL"
-        order = f"{self._hash(total.order, ['u', x])}, {x}"
-        ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS rank FROM ({base}) AS v"
-        within = f"SELECT * FROM ({ranked}) AS w WHERE rank <= {total.most}"
-        if total.norm:
-            within = unit_stages.in_turn(within, total.norm, total.rows, f"rank, {self._turn(total.order)}")
-        keys = "".join(f"{k}, " for k in self.keys)
-        by = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        n = f"count(DISTINCT {x})" if isinstance(total, DistinctCount) else self._sum_of_each(x)
-        return f"d{i} AS (SELECT {keys}{n} AS n FROM ({within}) AS kept{by})"
-
-    def _sum_of_each(self, column: str) -> str:
-        """Add up a column's values, each once."""
-        return self.engine.saturated(self.engine.total(f"DISTINCT {column}", 0))
-
-    def _same(self, a: str, b: str, names: Sequence[str]) -> str:
-        """The same unit and keys in two relations; the unit is never NULL."""
-        pairs = ((n, f"{a}.{n}", f"{b}.{n}") for n in names)
-        return " AND ".join(f"{x} = {y}" if n == "u" else self.engine.same(x, y, self.types[n]) for n, x, y in pairs)
-
     # --- whole statements
 
     def _filled(self, child: Sums | StoredSums, groups: Declared) -> str:
@@ -439,8 +328,8 @@ class _Writing:
         counted = child if isinstance(child, StoredSums) else child.child
         listed = coded_keys(counted, groups)
         self._code(counted, listed)
-        if self.codes:
-            self.cell = indexed_groups.cell(counted, listed, self.block.where)
+        if self.texts.codes:
+            self.cell = indexed_groups.cell(counted, listed, self.source.block.where)
         body = self.sums(child)
         domain = self.renderer.whole(groups, lambda renderer: declared_text(groups, renderer))
         order = ", ".join(f"d.{k}" for k in self.keys)
@@ -453,20 +342,18 @@ class _Writing:
         return f"{self._with()}SELECT {items} FROM d LEFT JOIN a ON {self._same_group()} ORDER BY {order}"
 
     def _same_group(self) -> str:
-        coded = [f"d.k{i} = CAST(a.k{i} AS varchar)" for i in self.codes]
-        others = [k for i, k in enumerate(self.keys) if i not in self.codes]
-        return " AND ".join([*coded, self._same("d", "a", others)] if others else coded)
+        coded = [f"d.k{i} = CAST(a.k{i} AS varchar)" for i in self.texts.codes]
+        others = [k for i, k in enumerate(self.keys) if i not in self.texts.codes]
+        return " AND ".join([*coded, self.names.same("d", "a", others)] if others else coded)
 
     def _code(self, stage: object, listed: Mapping[int, tuple[str, ...]]) -> None:
         """Count keys by number, where the engine has numbers for their values. Stored sums have been counted so."""
         if isinstance(stage, StoredSums):
-            self.codes = dict.fromkeys(listed, "")
+            self.texts.codes = dict.fromkeys(listed, "")
             return
         groups = stage.child if isinstance(stage, Contributions) else stage
-        for i, values in listed.items():
-            text = stored_stages.key(groups, i) if isinstance(groups, StoredGroups) else self._key(i)
-            code = self.engine.coded(text, values)
-            self.codes.update({i: code} if code is not None else {})
+        key = partial(stored_stages.key, groups) if isinstance(groups, StoredGroups) else self.texts.key
+        self.texts.code({i: key(i) for i in listed}, listed)
 
     def _written(self, node: Written) -> str:
         """What a table is made of. Its rows are in no order: to sort them costs more than it saves whoever reads them."""
@@ -483,15 +370,15 @@ class _Writing:
 
     def _buckets(self, node: Buckets) -> str:
         """The query of `k0.., bucket, n`: how many contributions fall on each grid point."""
-        self.ctes.append(f"r AS ({self._select([f'{self.unit} AS u', *self._key_items()])})")
+        self.ctes.append(f"r AS ({self.texts.with_units()})")
         group, source = self.group, "r"
         if node.picked is not None:
             self.ctes.append(f"p AS (SELECT {', '.join(group)} FROM r GROUP BY {', '.join(group)})")
-            self.ctes += unit_stages.picked("p", node.picked.most, self._turn(node.picked.order), self.engine.words)
-            self.ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self._same('r', 'q', group)})")
+            self.ctes += unit_stages.picked("p", node.picked.most, self.names.turn(node.picked.order), self.engine.words)
+            self.ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self.names.same('r', 'q', group)})")
             source = "s"
         if node.most is not None:
-            order = f"{self._hash(node.order, ['u', 'bucket'])}, bucket"
+            order = f"{self.names.hash(node.order, ['u', 'bucket'])}, bucket"
             window = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS turn"
             ranked = f"SELECT *, {window} FROM {source} WHERE bucket IS NOT NULL"
             source = f"(SELECT * FROM ({ranked}) AS turns WHERE turn <= {node.most}) AS kept"
@@ -501,9 +388,9 @@ class _Writing:
 
     def _beyond(self, node: Beyond) -> str:
         """Count the units, and how many of these are beyond bounds."""
-        items = [f"{self.unit} AS u"]
-        items += [f"{self.renderer.output(k, self.block.names)} AS k{i}" for i, k in enumerate(self.rows.keys)]
-        rows = f"SELECT {', '.join(items)} FROM {self.block.source}{self.block.where_text}"
+        items = [f"{self.texts.unit} AS u"]
+        items += [f"{self.renderer.output(k, self.source.block.names)} AS k{i}" for i, k in enumerate(self.rows.keys)]
+        rows = f"SELECT {', '.join(items)} FROM {self.source.block.source}{self.source.block.where_text}"
         n = f"least(count(*), {MAX_SIZE})"
         groups = f"SELECT u, {n} AS n FROM ({rows}) AS r GROUP BY {', '.join(self.group)}"
         size = self.engine.words.added.format("n" if node.norm == 1 else "n * n")
