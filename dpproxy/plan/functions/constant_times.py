@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dpproxy.plan.logical.expr import Call, Cast, Expr, Lit, rebuilt
+from dpproxy.plan.properties.time_bounds import start_of
 from dpproxy.sql.types import INTEGERS, TIMES
 
 _STAMPS = ("timestamp", "timestamptz")
@@ -138,25 +139,10 @@ def _time_between(expr: Call, literals: Sequence[Lit]) -> Lit | None:
     return Lit("interval", f"0 {sign * days} {sign * rest}")
 
 
-_CLOCK_UNITS = {"microseconds": 1, "milliseconds": 1000, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6}
-
-
 def _truncated(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    unit, stamp = literals[0].text or "", stamp_of(literals[1])
-    if stamp is None:
-        return None
-    midnight = stamp.replace(hour=0, minute=0, second=0, microsecond=0)
-    if unit in _CLOCK_UNITS:
-        return literal(expr.type, midnight + (stamp - midnight) // _MICRO // _CLOCK_UNITS[unit] * _CLOCK_UNITS[unit] * _MICRO)
-    starts: dict[str, Callable[[], dt.datetime]] = {
-        "day": lambda: midnight,
-        "week": lambda: midnight - dt.timedelta(days=midnight.weekday()),
-        "month": lambda: midnight.replace(day=1),
-        "quarter": lambda: midnight.replace(month=(stamp.month - 1) // 3 * 3 + 1, day=1),
-        "year": lambda: midnight.replace(month=1, day=1),
-        "decade": lambda: midnight.replace(year=stamp.year // 10 * 10, month=1, day=1),
-    }
-    return literal(expr.type, starts[unit]()) if unit in starts else None
+    stamp = stamp_of(literals[1])
+    start = None if stamp is None else start_of(stamp, literals[0].text or "")
+    return None if start is None else literal(expr.type, start)
 
 
 _FIELDS: dict[str, Callable[[dt.datetime], int]] = {

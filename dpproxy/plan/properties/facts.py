@@ -36,6 +36,7 @@ from dpproxy.plan.properties import function_bounds
 from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, MICROSECOND, interval_part, lasting, times_unit
 from dpproxy.plan.properties.operation_bounds import ONE, RULES
 from dpproxy.plan.properties.text_length import longest_text
+from dpproxy.plan.properties.time_bounds import truncated, years
 from dpproxy.sql.types import INTEGERS
 
 SPANS = {
@@ -233,11 +234,6 @@ _WHOLE = {
     "doy",
 }
 _WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff", "make_date"}
-_SECONDS = {
-    "microseconds": 0, "milliseconds": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400,
-    "month": 31 * 86400, "quarter": 92 * 86400, "year": 366 * 86400, "decade": 3653 * 86400,
-}  # fmt: skip
-"""How far truncation may go back."""
 _TIMES = ("date", "timestamp", "timestamptz", "interval")
 
 
@@ -252,13 +248,13 @@ def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fa
     if op == "/":
         bound = function_bounds.quotient(parts[0].bound, parts[1].bound, parts[1].grid)
     if op == "year" and parts[0].bound.closed and args[0].type != "interval":
-        bound = _years(parts[0].bound, args[0].type)
+        bound = years(parts[0].bound, args[0].type)
     if op == "epoch" and args[0].type == "date":
         bound = iv.multiply(parts[0].bound, Interval(Fraction(86400), Fraction(86400)))
     if op == "epoch" and isinstance(args[0], Ref) and args[0].column.lasts.closed:
         bound = lasting(args[0].column.lasts)
-    if op == "trunc_time" and bound.lo is not None:
-        bound = Interval(bound.lo - _SECONDS[str(getattr(args[0], "text", ""))], bound.hi)
+    if op == "trunc_time":
+        bound = truncated(bound, str(getattr(args[0], "text", "")))
     if op == "date_bin" and bound.lo is not None and isinstance(args[0], Lit):
         _, days, micros = (int(x) for x in (args[0].text or "0 0 0").split())
         bound = Interval(bound.lo - days * 86400 - Fraction(micros, 10**6), bound.hi)
@@ -313,19 +309,6 @@ def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) 
 def _digits(args: tuple[Expr, ...]) -> int:
     """The places that ROUND and TRUNC keep."""
     return int(args[1].text or 0) if len(args) > 1 and isinstance(args[1], Lit) else 0
-
-
-def _years(bound: Interval, type_: str) -> Interval:
-    """Calendar years reached by days or seconds since 1970 (a year has 365 to 366 days)."""
-    per = Fraction(1) if type_ == "date" else Fraction(86400)
-
-    def year(x: Fraction) -> Fraction:
-        days = (x / per).__floor__()
-        days = min(max(days, -719162), 2932896)
-        return Fraction((iv.EPOCH + dt.timedelta(days=days)).year)
-
-    lo, hi = bound.ends
-    return Interval(year(lo), year(hi))
 
 
 def _window(win: Win, parts: list[Facts]) -> Facts:
