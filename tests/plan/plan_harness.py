@@ -258,6 +258,11 @@ def cells(table: pa.Table) -> list[Row]:
     return list(zip(*columns, strict=True)) if columns else []
 
 
+def in_any_order(table: pa.Table) -> list[Row]:
+    """The same rows sorted: counts for picks come without an ORDER BY, so that two runs of one text may differ in order."""
+    return sorted(cells(table), key=repr)
+
+
 def _plain(value: Any) -> Any:
     if not isinstance(value, float):
         return value
