@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from plan_harness import in_any_order, values_of
+from plan_harness import as_ordered, values_of
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import set_for_measuring
@@ -52,7 +52,7 @@ def texts(here: World, statement: Statement, tables: Sequence[StoredTable]) -> l
 
 
 def answer(connection: duckdb.DuckDBPyConnection, text: str) -> list[tuple[Any, ...]]:
-    return in_any_order(connection.sql(text).to_arrow_table())
+    return as_ordered(text, connection.sql(text).to_arrow_table())
 
 
 @pytest.mark.parametrize("name", [n if n == "club" else pytest.param(n, marks=pytest.mark.long) for n in NAMES])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import plan_harness
 import pytest
 from fixture_cases import ACCEPTED, Case
-from plan_harness import Sensitivity, Shop, in_any_order, values_of
+from plan_harness import Sensitivity, Shop, as_ordered, values_of
 from stored_harness import is_read, opened, prepare, read, tables_of, texts
 
 from dpproxy.plan.context import StoredTable
@@ -36,7 +36,7 @@ def problems(case: Case, given: Policy, shop: Shop, catalog: Catalog, tables: Se
     for one, other in zip(plain.measurements, stored.measurements, strict=True):
         found += [f"{name} differs" for name in ("canonical", "bases", "l0") if getattr(one, name) != getattr(other, name)]
         pairs = zip(texts(one, values), texts(other, values), strict=True)
-        found += ["read otherwise" for a, b in pairs if in_any_order(shop.run(a)) != in_any_order(shop.run(b))]
+        found += ["read otherwise" for a, b in pairs if as_ordered(a, shop.run(a)) != as_ordered(b, shop.run(b))]
     return found
 
 
