@@ -9,6 +9,9 @@ sent, row for row in number, and the tables against the shapes that were asked f
 An extract is named after what it follows from (`about`), after the epoch of the data, which a query tells in the very snapshot,
 and by a number that grows: the last of a name is the one that holds. Nothing takes that name before all of it is on the disk;
 the one before is kept until then.
+
+Rows of people are sorted by the column that leads to the person. They arrive in a file beside the extract, which takes them in
+order, and that file is removed.
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ BATCH: Final = 16 << 20
 """Bytes of COPY that are written at once; a longer row is one batch."""
 PATIENCE: Final = "SET LOCAL lock_timeout = '10min'"
 """For whoever loads the tables; and so that two who wait for each other's locks do not do so for ever."""
+ARRIVING: Final = "arriving"
+"""The database of rows that are to be sorted."""
 NUMBER: Final = "\x00"
 """Stands in the name of an epoch for the number that its query tells."""
 
@@ -216,7 +221,7 @@ async def _copied(connection: asyncpg.Connection, target: _Target, table: Extrac
 
     status = await connection.copy_from_query(table.query, output=take, format=FORMAT, null=NULL)
     rows += target.add(table, bytes(waiting))
-    target.end()
+    target.end(table)
     if str(status) != f"COPY {rows}" or target.rows(table) != rows:
         raise CopyError(f"of table {name} not all rows arrived")
 
@@ -226,24 +231,28 @@ class _Target:
 
     def __init__(self, job: ExtractJob, key: str) -> None:
         self._job, self._key = job, key
-        path = job.folder.unfinished(key)
+        path, spill = job.folder.unfinished(key), job.folder.spill(key)
         options: dict[str, str | bool | int | float | list[str]] = dict(LOCKED_DOWN)
-        options |= {"memory_limit": MEMORY, "temp_directory": str(job.folder.spill(key))}
+        options |= {"memory_limit": MEMORY, "temp_directory": str(spill)}
         del options["enable_external_access"]  # as soon as the file is open
         self._root = duckdb.connect(str(path), config=options)
-        os.chmod(path, 0o600)
+        spill.mkdir(mode=0o700)
+        place = str(spill / ARRIVING).replace("'", "''")
+        self._root.execute(f"ATTACH '{place}' AS {ARRIVING} (TYPE duckdb)")
+        for file in (path, spill / ARRIVING):
+            os.chmod(file, 0o600)
         set_for_measuring(self._root)
         self._root.execute("SET GLOBAL enable_external_access = false")
         self._root.execute("SET lock_configuration = true")
 
     def begin(self, table: ExtractTable) -> None:
         self._root.execute("BEGIN")
-        self._run(f"CREATE TABLE {_place(table)} AS SELECT {', '.join(table.items)} FROM arrived LIMIT 0", table, b"")
+        self._run(f"CREATE TABLE {_arriving(table)} AS SELECT {', '.join(table.items)} FROM arrived LIMIT 0", table, b"")
 
     def add(self, table: ExtractTable, data: bytes) -> int:
         """Write rows, and return how many. Raises CopyError where there is no room for them."""
         self._check_room()
-        return self._run(f"INSERT INTO {_place(table)} SELECT {', '.join(table.items)} FROM arrived", table, data)
+        return self._run(f"INSERT INTO {_arriving(table)} SELECT {', '.join(table.items)} FROM arrived", table, data)
 
     def _run(self, statement: str, table: ExtractTable, data: bytes) -> int:
         arrived = read_csv(data, [(f"c{i}", type_) for i, type_ in enumerate(table.read)])
@@ -252,8 +261,15 @@ class _Target:
         self._root.unregister("arrived")
         return int(arrived.num_rows)
 
-    def end(self) -> None:
+    def end(self, table: ExtractTable) -> None:
+        """All rows have arrived. Raises CopyError where there is no room to sort them."""
         self._root.execute("COMMIT")
+        if table.order:
+            self._check_room()
+            order = quote_name(table.order)
+            self._root.execute(f"CREATE TABLE {_place(table)} AS SELECT * FROM {_arriving(table)} ORDER BY {order}")
+            self._root.execute(f"DROP TABLE {_arriving(table)}")
+            self._check_room()
 
     def rows(self, table: ExtractTable) -> int:
         return int(fetched(self._root, f"SELECT count(*) FROM {_place(table)}")[0][0])
@@ -271,6 +287,11 @@ class _Target:
             raise CopyError(f"{folder.path} has less than {LEAST_FREE:,} bytes free")
         if folder.taken(self._key) > disk:
             raise CopyError(f"it takes more disk than it may: {disk:,} bytes (`accelerate: {{ mode: extract, disk: ... }}`)")
+
+
+def _arriving(table: ExtractTable) -> str:
+    """Where rows are written as they come."""
+    return f"{ARRIVING}.{_place(table)}" if table.order else _place(table)
 
 
 def _place(table: ExtractTable) -> str:

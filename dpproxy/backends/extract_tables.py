@@ -50,13 +50,15 @@ Numerics = Mapping[tuple[TableName, str], tuple[int, int]]
 @dataclass(frozen=True)
 class ExtractTable:
     """Is one table to be extracted. `source`: as it is in PostgreSQL; `held`: as it is in the extract; `query`: what PostgreSQL
-    is asked; `read`: the types, of PostgreSQL, of the columns c0, c1, ... that it tells; `items`: what is made of these."""
+    is asked; `read`: the types, of PostgreSQL, of the columns c0, c1, ... that it tells; `items`: what is made of these;
+    `order`: the extract's column by which its rows lie, "" where they lie as they arrive."""
 
     source: CatalogTable
     held: CatalogTable
     query: str
     read: tuple[str, ...]
     items: tuple[str, ...]
+    order: str
 
 
 def extract_tables(policy: Policy, catalog: Catalog, numerics: Numerics) -> tuple[ExtractTable, ...]:
@@ -116,7 +118,16 @@ def _table(policy: TablePolicy, table: CatalogTable, used: frozenset[str], numer
         foreign_keys=tuple(_foreign(key, known) for key in table.foreign_keys if all(c in known for c in key.columns)),
     )
     place = ".".join(quote_name(part) for part in table.source)
-    return ExtractTable(table, held_table, f"SELECT {', '.join(asked)} FROM {place}", tuple(read), tuple(items))
+    query = f"SELECT {', '.join(asked)} FROM {place}"
+    return ExtractTable(table, held_table, query, tuple(read), tuple(items), _order(policy, known))
+
+
+def _order(policy: TablePolicy, columns: Mapping[str, CatalogColumn]) -> str:
+    """The column that leads to the person: DuckDB groups rows by person in less time where those of one person lie together."""
+    if policy.unit is None:
+        return ""
+    first = policy.unit.steps[0].column if policy.unit.steps else policy.unit.column
+    return columns[first].source
 
 
 def _column(
@@ -186,4 +197,4 @@ def described(tables: tuple[ExtractTable, ...]) -> Iterator[tuple[object, ...]]:
     """Yield all that the tables of an extract follow from, but the rows."""
     for table in tables:
         columns = [(c.name, c.source, c.type, c.nullable, c.bounded, c.exact) for c in table.held.columns]
-        yield str(table.held.name), table.held.source, table.query, table.read, table.items, columns
+        yield str(table.held.name), table.held.source, table.query, table.read, table.items, table.order, columns

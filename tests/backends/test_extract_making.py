@@ -113,6 +113,21 @@ async def test_what_it_holds(job: ExtractJob, monkeypatch: pytest.MonkeyPatch) -
     assert modes == {0o600}
 
 
+async def test_rows_of_a_person_lie_together(job: ExtractJob, server: Scratch) -> None:
+    """Whatever their order in PostgreSQL; a table that is nobody's is as it arrives, and nothing is left of the way there."""
+    with psycopg.connect(server.conninfo(), autocommit=True) as owner:
+        owner.execute("CREATE TABLE strewn AS SELECT * FROM visits; DELETE FROM visits")
+        owner.execute("INSERT INTO visits SELECT i * 7 % 100, i, i FROM generate_series(1, 1000) AS i")
+        try:
+            await asyncio.to_thread(made, job)
+        finally:
+            owner.execute("DELETE FROM visits; INSERT INTO visits SELECT * FROM strewn; DROP TABLE strewn")
+    found = [person for (person,) in rows(job, "SELECT person FROM visits ORDER BY rowid")]
+    assert found == sorted(found)
+    assert len(found) == 1000
+    assert {table.held.source[1]: table.order for table in job.tables} == {"people": "id", "visits": "person", "loads": ""}
+
+
 async def test_the_last_one_holds(job: ExtractJob) -> None:
     """One of another epoch, or after another, is another; a query tells the epoch of the snapshot that is read."""
     await asyncio.to_thread(made, job)
