@@ -4,7 +4,7 @@ usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [ac
        [extract] [neighbours] [honesty] [charges] [analysts] [engines]
        [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N]
        [--corpus FILE.jsonl] [--data-sets A,B] [--verbose] [--case TEXT] [--queries A,B] [--data FOLDER] [--processes N]
-       [--analysts N] [--minutes N] [--rows N] [--spark sc://HOST:PORT]
+       [--analysts N] [--minutes N] [--rows N] [--spark sc://HOST:PORT] [--flushes 0,2,5]
        default: everything up to aggregate; the others take long, and most need the shared material
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
@@ -26,7 +26,8 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   growth     time and memory of some of the workload's queries at tenths of --scale and more, as a picture
   postgres   generated SQL beside the raw query for the shared workload, 2 M orders in PostgreSQL, beside the best peer's
   extract    the same generated for an extract of that PostgreSQL, beside the raw query in PostgreSQL itself
-  charges    durable charges a second of eight processes and of one, ledger in PostgreSQL, beside what eight clients insert
+  charges    durable charges a second of eight processes and of one, ledger in PostgreSQL, beside what eight clients insert;
+             with flushes as this disk's, and with --flushes that take so many milliseconds longer
   analysts   --analysts of two proxies that share a ledger, for --minutes: latency, charges, and whether anything is lost
   engines    a table of a million to --rows rows: time, memory of the proxy, bytes moved; in DuckDB, and on Sail or --spark
 """
@@ -174,6 +175,10 @@ def measure_accuracy(folder: Path, options: argparse.Namespace) -> None:
         bench_accuracy.accuracy(folder, options.scale, options.answers, only)
 
 
+def milliseconds(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="what the proxy costs, as ratios")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: up to aggregate")
@@ -194,6 +199,9 @@ def main() -> int:
     parser.add_argument("--case", default="", metavar="TEXT", help="those whose names hold it, for neighbours: 'CTEs 16' is one")
     parser.add_argument("--processes", type=int, default=1, help="of the proxy, for memory, relay, reused and load")
     parser.add_argument("--analysts", type=int, default=500)
+    parser.add_argument(
+        "--flushes", type=milliseconds, default="0,2,5", metavar="A,B", help="milliseconds that a flush takes longer, for charges"
+    )
     parser.add_argument("--minutes", type=float, default=10, help="for analysts")
     parser.add_argument("--rows", type=int, default=10_000_000, help="at most, for engines")
     parser.add_argument("--spark", default="", metavar="sc://HOST:PORT", help="for engines; it reads the files of this machine")

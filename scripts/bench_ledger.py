@@ -4,7 +4,8 @@ Knows: pgbench, the sample shop's users, the ledger's record. Must not know: how
 is what eight clients of pgbench reach who do nothing but insert: each transaction adds one row as long as a charge's, with its
 two indexes, durably, and several that wait at once share a flush. Beside it: what one process flushes, write after write; what
 eight clients flush who write an empty message into the server's log; what eight reach who add these rows one by one under
-a lock of the record, as a ledger must. All is measured in turn on one server, which waits for its disk as a ledger's must.
+a lock of the record, as a ledger must. All is measured in turn on one server, which waits for its disk as a ledger's must: the
+disk at hand, then the same with flushes that take as long as a durable disk's (`bench_flush`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import asyncio
 import collections
 import contextlib
 import itertools
-import os
 import random
 import re
 import shutil
@@ -30,6 +30,7 @@ from typing import Final
 import asyncpg
 import psutil
 import psycopg
+from bench_flush import compiler, slowed
 from bench_wire import Route, pgbench, say
 from scratch_postgres import Scratch, scratch_server
 
@@ -58,7 +59,6 @@ LOCKED: Final = (
     + INSERT
     + "UPDATE head SET sequence = sequence + 1 WHERE chain = 'shop';\nCOMMIT;\n"
 )
-BLOCK: Final = 8192
 WAYS: Final = ((8, 1), (1, 8), (1, 64))
 """How many processes, and statements at once in each."""
 DURABLE: Final = {
@@ -95,47 +95,40 @@ def durable(work: Path) -> Iterator[Scratch]:
         yield server
 
 
-def limit(server: Scratch, seconds: float, script: Path, text: str = FLUSH) -> float:
-    """Return how many transactions a second eight clients flush."""
+def limit(server: Scratch, seconds: float, script: Path, text: str = FLUSH, clients: int = WRITERS) -> float:
+    """Return how many transactions a second so many clients flush."""
     script.write_text(text)
     route = Route("flush", ("-h", str(server.home), "-p", "5432", "-U", "postgres", "postgres"))
-    return pgbench(route, "simple", WRITERS, seconds, script).tps
-
-
-def flushed(folder: Path, seconds: float) -> float:
-    """Return how many blocks a second one process writes, each on the disk before the next."""
-    count, file = 0, os.open(folder / "flushed", os.O_RDWR | os.O_CREAT)
-    try:
-        os.write(file, bytes(1000 * BLOCK))
-        os.fsync(file)
-        began = time.monotonic()
-        while time.monotonic() < began + seconds:
-            os.pwrite(file, os.urandom(BLOCK), count % 1000 * BLOCK)
-            os.fdatasync(file)
-            count += 1
-        return count / (time.monotonic() - began)
-    finally:
-        os.close(file)
+    return pgbench(route, "simple", clients, seconds, script).tps
 
 
 def charges(work: Path, options: argparse.Namespace) -> None:
     """Print charges a second of eight processes, and of one in which several statements wait at once, beside the limits."""
+    print("a second, medians of the rounds, by the milliseconds that a flush takes longer than this disk's: flushes of a client,")
+    print("of 8, locked inserts of 8, inserts of 8; charges of processes x statements at once, and their ratio to inserts")
+    print("ms\t1 flush\t8 flush\tlocked\tinserts\t" + "\t".join(f"{n} x {threads}\tratio" for n, threads in WAYS))
+    for milliseconds in options.flushes:
+        if milliseconds and compiler() is None:
+            say("NOT MEASURED: a slower flush needs gcc, which is not installed")
+            return
+        with durable(work / f"durable{milliseconds:g}") as server, slowed(server, milliseconds):
+            _compared(server, work, milliseconds, options)
+
+
+def _compared(server: Scratch, work: Path, milliseconds: float, options: argparse.Namespace) -> None:
     rates: list[list[float]] = []
-    with durable(work / "durable") as server:
-        with psycopg.connect(server.conninfo(), autocommit=True) as connection:
-            connection.execute(ROWS.encode())
-        for round in range(options.rounds):
-            say(f"charges: round {round + 1}")
-            limits = [limit(server, options.seconds, work / "limit.sql", text) for text in (FLUSH, LOCKED, INSERT)]
-            raw = flushed(work, options.seconds)
-            rates.append([raw, *limits, *(rate(server, n, threads, options.seconds) for n, threads in WAYS)])
-    print("a second, median of the rounds; ratio of charges to inserts of 8 clients in the same round, median")
-    print("flushes of one process\tof 8 clients\tlocked inserts of 8 clients\tinserts of 8 clients")
-    print("\t".join(f"{statistics.median(row[i] for row in rates):.0f}" for i in range(4)))
-    print("charges to one dataset: processes\tstatements at once in each\ta second\tratio")
-    for i, (processes, threads) in enumerate(WAYS, 4):
-        found, ratio = statistics.median(row[i] for row in rates), statistics.median(row[i] / row[3] for row in rates)
-        print(f"{processes}\t{threads}\t{found:.0f}\t{ratio:.2f}", flush=True)
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        connection.execute(ROWS.encode())
+    for round in range(options.rounds):
+        say(f"charges: flushes of {milliseconds:g} ms more, round {round + 1}")
+        one = limit(server, options.seconds, work / "limit.sql", clients=1)
+        limits = [limit(server, options.seconds, work / "limit.sql", text) for text in (FLUSH, LOCKED, INSERT)]
+        rates.append([one, *limits, *(rate(server, n, threads, options.seconds) for n, threads in WAYS)])
+    found = [f"{statistics.median(row[i] for row in rates):.0f}" for i in range(4)]
+    for i in range(4, 4 + len(WAYS)):
+        found += [f"{statistics.median(row[i] for row in rates):.0f}"]
+        found += [f"{statistics.median(row[i] / row[3] for row in rates):.2f}"]
+    print(f"{milliseconds:g}\t" + "\t".join(found), flush=True)
 
 
 def rate(server: Scratch, processes: int, threads: int, seconds: float) -> float:

@@ -30,7 +30,7 @@ from dpproxy.budget.ledger import (
     Scope,
     Standing,
 )
-from dpproxy.budget.states import Account, AccountKey, Opening, State, begun, decoded, encoded
+from dpproxy.budget.states import UNUSED, Account, AccountKey, Opening, State, begun, decoded, encoded
 from dpproxy.policy.model import Window
 from dpproxy.privacy.accountant import Limit, admits, effective_epsilon, remaining
 from dpproxy.privacy.delta_split import tuned
@@ -130,7 +130,7 @@ class Book:
     def _position(self, key: AccountKey, limit: Limit, at: dt.datetime, new: Loss = ZERO) -> tuple[Loss, Limit]:
         """What counts as spent in the current window, and the limit with grants, as `new` finds it; nothing but grants
         if exhausted."""
-        account = self._accounts.get(key, Account()).on(at)
+        account = self._accounts.get(key, UNUSED).on(at)
         opening = account.openings[windows.WINDOWS.index(limit.window)]
         first = opening.first or new
         base = tuned(limit, first) if first else limit
@@ -151,6 +151,8 @@ class Book:
             self.clock = entry.at
         self.sequence = sequence
         match entry:
+            case Charge():  # first: nearly all are
+                self._charge(entry)
             case Opened():
                 self.ledger, self.schema = entry.ledger, entry.schema
             case Migrated():
@@ -158,8 +160,6 @@ class Book:
             case Checkpoint():
                 if entry != self.checkpoint():
                     raise LedgerCorrupt("a checkpoint of the ledger does not agree with the entries before it")
-            case Charge():
-                self._charge(entry)
             case Grant():
                 self._grant(entry)
             case Exhausted():
@@ -219,12 +219,12 @@ class Book:
         )
         for scope, name, loss in losses:
             key = (charge.dataset, scope, name)
-            account = self._accounts.get(key, Account()).on(charge.at)
+            account = self._accounts.get(key, UNUSED).on(charge.at)
             self._accounts[key] = Account(account.total + loss, account.charges + 1, account.day, begun(account.openings, loss))
 
     def _grant(self, grant: Grant) -> None:
         key = (grant.dataset, grant.scope, grant.name)
-        account = self._accounts.get(key, Account()).on(grant.at)
+        account = self._accounts.get(key, UNUSED).on(grant.at)
         openings = tuple(
             replace(o, granted_epsilon=o.granted_epsilon + grant.epsilon, granted_delta=o.granted_delta + grant.delta)
             for o in account.openings
@@ -244,7 +244,7 @@ class Book:
         """Tell where an account stands at `at`, or at the record's time if that is later."""
         at = max(at, self.clock or at)
         spent, bound = self._position(key, limit, at)
-        account, exhausted = self._accounts.get(key, Account()), self._is_exhausted(limit.window, at)
+        account, exhausted = self._accounts.get(key, UNUSED), self._is_exhausted(limit.window, at)
         left = remaining(spent, bound)
         return Standing(
             key[1],

@@ -81,9 +81,18 @@ class Chains:
         self._seconds: dict[str, tuple[dt.datetime, float]] = {}  # the last time that moved a chain's clock, by both clocks
 
     @property
-    def witnessed(self) -> bool:
-        """Tell whether some chain has a witness, which waits for `sync`."""
-        return bool(self._told)
+    def waiting(self) -> bool:
+        """Tell whether something is to be done when nothing comes for a while (`idle`): a witness waits for `sync`, or the store
+        holds a transaction ready."""
+        return bool(self._told) or self._store.waiting
+
+    def idle(self) -> None:
+        """Nothing came for SYNC_SECONDS."""
+        try:
+            self._store.rest()
+        except StoreError as error:
+            log.warning("the ledger's store: %s", error)
+            self._recover()
 
     def close(self) -> None:
         self._store.close()

@@ -236,6 +236,8 @@ class Journal:
             while (jobs := self._next_batch()) is not None:
                 for chain in dict.fromkeys(job.chain for job in jobs):
                     self._chains.batch(chain, [job for job in jobs if job.chain == chain and start(job.future)])
+                if not jobs:
+                    self._chains.idle()
                 self._chains.sync()
         finally:
             self._turn_away()
@@ -254,7 +256,7 @@ class Journal:
     def _next_batch(self) -> list[Job] | None:
         """Whatever waits, at least one job; none after a while in which nothing came, None after `close`."""
         try:
-            first = self._queue.get(timeout=SYNC_SECONDS if self._chains.witnessed else None)
+            first = self._queue.get(timeout=SYNC_SECONDS if self._chains.waiting else None)
         except queue.Empty:
             return []
         if first is None:

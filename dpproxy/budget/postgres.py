@@ -36,7 +36,7 @@ import asyncpg
 from dpproxy.budget.entries import Head, Row
 from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
-from dpproxy.budget.postgres_tables import prepare
+from dpproxy.budget.postgres_tables import PREPARED, prepare
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
 from dpproxy.budget.store import HeadMoved, KnownCharge, Stored, StoreError
 from dpproxy.budget.witness import Witness
@@ -61,8 +61,8 @@ _SETTINGS = {
     "standard_conforming_strings": "on",  # `_quoted` relies on it
 }
 
-_UNSYNCED = "SET LOCAL synchronous_commit = off"
-_TAKEN = "SELECT * FROM taken($1, $2, $3)"
+_BEGIN = "BEGIN; SET LOCAL synchronous_commit = off"
+_HELD = "SELECT sequence, hash, seal, body FROM held($1, $2, $3)"
 _HEAD = "SELECT sequence, hash, seal FROM head WHERE chain = $1"
 _APPEND = """
 WITH added AS (
@@ -72,8 +72,9 @@ UPDATE head SET sequence = $6, hash = $7, seal = $8 WHERE chain = $1
 """
 _ROWS = "SELECT sequence, body, hash FROM entries WHERE chain = $1 AND sequence > $2 ORDER BY sequence LIMIT $3"
 _PAGE = 5000
-_FLUSH = "SELECT pg_logical_emit_message(true, 'dpproxy', '')"
-"""The least transaction that has something to flush: an empty message in the log, which nobody reads."""
+_FLUSH = "EXECUTE flushed"
+_FLUSH_AND_BEGIN = f"BEGIN; {_FLUSH}; COMMIT; {_BEGIN}"
+"""Without a transaction of its own the flush would become part of what is begun after it, and nobody would wait for it."""
 
 T = TypeVar("T")
 
@@ -86,6 +87,8 @@ class PostgresStore:
         self._dsn = dsn
         self._loop = new_loop()
         self._connection: asyncpg.Connection[Any] | None = None
+        self._held: asyncpg.prepared_stmt.PreparedStatement[Any] | None = None
+        self._ahead = False  # whether a transaction was begun that has no lock, for who comes next
         self._begun = ""  # what comes before the statements of the commit under way, where nothing was sent yet
         self._pending = ""  # these statements
         self._warning = ""  # what the server warned of since the last flush began
@@ -100,6 +103,8 @@ class PostgresStore:
         self._connection.add_log_listener(self._noted)
         await _check_durable(self._connection)
         await prepare(self._connection)
+        await self._connection.execute(PREPARED)
+        self._held = await self._connection.prepare(_HELD)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -118,15 +123,17 @@ class PostgresStore:
         return self._do(self._begin(self._db, chain, known))
 
     async def _begin(self, db: asyncpg.Connection[Any], chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
-        await db.execute(f"BEGIN; {_UNSYNCED}")
-        row = await db.fetchrow(_TAKEN, chain, known, _PAGE)
-        assert row is not None
-        return Head(row["sequence"], row["hash"], row["seal"]), _rows_of(row)
+        if not self._ahead:
+            await db.execute(_BEGIN)
+        self._ahead = False
+        assert self._held is not None
+        first, *rows = await self._held.fetch(chain, known, _PAGE)
+        return Head(first["sequence"], first["hash"], first["seal"]), [(row["body"], row["hash"]) for row in rows]
 
     def suppose(self, chain: str, head: Head) -> bool:
         """Begin with the commit: one crossing for all of it, and the lock is held for none."""
         is_there = f"SELECT still({_quoted(chain)}, {head.sequence}, {_quoted(head.hash)}, {_quoted(head.seal)})"
-        self._begun = f"BEGIN; {_UNSYNCED}; {is_there}; "
+        self._begun = f"{is_there}; " if self._ahead else f"{_BEGIN}; {is_there}; "
         return True
 
     def last(self, chain: str) -> int:
@@ -147,16 +154,18 @@ class PostgresStore:
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
         """Keep rows and head, which are sent with the commit."""
-        added = ", ".join(
-            f"({_quoted(chain)}, {r.sequence}, {_quoted(r.id)}, {_quoted(r.body)}, {_quoted(r.hash)})" for r in rows
-        )
-        changed = f"sequence = {head.sequence}, hash = {_quoted(head.hash)}, seal = {_quoted(head.seal)}"
-        self._pending = f"INSERT INTO entries VALUES {added}; UPDATE head SET {changed} WHERE chain = {_quoted(chain)}"
+        name, values = _quoted(chain), [f"{r.sequence}, {_quoted(r.id)}, {_quoted(r.body)}, {_quoted(r.hash)}" for r in rows]
+        added = ", ".join(f"({name}, {row})" for row in values)
+        adding = f"EXECUTE added({name}, {values[0]})" if len(rows) == 1 else f"INSERT INTO entries VALUES {added}"
+        self._pending = f"{adding}; EXECUTE moved({name}, {head.sequence}, {_quoted(head.hash)}, {_quoted(head.seal)})"
 
     def commit(self) -> None:
+        """Commit, wait for the disk, and begin ahead where others write too: whoever comes next asks one question less."""
         try:
-            begun, self._begun = self._begun, ""
-            self._settled(f"{begun}{self._pending}; COMMIT; {_FLUSH}")
+            begun, self._begun, ahead = self._begun, "", not self._begun
+            self._ahead = False
+            self._settled(f"{begun}{self._pending}; COMMIT; {_FLUSH_AND_BEGIN if ahead else _FLUSH}")
+            self._ahead = ahead
         except StoreError as error:
             if isinstance(error.__cause__, asyncpg.SerializationError):
                 raise HeadMoved("somebody else has written to the record") from error
@@ -165,7 +174,17 @@ class PostgresStore:
             raise
 
     def settle(self) -> None:
+        self.rest()
         self._settled(_FLUSH)
+
+    @property
+    def waiting(self) -> bool:
+        return self._ahead
+
+    def rest(self) -> None:
+        if self._ahead:
+            self._begun = ""
+            self.rollback()
 
     def _settled(self, text: str) -> None:
         """Run what ends in a flush. Raises StoreError also for what the server calls done and warns of."""
@@ -181,10 +200,12 @@ class PostgresStore:
     def rollback(self) -> None:
         if self._begun:  # nothing was sent
             return
+        self._ahead = False
         self._do(self._db.execute("ROLLBACK"))
 
     def recover(self) -> None:
         """Open a new connection: whether the old one's commit went through is for the ids to say."""
+        self._ahead, self._begun = False, ""
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
@@ -214,11 +235,6 @@ async def _check_durable(db: asyncpg.Connection[Any]) -> None:
             "the ledger's PostgreSQL runs with %s: a power failure can undo charges that were answered; set it on there",
             " and ".join(f"{name} = off" for name in wrong),
         )
-
-
-def _rows_of(row: asyncpg.Record) -> Sequence[Stored]:
-    """None is the join's, where there is nothing new."""
-    return [(body, digest) for body, digest in zip(row["bodies"], row["hashes"], strict=True) if body is not None]
 
 
 def _quoted(value: str | bytes | None) -> str:

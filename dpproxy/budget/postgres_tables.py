@@ -25,19 +25,20 @@ CREATE TABLE IF NOT EXISTS dpproxy_ledger.damaged (
 """
 
 _FUNCTIONS = """
-CREATE OR REPLACE FUNCTION dpproxy_ledger.taken(the_chain text, known bigint, most integer)
-RETURNS TABLE (sequence bigint, hash bytea, seal bytea, bodies text[], hashes bytea[]) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION dpproxy_ledger.held(the_chain text, known bigint, most integer)
+RETURNS TABLE (sequence bigint, hash bytea, seal bytea, body text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
+    SELECT h.sequence, h.hash, h.seal INTO sequence, hash, seal FROM dpproxy_ledger.head AS h
+        WHERE h.chain = the_chain FOR UPDATE;
     IF NOT FOUND THEN
         INSERT INTO dpproxy_ledger.head VALUES (the_chain, 0, decode(repeat('00', 32), 'hex')) ON CONFLICT DO NOTHING;
-        PERFORM 1 FROM dpproxy_ledger.head AS h WHERE h.chain = the_chain FOR UPDATE;
+        SELECT h.sequence, h.hash, h.seal INTO sequence, hash, seal FROM dpproxy_ledger.head AS h
+            WHERE h.chain = the_chain FOR UPDATE;
     END IF;
-    RETURN QUERY SELECT h.sequence, h.hash, h.seal, array_agg(e.body ORDER BY e.sequence), array_agg(e.hash ORDER BY e.sequence)
-        FROM dpproxy_ledger.head AS h LEFT JOIN dpproxy_ledger.entries AS e
-            ON e.chain = the_chain AND e.sequence > known AND e.sequence <= known + most
-        WHERE h.chain = the_chain GROUP BY h.sequence, h.hash, h.seal;
+    RETURN NEXT;
+    RETURN QUERY SELECT e.sequence, e.hash, NULL::bytea, e.body FROM dpproxy_ledger.entries AS e
+        WHERE e.chain = the_chain AND e.sequence > known AND e.sequence <= known + most ORDER BY e.sequence;
 END
 $$;
 CREATE OR REPLACE FUNCTION dpproxy_ledger.still(the_chain text, last bigint, digest bytea, sealed bytea)
@@ -51,8 +52,16 @@ BEGIN
 END
 $$
 """
-"""`taken` locks a record (each statement after it sees what was committed before) and answers what `known` rows lack. `still`
-locks it if it ends with this head, and fails otherwise."""
+"""`held` locks a record (each statement after it sees what was committed before) and answers its head, then what `known` rows
+lack. `still` locks it if it ends with this head, and fails otherwise."""
+
+PREPARED = """
+PREPARE added(text, bigint, text, text, bytea) AS INSERT INTO entries VALUES ($1, $2, $3, $4, $5);
+PREPARE moved(text, bigint, bytea, bytea) AS UPDATE head SET sequence = $2, hash = $3, seal = $4 WHERE chain = $1;
+PREPARE flushed AS SELECT pg_logical_emit_message(true, 'dpproxy', '')
+"""
+"""What a connection that writes prepares, since a plan costs more than what it does: a row more, another head; and the least
+transaction that has something to flush, an empty message in the log, which nobody reads."""
 
 
 async def prepare(db: asyncpg.Connection[Any]) -> None:
@@ -61,5 +70,5 @@ async def prepare(db: asyncpg.Connection[Any]) -> None:
         await db.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
         if await db.fetchval("SELECT to_regclass('dpproxy_ledger.damaged')") is None:
             await db.execute(_SCHEMA)
-        if await db.fetchval("SELECT to_regproc('dpproxy_ledger.still')") is None:
+        if await db.fetchval("SELECT to_regproc('dpproxy_ledger.held')") is None:
             await db.execute(_FUNCTIONS)

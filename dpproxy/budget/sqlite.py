@@ -219,6 +219,13 @@ class SqliteStore:
         with self._store_errors():
             self._db.execute("ROLLBACK")
 
+    @property
+    def waiting(self) -> bool:
+        return False
+
+    def rest(self) -> None:
+        """Nothing is held between two transactions."""
+
     def recover(self) -> None:
         """Open the file again: after a failed fsync, what the log holds must be written anew before anything is built on it."""
         self._disconnect()

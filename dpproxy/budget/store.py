@@ -56,6 +56,13 @@ class Store(Protocol):
 
     def rollback(self) -> None: ...
 
+    @property
+    def waiting(self) -> bool:
+        """Tell whether the store holds something ready for the next `begin`, which `rest` gives back when none comes."""
+        ...
+
+    def rest(self) -> None: ...
+
     def recover(self) -> None:
         """Come back to a state in which `begin` may work."""
         ...

@@ -31,14 +31,15 @@ that before it rounds up, so floats decide tightness and never soundness. Tests 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import add, sub
 from statistics import NormalDist
 from typing import Any
 
 from dpproxy.amounts import MICRO as MICRO
+from dpproxy.privacy.lanes import minus, packed, plus, unpacked
 
 NANO = 10**9
 PICO = 10**12
@@ -75,8 +76,8 @@ class Loss:
 
     epsilon: int
     delta: int = 0
-    rdp: tuple[int, ...] = ()
-    gdp: tuple[int, ...] = ()
+    rdp: tuple[int, ...] = field(default_factory=tuple)
+    gdp: tuple[int, ...] = field(default_factory=tuple)
     conversion: int = 0
 
     def __post_init__(self) -> None:
@@ -91,29 +92,40 @@ class Loss:
 
     def __add__(self, other: Loss) -> Loss:
         """Composition, also of adaptively chosen mechanisms."""
-        return _whole(
-            self.epsilon + other.epsilon,
-            self.delta + other.delta,
-            tuple(map(add, self.rdp, other.rdp)),
-            tuple(map(add, self.gdp, other.gdp)),
-            self.conversion + other.conversion,
-        )
+        sums = (self.epsilon + other.epsilon, self.delta + other.delta, self.conversion + other.conversion)
+        lanes = plus(self._lanes, other._lanes)
+        if lanes is not None:
+            return _whole(*sums, lanes)
+        return Loss(*sums[:2], tuple(map(add, self.rdp, other.rdp)), tuple(map(add, self.gdp, other.gdp)), sums[2])
 
     def since(self, earlier: Loss) -> Loss:
         """Return what was added after `earlier`, when this sum went on from there. Exact: losses are integers."""
         if not earlier:
             return self
-        return Loss(
-            self.epsilon - earlier.epsilon,
-            self.delta - earlier.delta,
-            tuple(map(sub, self.rdp, earlier.rdp)),
-            tuple(map(sub, self.gdp, earlier.gdp)),
-            self.conversion - earlier.conversion,
-        )
+        left = (self.epsilon - earlier.epsilon, self.delta - earlier.delta, self.conversion - earlier.conversion)
+        lanes = minus(self._lanes, earlier._lanes)
+        if lanes is not None and left[0] >= 0 and 0 <= left[2] <= left[1]:
+            return _whole(*left, lanes)
+        return Loss(*left[:2], tuple(map(sub, self.rdp, earlier.rdp)), tuple(map(sub, self.gdp, earlier.gdp)), left[2])
+
+    @cached_property
+    def _lanes(self) -> int | None:
+        """`rdp` and `gdp` as one integer, which adds fifty numbers at once (`privacy.lanes`); None where they do not fit."""
+        return packed((*self.rdp, *self.gdp))
+
+    def __getattr__(self, name: str) -> tuple[int, ...]:
+        """Take `rdp` and `gdp` of a sum apart when they are asked for, which they seldom are."""
+        if name not in ("rdp", "gdp"):
+            raise AttributeError(name)
+        numbers = unpacked(self.__dict__["_lanes"], len(ORDERS) + len(RESERVES))
+        self.__dict__.update(rdp=numbers[: len(ORDERS)], gdp=numbers[len(ORDERS) :])
+        found: tuple[int, ...] = self.__dict__[name]
+        return found
 
     def __bool__(self) -> bool:
         """Return False for no loss at all."""
-        return bool(self.epsilon or self.delta or any(self.rdp) or any(self.gdp))
+        lanes = self._lanes
+        return bool(self.epsilon or self.delta or (any(self.rdp) or any(self.gdp) if lanes is None else lanes))
 
     def __hash__(self) -> int:
         """Hash once: a loss of fifty numbers is looked up several times for each charge."""
@@ -195,10 +207,10 @@ class Loss:
         return cls(int(data["epsilon"]), int(data["delta"]), rdp, gdp, int(data["conversion"]))
 
 
-def _whole(epsilon: int, delta: int, rdp: tuple[int, ...], gdp: tuple[int, ...], conversion: int) -> Loss:
+def _whole(epsilon: int, delta: int, conversion: int, lanes: int) -> Loss:
     """Make the sum of two losses: what each loss is checked for holds of sums, and the ledger makes six of them for a charge."""
     made = object.__new__(Loss)
-    made.__dict__.update(epsilon=epsilon, delta=delta, rdp=rdp, gdp=gdp, conversion=conversion)
+    made.__dict__.update(epsilon=epsilon, delta=delta, conversion=conversion, _lanes=lanes)
     return made
 
 

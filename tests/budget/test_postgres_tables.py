@@ -12,7 +12,7 @@ from dpproxy.budget.postgres_tables import prepare
 
 from .conftest import PostgresServer
 
-MADE = "SELECT to_regclass('dpproxy_ledger.entries') IS NOT NULL AND to_regproc('dpproxy_ledger.taken') IS NOT NULL"
+MADE = "SELECT to_regclass('dpproxy_ledger.entries') IS NOT NULL AND to_regproc('dpproxy_ledger.held') IS NOT NULL"
 STILL = "SELECT dpproxy_ledger.still($1, $2, $3, $4)"
 
 
@@ -36,7 +36,7 @@ def test_an_older_ledger_gets_what_is_new(postgres: PostgresServer) -> None:
     async def work() -> None:
         connection = await asyncpg.connect(postgres.dsn)
         await prepare(connection)
-        await connection.execute("DROP FUNCTION dpproxy_ledger.still")
+        await connection.execute("DROP FUNCTION dpproxy_ledger.still, dpproxy_ledger.held")
         await prepare(connection)
         await connection.execute("INSERT INTO dpproxy_ledger.head VALUES ('shop', 3, '\\x03')")
         await connection.fetchval(STILL, "shop", 3, b"\x03", None)

@@ -182,3 +182,15 @@ def test_a_charge_in_one_crossing_is_on_disk(postgres: PostgresServer, opened: O
         postgres.kill()
         postgres.start()
         assert done in [entry for _, entry in record.show(PostgresReader(postgres.dsn, "shop"))]
+
+
+def test_a_charge_among_others_is_on_disk(postgres: PostgresServer, opened: Open, request_of: MakeRequest) -> None:
+    """The same where two take turns, and each has begun its next transaction before it acknowledges the last."""
+    for _ in range(3):
+        ledgers = [opened(), opened()]
+        for _ in range(2):
+            done = [charge(ledger, request_of()) for ledger in ledgers]
+        assert all(ledger._chains._store.waiting for ledger in ledgers)
+        postgres.kill()
+        postgres.start()
+        assert done[-1] in [entry for _, entry in record.show(PostgresReader(postgres.dsn, "shop"))]
