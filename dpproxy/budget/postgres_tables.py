@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 
+_QUEUE = 0x6470_7071  # advisory locks too, by which those queue who want the row of one record
 _LOCK = 0x6470_7072  # an advisory lock of our own: two proxies may start at once
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS dpproxy_ledger;
@@ -24,11 +25,12 @@ CREATE TABLE IF NOT EXISTS dpproxy_ledger.damaged (
 );
 """
 
-_FUNCTIONS = """
+_FUNCTIONS = f"""
 CREATE OR REPLACE FUNCTION dpproxy_ledger.held(the_chain text, known bigint, most integer)
 RETURNS TABLE (sequence bigint, hash bytea, seal bytea, body text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    PERFORM pg_advisory_xact_lock({_QUEUE}, hashtext(the_chain));
     SELECT h.sequence, h.hash, h.seal INTO sequence, hash, seal FROM dpproxy_ledger.head AS h
         WHERE h.chain = the_chain FOR UPDATE;
     IF NOT FOUND THEN

@@ -9,6 +9,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpproxy.budget.entries import (
     NO_HASH,
@@ -41,6 +43,8 @@ ENTRIES: list[Entry] = [
     replace(CHARGE, dataset_loss=CHARGE.loss),
     replace(CHARGE, dataset_loss=ZERO),
     replace(CHARGE, loss=ZERO, dataset_loss=ZERO),
+    replace(CHARGE, policy="digest", dataset_loss=CHARGE.loss),
+    replace(CHARGE, role='a "b" \\ c', user="ü\n\x7f", dataset="'", policy="\t"),
     replace(CHARGE, role=',"loss":{', user='{"loss":{}', statement='"x","loss":{"epsilon":0}'),
     Grant("shop", "role", "analyst", 5, 6, "why", AT),
     ClockWord(AT, "right"),
@@ -73,7 +77,7 @@ def test_the_chain_by_its_definition() -> None:
     for row in rows:
         again = hashlib.sha256(again + row.body.encode()).digest()
     assert again == digest
-    assert [row.id for row in rows if row.id] == ["checkpoint 3", *["id"] * 5]
+    assert [row.id for row in rows if row.id] == ["checkpoint 3", *["id"] * 7]
 
 
 def test_seals() -> None:
@@ -98,9 +102,41 @@ def test_seals() -> None:
 
 @pytest.mark.parametrize("change", [{"kind": "gift"}, {"at": "2024-01-01T00:00:00"}, {"loss": {}}, {"sequence": "x"}])
 def test_what_encode_does_not_write_is_refused(change: dict[str, object]) -> None:
-    body = json.dumps(json.loads(encode(CHARGE, 7)) | change)
-    with pytest.raises(LedgerCorrupt, match="cannot be read"):
-        decode(body)
+    data = json.loads(encode(CHARGE, 7)) | change
+    for body in (json.dumps(data), json.dumps(data, sort_keys=True, separators=(",", ":"))):
+        with pytest.raises(LedgerCorrupt, match="cannot be read"):
+            decode(body)
+
+
+texts = st.one_of(st.text(max_size=8), st.sampled_from(['"', "\\", "{}", '","user":"', ',"loss":{', "", "}", "\x00"]))
+
+
+@given(texts, texts, texts, texts, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_a_charge_is_read_as_any_json_is(dataset: str, role: str, user: str, policy: str, whole: bool) -> None:
+    """`encode` and `decode` know the text of charges by heart: it is what `json` writes and reads."""
+    charge = Charge("id", 7, dataset, role, user, Loss(5, 3), Loss(5, 3) if whole else Loss(2), "hash", AT, policy)
+    body = encode(charge, 7)
+    data = json.loads(body)
+    assert body == json.dumps(data, sort_keys=True, separators=(",", ":"))
+    assert (data["dataset"], data["role"], data["user"], data.get("policy", "")) == (dataset, role, user, policy)
+    assert decode(body) == decode(json.dumps(data)) == (7, charge)
+
+
+@pytest.mark.parametrize("letter", '"\\{},:0 a\n')
+def test_what_is_not_json_is_refused(letter: str) -> None:
+    """Whatever letter of the text is another: nothing is read from it that `json` does not read."""
+    body = encode(replace(CHARGE, policy="digest"), 7)
+    for place in range(len(body)):
+        changed = body[:place] + letter + body[place + 1 :]
+        try:
+            sequence, entry = decode(changed)
+        except LedgerError:
+            continue
+        data = json.loads(changed)
+        assert isinstance(entry, Charge)
+        assert (sequence, entry.role, entry.user, entry.id) == (data["sequence"], data["role"], data["user"], data["id"])
+        assert entry.loss == Loss.from_json(data["loss"])
 
 
 @pytest.mark.parametrize("change", [{"schema": 99}, {"schema": 0}, {"orders": [2.0]}, {"reserves": []}])

@@ -51,3 +51,23 @@ def test_an_older_ledger_gets_what_is_new(postgres: PostgresServer) -> None:
         await connection.close()
 
     asyncio.run(work())
+
+
+def test_a_record_that_is_held(postgres: PostgresServer) -> None:
+    """First its head, which is made where there is none, then what is not known of it, and no more than asked for."""
+
+    async def work() -> None:
+        connection = await asyncpg.connect(postgres.dsn)
+        await prepare(connection)
+        held = "SELECT sequence, hash, seal, body FROM dpproxy_ledger.held($1, $2, $3)"
+        assert [tuple(row) for row in await connection.fetch(held, "shop", 0, 9)] == [(0, bytes(32), None, None)]
+        rows = [("shop", n, f"id {n}", f"body {n}", bytes([n])) for n in range(1, 6)]
+        await connection.executemany("INSERT INTO dpproxy_ledger.entries VALUES ($1, $2, $3, $4, $5)", rows)
+        await connection.execute("UPDATE dpproxy_ledger.head SET sequence = 5, hash = '\\x05', seal = '\\xff'")
+        for known, most, last in [(0, 9, 5), (3, 9, 5), (1, 2, 3), (5, 9, 5)]:
+            head, *found = map(tuple, await connection.fetch(held, "shop", known, most))
+            assert head == (5, b"\x05", b"\xff", None)
+            assert found == [(n, bytes([n]), None, f"body {n}") for n in range(known + 1, last + 1)]
+        await connection.close()
+
+    asyncio.run(work())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import asyncpg
 import pytest
 
 from dpproxy.budget import record
@@ -15,6 +17,7 @@ from dpproxy.budget.ledger import BudgetExhausted, Grant, LedgerCorrupt, Limits,
 from dpproxy.budget.postgres import PostgresLedger, PostgresReader
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO
+from tests.worlds.waiting import SAFETY
 
 from .conftest import NOON, MakeRequest, PostgresServer
 
@@ -194,3 +197,42 @@ def test_a_charge_among_others_is_on_disk(postgres: PostgresServer, opened: Open
         postgres.kill()
         postgres.start()
         assert done[-1] in [entry for _, entry in record.show(PostgresReader(postgres.dsn, "shop"))]
+
+
+def test_what_was_begun_ahead_is_given_back(postgres: PostgresServer, opened: Open, request_of: MakeRequest) -> None:
+    """When nothing more comes, and before the server cuts the connection off."""
+    ledgers = [opened(), opened()]
+    for ledger in [*ledgers, *ledgers]:
+        charge(ledger, request_of())
+    assert all(ledger._chains._store.waiting for ledger in ledgers)
+    connected = sessions(postgres)
+    assert len(connected) == 2
+    deadline = time.monotonic() + SAFETY
+    while "idle in transaction" in sessions(postgres).values():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert sessions(postgres).keys() == connected.keys()
+    for ledger in ledgers:
+        charge(ledger, request_of())
+    assert record.verify(PostgresReader(postgres.dsn, "shop"), key=KEY).entries == 7
+
+
+def sessions(postgres: PostgresServer) -> dict[int, str]:
+    async def found() -> dict[int, str]:
+        connection = await asyncpg.connect(postgres.dsn)
+        rows = await connection.fetch("SELECT pid, state FROM pg_stat_activity WHERE application_name = 'dpproxy ledger'")
+        await connection.close()
+        return {row["pid"]: row["state"] for row in rows}
+
+    return asyncio.run(found())
+
+
+def test_a_connection_that_is_cut_with_something_begun(postgres: PostgresServer, opened: Open, request_of: MakeRequest) -> None:
+    ledgers = [opened(), opened()]
+    for ledger in [*ledgers, *ledgers]:
+        charge(ledger, request_of())
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dpproxy ledger'"
+    asyncio.run(postgres.execute(cut))
+    for ledger in ledgers:
+        charge(ledger, request_of())
+    assert record.verify(PostgresReader(postgres.dsn, "shop"), key=KEY).entries == 7
