@@ -8,10 +8,13 @@ Where nobody else wrote to a record for a while (`chains`), nobody is asked what
 where this proxy knows it to end (`still`), the new rows, COMMIT and the wait for the disk are one question (`suppose`).
 If somebody did write, that question fails as a whole, and the transaction is made as it is among several writers.
 
-Among several, the lock is held as shortly as can be: one answer (the head and what others appended) and one question (the new
-rows, COMMIT) cross while it is; under load each crossing waits for a processor. Nor is it held while the disk works: a
+Among several, a transaction is two questions: `begin` waits for the lock and answers the head and what others appended, `commit`
+sends the new rows, COMMIT, the wait for the disk, and the BEGIN of the next transaction, which has no lock and sees nothing yet;
+if nothing comes for a while it is given back (`rest`). So the lock is held as shortly as can be: one answer and one
+question cross while it is; under load each crossing waits for a processor. Who waits queues by an advisory lock, which is
+handed over in order and at once; what guards the record is the lock on its row. Nor is it held while the disk works: a
 charge's transaction commits with synchronous_commit off, which ends it at once, and a second, synchronous one
-(`settle`) then waits until the log is on disk at least that far. Concurrent proxies' waits share one flush of the
+(`_FLUSH`) then waits until the log is on disk at least that far. Concurrent proxies' waits share one flush of the
 server. Nothing is acknowledged or remembered before it; what builds on a charge comes after it in the log, so a crash
 forgets both or neither. Where the server has a synchronous standby, that flush waits for the standby's disk as well. A wait
 that is cut short ends with a warning and as a success: it is taken for a failure here (`_settled`).
