@@ -15,7 +15,7 @@ Every account keeps all kinds of windows at once: a policy may change a limit's 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dpproxy.budget import window as windows
@@ -30,7 +30,7 @@ from dpproxy.budget.ledger import (
     Scope,
     Standing,
 )
-from dpproxy.budget.states import UNUSED, Account, AccountKey, Opening, State, begun, decoded, encoded
+from dpproxy.budget.states import UNUSED, Account, AccountKey, Opening, State, begun, day_of, decoded, encoded
 from dpproxy.policy.model import Window
 from dpproxy.privacy.accountant import Limit, admits, effective_epsilon, remaining
 from dpproxy.privacy.delta_split import tuned
@@ -143,16 +143,8 @@ class Book:
 
     def apply(self, sequence: int, entry: Entry) -> None:
         """Take up the next entry. Raises LedgerCorrupt when it cannot follow."""
-        if sequence != self.sequence + 1 or isinstance(entry, Opened) != (sequence == 1):
-            raise LedgerCorrupt("the ledger's entries are not in sequence")
-        if not isinstance(entry, Opened | Migrated | Checkpoint):
-            if self.clock is not None and entry.at < self.clock and not isinstance(entry, ClockWrong):
-                raise LedgerCorrupt("the ledger's times run backwards")
-            self.clock = entry.at
-        self.sequence = sequence
+        self._follow(sequence, entry)
         match entry:
-            case Charge():  # first: nearly all are
-                self._charge(entry)
             case Opened():
                 self.ledger, self.schema = entry.ledger, entry.schema
             case Migrated():
@@ -160,6 +152,9 @@ class Book:
             case Checkpoint():
                 if entry != self.checkpoint():
                     raise LedgerCorrupt("a checkpoint of the ledger does not agree with the entries before it")
+            case Charge():
+                for key, loss in _parts(entry):
+                    self._spend(key, loss, 1, entry.at)
             case Grant():
                 self._grant(entry)
             case Exhausted():
@@ -170,6 +165,41 @@ class Book:
                 self._names[entry.dataset, entry.data] = entry.account
             case ClockWord():
                 pass
+
+    def apply_all(self, entries: Iterable[tuple[int, Entry]]) -> None:
+        """Take up the next entries, as `apply` does one by one: charges of one day and price are added to an account at once.
+        Raises LedgerCorrupt, and is of no use then."""
+        waiting: dict[tuple[AccountKey, Loss], int] = {}
+        at: dt.datetime | None = None
+        for sequence, entry in entries:
+            charge = entry if isinstance(entry, Charge) else None
+            if at is not None and (charge is None or day_of(charge.at) != day_of(at)):
+                self._spend_all(waiting, at)
+                at = None
+            if charge is None:
+                self.apply(sequence, entry)
+                continue
+            self._follow(sequence, charge)
+            at = charge.at
+            for part in _parts(charge):
+                waiting[part] = waiting.get(part, 0) + 1
+        if at is not None:
+            self._spend_all(waiting, at)
+
+    def _spend_all(self, waiting: dict[tuple[AccountKey, Loss], int], at: dt.datetime) -> None:
+        """In the order in which the accounts saw these prices: the first of a window counts (`states.begun`)."""
+        for (key, loss), count in waiting.items():
+            self._spend(key, loss, count, at)
+        waiting.clear()
+
+    def _follow(self, sequence: int, entry: Entry) -> None:
+        if sequence != self.sequence + 1 or isinstance(entry, Opened) != (sequence == 1):
+            raise LedgerCorrupt("the ledger's entries are not in sequence")
+        if not isinstance(entry, Opened | Migrated | Checkpoint):
+            if self.clock is not None and entry.at < self.clock and not isinstance(entry, ClockWrong):
+                raise LedgerCorrupt("the ledger's times run backwards")
+            self.clock = entry.at
+        self.sequence = sequence
 
     def _migrate(self, entry: Migrated) -> None:
         """Forget what checkpoints of the schema before do not say: a book is the same, whichever it was begun with."""
@@ -211,16 +241,10 @@ class Book:
         self.clock, self._exhausted = state.clock, state.exhausted
         self._accounts, self.closures, self._names = dict(state.accounts), state.closures, dict(state.names)
 
-    def _charge(self, charge: Charge) -> None:
-        losses: tuple[tuple[Scope, str, Loss], ...] = (
-            ("dataset", charge.dataset, charge.dataset_loss),
-            ("role", charge.role, charge.loss),
-            ("user", charge.user, charge.loss),
-        )
-        for scope, name, loss in losses:
-            key = (charge.dataset, scope, name)
-            account = self._accounts.get(key, UNUSED).on(charge.at)
-            self._accounts[key] = Account(account.total + loss, account.charges + 1, account.day, begun(account.openings, loss))
+    def _spend(self, key: AccountKey, loss: Loss, times: int, at: dt.datetime) -> None:
+        account = self._accounts.get(key, UNUSED).on(at)
+        openings = begun(account.openings, loss)
+        self._accounts[key] = Account(account.total + loss.times(times), account.charges + times, account.day, openings)
 
     def _grant(self, grant: Grant) -> None:
         key = (grant.dataset, grant.scope, grant.name)
@@ -260,3 +284,13 @@ class Book:
             account.charges,
             windows.end(limit.window, at),
         )
+
+
+def _parts(charge: Charge) -> tuple[tuple[AccountKey, Loss], ...]:
+    """What a charge costs which accounts."""
+    of = charge.dataset
+    return (
+        ((of, "dataset", of), charge.dataset_loss),
+        ((of, "role", charge.role), charge.loss),
+        ((of, "user", charge.user), charge.loss),
+    )

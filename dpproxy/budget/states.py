@@ -46,7 +46,7 @@ class Account:
 
     def on(self, at: dt.datetime) -> Account:
         """Return the same account with the windows that hold `at`."""
-        day = _day(at)
+        day = day_of(at)
         if day == self.day:
             return self
         pairs = zip(self.openings, _starts(day), strict=True)
@@ -59,7 +59,7 @@ class Account:
         """Return the same account when its clock turns out to have been ahead, and it is `at`. Nothing is forgiven: of a
         window that was left when the clock ran ahead all counts that was spent since it opened; of one that was never seen,
         what was spent since some other window opened before it."""
-        day = _day(at)
+        day = day_of(at)
         if self.day is None or self.day <= day:
             return self.on(at)
         known, starts = (*self.openings, *self.earlier), _starts(day)
@@ -88,7 +88,8 @@ def begun(openings: tuple[Opening, ...], loss: Loss) -> tuple[Opening, ...]:
     return tuple(o if o.first else replace(o, first=loss) for o in openings)
 
 
-def _day(at: dt.datetime) -> dt.date:
+def day_of(at: dt.datetime) -> dt.date:
+    """Return the day in UTC: windows begin with one."""
     return (at if at.tzinfo is dt.UTC else at.astimezone(dt.UTC)).date()
 
 

@@ -14,6 +14,9 @@ from dpproxy.budget.entries import CHECKPOINT_EVERY, Entry, Row, decode, link, r
 from dpproxy.budget.ledger import Charge, ChargeRequest, LedgerCorrupt, LedgerError
 from dpproxy.budget.store import Stored
 
+AT_ONCE = 1000
+"""Entries that are read before they are taken up together: a long record need not fit into memory."""
+
 
 @dataclass
 class Transaction:
@@ -65,14 +68,18 @@ def replay(book: Book, digest: bytes, rows: Iterable[Stored], checkpoint: int = 
 
     What comes before the checkpoint of that sequence is checked against the chain alone; what it adds up to is in it.
     """
-    sequence = book.sequence
+    sequence, read = book.sequence, list[tuple[int, Entry]]()
     for body, stored in rows:
         sequence += 1
         digest = link(digest, body)
         if digest != stored:
             raise LedgerCorrupt(f"entry {sequence} of the ledger was changed, or one before it was lost")
         if sequence > checkpoint:
-            book.apply(*decode(body))
+            read.append(decode(body))
+            if len(read) == AT_ONCE:
+                book.apply_all(read)
+                read.clear()
         elif sequence == checkpoint:
             book.restore(*decode(body))
+    book.apply_all(read)
     return digest

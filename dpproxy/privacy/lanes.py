@@ -20,6 +20,8 @@ MOST: Final = 64
 
 _TOP: Final = 1 << 8 * LANE - 1
 _GUARDS: Final = sum(_TOP << 8 * LANE * i for i in range(MOST))
+_TIMES: Final = 20
+_LARGE: Final = sum(((1 << _TIMES + 1) - 1) << 8 * LANE * (i + 1) - _TIMES - 1 for i in range(MOST))
 
 
 def packed(numbers: Sequence[int]) -> int | None:
@@ -48,3 +50,11 @@ def minus(one: int | None, other: int | None) -> int | None:
         return None
     found = (one | _GUARDS) - other
     return found ^ _GUARDS if found & _GUARDS == _GUARDS else None
+
+
+def times(one: int | None, count: int) -> int | None:
+    """Return each number so many times. None also where some product might not fit: a number of up to 106 bits, fewer than 2^20
+    times, does."""
+    if one is None or not 0 < count < 1 << _TIMES or one & _LARGE:
+        return None
+    return one * count

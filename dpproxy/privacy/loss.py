@@ -39,7 +39,7 @@ from statistics import NormalDist
 from typing import Any
 
 from dpproxy.amounts import MICRO as MICRO
-from dpproxy.privacy.lanes import minus, packed, plus, unpacked
+from dpproxy.privacy.lanes import minus, packed, plus, times, unpacked
 
 NANO = 10**9
 PICO = 10**12
@@ -97,6 +97,16 @@ class Loss:
         if lanes is not None:
             return _whole(*sums, lanes)
         return Loss(*sums[:2], tuple(map(add, self.rdp, other.rdp)), tuple(map(add, self.gdp, other.gdp)), sums[2])
+
+    def times(self, count: int) -> Loss:
+        """Return the sum of so many losses like this one."""
+        if count == 1:
+            return self
+        numbers = (self.epsilon * count, self.delta * count, self.conversion * count)
+        lanes = times(self._lanes, count)
+        if lanes is not None:
+            return _whole(*numbers, lanes)
+        return Loss(*numbers[:2], tuple(count * n for n in self.rdp), tuple(count * n for n in self.gdp), numbers[2])
 
     def since(self, earlier: Loss) -> Loss:
         """Return what was added after `earlier`, when this sum went on from there. Exact: losses are integers."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpproxy.budget.book import Book
-from dpproxy.budget.entries import Checkpoint, ClockWord, Entry, Exhausted, Opened
+from dpproxy.budget.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Opened
 from dpproxy.budget.ledger import BudgetExhausted, Charge, Grant, LedgerCorrupt, Limits
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO, Loss
@@ -43,6 +43,43 @@ def test_accounts_are_sums(given_charges: list[tuple[str, int, int]]) -> None:
         assert standing.left_epsilon == 10**9 - sum(own)
     whole = book.standing(("shop", "dataset", "shop"), wide, NOON)
     assert whole.lifetime_epsilon == sum(epsilon for _, _, epsilon in given_charges)
+
+
+ENTRIES = st.one_of(
+    st.tuples(st.just("charge"), st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["grant", "exhausted", "back", "word"]), st.sampled_from("ab"), st.just(0), st.just(0)),
+)
+
+
+def entry_of(kind: str, role: str, epsilon: int, dataset_epsilon: int, at: dt.datetime) -> Entry:
+    match kind:
+        case "charge":
+            return charge(role, epsilon, dataset_epsilon, at)
+        case "grant":
+            return Grant("shop", "role", role, 5, 7, "why", at)
+        case "exhausted":
+            return Exhausted(at, "lost")
+        case "back":
+            return ClockWrong(at - dt.timedelta(days=3), "wrong")
+        case _:
+            return ClockWord(at, "right")
+
+
+@given(st.lists(st.tuples(ENTRIES, st.sampled_from([0, 0, 0, 1, 30 * 3600])), max_size=25), st.integers(1, 25))
+@settings(max_examples=300, deadline=None)
+def test_many_at_once_are_one_by_one(found: list[tuple[tuple[str, str, int, int], int]], several: int) -> None:
+    """Whatever comes between charges, on whichever days, free ones too, and however many are taken up at once."""
+    at, entries = NOON, list[Entry]()
+    for entry, seconds in found:
+        at += dt.timedelta(seconds=seconds)
+        entries.append(entry_of(*entry, at))
+        at = entries[-1].at if isinstance(entries[-1], ClockWrong) else at
+    book, again = book_of(*entries), book_of()
+    numbered = list(enumerate(entries, 2))
+    for place in range(0, len(numbered), several):
+        again.apply_all(numbered[place : place + several])
+    assert again.checkpoint() == book.checkpoint()
+    assert (again.sequence, again.clock) == (book.sequence, book.clock)
 
 
 def test_a_limit_is_reached_and_not_passed() -> None:
@@ -97,6 +134,8 @@ def test_a_checkpoint_begins_an_equal_book() -> None:
 def test_entries_that_cannot_follow(sequence: int, entry: Entry) -> None:
     with pytest.raises(LedgerCorrupt):
         book_of(charge()).apply(sequence, entry)
+    with pytest.raises(LedgerCorrupt):
+        book_of().apply_all([(2, charge()), (sequence, entry)])
 
 
 def test_the_first_entry_opens() -> None:

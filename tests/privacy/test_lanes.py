@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.privacy.lanes import LANE, MOST, minus, packed, plus, unpacked
+from dpproxy.privacy.lanes import LANE, MOST, minus, packed, plus, times, unpacked
 from dpproxy.privacy.loss import ORDERS, RESERVES, UNREACHABLE, Loss
 
 MOST_OF_ALL = (1 << 8 * LANE - 1) - 1
@@ -37,6 +37,22 @@ def test_what_does_not_fit(bad: list[int]) -> None:
     assert plus(packed(bad), 0) is plus(0, packed(bad)) is minus(packed(bad), 0) is minus(0, packed(bad)) is None
 
 
+@given(st.lists(st.integers(0, (1 << 106) - 1), min_size=1, max_size=MOST), st.integers(1, (1 << 20) - 1))
+@settings(max_examples=200, deadline=None)
+def test_products_are_those_of_the_numbers(found: list[int], count: int) -> None:
+    one = packed(found)
+    product = times(one, count)
+    assert product is not None
+    assert unpacked(product, len(found)) == tuple(count * number for number in found)
+
+
+@pytest.mark.parametrize(("number", "count"), [(1 << 107, 2), (MOST_OF_ALL, 1), (1, 1 << 20), (1, 0), (1, -1)])
+@pytest.mark.parametrize("place", [0, 1, MOST - 1])
+def test_products_that_might_not_fit(number: int, count: int, place: int) -> None:
+    assert times(packed([0] * place + [number]), count) is None
+    assert times(None, count) is None
+
+
 def of(number: int) -> Loss:
     return Loss(number, 2 * number, tuple(range(number, number + len(ORDERS))), (number,) * len(RESERVES), number)
 
@@ -63,3 +79,12 @@ def test_losses_add_up_however_large(amounts: list[int]) -> None:
 def test_a_sum_that_did_not_go_on_from_there_is_refused() -> None:
     with pytest.raises(ValueError, match="not negative"):
         Loss(1).since(Loss(2))
+
+
+@pytest.mark.parametrize("amount", [0, 1, 10**6, UNREACHABLE, 1 << 125, 1 << 130])
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+def test_so_many_losses_are_their_sum(amount: int, count: int) -> None:
+    total = of(amount)
+    for _ in range(count - 1):
+        total = total + of(amount)
+    assert of(amount).times(count) == total
