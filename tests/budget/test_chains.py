@@ -68,13 +68,13 @@ def test_a_start_from_a_checkpoint_knows_the_same(
     before = standings(ledger)
     ledger.close()
     applied: list[int] = []
-    apply = books.Book.apply
+    follow = books.Book._follow
 
     def counted(self: books.Book, sequence: int, entry: Any) -> None:
         applied.append(sequence)
-        apply(self, sequence, entry)
+        follow(self, sequence, entry)
 
-    monkeypatch.setattr(books.Book, "apply", counted)
+    monkeypatch.setattr(books.Book, "_follow", counted)
     ledger = open_ledger()
     assert standings(ledger) == before
     assert ledger.identity("shop")
