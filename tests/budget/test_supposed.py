@@ -207,6 +207,7 @@ def test_what_was_begun_ahead_is_given_back(postgres: PostgresServer, opened: Op
     assert all(ledger._chains._store.waiting for ledger in ledgers)
     connected = sessions(postgres)
     assert len(connected) == 2
+    assert held_by(postgres, list(connected)) == [], "it keeps nobody waiting, and no row from being cleaned up"
     deadline = time.monotonic() + SAFETY
     while "idle in transaction" in sessions(postgres).values():
         assert time.monotonic() < deadline
@@ -223,6 +224,20 @@ def sessions(postgres: PostgresServer) -> dict[int, str]:
         rows = await connection.fetch("SELECT pid, state FROM pg_stat_activity WHERE application_name = 'dpproxy ledger'")
         await connection.close()
         return {row["pid"]: row["state"] for row in rows}
+
+    return asyncio.run(found())
+
+
+def held_by(postgres: PostgresServer, sessions: list[int]) -> list[object]:
+    """Locks, and transactions that see or write anything."""
+    locks = "SELECT locktype FROM pg_locks WHERE pid = ANY($1::int[]) AND locktype <> 'virtualxid'"
+    seen = "SELECT pid::text FROM pg_stat_activity WHERE pid = ANY($1::int[]) AND (backend_xmin, backend_xid) IS DISTINCT FROM (NULL, NULL)"
+
+    async def found() -> list[object]:
+        connection = await asyncpg.connect(postgres.dsn)
+        rows = [row[0] for query in (locks, seen) for row in await connection.fetch(query, sessions)]
+        await connection.close()
+        return rows
 
     return asyncio.run(found())
 
