@@ -263,8 +263,9 @@ class Engine(ABC):
         units = f"sum({column})" if factor == 1 else f"sum({column}) * {factor}"
         return units if shift == 0 else f"({units} - CAST(count({column}) AS numeric) * {shift})"
 
-    def unit_total(self, column: str, lo: int, hi: int, shift: int) -> str:
-        """SUM of (column - shift) over one unit's rows, NULL when empty; every column - shift lies within [lo, hi]."""
+    def unit_total(self, column: str, lo: int, hi: int, shift: int, *, shared: bool = False) -> str:
+        """SUM of (column - shift) over one unit's rows, NULL when empty; every column - shift lies within [lo, hi]. `shared`:
+        the column is counted or summed for something else as well."""
         return self.total(column, shift)
 
     def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:

@@ -18,16 +18,17 @@ from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import CASTS, Names, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, snapped
 from dpproxy.plan.engines.duckdb_operations import DuckDBOperations
-from dpproxy.plan.engines.duckdb_types import INT64, TYPES, one_kind, representation
-from dpproxy.plan.logical.expr import Agg, Call, Cast, Column, Expr, Lit, Ref, Win
+from dpproxy.plan.engines.duckdb_types import INT64, NARROW, TYPES, one_kind, representation
+from dpproxy.plan.engines.norm_scaling import TURNS, Words
+from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, Win
 from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 INT32 = 2**31 - 1
-NARROW = 2**32
-"""Values below it are added up in 64 bits."""
+MOST_LISTED = 1_000
+"""Texts that a type is made of in each statement that lists them."""
 DECIMALS = 9  # places of a DECIMAL summed as it is: 2**32 grid units of each of 2**63 rows, times 10**9, fit 38 digits
 
 
@@ -39,6 +40,7 @@ def _dashed(text: str) -> str:
 class DuckDB(DuckDBOperations):
     dialect: Dialect = "duckdb"
     keeps = True
+    words = Words(steps=3, small="sum_no_overflow({})", turn=f"CAST({{}} & {2**63 - TURNS} AS BIGINT) + {{}}")
 
     def literal(self, type_: str, text: str | None) -> str:
         if text is None:
@@ -125,6 +127,15 @@ class DuckDB(DuckDBOperations):
             hint="Group by the value itself and format it in the outer query.",
         )
 
+    def case(self, expr: Case, names: Names) -> str:
+        """A text that is one of a list, NULL for others: looked up once for each entry of a dictionary, not row by row."""
+        match expr:
+            case Case(whens=((InList(arg=Ref() as text, items=items, negated=False), same),), default=None) if text == same:
+                values = [item.text for item in items if isinstance(item, Lit) and item.text is not None]
+                if text.type in ("text", "varchar") and 0 < len(values) == len(items) <= MOST_LISTED:
+                    return f"CAST({self.coded(names[text.column.id], list(dict.fromkeys(values)))} AS VARCHAR)"
+        return super().case(expr, names)
+
     def aggregate(self, expr: Agg, names: Names) -> str:
         if expr.name in ("min", "max") and expr.args[0].type == "interval":
             return self.extreme_interval(expr, names)
@@ -195,7 +206,7 @@ class DuckDB(DuckDBOperations):
     def pick_hash(self, columns: list[str], key: int) -> str:
         return f"hash({', '.join([str(key), *columns])})"
 
-    def coded(self, text: str, values: Sequence[str]) -> str | None:
+    def coded(self, text: str, values: Sequence[str]) -> str:
         """An ENUM: a small whole number, whose range DuckDB knows, so that few of them index a table instead of being hashed."""
         return f"TRY_CAST({text} AS ENUM({', '.join(map(quote, values))}))"
 
@@ -206,13 +217,15 @@ class DuckDB(DuckDBOperations):
         # NULL out first: least and greatest skip NULLs, so that an empty sum would come out as -LIMIT
         return self.saturated(f"sum({text})")
 
-    def unit_total(self, column: str, lo: int, hi: int, shift: int) -> str:
+    def unit_total(self, column: str, lo: int, hi: int, shift: int, *, shared: bool = False) -> str:
         """Up to 2**31 rows of a unit fit 64 bits: half the memory of DuckDB's own sum, of 128. Of more the sum is another whole
-        number, of that unit's rows alone still, and held within its bound as any."""
+        number, of that unit's rows alone still, and held within its bound as any. A centre is subtracted from each value, but
+        where these are counted or added up as they are anyway: a count of its own costs more."""
         if max(abs(lo + shift), abs(hi + shift)) >= NARROW:
             return super().unit_total(column, lo, hi, shift)
-        added = f"sum_no_overflow(CAST({column} AS BIGINT))"
-        return added if shift == 0 else f"({added} - CAST(count({column}) AS HUGEINT) * {shift})"
+        if shared and shift:
+            return f"(sum_no_overflow(CAST({column} AS BIGINT)) - CAST(count({column}) AS HUGEINT) * {shift})"
+        return f"sum_no_overflow(CAST({column} AS BIGINT){f' - {shift}' if shift else ''})"
 
     def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:
         return super().share(f"CAST({total} AS HUGEINT)", rows, count, lo, hi, shift)

@@ -14,6 +14,8 @@ from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.types import INTEGERS
 
 INT64 = 2**63 - 1
+NARROW = 2**32
+"""Values below it are added up in 64 bits."""
 INT128 = 2**126  # below HUGEINT's 2**127 - 1, so that a sum of two still fits
 
 TYPES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dpproxy.plan.engines.duckdb_types import NARROW
 from dpproxy.plan.logical.measured import Added, Contributions, Counted, Node, Scaled, UnitGroups
 
 COUNT, SUM = 8, 16
@@ -36,4 +37,5 @@ def cell(stage: Node, listed: Mapping[int, Sequence[str]], where: Sequence[str])
 def _bytes(total: Counted | Added) -> int:
     if isinstance(total, Counted):
         return COUNT
-    return SUM + COUNT if total.shift else SUM
+    wide = max(abs(total.lo + total.shift), abs(total.hi + total.shift)) >= NARROW
+    return 2 * SUM + COUNT if wide else SUM

@@ -44,6 +44,7 @@ from dpproxy.plan.logical.measured import (
     PartSum,
     Picked,
     Present,
+    RowBucket,
     RowCount,
     Scaled,
     ShareCut,
@@ -150,7 +151,8 @@ class _Writing:
             case UnitGroups(totals=totals):
                 group = ", ".join(self.group)
                 self.ctes.append(f"r AS ({self.texts.with_units()})")
-                items = list(map(self._of_unit, totals))
+                columns = [self.texts.values[total.index] for total in totals]
+                items = [self._of_unit(t, column, columns.count(column) > 1) for t, column in zip(totals, columns, strict=True)]
                 declared = " AND ".join(f"k{i} IS NOT NULL" for i in self.texts.codes)
                 where = f" WHERE {declared}" if declared else ""
                 mark = INDEXED.format(self.cell) if self.cell is not None else ""
@@ -173,10 +175,10 @@ class _Writing:
         self.ctes[-1] += KEPT.format(source, number)
         return source
 
-    def _of_unit(self, total: Counted | Added) -> str:
+    def _of_unit(self, total: Counted | Added, column: str, shared: bool) -> str:
         if isinstance(total, Counted):
-            return f"count({self.texts.values[total.index]}) AS n{total.index}"
-        return f"{self.engine.unit_total(self.texts.values[total.index], total.lo, total.hi, total.shift)} AS t{total.index}"
+            return f"count({column}) AS n{total.index}"
+        return f"{self.engine.unit_total(column, total.lo, total.hi, total.shift, shared=shared)} AS t{total.index}"
 
     def _fresh(self, source: str, order: Order) -> str:
         found = f"CASE WHEN {self.names.number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
@@ -364,8 +366,7 @@ class _Writing:
             self.stored = True
             body = self.sums(node.child)
             return f"{self._with()}{body}"
-        name = self._stage(node.child)
-        columns = [*self.group, *stored_stages.columns(node)]
+        name, columns = self._stage(node.child), [*self.group, *stored_stages.columns(node)]
         return f"{self._with()}SELECT {', '.join(columns)} FROM {name}"
 
     def _buckets(self, node: Buckets) -> str:
@@ -378,10 +379,9 @@ class _Writing:
             self.ctes.append(f"s AS (SELECT r.* FROM r JOIN q ON {self.names.same('r', 'q', group)})")
             source = "s"
         if node.most is not None:
-            order = f"{self.names.hash(node.order, ['u', 'bucket'])}, bucket"
-            window = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {order}) AS turn"
-            ranked = f"SELECT *, {window} FROM {source} WHERE bucket IS NOT NULL"
-            source = f"(SELECT * FROM ({ranked}) AS turns WHERE turn <= {node.most}) AS kept"
+            size = max(value.size for value in node.rows.values if isinstance(value, RowBucket))
+            hashed = self.names.hash(node.order, ["u", "bucket"])
+            source = f"({unit_stages.first_buckets(source, group, hashed, node.most, size, self.engine.words)}) AS kept"
         by = ", ".join([*self.keys, "bucket"])
         body = f"SELECT {by}, CAST(count(*) AS BIGINT) AS n FROM {source} WHERE bucket IS NOT NULL GROUP BY {by}"
         return f"{self._with()}{body}"

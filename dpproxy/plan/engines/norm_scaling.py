@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpproxy.plan.logical.measured import MAX_SIZE as MOST
-from dpproxy.plan.logical.measured import Scaled
+from dpproxy.plan.logical.measured import Part, Scaled
 
 STEPS = 4096
 LOWERED = "0.999999999"
@@ -32,13 +32,20 @@ EXACT = 2**53
 and what is divided by a step is lowered, by far more than doubles can be wrong."""
 
 
+SMALL = 2**24
+"""What all units add is below 2**63 where each adds less than this, and there are fewer than 2**39 of them."""
+TURNS = 2**32
+
+
 @dataclass(frozen=True)
 class Words:
     """What engines call the type of doubles, and how they write a double cut off to BIGINT, the floor of one of at least 0 where
     that is compared or cut off, and a sum of BIGINT that cannot overflow. `still`: whether a relation that a statement reads
     twice has the same rows both times; where it may not, a unit's groups and what bounds them are read at once. `norm`: a sum of
     sizes in a type that is compared at little cost, good up to EXACT. `once`: what keeps a table expression from being computed
-    by each of its readers. `steps`: columns of steps by whose values together parts are summed first."""
+    by each of its readers. `steps`: columns of steps by whose values together parts are summed first. `small`: a sum of BIGINTs
+    below SMALL, where that costs less than any other. `turn`: a hash and a whole number below TURNS as one BIGINT in whose order
+    the first few are kept, where `min(..., n)` keeps these at less cost than ranking all."""
 
     double: str = "DOUBLE PRECISION"
     cut: str = "CAST(trunc({}) AS BIGINT)"
@@ -48,6 +55,8 @@ class Words:
     norm: str = "{}"
     once: str = ""
     steps: int = 2
+    small: str = ""
+    turn: str = ""
 
 
 COMMON = Words()
@@ -62,6 +71,12 @@ def norm(part: Scaled, words: Words = COMMON) -> str:
     size = _size(part, words)
     total = words.added.format(size if part.norm == 1 else f"{size} * {size}")
     return words.norm.format(total) if _most(part, part.steps - 1) < EXACT else total
+
+
+def added(part: Part | None, text: str, words: Words = COMMON) -> str:
+    """Write the sum of what units add to a group as that part."""
+    small = isinstance(part, Scaled) and part.bound * part.fine < SMALL
+    return (words.small or words.added if small else words.added).format(text)
 
 
 def alone(part: Scaled, words: Words = COMMON) -> str:

@@ -230,7 +230,7 @@ class Postgres(PostgresOperations):
     def total(self, column: str, shift: int, factor: int = 1) -> str:
         return super().total(f"{column}::bigint", shift, factor)  # a sum of bigint is numeric, of int it is bigint
 
-    def unit_total(self, column: str, lo: int, hi: int, shift: int) -> str:
+    def unit_total(self, column: str, lo: int, hi: int, shift: int, *, shared: bool = False) -> str:
         """A sum of int is bigint, at a fraction of numeric's cost; it holds 2**32 rows of one unit in one group."""
         if _narrow(lo, hi, shift):
             return f"sum({column} - {shift})" if shift else f"sum({column})"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dpproxy.plan.engines import norm_scaling
 from dpproxy.plan.engines.base import FOUND
-from dpproxy.plan.engines.norm_scaling import COMMON, Words
+from dpproxy.plan.engines.norm_scaling import COMMON, TURNS, Words
 from dpproxy.plan.logical.measured import Part, PartSum, Scaled, Total
 
 
@@ -27,6 +27,23 @@ def picked(source: str, most: int, order: str, words: Words = COMMON) -> list[st
     ranked = f"SELECT *, {rank} FROM ({of_many}) AS many_groups"
     others = f"SELECT *, 1 AS rank FROM {source} WHERE NOT EXISTS (SELECT 1 FROM many WHERE many.u = {source}.u)"
     return [many, f"q AS ({others} UNION ALL SELECT * FROM ({ranked}) AS ranked WHERE rank <= {most})"]
+
+
+MOST_KEPT = 32
+"""Of the rows of a unit's group that are kept by `min(..., n)`, which has room for as many of each."""
+
+
+def first_buckets(source: str, group: Sequence[str], hashed: str, most: int, size: int, words: Words = COMMON) -> str:
+    """Write the buckets, of `size` there are, of those `most` rows of each group of a unit that come first by `hashed`, a hash of
+    unit and bucket, and then by bucket: where both are one number, by as much of the hash as there is room for."""
+    names = ", ".join(group)
+    if not words.turn or most > MOST_KEPT or size > TURNS:
+        window = f"row_number() OVER (PARTITION BY {names} ORDER BY {hashed}, bucket) AS turn"
+        ranked = f"SELECT *, {window} FROM {source} WHERE bucket IS NOT NULL"
+        return f"SELECT * FROM ({ranked}) AS turns WHERE turn <= {most}"
+    turns = f"min({words.turn.format(hashed, 'bucket')}, {most})"
+    first = f"SELECT {names}, unnest({turns}) AS turn FROM {source} WHERE bucket IS NOT NULL GROUP BY {names}"
+    return f"SELECT {names}, turn & {TURNS - 1} AS bucket FROM ({first}) AS turns"
 
 
 def in_turn(within: str, norm: int, rows: int, order: str) -> str:
@@ -95,7 +112,7 @@ def weights(keys: Sequence[str], number: str, members: str, same: str, part: Sca
     is in which group is in `members`; `same`: where that is one of `h`. They are few, so they are picked out before anything is
     done for each of them, and have a number of few digits for their keys."""
     i = part.index
-    summed = words.added.format(norm_scaling.partial(part, words))
+    summed = norm_scaling.added(part, norm_scaling.partial(part, words), words)
     return [
         f"h AS (SELECT {', '.join([*keys, 'i'])} FROM s WHERE CASE WHEN {number} IN (NULL{FOUND}) THEN 0 ELSE 1 END = 1)",
         f"f AS MATERIALIZED (SELECT {members}.u, h.i, 1 AS fresh FROM {members} JOIN h ON {same})",
@@ -131,7 +148,7 @@ def by_step(
         return [_apart(source, keys, [i for i in stepped(parts) if i in used], used, words)], Units("o", SUMMED)
     if not 0 < len(steps) <= words.steps:
         return [], Units(source)
-    sums = [f"{words.added.format(f'p{i}')} AS p{i}" for i in used]
+    sums = [f"{norm_scaling.added(parts[i], f'p{i}', words)} AS p{i}" for i in used]
     own, by = steps, [*keys, *steps]
     if len(steps) == 2 and not keys:
         # as one number: by two DuckDB would index a table of all pairs that there could be, 2**24 of them, most of it empty

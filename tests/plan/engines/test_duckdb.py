@@ -7,15 +7,18 @@ between grid points, infinities, NaN, and what the widest types can hold.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.engines.duckdb import DuckDB
-from dpproxy.plan.logical.expr import Column, Ref
+from dpproxy.plan.logical.expr import Case, Column, InList, Lit, Ref
 
 GRIDS = [Fraction(1), Fraction(1, 100), Fraction(1, 10**9), Fraction(1000), Fraction(1, 3), Fraction(7, 10)]
 KINDS = {"int4": "INTEGER", "int8": "BIGINT"}
@@ -110,8 +113,9 @@ WIDEST = 2**32 - 1
 def test_a_unit_total_is_exact_whatever_the_type(database: duckdb.DuckDBPyConnection, value: str) -> None:
     """Wide bounds are added up in 128 bits: the largest values of 64 bits pass these. Of no value there is no total."""
     largest = {"INTEGER": 2**31 - 1}.get(value, WIDEST)
-    for shift, lo, hi in ((0, -largest, largest), (7, -7, largest - 7)):
-        text = DuckDB().unit_total("x", lo, hi, shift)
+    bounds = ((0, -largest, largest), (7, -7, largest - 7))
+    for (shift, lo, hi), shared in product(bounds, (False, True)):
+        text = DuckDB().unit_total("x", lo, hi, shift, shared=shared)
         assert "sum_no_overflow" in text
         rows = f"(VALUES (CAST({largest} AS {value})), (CAST({largest} AS {value})), (NULL)) AS t(x)"
         assert database.execute(f"SELECT {text} FROM {rows}").fetchall() == [(2 * (largest - shift),)]
@@ -124,3 +128,26 @@ def test_a_share_of_the_largest_total_does_not_overflow(database: duckdb.DuckDBP
     text = DuckDB().share("x", 2**20, "n", -WIDEST, WIDEST, 0)
     rows = f"(VALUES (CAST({2**63 - 1} AS BIGINT), CAST({2**31} AS BIGINT))) AS t(x, n)"
     assert database.execute(f"SELECT {text} FROM {rows}").fetchall() == [((2**63 - 1) * 2**20 // 2**31,)]
+
+
+@pytest.mark.parametrize("listed", [["b", "a"], ["a", "a", "it's"], ["", "A ", "a"], [f"v{i}" for i in range(1_001)]])
+def test_a_text_of_a_list_is_looked_up_as_it_would_be_compared(database: duckdb.DuckDBPyConnection, listed: list[str]) -> None:
+    text, names = ref("text")
+    expr = Case("text", ((InList("bool", text, tuple(Lit("text", v) for v in listed), negated=False), text),), None)
+    values = ["'a'", "'A'", "'A '", "'a '", "''", "'it''s'", "'v7'", "'b'", "NULL", "'a\u0301'", "'other'"]
+    spelled = DuckDB().case(expr, names)
+    assert clamped(database, spelled, values) == clamped(database, Engine.case(DuckDB(), expr, names), values)
+    assert ("ENUM" in spelled) is (len(listed) <= 1_000)
+
+
+def test_other_choices_are_spelled_as_they_are() -> None:
+    text, names = ref("text")
+    listed = InList("bool", text, (Lit("text", "a"),), negated=False)
+    others = [
+        Case("text", ((replace(listed, negated=True), text),), None),
+        Case("text", ((listed, text),), Lit("text", "z")),
+        Case("text", ((listed, Lit("text", "b")),), None),
+        Case("text", ((replace(listed, items=(Lit("text", None),)), text),), None),
+        Case("bpchar", ((replace(listed, arg=ref("bpchar")[0]), ref("bpchar")[0]),), None),
+    ]
+    assert not any("ENUM" in DuckDB().case(expr, names) for expr in others)

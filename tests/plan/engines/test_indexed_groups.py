@@ -38,7 +38,7 @@ UNIT, WORD, AMOUNT = column(0, nullable=False), column(1, "text"), column(2)
 SCAN = Scan((UNIT, WORD, AMOUNT), 0, ("main", "t"), ("u", "g", "a"))
 VALUE = RowValue(ref(AMOUNT), None, Held(0, 10, Fraction(1)))
 ROWS = MeasuredRows(SCAN, UNIT, (ref(WORD),), (VALUE, VALUE, VALUE))
-COUNT, SUM, CENTRED = Counted(0), Added(1, 0, 10, 0), Added(2, -5, 5, 5)
+COUNT, SUM, CENTRED, WIDE = Counted(0), Added(1, 0, 10, 0), Added(2, -5, 5, 5), Added(2, 0, 2**32, 0)
 STEPS = Scaled(0, "count", 2, 10, 1, 2**20, 0, steps=12)
 TWENTY = {0: [f"c{i}" for i in range(20)]}
 KNOWN = ['(t1."u" IS NOT NULL)']
@@ -50,7 +50,7 @@ def stage(*totals: Counted | Added, parts: Sequence[Scaled] = (STEPS,), rows: Me
 
 @pytest.mark.parametrize(
     ("totals", "size"),
-    [([COUNT], 8), ([SUM], 16), ([SUM, COUNT], 24), ([CENTRED], 24), ([SUM, CENTRED], None), ([COUNT] * 3, 24)],
+    [([COUNT], 8), ([SUM], 16), ([SUM, COUNT], 24), ([CENTRED], 16), ([SUM, CENTRED], None), ([WIDE], None), ([COUNT] * 3, 24)],
 )
 def test_a_count_and_a_sum_are_few_enough(totals: list[Counted | Added], size: int | None) -> None:
     assert cell(stage(*totals), TWENTY, KNOWN) == size

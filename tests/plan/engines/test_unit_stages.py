@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan.engines import norm_scaling, unit_stages
+from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
 from dpproxy.plan.logical.measured import Part, Scaled
 
@@ -99,3 +100,31 @@ def test_many_kinds_of_steps_are_left_as_they_are() -> None:
     )
     assert units.source == "o"
     assert unit_stages.by_step("p", ["k0"], (None,), []) == ([], unit_stages.Units("p"))
+
+
+@pytest.mark.parametrize(("most", "size"), [(1, 5), (3, 5), (10, 2**32), (32, 2**32), (33, 5), (3, 2**32 + 1)])
+def test_the_first_rows_of_a_unit_are_the_same_however_they_are_found(most: int, size: int) -> None:
+    """Also where hashes agree in all but the bits that there is no room for, and where buckets are the same or missing."""
+    random.seed(most)
+    buckets = [*(random.randrange(min(size, 9)) for _ in range(180)), size - 1, None, None]
+    rows = [(random.randrange(4), random.randrange(2), bucket) for bucket in buckets]
+    values = ", ".join(f"({u}, {k}, CAST({'NULL' if b is None else b} AS BIGINT))" for u, k, b in rows)
+    found = []
+    for words in (norm_scaling.COMMON, DuckDB.words):
+        # the same order by both: nothing below the bits that are kept
+        first = unit_stages.first_buckets("r", ["u", "k0"], f"(hash(u, bucket) & {2**63 - 2**34})", most, size, words)
+        found.append(f"SELECT u, k0, bucket, count(*) FROM ({first}) AS kept GROUP BY u, k0, bucket")
+    ranked, least = (
+        sorted(duckdb.connect().execute(f"WITH r(u, k0, bucket) AS (VALUES {values}) {x}").fetchall()) for x in found
+    )
+    assert least == ranked
+    assert max(sum(n for u, k, _, n in least if (u, k) == group) for group in {row[:2] for row in least}) <= most
+    assert ("row_number" in found[1]) is (most > unit_stages.MOST_KEPT or size > 2**32)
+
+
+def test_small_parts_are_added_up_in_64_bits_and_others_are_not() -> None:
+    words = DuckDB.words
+    small, large = replace(COUNT, fine=2**20), replace(COUNT, rows=2**10, fine=2**14)
+    assert norm_scaling.added(small, "p0", words) == "sum_no_overflow(p0)"
+    assert norm_scaling.added(small, "p0") == norm_scaling.added(large, "p0", words) == "sum(p0)"
+    assert norm_scaling.added(None, "p0", words) == "sum(p0)"
