@@ -40,7 +40,7 @@ def _dashed(text: str) -> str:
 class DuckDB(DuckDBOperations):
     dialect: Dialect = "duckdb"
     keeps = True
-    words = Words(steps=3, small="sum_no_overflow({})", turn=f"CAST({{}} & {2**63 - TURNS} AS BIGINT) + {{}}")
+    words = Words(steps=3, small="sum_no_overflow({})", turn=f"CAST(({{}} >> 1) & {2**63 - TURNS} AS BIGINT) + {{}}")
 
     def literal(self, type_: str, text: str | None) -> str:
         if text is None:

@@ -112,7 +112,7 @@ def test_the_first_rows_of_a_unit_are_the_same_however_they_are_found(most: int,
     found = []
     for words in (norm_scaling.COMMON, DuckDB.words):
         # the same order by both: nothing below the bits that are kept
-        first = unit_stages.first_buckets("r", ["u", "k0"], f"(hash(u, bucket) & {2**63 - 2**34})", most, size, words)
+        first = unit_stages.first_buckets("r", ["u", "k0"], f"(hash(u, bucket) & {2**64 - 2**34})", most, size, words)
         found.append(f"SELECT u, k0, bucket, count(*) FROM ({first}) AS kept GROUP BY u, k0, bucket")
     ranked, least = (
         sorted(duckdb.connect().execute(f"WITH r(u, k0, bucket) AS (VALUES {values}) {x}").fetchall()) for x in found
