@@ -31,6 +31,7 @@ from dpproxy.plan.logical.expr import (
     Scalar,
     Win,
 )
+from dpproxy.plan.logical.measured import Added, Counted
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.effort import step
 from dpproxy.sql.template import Dialect, Found, Param, Template, Text
@@ -105,6 +106,8 @@ class Engine(ABC):
     """What a derived table begins and ends with so that its expressions are computed once, whoever refers to them."""
     keeps = False
     """Whether a query may say what its next one begins with as well (`sql.template.KEPT`)."""
+    parts = False
+    """Whether units are grouped in parts of the rows, where that is the same (`partial_groups`)."""
 
     def expr(self, expr: Expr, names: Names) -> str:
         """SQL text of an expression; column ids are looked up in `names` (KeyError is a planner bug). Raises Refusal for what
@@ -254,6 +257,10 @@ class Engine(ABC):
         """Spell a 64-bit number of a group, made of its keys, the same in all statements. No bound rests on its telling groups
         apart."""
 
+    def text_number(self, column: str, key: int) -> str:
+        """Spell the same of a group with one key, a text."""
+        return self.group_number([column], key)
+
     @abstractmethod
     def wide_sum(self, text: str) -> str:
         """SUM of 64-bit integers that can't overflow, saturated to +-2**62 and 0 when empty, as a 64-bit integer."""
@@ -267,6 +274,10 @@ class Engine(ABC):
         """SUM of (column - shift) over one unit's rows, NULL when empty; every column - shift lies within [lo, hi]. `shared`:
         the column is counted or summed for something else as well."""
         return self.total(column, shift)
+
+    def repeated(self, text: str, many: str, total: Counted | Added) -> str:
+        """Spell what a unit has in a group whose rows are there `many` times, which may never overflow."""
+        raise NotImplementedError
 
     def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:
         """Spell the whole part of total * rows / count, where total is a `unit_total` (of the same bounds) of `count` > rows

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.measured import Order
+from dpproxy.sql.types import TEXTS
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,10 @@ class GroupNames:
 
     def number(self, order: Order) -> str:
         """Number a group, whoever is in it."""
-        return self.engine.group_number([f"k{i}" for i in order.keys], order.key)
+        names = [f"k{i}" for i in order.keys]
+        if len(names) == 1 and self.types[order.keys[0]] in TEXTS:
+            return self.engine.text_number(names[0], order.key)
+        return self.engine.group_number(names, order.key)
 
     def turn(self, order: Order) -> str:
         """Say in what order a unit's groups are picked."""

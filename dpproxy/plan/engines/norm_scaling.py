@@ -45,7 +45,8 @@ class Words:
     sizes in a type that is compared at little cost, good up to EXACT. `once`: what keeps a table expression from being computed
     by each of its readers. `steps`: columns of steps by whose values together parts are summed first. `small`: a sum of BIGINTs
     below SMALL, where that costs less than any other. `turn`: a hash and a whole number below TURNS as one BIGINT in whose order
-    the first few are kept, where `min(..., n)` keeps these at less cost than ranking all."""
+    the first few are kept, where `min(..., n)` keeps these at less cost than ranking all. `divided`: the whole part of a quotient
+    of BIGINTs."""
 
     double: str = "DOUBLE PRECISION"
     cut: str = "CAST(trunc({}) AS BIGINT)"
@@ -57,6 +58,7 @@ class Words:
     steps: int = 2
     small: str = ""
     turn: str = ""
+    divided: str = ""
 
 
 COMMON = Words()
@@ -104,6 +106,9 @@ def partial(part: Scaled, words: Words = COMMON) -> str:
     held = f"{_held(part, words)} * {fine}"
     first = f"WHEN s{part.counter} <= {_most(part, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
     last = f"ELSE {words.cut.format(f'{held} * ({bound} * {LOWERED} / {root})')}"
+    if words.divided and part.steps > 1 and part.bound * fine << part.steps <= EXACT:  # the same numbers as of doubles
+        divided = words.divided.format(f"CAST({whole} AS BIGINT) * {fine}", f"m{i}")
+        return f"CASE WHEN s{i} <= {_most(part, part.steps - 1)} THEN {divided} {last} END"
     lowered = "" if part.bound * fine << part.steps <= EXACT else f" * {LOWERED}"
     divided = words.cut.format(f"{held}{lowered} / m{i}")
     between = f" WHEN s{i} <= {_most(part, part.steps - 1)} THEN {divided}" if part.steps > 1 else ""

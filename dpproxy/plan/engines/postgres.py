@@ -19,26 +19,34 @@ from dpproxy.plan.engines import postgres_casts as casts
 from dpproxy.plan.engines import postgres_reach as reach
 from dpproxy.plan.engines import postgres_times as times
 from dpproxy.plan.engines.base import CASTS, Names, quote
-from dpproxy.plan.engines.norm_scaling import Words
+from dpproxy.plan.engines.norm_scaling import EXACT, Words
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import number_kind, number_literal
 from dpproxy.plan.engines.postgres_operations import PostgresOperations
 from dpproxy.plan.logical.expr import Agg, Case, Cast, Column, Expr, Lit, Win
+from dpproxy.plan.logical.measured import Added, Counted
 from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
 
 LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
+MOST_ROWS = 2**42  # of a unit in a group, as they are counted where it has its rows several times
 SUMMED = 100  # powers of ten within which floats and numerics are summed inside a unit: their squares stay finite
 INT32 = 2**31 - 1
+
+_NORM = (
+    f"CASE WHEN {{0}} <= {EXACT} THEN CAST(CAST({{0}} AS BIGINT) AS DOUBLE PRECISION) ELSE CAST({{0}} AS DOUBLE PRECISION) END"
+)
+"""A numeric is made a double by way of its text, unless it is made a bigint first."""
 
 _FLAGS = {"min": "bool_and", "max": "bool_or"}  # MIN and MAX of booleans, which PostgreSQL lacks
 
 
 class Postgres(PostgresOperations):
     dialect: Dialect = "postgres"
-    words = Words(norm="CAST({} AS DOUBLE PRECISION)", once=" MATERIALIZED", steps=6)
+    words = Words(norm=_NORM, once=" MATERIALIZED", steps=6, divided="{} / {}")
+    parts = True
     fence = ("WITH fence AS (SELECT) ", "")  # derived tables that begin so are not merged with the query around them
 
     # --- constants and columns
@@ -227,6 +235,9 @@ class Postgres(PostgresOperations):
     def group_number(self, columns: list[str], key: int) -> str:
         return self.pick_hash(columns, key)
 
+    def text_number(self, column: str, key: int) -> str:
+        return f"coalesce(hashtextextended({column}, {key}), {key})"  # of a row it takes five times as long
+
     def total(self, column: str, shift: int, factor: int = 1) -> str:
         return super().total(f"{column}::bigint", shift, factor)  # a sum of bigint is numeric, of int it is bigint
 
@@ -235,6 +246,15 @@ class Postgres(PostgresOperations):
         if _narrow(lo, hi, shift):
             return f"sum({column} - {shift})" if shift else f"sum({column})"
         return f"sum(({column} - {shift})::int)" if _narrow(lo, hi) else self.total(column, shift)
+
+    def repeated(self, text: str, many: str, total: Counted | Added) -> str:
+        """What was bigint stays bigint, and within what `share` can take."""
+        if isinstance(total, Counted):
+            return f"CASE WHEN {many} = 1 THEN {text} ELSE least({text}::numeric * {many}, {MOST_ROWS})::bigint END"
+        if not _narrow(total.lo, total.hi):
+            return f"{text} * {many}"
+        product = f"greatest(least({text}::numeric * {many}, {LIMIT}), {-LIMIT})::bigint"  # LEAST takes NULL for nothing
+        return f"CASE WHEN {many} = 1 OR {text} IS NULL THEN {text} ELSE {product} END"
 
     def share(self, total: str, rows: int, count: str, lo: int, hi: int, shift: int) -> str:
         """total = q * count + r with |q| <= INT32: neither product overflows while a unit has less than 2**43 rows."""

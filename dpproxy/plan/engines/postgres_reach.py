@@ -20,6 +20,7 @@ FLOAT_LIMIT = 300  # powers of ten, within float8's 1e-307..1e308
 NUMERIC_LIMIT = 100_000  # digits before the point, below 131,072
 SCALE = 16_383  # most digits after the point of a numeric
 CANCELLED = 17  # a difference of doubles is 0 or at least this many powers of ten below its operands
+PLAIN = 100  # characters of what is a column, or little more: its size is looked at first without its sign
 LEAVES: dict[Kind, tuple[int, ...]] = {"float8": (100, 60, 40, 25, 15), "numeric": (1_000, 100, 30), "bigint": (DIGITS,)}
 """Powers of ten at which leaves are guarded: the first with which the whole tree stays within the limits is taken."""
 
@@ -85,7 +86,8 @@ def guarded(text: str, kind: Kind, leaf: int, tiny: bool = False) -> tuple[str, 
     if kind == "float8":
         small = "" if tiny else f"WHEN abs({text}) < '1e-{leaf}'::float8 THEN '0'::float8 "
         inside = f"WHEN abs({text}) <= '1e{leaf}'::float8 THEN {text} "
-        return f"(CASE {small}{inside}ELSE {text} * 'Infinity'::float8 END)", Reach(leaf, leaf)
+        usual = f"WHEN {text} >= '1e-{leaf}'::float8 AND {text} <= '1e{leaf}'::float8 THEN {text} " if len(text) < PLAIN else ""
+        return f"(CASE {usual}{small}{inside}ELSE {text} * 'Infinity'::float8 END)", Reach(leaf, leaf)
     value = f"(CASE WHEN abs({text}) < '1e{leaf}'::numeric THEN {text} ELSE sign({text}) * 'Infinity'::numeric END)"
     return value, Reach(SCALE, leaf)
 

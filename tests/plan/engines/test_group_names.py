@@ -35,3 +35,9 @@ def test_a_number_is_of_the_group_and_a_turn_of_the_unit_in_it() -> None:
     assert len(hashes) == 4
     assert one.turn(order) == f"{one.hash(order, ['u', 'k0'])}, k0", "equal hashes are told apart by the key itself"
     assert one.number(order) != one.number(Order(8, (0,)))
+
+
+def test_a_group_of_one_text_is_numbered_by_that_text() -> None:
+    text, whole = (GroupNames.of(engine("postgres"), [ref(column(1, type_))]) for type_ in ("text", "int8"))
+    assert text.number(Order(7, (0,))) == "coalesce(hashtextextended(k0, 7), 7)", "of NULL too"
+    assert whole.number(Order(7, (0,))) == "hash_record_extended(ROW(k0), 7)"

@@ -97,3 +97,14 @@ def test_guarded_numerics(value: str, ask_postgres: Ask) -> None:
 def test_numerics_become_doubles(value: str, found: object, ask_postgres: Ask) -> None:
     ours = ask_postgres(reach.narrowed(f"'{value}'::numeric"))
     assert ours == found or str(ours) == found
+
+
+@pytest.mark.parametrize("leaf", reach.LEAVES["float8"])
+def test_a_size_that_is_looked_at_first_without_its_sign_is_the_same(leaf: int, ask_postgres: Ask) -> None:
+    values = [*VALUES, "-0", f"1e{leaf}", f"-1e{leaf}", f"1e-{leaf}", f"-1e-{leaf}", f"1.1e{leaf}", f"0.9e-{leaf}", "5e-324"]
+    column, expression = "x", "x" + " " * reach.PLAIN
+    rows = ", ".join(f"('{value}'::float8)" for value in values) + ", (NULL)"
+    texts = [reach.guarded(text, "float8", leaf)[0] for text in (column, expression)]
+    assert [text.count(">=") for text in texts] == [1, 0]
+    differ = f"({texts[0]})::text IS DISTINCT FROM ({texts[1]})::text"
+    assert ask_postgres(f"(SELECT count(*) FROM (VALUES {rows}) AS v(x) WHERE {differ})") == 0
