@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from dpproxy.plan.engines import indexed_groups, key_rounds, norm_scaling, stored_stages, unit_stages
+from dpproxy.plan.engines import indexed_groups, key_rounds, norm_scaling, partial_groups, stored_stages, unit_stages
 from dpproxy.plan.engines.base import FOUND, Engine
 from dpproxy.plan.engines.distinct_stages import sum_of_each, with_distinct
 from dpproxy.plan.engines.group_names import GroupNames
@@ -23,12 +23,10 @@ from dpproxy.plan.engines.unit_stages import Units, basis_columns
 from dpproxy.plan.logical.expr import Expr, Relation
 from dpproxy.plan.logical.measured import (
     MAX_SIZE,
-    Added,
     Beyond,
     Buckets,
     Contributions,
     CountCut,
-    Counted,
     Declared,
     DistinctCount,
     DistinctSum,
@@ -97,8 +95,8 @@ class Query:
 
 @dataclass
 class _Writing:
-    """One statement over the rows of `source`. `first`: the query of a first round. `stored`: it makes a table. `cell`:
-    bytes of a unit's sums that may be indexed."""
+    """One statement over the rows of `source`. `first`: the query of a first round. `stored`: it makes a table. `again`: rows are
+    read beside what units have. `cell`: bytes of a unit's sums that may be indexed."""
 
     renderer: Renderer
     source: Source
@@ -106,6 +104,7 @@ class _Writing:
     ctes: list[str] = field(default_factory=list)
     first: bool = False
     stored: bool = False
+    again: bool = False
     cell: int | None = None
 
     def __post_init__(self) -> None:
@@ -148,11 +147,14 @@ class _Writing:
     def _stage(self, node: Stage) -> str:
         """Write a stage and those below it; return its name."""
         match node:
-            case UnitGroups(totals=totals):
+            case UnitGroups():
+                parts = partial_groups.stages(node, self.renderer) if self.engine.parts and not self.again else None
+                if parts is not None:
+                    self.ctes += parts
+                    return "g"
                 group = ", ".join(self.group)
                 self.ctes.append(f"r AS ({self.texts.with_units()})")
-                columns = [self.texts.values[total.index] for total in totals]
-                items = [self._of_unit(t, column, columns.count(column) > 1) for t, column in zip(totals, columns, strict=True)]
+                items = partial_groups.totals(self.texts, node, self.engine)
                 declared = " AND ".join(f"k{i} IS NOT NULL" for i in self.texts.codes)
                 where = f" WHERE {declared}" if declared else ""
                 mark = INDEXED.format(self.cell) if self.cell is not None else ""
@@ -174,11 +176,6 @@ class _Writing:
         source = self._stage(node)
         self.ctes[-1] += KEPT.format(source, number)
         return source
-
-    def _of_unit(self, total: Counted | Added, column: str, shared: bool) -> str:
-        if isinstance(total, Counted):
-            return f"count({column}) AS n{total.index}"
-        return f"{self.engine.unit_total(column, total.lo, total.hi, total.shift, shared=shared)} AS t{total.index}"
 
     def _fresh(self, source: str, order: Order) -> str:
         found = f"CASE WHEN {self.names.number(order)} IN (NULL{FOUND}) THEN 0 ELSE 1 END"
@@ -229,9 +226,9 @@ class _Writing:
             return stored_stages.sums(node)
         if isinstance(node, FreshSums):
             return self._fresh_sums(node)
-        looks_again = any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals)
+        self.again = any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals)
         both = key_rounds.both(node, first=self.first)
-        if both is not None and self.engine.keeps and not looks_again:
+        if both is not None and self.engine.keeps and not self.again:
             return self._of_two_rounds(node, both)
         node = key_rounds.alone(node) if self.first else node
         if isinstance(node.child, MeasuredRows):
