@@ -142,7 +142,7 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         say("postgres: making 2 M orders")
         folder = work / "postgres"
         folder.mkdir()
-        bench_postgres.performance(folder, options.rounds)
+        bench_postgres.performance(folder, options.rounds, only=only)
     if "extract" in parts:
         say("extract: making 2 M orders")
         folder = work / "extract"
@@ -191,7 +191,7 @@ def main() -> int:
     )
     parser.add_argument("--answers", type=int, default=10, help="to each query, for accuracy")
     parser.add_argument(
-        "--queries", default="", metavar="A,B", help="for accuracy, speed, tpch and growth; default: all, or usual ones"
+        "--queries", default="", metavar="A,B", help="for accuracy, speed, tpch, growth and postgres; default: all, or usual ones"
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="for the same: where the data are made once, and stay")
     parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus" / "open.jsonl", metavar="FILE.jsonl")

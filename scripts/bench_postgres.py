@@ -50,8 +50,9 @@ LEAST = 0.1  # seconds of a sample: processor time is counted in hundredths
 Sample = tuple[float, float]  # seconds: of the clock, of processors
 
 
-def performance(work: Path, rounds: int, scale: float = 1) -> int:
-    """Print the table, for `scale` of the workload (1: the 2 M orders peers were measured on). Returns the exit status."""
+def performance(work: Path, rounds: int, scale: float = 1, only: Sequence[str] = ()) -> int:
+    """Print the table, for `scale` of the workload (1: the 2 M orders peers were measured on); of `only` these queries, where
+    some are named. Returns the exit status."""
     folder = bench_accuracy.material()
     if folder is None:
         print("postgres: the shared workload is not here (DPPROXY_SHARED, or ../shared beside the repository)", file=sys.stderr)
@@ -60,7 +61,7 @@ def performance(work: Path, rounds: int, scale: float = 1) -> int:
     best = peers(folder)
     with scratch_server(work / "server", settings=SETTINGS) as server:
         loaded(server, work / "sub")
-        measured = {name: list(_measured(server, work, name, folder, rounds)) for name in BOUNDS}
+        measured = {name: list(_measured(server, work, name, folder, rounds, only)) for name in BOUNDS}
     titles = [f"{name}: cpu x\twall x" for name in measured]
     print(f"postgres {server.major}: generated SQL against raw, medians of {rounds} rounds, scale {scale:g}")
     print("\t".join(["query", "kind", "raw ms", *titles, "best peer cpu x (scale 1)"]))
@@ -91,12 +92,14 @@ def loaded(server: Scratch, folder: Path) -> None:
         connection.execute("VACUUM ANALYZE")
 
 
-def _measured(server: Scratch, work: Path, name: str, folder: Path, rounds: int) -> Iterator[list[str]]:
+def _measured(server: Scratch, work: Path, name: str, folder: Path, rounds: int, only: Sequence[str] = ()) -> Iterator[list[str]]:
     """Of each query: id, kind, raw milliseconds, ratios of processor and clock time."""
     planner, role = _planner(server, work, name)
     settings = " ".join(f"-c {setting}={ours}" for setting, (_, ours) in DEFAULTS.items())
     with psycopg.connect(server.conninfo(), autocommit=True, options=f"{settings} -c search_path=public") as connection:
         for query in bench_accuracy.workload(folder):
+            if only and query.id not in only:
+                continue
             print(f"postgres: {name}, {query.id}", file=sys.stderr, flush=True)
             try:
                 plan = planner.plan(planner.split(query.sql)[0], role, {}, ())
