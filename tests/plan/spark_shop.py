@@ -7,6 +7,7 @@ are in the files: Spark's own calendar is shorter, so each of its functions meet
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ TYPES = {
     "decimal128(8, 2)": "DECIMAL(8, 2)",
 }  # fmt: skip
 
+AT_ONCE = 3
+"""Statements: a server plans each in one thread, and two processors are to be busy."""
+
 
 class SparkShop:
     """Databases of a server, one for each neighbour of a shop in DuckDB."""
@@ -28,8 +32,10 @@ class SparkShop:
     def __init__(self, session: Any, folder: Path, shop: Any, *, neighbours: bool = True) -> None:
         self._session, self._prefix = session, f"shop_{uuid.uuid4().hex[:8]}"
         self.units = shop.units
-        others = (*shop.units, plan_harness.NOBODY, plan_harness.SHUFFLED) if neighbours else ()
-        for unit in (None, *others):
+        self._others = (plan_harness.NOBODY, plan_harness.SHUFFLED, *shop.units) if neighbours else ()
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._beside: tuple[str, dict[int | str, Future[pa.Table]]] = "", {}
+        for unit in (None, *self._others):
             self._fill(folder / self._database(unit), unit, shop)
 
     def _database(self, unit: int | str | None) -> str:
@@ -48,7 +54,17 @@ class SparkShop:
             self._session.sql(ddl).collect()
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
-        """A generated statement on the database, or on the neighbour that differs by `unit`. Raises ValueError."""
+        """A generated statement on the database, or on the neighbour that differs by `unit`. Raises ValueError.
+
+        Who asks one neighbour will ask all of them: they are asked at once, and a statement's answers kept until the next.
+        """
+        if unit is None:
+            return self._asked(sql, None)
+        if sql != self._beside[0]:
+            self._beside = sql, {other: self._pool.submit(self._asked, sql, other) for other in self._others}
+        return self._beside[1][unit].result()
+
+    def _asked(self, sql: str, unit: int | str | None) -> pa.Table:
         try:
             return self._session.sql(sql.replace("`main`.", f"`{self._database(unit)}`.")).toArrow()
         except Exception as error:  # the client raises what the server names, and gRPC's own

@@ -22,6 +22,14 @@ from tests.worlds.waiting import SAFETY
 
 KEY = 4242424242424242421
 """Of picks: `scripts/spark` looks for it in the logs of the server."""
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""For very many statements over small tables, two fifths of whose work was writing and compiling Java and planning anew. Results are
+to be the same: equality is tried with Spark's defaults."""
 MISSING = "Spark Connect is not tried: pip install -c constraints.txt '.[spark,sail]'"
 
 
@@ -89,3 +97,9 @@ def session(address: str) -> Iterator[Any]:
     found = spark_session.opened(SparkBackend(address), KEY)
     yield found
     spark_session.ended(found)
+
+
+def interpret(session: Any) -> None:
+    """Have Spark's own server evaluate this session's statements without writing Java for them, and plan each once."""
+    for name, value in INTERPRETED.items():
+        session.conf.set(name, value)

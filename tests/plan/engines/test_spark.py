@@ -2,7 +2,8 @@
 
 Each accepted fixture is planned for both, with bounds that do not bind, and every query of its measurements is run on both, over
 the same rows. In the suite every sixteenth is, on Sail; `-m long` runs all of them on Sail and on Spark itself, and there
-also deletes each unit in turn and looks for values that raise. What Spark refuses it refuses by name.
+also deletes each unit in turn, in parts of which each is spread over all statements, and looks for values that raise. What Spark
+refuses it refuses by name.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ ALL = (*ACCEPTED, *ACCEPTED_OF_TOOLS)
 SAMPLE = ACCEPTED[::16]
 DELETED = ACCEPTED[5::64]
 """Of which units are deleted in the suite: each takes half a second."""
+PARTS = 8
+"""Of the deletion of units in long mode: who has no hour tries one of them."""
 
 
 @pytest.fixture(scope="module")
@@ -260,12 +263,28 @@ def test_all_fixtures(
     assert compared(ALL, shop_catalog, wide, tame, other, monkeypatch)[0] == []
 
 
+@pytest.fixture(scope="module", params=["sail", "spark"])
+def neighbours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkShop]:
+    """The troubled shop in a session whose statements are planned quickly where that is Spark's own."""
+    folder = tmp_path_factory.mktemp("neighbours")
+    if request.param == "sail":
+        yield SparkShop(request.getfixturevalue("sail_session"), folder, Shop(1, 3))
+        return
+    with spark_servers.session(spark_servers.spark()) as session:
+        spark_servers.interpret(session)
+        yield SparkShop(session, folder, Shop(1, 3))
+
+
 @pytest.mark.long
-def test_sensitivity_by_deletion(session: Any, shop_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_sensitivity_by_deletion(
+    part: int, neighbours: SparkShop, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plan_harness, "engine", "spark")
-    wrong, tried = deleted(ALL, SparkShop(session, tmp_path, Shop(1, 3)), shop_catalog)
+    cases = ALL[part::PARTS]
+    wrong, tried = deleted(cases, neighbours, shop_catalog)
     assert wrong == {}
-    assert tried > len(ALL) / 2
+    assert tried > len(cases) / 2
 
 
 @pytest.mark.long
