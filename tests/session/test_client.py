@@ -131,6 +131,7 @@ async def test_connections_leave_nothing_behind(stage: Stage) -> None:
     before = await standing()
     for i in range(90):
         await cycle(i)
-    assert await standing() == before
+    after = await standing()  # fewer, where what other tests left in this process is collected meanwhile
+    assert all(now <= then for now, then in zip(after, before, strict=True)), (before, after)
     assert before[2:] == (0, 0, 0)
     await owner.close()
