@@ -197,9 +197,10 @@ class Spark(SparkOperations):
         if expr.name == "count":
             return f"count({distinct}{', '.join(self.expr(a, names) for a in expr.args) or '*'}){tail}"
         value = expr.args[0] if len(expr.args) == 1 else None
+        if expr.name in ("min", "max") and value is not None and value.type in ("numeric", *FLOATS) and not one_kind((value,)):
+            return numbers.extreme(expr.name, self.number(value, names, "DOUBLE"), tail)
         if expr.name in ("min", "max") and value is not None and value.type in TYPES:
-            text = f"{expr.name}({self.expr(value, names)}){tail}"
-            return f"CAST({text} AS DOUBLE)" if expr.type in ("numeric", *FLOATS) and not one_kind((value,)) else text
+            return f"{expr.name}({self.expr(value, names)}){tail}"
         if expr.name in ("bool_and", "bool_or", "every") and value is not None:
             return f"{'bool_and' if expr.name == 'every' else expr.name}({self.expr(value, names)}){tail}"
         if expr.name in ("sum", "avg") and value is not None:

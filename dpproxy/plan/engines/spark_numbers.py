@@ -8,6 +8,8 @@ with it the number of machines, changes nothing.
 
 from __future__ import annotations
 
+import math
+
 from dpproxy.plan.engines.duckdb_sums import quantum
 from dpproxy.plan.engines.spark_types import SUMMAND, double
 from dpproxy.plan.logical.expr import Expr, walk
@@ -59,19 +61,41 @@ def sign(text: str) -> str:
     return f"CAST(CASE {arms} END AS BIGINT)"
 
 
+_NAN, _INFINITE = double(math.nan), (double(math.inf), double(-math.inf))
+
+
 def total(name: str, value: Expr, text: str, distinct: str, tail: str) -> str:
-    """Spell `sum` or `avg` of a DOUBLE `text`, as DOUBLE; `tail` is FILTER or OVER. NaN and infinities act as in PostgreSQL."""
+    """Spell `sum` or `avg` of a DOUBLE `text`, as DOUBLE; `tail` is FILTER or OVER. NaN and infinities act as in PostgreSQL.
+
+    Sail drops casts to a type that a value has, and fails where two aggregates of a query are then one: so none here has the form
+    of an aggregate that an analyst may ask for beside it, `min`, `max` or `count` of the same value.
+    """
     q = quantum(value)
     inverse, most = double(float(q.inverse)), double(float(2**q.bits / q.inverse))
     units = f"CASE WHEN abs({text}) < {most} THEN try_cast({text} * {inverse} AS {UNITS}) "
     units += f"WHEN {text} > 0 THEN CAST('{2**q.bits}' AS {UNITS}) WHEN {text} < 0 THEN CAST('{-(2**q.bits)}' AS {UNITS}) END"
     made = f"(CAST(sum({distinct}{units}){tail} AS DOUBLE) / {inverse})"
     if name == "avg":
-        made = mean(made, f"count({distinct}{text}){tail}")
+        made = mean(made, f"count({distinct}CASE WHEN {text} IS NOT NULL THEN {text if distinct else 1} END){tail}")
     if not any(e.type in FLOATS for e in walk(value)):
         return made
-    finite = f"bool_and(abs({text}) < {double(float('inf'))}){tail}"
-    return f"(CASE WHEN {finite} THEN {made} ELSE max({text}){tail} + min({text}){tail} END)"
+    finite, nan, (up, down) = f"bool_and(abs({text}) < {_INFINITE[0]}){tail}", _some(f"isnan({text})", tail), _INFINITE
+    both = f"{_some(f'{text} = {up}', tail)} AND {_some(f'{text} = {down}', tail)}"
+    others = f"WHEN {nan} OR ({both}) THEN {_NAN} WHEN {_some(f'{text} = {up}', tail)} THEN {up}"
+    return f"(CASE WHEN {finite} THEN {made} {others} WHEN {_some(f'{text} = {down}', tail)} THEN {down} END)"
+
+
+def extreme(name: str, text: str, tail: str) -> str:
+    """Spell `min` or `max` of a DOUBLE, where NaN is above everything: in groups Sail takes whatever follows a NaN."""
+    found, nan = f"{name}(CASE WHEN isnan({text}) THEN NULL ELSE {text} END){tail}", _some(f"isnan({text})", tail)
+    if name == "max":
+        return f"(CASE WHEN {nan} THEN {_NAN} ELSE {found} END)"
+    return f"coalesce({found}, CASE WHEN {nan} THEN {_NAN} END)"
+
+
+def _some(condition: str, tail: str) -> str:
+    """Spell whether a condition is true of some row, also in a window whose frame moves."""
+    return f"max(CASE WHEN {condition} THEN 1 ELSE 0 END){tail} = 1"
 
 
 def whole_total(name: str, text: str, distinct: str, tail: str) -> str:

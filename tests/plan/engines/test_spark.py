@@ -8,6 +8,7 @@ refuses it refuses by name.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -203,6 +204,32 @@ def test_a_bound_that_is_missing_is_seen(
     broken = replace(measured, queries=tuple(replace(q, parts=t) for q, t in zip(measured.queries, texts, strict=True)))
     assert broken != measured, "nothing was planted"
     assert Sensitivity(troubled).problems(replace(made, measurements=(broken,))) != []
+
+
+VALUES = ("weight", "-amount", "weight::numeric", "big * big", "qty")
+AGGREGATES = (
+    "sum({})",
+    "avg({})",
+    "min({})",
+    "max({})",
+    "count({})",
+    "sum(DISTINCT {})",
+    "avg(DISTINCT {})",
+    "count(DISTINCT {})",
+)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_aggregates_of_one_value_stand_beside_each_other(
+    value: str, troubled: SparkShop, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sail fails where two aggregates of a query are one when casts that do nothing are dropped."""
+    monkeypatch.setattr(plan_harness, "engine", "spark")
+    for pair in itertools.combinations(AGGREGATES, 2):
+        one, two = (form.format(value) for form in pair)
+        inner = f"SELECT customer_id, {one} AS n, {two} AS m FROM orders GROUP BY 1"
+        made = plan_harness.plan(f"SELECT count(*) FROM ({inner}) AS t WHERE n > 1 OR m > 1", shop_catalog)
+        assert troubled.run(plan_harness.queries(made.measurements[0], plan_harness.values_of(made))[0]).num_rows == 1
 
 
 def test_the_key_of_picks_is_in_no_statement(shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from small_expressions import column, ref
 
 from dpproxy.plan.engines import spark_numbers as numbers
@@ -62,6 +65,46 @@ def test_a_sum_does_not_depend_on_the_order_of_rows(sail_session: Any) -> None:
     assert len(found) == 1
     assert math.isclose(found.pop(), 0.6, abs_tol=1e-9)
     assert rows(sail_session, [numbers.total("avg", value, "x", "", "")], f"({double(math.inf)}), (1.0D)") == [(math.inf,)]
+
+
+def grouped(session: Any, texts: list[str], values: Sequence[float]) -> list[tuple[Any, ...]]:
+    """The one group of an aggregation by key, which Sail computes otherwise than one without a key."""
+    items, stored = ", ".join(texts), ", ".join(f"(1, {double(v)})" for v in values)
+    found = session.sql(f"SELECT k, {items} FROM (VALUES {stored}) AS t(k, x) GROUP BY k").toArrow().to_pylist()
+    return [tuple(row.values())[1:] for row in found]
+
+
+NOT_FINITE = (
+    [math.inf, 1.0],
+    [-math.inf, 1.0],
+    [math.inf, -math.inf, 1.0],
+    [math.nan, 1.0, 2.0],
+    [math.nan, -math.inf, 3.0],
+    [math.nan],
+)
+
+
+@pytest.mark.parametrize("values", [order for values in NOT_FINITE for order in itertools.permutations(values)])
+def test_aggregates_of_values_that_are_not_finite(values: tuple[float, ...], sail_session: Any) -> None:
+    """NaN is above everything, whatever the order of rows."""
+    value, nan = ref(column(1, "float8")), any(map(math.isnan, values))
+    sums = [numbers.total(name, value, "x", distinct, "") for name in ("sum", "avg") for distinct in ("", "DISTINCT ")]
+    texts = [*sums, numbers.extreme("min", "x", ""), numbers.extreme("max", "x", "")]
+    known = [v for v in values if not math.isnan(v)]
+    wanted = [sum(values)] * 4 + [min(known, default=math.nan), math.nan if nan else max(known)]
+    for (found,) in (
+        grouped(sail_session, texts, values),
+        rows(sail_session, texts, ", ".join(f"({double(v)})" for v in values)),
+    ):
+        assert list(map(repr, found)) == list(map(repr, wanted))
+
+
+def test_aggregates_of_nothing(sail_session: Any) -> None:
+    value = ref(column(1, "float8"))
+    sums = [numbers.total(name, value, "x", distinct, "") for name in ("sum", "avg") for distinct in ("", "DISTINCT ")]
+    texts = [*sums, numbers.extreme("min", "x", ""), numbers.extreme("max", "x", "")]
+    assert rows(sail_session, texts, "(CAST(NULL AS DOUBLE))") == [(None,) * 6]
+    assert rows(sail_session, texts, "(1.0D), (CAST(NULL AS DOUBLE)), (1.0D), (4.0D)") == [(6.0, 5.0, 2.0, 2.5, 1.0, 4.0)]
 
 
 def test_values_on_their_grid(sail_session: Any) -> None:
