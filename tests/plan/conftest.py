@@ -25,6 +25,9 @@ from dpproxy.plan.logical.interval import Interval
 from dpproxy.policy.catalog import Catalog
 from tests.worlds import spark_servers
 
+SAILS = 2
+"""At once, as many as a test compares: of a thousand statements each holds two gigabytes."""
+
 
 @pytest.fixture(scope="session", autouse=True)
 def ends_in_order() -> Iterator[None]:
@@ -63,13 +66,19 @@ def postgres_engine(scratch: Scratch) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def spark_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """On Sail, whose whole catalog is one session's. Skips where it is not installed."""
-    with spark_servers.sail() as address, spark_servers.session(address) as session:
+    """On Sail, a server for each shop: it keeps something of each statement until it ends. Skips where it is not installed."""
+    with contextlib.ExitStack() as stack:
+        running: list[contextlib.ExitStack] = []
 
         def make(seed: int, most: int) -> SparkShop:
+            if len(running) == SAILS:
+                running.pop(0).close()
+            own = stack.enter_context(contextlib.ExitStack())
+            running.append(own)
+            session = own.enter_context(spark_servers.session(own.enter_context(spark_servers.sail())))
             return SparkShop(session, tmp_path_factory.mktemp(f"shop_{seed}_{most}"), plan_harness.Shop(seed, most))
 
-        yield Engine("spark", make)
+        yield Engine("spark", make, at_once=SAILS)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ Knows: shops. Must not know: servers, how plans are made. The fixture `engine` s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,15 +21,17 @@ ALL_ENGINES = (*ENGINES, pytest.param("spark", marks=pytest.mark.long))
 
 
 class Engine:
-    """An engine and its troubled shops, each made once."""
+    """An engine and its troubled shops, each made once; where only the last `at_once` of them are there, again when asked again."""
 
-    def __init__(self, dialect: Dialect, make: Callable[[int, int], plan_harness.AnyShop]) -> None:
-        self.dialect, self._make = dialect, make
+    def __init__(self, dialect: Dialect, make: Callable[[int, int], plan_harness.AnyShop], at_once: int = sys.maxsize) -> None:
+        self.dialect, self._make, self._at_once = dialect, make, at_once
         self._made: dict[tuple[int, int], plan_harness.AnyShop] = {}
         self._kept: dict[str, Any] = {}
 
     def shop(self, seed: int, most: int = 100) -> plan_harness.AnyShop:
         if (seed, most) not in self._made:
+            if len(self._made) == self._at_once:
+                del self._made[next(iter(self._made))]
             self._made[seed, most] = self._make(seed, most)
         return self._made[seed, most]
 

@@ -26,6 +26,16 @@ def one_nan(text: str) -> str:
     return f"nanvl({text}, {double(float('nan'))})"
 
 
+def unsigned_zero(text: str) -> str:
+    """Spell a DOUBLE with one 0: NULLIF of Sail tells -0 from it, and a division by it raises."""
+    return f"({text} + 0e0)"
+
+
+def divisor(text: str) -> str:
+    """Spell a DOUBLE by which is divided, NULL for 0. Sail's NULLIF tells -0 from 0, and its division by either raises."""
+    return f"CASE WHEN abs({text}) <> 0 THEN {text} END"
+
+
 def cut_off(text: str) -> str:
     """Spell the whole part of a double, as BIGINT; NULL where it fits none. Spark takes 2**63 for one that does."""
     return f"try_cast(NULLIF({text}, 9223372036854775808e0) AS BIGINT)"

@@ -117,16 +117,16 @@ class SparkOperations(Engine):
             return f"(-{values[0]})" if op == "neg" else f"abs({values[0]})"
         a, b = values
         if expr.type == "numeric":
-            quotient = f"round({a} / NULLIF({b}, 0), 9)"
+            quotient = f"round({a} / {numbers.divisor(b)}, 9)"
             if op == "int/":
                 return numbers.truncated(quotient)
             if op == "%":
                 places = 9 if (grid := facts(expr).grid) is None else min(max(len(str(grid.denominator)) + 3, 6), 12)
                 return f"round({a} - {b} * {numbers.truncated(quotient)}, {places})"
-            return decimal_operation(op, a, b, facts(expr).grid)
+            return decimal_operation(op, a, numbers.unsigned_zero(b) if op == "/" else b, facts(expr).grid)
         if op == "int/":
-            return numbers.truncated(f"({a} / NULLIF({b}, 0))")
-        return f"({a} {op} NULLIF({b}, 0))" if op in "/%" else f"({a} {op} {b})"
+            return numbers.truncated(f"({a} / {numbers.divisor(b)})")
+        return f"({a} {op} {numbers.divisor(b)})" if op in "/%" else f"({a} {op} {b})"
 
     def _whole(self, op: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         """Whole numbers. `div` yields BIGINT, and 2**63 by -1 is none."""
@@ -138,12 +138,13 @@ class SparkOperations(Engine):
         if op in ("/", "int/"):
             return self._quotient(args, kinds, width, names)
         a, b = (self.number(x, names, width) for x in args)
-        return f"({a} % NULLIF({b}, 0))" if op == "%" else f"({a} {op} {b})"
+        by = numbers.divisor(b) if width == "DOUBLE" else f"NULLIF({b}, 0)"
+        return f"({a} % {by})" if op == "%" else f"({a} {op} {b})"
 
     def _quotient(self, args: tuple[Expr, ...], kinds: list[str], width: str, names: Names) -> str:
         if width == "DOUBLE":
             a, b = (self.number(x, names, width) for x in args)
-            return numbers.truncated(f"({a} / NULLIF({b}, 0))")
+            return numbers.truncated(f"({a} / {numbers.divisor(b)})")
         if WIDE in kinds:
             raise refused("a division of whole numbers beyond 64 bits")
         a, b = (self.number(x, names, "BIGINT") for x in args)

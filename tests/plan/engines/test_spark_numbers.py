@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from small_expressions import column, ref
+from small_expressions import call, column, ref
 
 from dpproxy.plan.engines import spark_numbers as numbers
 from dpproxy.plan.engines.spark import Spark
@@ -47,6 +47,15 @@ def test_rounding(sail_session: Any) -> None:
         whole = None if abs(value) >= 2**63 and value != -(2.0**63) else round(value)
         others = [float(f(value)) if abs(value) < 2**52 else value for f in (math.floor, math.ceil, math.trunc)]
         assert found == (whole, *others, (value > 0) - (value < 0)), value
+
+
+def test_nothing_is_divided_by_zero(sail_session: Any) -> None:
+    engine, names = Spark(), {1: "x"}
+    for type_ in ("float8", "numeric"):
+        value = ref(column(1, type_))
+        for op in ("/", "%", "int/"):
+            text = engine.expr(call(op, value, value, type_=type_), names)
+            assert rows(sail_session, [text], f"({double(-0.0)}), ({double(0.0)}), (CAST(NULL AS DOUBLE))") == [(None,)] * 3
 
 
 def test_nan_is_nobodys(sail_session: Any) -> None:
