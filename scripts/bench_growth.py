@@ -27,9 +27,10 @@ from dpproxy.policy.password import make_verifier
 
 ORDERS = 10_000_000
 """At scale 1."""
-LEAST = 1_000_000
-STEPS = (100, 30, 10, 3, 1)
-"""The largest scale is divided by these, where at least `LEAST` orders are left."""
+STEPS = (10, 3, 1)
+"""The largest scale is divided by these."""
+FINER, LEAST = (100, 30), 1_000_000
+"""And by these, where at least so many orders are left."""
 MEMORY = "1GB"
 USUAL = ("q01", "q05", "q16", "q20")
 COPY = "the prepared copy"
@@ -46,7 +47,7 @@ def performance(work: Path, rounds: int, scale: float, only: Sequence[str] = ())
         print("growth: the shared workload is not here (DPPROXY_SHARED, or ../shared beside the repository)", file=sys.stderr)
         return 1
     points: dict[float, Point] = {}
-    for part in (each for each in STEPS if ORDERS * scale / each >= LEAST):
+    for part in (*(finer for finer in FINER if ORDERS * scale / finer >= LEAST), *STEPS):
         own = work / f"{scale / part:.3g}"
         if not (own / "shop.duckdb").exists():
             made = [sys.executable, str(folder / "gen_data.py"), str(own), str(scale / part)]

@@ -18,7 +18,7 @@ from dpproxy.plan.engines import duckdb_sums as sums
 from dpproxy.plan.engines.base import CASTS, Names, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, snapped
 from dpproxy.plan.engines.duckdb_operations import DuckDBOperations
-from dpproxy.plan.engines.duckdb_types import INT64, NARROW, TYPES, one_kind, representation
+from dpproxy.plan.engines.duckdb_types import INT64, TYPES, adds_in_64_bits, one_kind, representation
 from dpproxy.plan.engines.norm_scaling import TURNS, Words
 from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, Win
 from dpproxy.plan.properties.facts import facts
@@ -221,7 +221,7 @@ class DuckDB(DuckDBOperations):
         """Up to 2**31 rows of a unit fit 64 bits: half the memory of DuckDB's own sum, of 128. Of more the sum is another whole
         number, of that unit's rows alone still, and held within its bound as any. A centre is subtracted from each value, but
         where these are counted or added up as they are anyway: a count of its own costs more."""
-        if max(abs(lo + shift), abs(hi + shift)) >= NARROW:
+        if not adds_in_64_bits(lo, hi, shift):
             return super().unit_total(column, lo, hi, shift)
         if shared and shift:
             return f"(sum_no_overflow(CAST({column} AS BIGINT)) - CAST(count({column}) AS HUGEINT) * {shift})"

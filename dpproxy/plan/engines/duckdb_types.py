@@ -15,7 +15,6 @@ from dpproxy.sql.types import INTEGERS
 
 INT64 = 2**63 - 1
 NARROW = 2**32
-"""Values below it are added up in 64 bits."""
 INT128 = 2**126  # below HUGEINT's 2**127 - 1, so that a sum of two still fits
 
 TYPES = {
@@ -23,6 +22,11 @@ TYPES = {
     "text": "VARCHAR", "varchar": "VARCHAR", "bpchar": "VARCHAR", "unknown": "VARCHAR", "bool": "BOOLEAN", "date": "DATE",
     "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP", "interval": "INTERVAL", "uuid": "UUID", "time": "TIME",
 }  # fmt: skip
+
+
+def adds_in_64_bits(lo: int, hi: int, shift: int) -> bool:
+    """Tell whether a unit's values, which lie within [lo, hi] once `shift` is subtracted, are added up in 64 bits."""
+    return max(abs(lo + shift), abs(hi + shift)) < NARROW
 
 
 def representation(expr: Expr) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpproxy.plan.engines.duckdb_types import NARROW
+from dpproxy.plan.engines.duckdb_types import adds_in_64_bits
 from dpproxy.plan.logical.measured import Added, Contributions, Counted, Node, Scaled, UnitGroups
 
 COUNT, SUM = 8, 16
@@ -37,5 +37,4 @@ def cell(stage: Node, listed: Mapping[int, Sequence[str]], where: Sequence[str])
 def _bytes(total: Counted | Added) -> int:
     if isinstance(total, Counted):
         return COUNT
-    wide = max(abs(total.lo + total.shift), abs(total.hi + total.shift)) >= NARROW
-    return 2 * SUM + COUNT if wide else SUM
+    return SUM if adds_in_64_bits(total.lo, total.hi, total.shift) else 2 * SUM + COUNT

@@ -32,8 +32,8 @@ def unsigned_zero(text: str) -> str:
 
 
 def divisor(text: str) -> str:
-    """Spell a DOUBLE by which is divided, NULL for 0. Sail's NULLIF tells -0 from 0, and its division by either raises."""
-    return f"CASE WHEN abs({text}) <> 0 THEN {text} END"
+    """Spell a DOUBLE by which is divided, NULL for 0."""
+    return f"NULLIF({unsigned_zero(text)}, 0)"
 
 
 def cut_off(text: str) -> str:
