@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -31,7 +31,7 @@ from dpproxy.plan.logical.expr import (
     Scalar,
     Win,
 )
-from dpproxy.plan.logical.measured import Added, Counted
+from dpproxy.plan.logical.measured import Added, Coding, Counted, Listed
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.effort import step
 from dpproxy.sql.template import Dialect, Found, Param, Template, Text
@@ -300,10 +300,20 @@ class Engine(ABC):
     def series(self, lo: int, hi: int, kind: str) -> str:
         """Spell a FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""
 
-    def coded(self, text: str, values: Sequence[str]) -> str | None:
-        """Spell a text that is one of `values` as a column that costs less to group by, NULL for other texts; None where the
-        engine has none. CAST AS varchar is the way back."""
+    def coded(self, text: str, values: Coding) -> str | None:
+        """Spell a key as a column that costs less to group by than its `text`, so that `declared` tells its `values` from others;
+        None where the engine has none."""
         return None
+
+    def declared(self, code: str, values: Coding) -> str:
+        """Spell whether a `coded` column has one of the values."""
+        return f"{code} IS NOT NULL" if isinstance(values, Listed) else f"{code} BETWEEN 0 AND {values.size - 1}"
+
+    def decoded(self, code: str, values: Coding) -> str:
+        """Spell the key again whose `coded` column is one of the values."""
+        if isinstance(values, Listed):
+            return f"CAST({code} AS varchar)"
+        return f"({self.literal('timestamp', f'{values.first} 00:00:00')} + {code} * INTERVAL '{values.months} months')"
 
     def values(self, rows: list[tuple[str, ...]], alias: str, columns: list[str]) -> str:
         """Spell a FROM item of constant rows."""

@@ -21,6 +21,7 @@ from dpproxy.plan.engines.duckdb_operations import DuckDBOperations
 from dpproxy.plan.engines.duckdb_types import INT64, TYPES, adds_in_64_bits, one_kind, representation
 from dpproxy.plan.engines.norm_scaling import TURNS, Words
 from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, Win
+from dpproxy.plan.logical.measured import PER_YEAR, Coding, Listed
 from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
@@ -133,7 +134,7 @@ class DuckDB(DuckDBOperations):
             case Case(whens=((InList(arg=Ref() as text, items=items, negated=False), same),), default=None) if text == same:
                 values = [item.text for item in items if isinstance(item, Lit) and item.text is not None]
                 if text.type in ("text", "varchar") and 0 < len(values) == len(items) <= MOST_LISTED:
-                    return f"CAST({self.coded(names[text.column.id], list(dict.fromkeys(values)))} AS VARCHAR)"
+                    return f"CAST({self.listed(names[text.column.id], list(dict.fromkeys(values)))} AS VARCHAR)"
         return super().case(expr, names)
 
     def aggregate(self, expr: Agg, names: Names) -> str:
@@ -206,8 +207,17 @@ class DuckDB(DuckDBOperations):
     def pick_hash(self, columns: list[str], key: int) -> str:
         return f"hash({', '.join([str(key), *columns])})"
 
-    def coded(self, text: str, values: Sequence[str]) -> str:
-        """An ENUM: a small whole number, whose range DuckDB knows, so that few of them index a table instead of being hashed."""
+    def coded(self, text: str, values: Coding) -> str:
+        """A small whole number, whose range DuckDB knows, so that few of them index a table instead of being hashed: an ENUM, or
+        years and months, whose range follows from that of the stored times."""
+        if isinstance(values, Listed):
+            return self.listed(text, values.values)
+        per, first = PER_YEAR[values.unit], values.first
+        parts = [f"year({text}) * {per}", *([f"{values.unit}({text})"] if per > 1 else [])]
+        return f"CAST({' + '.join(parts)} - {first.year * per + (first.month - 1) // values.months + (per > 1)} AS INTEGER)"
+
+    def listed(self, text: str, values: Sequence[str]) -> str:
+        """An ENUM; NULL of other texts."""
         return f"TRY_CAST({text} AS ENUM({', '.join(map(quote, values))}))"
 
     def group_number(self, columns: list[str], key: int) -> str:

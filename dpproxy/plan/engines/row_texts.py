@@ -6,7 +6,6 @@ that the engine adds up faster in a type of its own is in that type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -19,8 +18,8 @@ from dpproxy.plan.logical.measured import MeasuredRows, RowBucket, RowValue
 @dataclass
 class RowTexts:
     """Measured rows that are selected from `block`. `factors`: of values in the engine's own type, grid units in one of it.
-    `columns`: of the texts of row values, `values`: of row values, each the column it is in. `codes`: of keys, the engine's own
-    numbering of their declared values; other values of such a key are NULL."""
+    `columns`: of the texts of row values, `values`: of row values, each the column it is in. `codes`: of keys that
+    are counted by number, that number."""
 
     renderer: Renderer
     block: Block
@@ -40,12 +39,6 @@ class RowTexts:
 
     def key(self, i: int) -> str:
         return self.renderer.key(self.rows.keys[i], self.block.names)
-
-    def code(self, texts: Mapping[int, str], listed: Mapping[int, tuple[str, ...]]) -> None:
-        """Count keys, whose `texts` these are, by number, where the engine has numbers for their listed values."""
-        for i, values in listed.items():
-            code = self._engine.coded(texts[i], values)
-            self.codes.update({i: code} if code is not None else {})
 
     def keyed(self) -> str:
         """Select the keys of each row, and its values."""

@@ -56,13 +56,12 @@ def key(node: StoredGroups, i: int) -> str:
     return f"k{node.keys[i]}"
 
 
-def groups(node: StoredGroups, codes: Mapping[int, str]) -> str:
-    """Write `g` of a stored table. `codes`: see `plan.engines.measured`."""
+def groups(node: StoredGroups, codes: Mapping[int, str], declared: str) -> str:
+    """Write `g` of a stored table. `codes`: of keys that are counted by number, that number; `declared`: WHERE, if any is."""
     keys, totals = [f"k{i}" for i in range(len(node.keys))], node.groups.totals
     items = ["u", *(f"{codes.get(i) or key(node, i)} AS {k}" for i, k in enumerate(keys))]
     items += [f"{_total(t, node.values[t.index])} AS {_total(t, t.index)}" for t in totals]
-    declared = " AND ".join(f"k{i} IS NOT NULL" for i in codes)
-    rows = f"(SELECT {', '.join(items)} FROM {table(node.table)}) AS r{f' WHERE {declared}' if declared else ''}"
+    rows = f"(SELECT {', '.join(items)} FROM {table(node.table)}) AS r{declared}"
     if not node.summed:
         return f"g AS NOT MATERIALIZED (SELECT * FROM {rows})"
     group = ", ".join(["u", *keys])

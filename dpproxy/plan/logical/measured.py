@@ -20,6 +20,7 @@ group), basis i.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import date
 from fractions import Fraction
 from typing import Literal
 
@@ -318,13 +319,45 @@ class Sums(Node):
 
 
 @dataclass(frozen=True)
+class Listed:
+    """All texts that a key is in declared groups."""
+
+    values: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+
+PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """All beginnings of years, quarters or months (`unit`) that a key is in declared groups: `size` of them from `first` on."""
+
+    unit: str
+    first: date
+    size: int
+
+    @property
+    def months(self) -> int:
+        """From one to the next."""
+        return 12 // PER_YEAR[self.unit]
+
+
+Coding = Listed | Calendar
+"""The values of a key, each of which has a number: a text one of the engine's, a beginning its place from 0."""
+
+
+@dataclass(frozen=True)
 class Written(Node):
     """What a stored table is made of, and never an answer: groups of units as they are, or which of them are picked, or what all
-    units add to each group, which begins with their number; or buckets as they are. `coded`: keys, by number, whose values are
-    listed; groups of other values are left out before anything is scaled."""
+    units add to each group, which begins with their number; or buckets as they are. `coded`: keys, by number, that the engine may
+    number; groups of other values are left out before anything is scaled."""
 
     child: UnitGroups | StoredGroups | Picked | Sums | Buckets
-    coded: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    coded: tuple[tuple[int, Coding], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -355,10 +388,10 @@ class StoredSums(Node):
         return replace(made, keys=tuple(made.keys[k] for k in self.keys), values=())
 
     @property
-    def coded(self) -> dict[int, tuple[str, ...]]:
-        """The keys whose values are listed, by their numbers here."""
-        listed = dict(self.definition.coded)
-        return {i: listed[k] for i, k in enumerate(self.keys) if k in listed}
+    def coded(self) -> dict[int, Coding]:
+        """The keys that the engine may have numbered, by their numbers here."""
+        known = dict(self.definition.coded)
+        return {i: known[k] for i, k in enumerate(self.keys) if k in known}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.logical.measured import (
     Added,
     Buckets,
+    Coding,
     Contributions,
     Declared,
     Filled,
@@ -120,7 +121,7 @@ class _Table:
         return frozenset(text for text, key in keys if facts(key).constant)
 
     @cached_property
-    def coded(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+    def coded(self) -> frozenset[tuple[str, Coding]]:
         return frozenset((self.told.keys[i], values) for i, values in self.written.coded)
 
 

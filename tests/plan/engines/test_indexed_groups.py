@@ -13,7 +13,7 @@ from small_expressions import column, ref
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.indexed_groups import MOST_BYTES, cell
 from dpproxy.plan.engines.measured import Query, Source
-from dpproxy.plan.logical.expr import Call, Lit, ValuesDomain
+from dpproxy.plan.logical.expr import Call, Lit, Relation, ValuesDomain
 from dpproxy.plan.logical.measured import (
     Added,
     Contributions,
@@ -22,6 +22,7 @@ from dpproxy.plan.logical.measured import (
     DeclaredPart,
     Filled,
     Held,
+    Listed,
     MeasuredRows,
     Order,
     PartSum,
@@ -31,17 +32,17 @@ from dpproxy.plan.logical.measured import (
     Sums,
     UnitGroups,
 )
-from dpproxy.plan.logical.relation import Filter, Scan
+from dpproxy.plan.logical.relation import Distinct, Filter, Join, Project, Scan, Union
 from dpproxy.sql.template import INDEXED
 
-UNIT, WORD, AMOUNT = column(0, nullable=False), column(1, "text"), column(2)
+UNIT, WORD, AMOUNT, OTHER = column(0, nullable=False), column(1, "text"), column(2), column(3)
 SCAN = Scan((UNIT, WORD, AMOUNT), 0, ("main", "t"), ("u", "g", "a"))
 VALUE = RowValue(ref(AMOUNT), None, Held(0, 10, Fraction(1)))
 ROWS = MeasuredRows(SCAN, UNIT, (ref(WORD),), (VALUE, VALUE, VALUE))
 COUNT, SUM, CENTRED, WIDE = Counted(0), Added(1, 0, 10, 0), Added(2, -5, 5, 5), Added(2, 0, 2**32, 0)
 STEPS = Scaled(0, "count", 2, 10, 1, 2**20, 0, steps=12)
-TWENTY = {0: [f"c{i}" for i in range(20)]}
-KNOWN = ['(t1."u" IS NOT NULL)']
+TWENTY = {0: Listed(tuple(f"c{i}" for i in range(20)))}
+KNOWN = Call("bool", "is_not_null", (ref(UNIT),))
 
 
 def stage(*totals: Counted | Added, parts: Sequence[Scaled] = (STEPS,), rows: MeasuredRows = ROWS) -> Contributions:
@@ -53,20 +54,39 @@ def stage(*totals: Counted | Added, parts: Sequence[Scaled] = (STEPS,), rows: Me
     [([COUNT], 8), ([SUM], 16), ([SUM, COUNT], 24), ([CENTRED], 16), ([SUM, CENTRED], None), ([WIDE], None), ([COUNT] * 3, 24)],
 )
 def test_a_count_and_a_sum_are_few_enough(totals: list[Counted | Added], size: int | None) -> None:
-    assert cell(stage(*totals), TWENTY, KNOWN) == size
+    assert cell(stage(*totals), TWENTY) == size
     assert size is None or size <= MOST_BYTES
 
 
 def test_few_rows_are_hashed() -> None:
     """Conditions leave a part of the rows, of which nobody knows how small it is."""
-    assert cell(stage(COUNT), TWENTY, [*KNOWN, '(t1."a" > 3)']) is None
+
+    def indexed(relation: Relation) -> bool:
+        return cell(stage(COUNT, rows=replace(ROWS, child=relation)), TWENTY) is not None
+
+    known = Filter(SCAN.columns, SCAN, KNOWN)
+    few = Filter(SCAN.columns, known, Call("bool", ">", (ref(AMOUNT), Lit("int4", "3"))))
+    others = Scan((OTHER,), 1, ("main", "v"), ("u",))
+    some = Distinct((OTHER,), Filter((OTHER,), others, Call("bool", "=", (ref(OTHER), Lit("int4", "3")))))
+    same = Call("bool", "=", (ref(UNIT), ref(OTHER)))
+    columns = (*SCAN.columns, OTHER)
+    assert indexed(known)
+    assert not indexed(few)
+    assert indexed(Join(columns, "inner", known, others, same))
+    assert not indexed(Join(columns, "inner", known, some, same))
+    assert not indexed(Join(columns, "inner", some, known, same))
+    with_test = Call("bool", "and", (same, Call("bool", "<", (ref(OTHER), Lit("int4", "3")))))
+    assert not indexed(Join(columns, "inner", known, others, with_test))
+    assert indexed(Union(SCAN.columns, (SCAN, known)))
+    assert not indexed(Union(SCAN.columns, (SCAN, few)))
+    assert not indexed(Project(SCAN.columns, few, tuple(map(ref, SCAN.columns))))
 
 
 def test_one_key_alone_is_indexed_beside_the_unit() -> None:
     two = replace(ROWS, keys=(ref(WORD), ref(AMOUNT)))
-    assert cell(stage(COUNT, rows=two), TWENTY, KNOWN) is None
-    assert cell(stage(COUNT, rows=two), {**TWENTY, 1: ["x"]}, KNOWN) is None
-    assert cell(Contributions(Picked(UnitGroups(ROWS, (COUNT,)), 1, Order(3, (0,))), (STEPS,)), TWENTY, KNOWN) is None
+    assert cell(stage(COUNT, rows=two), TWENTY) is None
+    assert cell(stage(COUNT, rows=two), {**TWENTY, 1: Listed(("x",))}) is None
+    assert cell(Contributions(Picked(UnitGroups(ROWS, (COUNT,)), 1, Order(3, (0,))), (STEPS,)), TWENTY) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +98,7 @@ def test_groups_of_keys_and_steps_are_indexed_only_where_they_always_were(
 ) -> None:
     """A table of all steps that there could be, for each value, would be most of it empty."""
     parts = [replace(STEPS, index=i, counter=i, steps=n) for i, n in enumerate(steps)]
-    found = cell(stage(COUNT, parts=parts), {0: [f"c{i}" for i in range(values)]}, KNOWN)
+    found = cell(stage(COUNT, parts=parts), {0: Listed(tuple(f"c{i}" for i in range(values)))})
     assert (found is not None) is indexed
 
 

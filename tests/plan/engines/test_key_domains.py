@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from fractions import Fraction
 
 import duckdb
@@ -9,9 +10,10 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.key_domains import MAX_CODES, coded_values, declared_text, part_text
+from dpproxy.plan.engines.key_domains import MAX_CODES, coding, declared_text, part_text
 from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain
+from dpproxy.plan.logical.expr import Cast, Column, Expr, Lit, SeriesDomain, ValuesDomain
+from dpproxy.plan.logical.measured import Calendar, Listed
 from dpproxy.plan.logical.relation import Contribution, Rows, Scan
 from dpproxy.plan.properties.key_domains import Dense, dense_domain
 
@@ -98,7 +100,7 @@ PADDED = Column(7, "padded", "bpchar", domain=ValuesDomain(("a", "b")))
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        (ref(LISTED), ("b", "a")),
+        (ref(LISTED), Listed(("b", "a"))),
         (ref(WORD), None),  # NULL is one of them
         (ref(SIZE), None),
         (ref(LONG), None),
@@ -106,9 +108,52 @@ PADDED = Column(7, "padded", "bpchar", domain=ValuesDomain(("a", "b")))
         (call("upper", ref(LISTED), type_="text"), None),  # the values of a column, not of the key
     ],
 )
-def test_texts_that_are_listed_have_numbers(key: Expr, expected: tuple[str, ...] | None) -> None:
+def test_texts_that_are_listed_have_numbers(key: Expr, expected: Listed | None) -> None:
     scan = Scan((UNIT, WORD, SIZE, LISTED, LONG, PADDED), 0, ("main", "t"), ("u", "w", "s", "l", "o", "p"))
     found = dense_domain([ref(SIZE), key], Rows(node=scan, unit=UNIT))
     assert found is not None
-    assert coded_values(found.declared, 1) == expected
-    assert coded_values(found.declared, 0) is None
+    assert coding(found.declared, 1) == expected
+    assert coding(found.declared, 0) is None
+
+
+FROM, TO = ((date(*day) - date(1970, 1, 1)).days for day in ((1999, 11, 15), (2000, 2, 3)))
+WHEN = Column(8, "when", "timestamp", domain=SeriesDomain(FROM, TO, "day"))
+DATE = Column(9, "date", "date", domain=SeriesDomain(FROM, TO, "day"))
+MAYBE = Column(10, "maybe", "timestamp", domain=SeriesDomain(FROM, TO, "day", nulls=True))
+ZONED = Column(11, "zoned", "timestamptz", domain=SeriesDomain(FROM, TO, "day"))
+AGES = Column(12, "ages", "date", domain=SeriesDomain(-719_200, -719_100, "day"))
+TIMES = Scan((UNIT, SIZE, WHEN, DATE, MAYBE, ZONED, AGES), 0, ("main", "t"), ("u", "s", "a", "b", "c", "d", "e"))
+
+
+def beginning(unit: str, column: Column) -> Expr:
+    inner = Cast("timestamp", ref(column)) if column.type == "date" else ref(column)
+    return call("trunc_time", Lit("text", unit), inner, type_="timestamp")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (beginning("month", WHEN), Calendar("month", date(1999, 11, 1), 4)),
+        (beginning("quarter", WHEN), Calendar("quarter", date(1999, 10, 1), 2)),
+        (beginning("year", DATE), Calendar("year", date(1999, 1, 1), 2)),
+        (beginning("month", DATE), Calendar("month", date(1999, 11, 1), 4)),
+        (beginning("week", WHEN), None),
+        (beginning("month", MAYBE), None),  # NULL is one of them
+        (beginning("month", AGES), None),  # before the year 1
+        (beginning("month", ZONED), None),
+        (call("month", ref(DATE), type_="int4"), None),
+    ],
+)
+def test_beginnings_of_months_have_numbers(key: Expr, expected: Calendar | None) -> None:
+    found = dense_domain([ref(SIZE), key], Rows(node=TIMES, unit=UNIT))
+    assert found is not None
+    assert coding(found.declared, 1) == expected
+
+
+def test_two_keys_of_one_column_have_numbers_each() -> None:
+    found = dense_domain([beginning("year", WHEN), beginning("month", WHEN)], Rows(node=TIMES, unit=UNIT))
+    assert found is not None
+    assert [coding(found.declared, key) for key in (0, 1)] == [
+        Calendar("year", date(1999, 1, 1), 2),
+        Calendar("month", date(1999, 11, 1), 4),
+    ]

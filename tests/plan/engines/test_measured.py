@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
@@ -13,11 +14,12 @@ from small_expressions import column, ref
 
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.measured import Query, Source
-from dpproxy.plan.logical.expr import ValuesDomain
+from dpproxy.plan.logical.expr import Call, Lit, SeriesDomain, ValuesDomain
 from dpproxy.plan.logical.measured import (
     Added,
     Beyond,
     Buckets,
+    Calendar,
     Contributions,
     CountCut,
     Counted,
@@ -118,6 +120,58 @@ def test_undeclared_texts_are_in_no_group_and_weigh_nothing() -> None:
     stray = [(1, None), (1, "B"), (1, "stray"), (2, "stray"), (3, "")]
     connection.executemany("INSERT INTO w VALUES (?, ?)", [(1, "b"), (1, "a'a"), (2, "b"), *stray])
     assert connection.execute(text).fetchall() == [("a'a", 100, 1), ("b", 200, 2), ("none", 0, 0)]
+
+
+WHEN = column(4, "timestamp")
+DAYS = Scan((UNIT, WHEN), 0, ("main", "d"), ("u", "t"))
+MONTH = Call("timestamp", "trunc_time", (Lit("text", "month"), ref(WHEN)))
+YEAR = Call("timestamp", "trunc_time", (Lit("text", "year"), ref(WHEN)))
+DAY_SERIES = SeriesDomain(30, 89, "day")  # 31 January to 31 March of 1970
+
+
+def test_undeclared_months_are_in_no_group_and_weigh_nothing() -> None:
+    rows = MeasuredRows(DAYS, UNIT, (MONTH, YEAR), (RowValue(None, None),))
+    domain = Declared((DeclaredPart(((0, MONTH), (1, YEAR)), ((WHEN, DAY_SERIES),), (), ()),), 2)
+    scaled = Contributions(UnitGroups(rows, (Counted(0),)), (Scaled(0, "count", 1, 2, 1, 100, 0),))
+    text = Query.of(Filled(sums(scaled, PartSum(0), RowCount()), domain), Source.of(DAYS, engine("duckdb"))).text
+    assert "date_trunc" not in text.partition(" d AS ")[0], "months are counted by number"
+    times = [
+        "1970-01-01 00:00:00",
+        "1970-02-28 23:59:59.999999",
+        "1970-02-01",
+        "1969-12-31 23:59:59",
+        "1970-04-01",
+        "0044-03-15 (BC)",
+    ]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE d(u INT, t TIMESTAMP)")
+        connection.executemany(
+            "INSERT INTO d VALUES (?, ?)", [(1, t) for t in [*times, "infinity", "-infinity", "294246-01-01", None]]
+        )
+        connection.execute("INSERT INTO d VALUES (2, '1970-02-14')")
+        read = connection.execute(text).fetchall()
+    assert [(str(month), str(year), *rest) for month, year, *rest in read] == [
+        ("1970-01-01 00:00:00", "1970-01-01 00:00:00", 66, 1),
+        ("1970-02-01 00:00:00", "1970-01-01 00:00:00", 233, 2),
+        ("1970-03-01 00:00:00", "1970-01-01 00:00:00", 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("unit", "first"), [("month", date(1899, 11, 1)), ("quarter", date(1899, 10, 1)), ("year", date(1899, 1, 1))]
+)
+def test_a_month_is_known_by_its_number(unit: str, first: date) -> None:
+    """Of all days of three centuries, within the calendar and beyond."""
+    values, spelled = Calendar(unit, first, 600), engine("duckdb")
+    code = spelled.coded("t", values)
+    assert code is not None
+    last = f"TIMESTAMP '{first}' + INTERVAL {600 * values.months} MONTH"
+    wrong = f"""
+        SELECT count(*) FROM (SELECT t, {code} AS k FROM (SELECT TIMESTAMP '1800-01-01' + to_days(n::INTEGER) AS t FROM range(110000) AS s(n)))
+        WHERE CASE WHEN {spelled.declared("k", values)} THEN {spelled.decoded("k", values)} <> date_trunc('{unit}', t)
+              ELSE t >= '{first}' AND t < {last} END"""
+    with duckdb.connect() as connection:
+        assert connection.execute(wrong).fetchall() == [(0,)]
 
 
 def test_keys_that_are_constant_per_unit_are_grouped_by_as_they_are() -> None:

@@ -13,6 +13,7 @@ from dpproxy.plan.logical.measured import (
     Contributions,
     CountCut,
     Counted,
+    Listed,
     MeasuredRows,
     NoTotal,
     Order,
@@ -66,10 +67,10 @@ def test_stored_groups_are_groups_by_the_keys_and_values_that_are_read() -> None
 def test_stored_sums_have_numbers_of_their_own() -> None:
     parts = (CountCut(0, 2), Scaled(1, "sum", 1, 1, 9, 1, 1, 3))
     sums = Sums(Picked(Contributions(MADE, parts), 3, Order(1, (0, 1))), (RowCount(), PartSum(0), PartSum(1, 3)))
-    written = Written(sums, ((1, ("x", "y")),))
+    written = Written(sums, ((1, Listed(("x", "y"))),))
     read = StoredSums("s", written, (1, 0), (2, None, 0))
     assert read.totals == (PartSum(1, 3), NoTotal(), RowCount())
-    assert (read.rows.keys, read.rows.values, read.coded) == ((ref(B), ref(A)), (), {0: ("x", "y")})
+    assert (read.rows.keys, read.rows.values, read.coded) == ((ref(B), ref(A)), (), {0: Listed(("x", "y"))})
     assert contributions_of(read.made).parts == parts
     with pytest.raises(TypeError, match="no contributions in UnitGroups"):
         contributions_of(replace(sums, child=MADE))  # type: ignore[arg-type]
