@@ -68,17 +68,16 @@ def postgres_engine(scratch: Scratch) -> Iterator[Engine]:
 def spark_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """On Sail, a server for each shop: it keeps something of each statement until it ends. Skips where it is not installed."""
     with contextlib.ExitStack() as stack:
-        running: list[contextlib.ExitStack] = []
+        running: dict[int, contextlib.ExitStack] = {}
 
         def make(seed: int, most: int) -> SparkShop:
-            if len(running) == SAILS:
-                running.pop(0).close()
             own = stack.enter_context(contextlib.ExitStack())
-            running.append(own)
-            session = own.enter_context(spark_servers.session(own.enter_context(spark_servers.sail())))
-            return SparkShop(session, tmp_path_factory.mktemp(f"shop_{seed}_{most}"), plan_harness.Shop(seed, most))
+            session = own.enter_context(spark_servers.session(own.enter_context(spark_servers.sail_beside())))
+            shop = SparkShop(session, tmp_path_factory.mktemp(f"shop_{seed}_{most}"), plan_harness.Shop(seed, most))
+            running[id(shop)] = own
+            return shop
 
-        yield Engine("spark", make, at_once=SAILS)
+        yield Engine("spark", make, at_once=SAILS, end=lambda shop: running.pop(id(shop)).close())
 
 
 @pytest.fixture(scope="session")

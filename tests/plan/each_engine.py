@@ -21,17 +21,24 @@ ALL_ENGINES = (*ENGINES, pytest.param("spark", marks=pytest.mark.long))
 
 
 class Engine:
-    """An engine and its troubled shops, each made once; where only the last `at_once` of them are there, again when asked again."""
+    """An engine and its troubled shops, each made once. Where there are `at_once` of them, the oldest is ended before another is
+    made, and made again when asked for again."""
 
-    def __init__(self, dialect: Dialect, make: Callable[[int, int], plan_harness.AnyShop], at_once: int = sys.maxsize) -> None:
-        self.dialect, self._make, self._at_once = dialect, make, at_once
+    def __init__(
+        self,
+        dialect: Dialect,
+        make: Callable[[int, int], plan_harness.AnyShop],
+        at_once: int = sys.maxsize,
+        end: Callable[[plan_harness.AnyShop], None] = lambda shop: None,
+    ) -> None:
+        self.dialect, self._make, self._at_once, self._end = dialect, make, at_once, end
         self._made: dict[tuple[int, int], plan_harness.AnyShop] = {}
         self._kept: dict[str, Any] = {}
 
     def shop(self, seed: int, most: int = 100) -> plan_harness.AnyShop:
         if (seed, most) not in self._made:
             if len(self._made) == self._at_once:
-                del self._made[next(iter(self._made))]
+                self._end(self._made.pop(next(iter(self._made))))
             self._made[seed, most] = self._make(seed, most)
         return self._made[seed, most]
 

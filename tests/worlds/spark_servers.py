@@ -79,6 +79,17 @@ class SailProcess:
             self._process = None
 
 
+@contextmanager
+def sail_beside() -> Iterator[str]:
+    """The address of a Sail in a process of its own: what it kept of its statements is given back when that ends."""
+    server = SailProcess()
+    server.start()
+    try:
+        yield server.address
+    finally:
+        server.kill()
+
+
 def spark() -> str:
     """The address of a Spark."""
     pytest.importorskip("pyspark", reason=MISSING)

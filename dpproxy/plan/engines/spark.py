@@ -24,7 +24,18 @@ from dpproxy.plan.engines.base import LIMIT, Names
 from dpproxy.plan.engines.duckdb_functions import snapped
 from dpproxy.plan.engines.norm_scaling import Words
 from dpproxy.plan.engines.spark_operations import SparkOperations
-from dpproxy.plan.engines.spark_types import SUMMAND, TYPES, WIDE, double, one_kind, quote, refused, representation, whole
+from dpproxy.plan.engines.spark_types import (
+    SUMMAND,
+    TYPES,
+    WIDE,
+    double,
+    one_kind,
+    quote,
+    refused,
+    representation,
+    whole,
+    written,
+)
 from dpproxy.plan.logical.expr import Agg, Cast, Column, Expr, InQuery, Lit, Ref, Scalar, Win, walk
 from dpproxy.plan.properties.facts import facts
 from dpproxy.policy.names import quote_name
@@ -156,11 +167,11 @@ class Spark(SparkOperations):
             return text
         if arg.type in INTEGERS or arg.type == "bool":
             double_ = representation(arg) == "DOUBLE"  # whose text has a `.0`
-            return f"CAST({numbers.cut_off(text) if double_ else text} AS STRING)"
+            return written(numbers.cut_off(text) if double_ else text)
         if arg.type in ("date", "timestamp"):
-            return times.guarded(text, arg.type, f"CAST({text} AS STRING)")
+            return times.guarded(text, arg.type, written(text))
         if arg.type in ("numeric", *FLOATS) and facts(arg).grid == 1:
-            return f"CAST({_narrowed(text, 'BIGINT', WIDE if one_kind((arg,)) else 'DOUBLE')} AS STRING)"
+            return written(_narrowed(text, "BIGINT", WIDE if one_kind((arg,)) else "DOUBLE"))
         raise refused(f"a cast of {arg.type} to text", hint="Group by the value itself and format it in the outer query.")
 
     # --- one unit's aggregates and windows

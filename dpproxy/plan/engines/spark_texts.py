@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from dpproxy.plan.engines.spark_types import INT32, quote
+from dpproxy.plan.engines.spark_types import INT32, quote, written
 
 ASIDE = 0x10F000
 """Code points for private use, of which no character is made."""
@@ -92,7 +92,6 @@ def _plain(mark: str) -> str:
 def told_apart(parts: Iterable[str]) -> str:
     """Spell several values as one text that is never NULL, and another for each of them."""
     each = (
-        f"CASE WHEN {p} IS NULL THEN '-' ELSE concat(CAST(length(CAST({p} AS STRING)) AS STRING), ':', CAST({p} AS STRING)) END"
-        for p in parts
+        f"CASE WHEN {p} IS NULL THEN '-' ELSE concat({written(f'length({written(p)})')}, ':', {written(p)}) END" for p in parts
     )
     return f"concat({', '.join(each)})"

@@ -8,7 +8,7 @@ nothing. Parts of a second are computed from microseconds: Sail's date_trunc rou
 
 from __future__ import annotations
 
-from dpproxy.plan.engines.spark_types import quote, refused
+from dpproxy.plan.engines.spark_types import quote, refused, written
 from dpproxy.sql.types import TIMES
 
 NTZ = "TIMESTAMP_NTZ"
@@ -121,7 +121,7 @@ def cut_to(unit: str, text: str) -> str:
         date = f"CAST({text} AS DATE)"
         body = f"CAST({_CALENDAR[unit].format(date)} AS {NTZ})"
     elif unit == "decade":
-        first = f"concat(lpad(CAST(year({text}) - year({text}) % 10 AS STRING), 4, '0'), '-01-01 00:00:00')"
+        first = f"concat(lpad({written(f'year({text}) - year({text}) % 10')}, 4, '0'), '-01-01 00:00:00')"
         body = f"CASE WHEN year({text}) >= 10 THEN try_cast({first} AS {NTZ}) END"  # the first one begins before year 1
     else:
         raise refused(f"date_trunc('{unit}', ...)")
@@ -166,9 +166,9 @@ def formatted(text: str, type_: str, form: str) -> str:
 
 def _field(letter: str, text: str) -> str:
     if letter == "Y":
-        return f"lpad(CAST(year({text}) AS STRING), 4, '0')"
+        return f"lpad({written(f'year({text})')}, 4, '0')"
     if letter in _TWO:
-        return f"lpad(CAST({_TWO[letter].format(text)} AS STRING), 2, '0')"
+        return f"lpad({written(_TWO[letter].format(text))}, 2, '0')"
     names = {"B": _MONTHS, "b": _MONTHS, "A": _WEEKDAYS, "a": _WEEKDAYS}.get(letter)
     if names is None:
         raise refused(f"a time's format with %{letter}")
@@ -181,7 +181,7 @@ def from_numbers(year: str, month: str, of_month: str) -> str:
     """Spell a date of its parts, NULL where there is none."""
     guard = f"{year} BETWEEN 1 AND 9999 AND {month} BETWEEN 1 AND 12 AND {of_month} BETWEEN 1 AND 31"
     parts = ((year, 4), (month, 2), (of_month, 2))
-    text = ", '-', ".join(f"lpad(CAST({p} AS STRING), {n}, '0')" for p, n in parts)
+    text = ", '-', ".join(f"lpad({written(p)}, {n}, '0')" for p, n in parts)
     return f"(CASE WHEN {guard} THEN try_cast(concat({text}) AS DATE) END)"
 
 

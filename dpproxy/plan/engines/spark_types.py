@@ -76,6 +76,15 @@ def quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{") + "'"
 
 
+def written(text: str) -> str:
+    """Spell a value as a text.
+
+    Where a condition bounds a number, Sail casts the bounds as it does the number to see whether the order of rows is kept, and
+    raises: of texts '6' is after '2147483647', the most that an INT can be. It does so for CAST, and not for try_cast.
+    """
+    return f"try_cast({text} AS STRING)"
+
+
 def double(value: float) -> str:
     """Write a DOUBLE: numbers with a point are DECIMAL to Spark."""
     return f"CAST('{value!r}' AS DOUBLE)"

@@ -109,6 +109,8 @@ def left_deep(node: Relation, form: Form) -> Relation:
     condition = conjunction(rest)
     if condition is not None:
         return Filter(node.columns, made, condition)
+    if len(node.sources) == 1:
+        return made  # an outer join, say, under conditions that are always true: it is no join that was made here
     return replace(made, columns=node.columns) if isinstance(made, Join) else made
 
 

@@ -206,6 +206,40 @@ def test_a_bound_that_is_missing_is_seen(
     assert Sensitivity(troubled).problems(replace(made, measurements=(broken,))) != []
 
 
+BOUNDED = (
+    ("customers", "score", ("score > 5", "score BETWEEN 6 AND 50"), ("score::text", "score + 1", "score / 7", "score::float8")),
+    ("customers", "birth_year", ("birth_year > 1990",), ("birth_year::text",)),
+    ("customers", "income", ("income > 7",), ("floor(income / 1000)", "round(income)::text")),
+    ("customers", "signup", ("signup > '2024-01-01'",), ("signup::text", "date_trunc('month', signup)", "signup::timestamp")),
+    ("orders", "ts", ("ts < '2024-01-01'",), ("ts::date", "ts::date::text", "to_char(ts, 'YYYY-MM')")),
+    ("orders", "amount", ("amount > 5",), ("floor(amount)", "round(amount)::int8::text")),
+    ("orders", "qty", ("qty > 5",), ("qty::text", "qty::int2")),
+)
+"""Tables, columns, conditions that bound them, what is made of them."""
+
+
+@pytest.mark.parametrize(("table", "column", "conditions", "keys"), BOUNDED, ids=[f"{row[0]}.{row[1]}" for row in BOUNDED])
+def test_what_a_condition_bounds_may_be_a_key(
+    table: str,
+    column: str,
+    conditions: tuple[str, ...],
+    keys: tuple[str, ...],
+    on_sail: SparkShop,
+    shop_catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sail works out what the bounds of a column become, to see whether rows are sorted already, and may raise over that."""
+    monkeypatch.setattr(plan_harness, "engine", "spark")
+    orders = "(SELECT DISTINCT customer_id, status FROM orders) AS o ON c.customer_id = o.customer_id"
+    rows = f"customers AS c JOIN {orders} JOIN {table} AS t ON o.customer_id = t.customer_id"
+    for condition, key in itertools.product(conditions, keys):
+        own, kept = (re.sub(rf"\b{column}\b", f"t.{column}", text) for text in (key, condition))
+        made = plan_harness.plan(f"SELECT {own}, count(DISTINCT c.vip) FROM {rows} WHERE {kept} GROUP BY 1", shop_catalog)
+        for measurement in made.measurements:
+            for text in plan_harness.queries(measurement, plan_harness.values_of(made)):
+                assert on_sail.run(text).num_columns > 1
+
+
 VALUES = ("weight", "-amount", "weight::numeric", "big * big", "qty")
 AGGREGATES = (
     "sum({})",

@@ -97,6 +97,40 @@ def test_a_block_of_one_source_is_that_source() -> None:
     assert made is A
 
 
+def test_an_outer_join_under_no_condition_is_that_join() -> None:
+    for kind in ("left", "inner"):
+        made = Join((*A.columns, *B.columns), kind, A, B, equal(ref(A, 0), ref(B, 0)))
+        block = Block(made.columns, (made,), ())
+        check_step(left_deep, block, left_deep(block, Plain()))
+        assert left_deep(block, Plain()) is made
+
+
+ALWAYS = (
+    "INTERVAL '30 days' = INTERVAL '30 days'",
+    "DATE '2024-01-01' = DATE '2024-01-01'",
+    "1 = 1",
+    "'a' IN ('a', 'b')",
+    "2 > 1",
+)
+
+
+@pytest.mark.parametrize("condition", ALWAYS)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "customers c LEFT JOIN orders o ON c.customer_id = o.customer_id",
+        "customers c JOIN orders o ON c.customer_id = o.customer_id",
+        "(SELECT customer_id FROM customers UNION ALL SELECT customer_id FROM orders) c",
+        "(SELECT DISTINCT customer_id, status FROM orders) c",
+        "(SELECT customer_id, count(*) AS n FROM orders GROUP BY 1) c",
+        "customers c",
+    ],
+)
+def test_conditions_that_are_always_true_are_none(rows: str, condition: str, shop_catalog: Catalog) -> None:
+    for where in (condition, f"{condition} AND {condition}"):
+        plan_harness.plan(f"SELECT count(*) FROM {rows} WHERE {where} HAVING count(*) > 2", shop_catalog)
+
+
 def test_other_relations_are_no_blocks() -> None:
     left = Join((*A.columns, *B.columns), "left", A, B, equal(ref(A, 0), ref(B, 0)))
     for node in (A, left, Project(A.columns[1:], A, (ref(A, 1),)), Union(A.columns, (A, A))):
