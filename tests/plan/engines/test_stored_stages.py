@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
@@ -15,10 +16,11 @@ from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.base import FOUND
 from dpproxy.plan.engines.measured import Query, Source
 from dpproxy.plan.engines.stored_stages import DATABASE, columns, table
-from dpproxy.plan.logical.expr import ValuesDomain
+from dpproxy.plan.logical.expr import Call, Lit, SeriesDomain, ValuesDomain
 from dpproxy.plan.logical.measured import (
     Added,
     Buckets,
+    Calendar,
     Contributions,
     CountCut,
     Counted,
@@ -28,6 +30,7 @@ from dpproxy.plan.logical.measured import (
     Fresh,
     FreshSums,
     Held,
+    Listed,
     MeasuredRows,
     NoTotal,
     One,
@@ -50,7 +53,10 @@ from dpproxy.plan.logical.measured import (
 from dpproxy.plan.logical.relation import Scan
 
 UNIT, NAME, SIZE, HOME = column(0, nullable=False), column(1, "text"), column(2), replace(column(3, "text"), constant=True)
-SCAN = Scan((UNIT, NAME, SIZE, HOME), 0, ("main", "t"), ("u", "name", "size", "home"))
+WHEN = column(4, "timestamp")
+SCAN = Scan((UNIT, NAME, SIZE, HOME, WHEN), 0, ("main", "t"), ("u", "name", "size", "home", "moment"))
+MONTH = Call("timestamp", "trunc_time", (Lit("text", "month"), ref(WHEN)))
+TIMES = ["2024-01-31 23:59:59", "2024-03-01", "2023-12-31", None, "2024-03-31", "2024-01-01"]
 ROWS = [(1, "a", 5, "x"), (1, "a", 90, "x"), (1, None, None, "x"), (1, "b", 1, "x"), (2, "a", 3, None), (2, "odd", 3, None)]
 ANY, HELD = RowValue(None, None), RowValue(ref(SIZE), None, Held(0, 10, Fraction(1)))
 TOTALS = (Counted(0), Counted(1), Added(1, 0, 10, 0))
@@ -59,6 +65,7 @@ BY_NAME = UnitGroups(MeasuredRows(SCAN, UNIT, (ref(NAME),), (HELD, ANY)), (Count
 ALONE = UnitGroups(MeasuredRows(SCAN, UNIT, (), (HELD,)), (Added(0, 0, 10, 0),))
 NAMES = ("a", "b", "c")
 DECLARED = Declared((DeclaredPart(((0, ref(NAME)),), ((NAME, ValuesDomain(NAMES)),), (), ()),), 1)
+MONTHS = Declared((DeclaredPart(((0, MONTH),), ((WHEN, SeriesDomain(19723, 19813, "day")),), (), ()),), 1)
 SCALED = (One(), Scaled(1, "count", 2, 2, 1, 1024, 1, 3), Scaled(2, "sum", 2, 2, 10, 64, 2, 3))
 
 
@@ -69,6 +76,7 @@ def scaled(groups: Any, *numbers: int) -> Contributions:
 
 WIDE = UnitGroups(replace(BY_NAME.rows, values=(ANY, ANY, HELD, ANY)), (Counted(1), Counted(2), Added(2, 0, 10, 0), Counted(3)))
 NARROW = UnitGroups(replace(BY_NAME.rows, values=(HELD, ANY)), (Added(0, 0, 10, 0), Counted(1)))
+BY_MONTH = UnitGroups(replace(BY_NAME.rows, keys=(MONTH,), values=(HELD, ANY)), (Added(0, 0, 10, 0), Counted(1)))
 CUT = Contributions(BY_NAME, (TotalCut(0, 0, 9), CountCut(1, 1)))
 SUMMED = (PartSum(0), PartSum(1), RowCount())
 STEPS = (PartSum(0, 3), PartSum(1, 3))
@@ -83,8 +91,11 @@ TWO_PICKS = Picked(COUNTED, 2, ORDER)
 MADE: Mapping[str, Written] = {
     "groups": Written(BY_BOTH),
     "sums": Written(
-        Sums(scaled(WIDE, 0, 1, 2, 1), (RowCount(), PartSum(0), PartSum(1, 3), PartSum(2, 3), PartSum(3, 3))), ((0, NAMES),)
+        Sums(scaled(WIDE, 0, 1, 2, 1), (RowCount(), PartSum(0), PartSum(1, 3), PartSum(2, 3), PartSum(3, 3))),
+        ((0, Listed(NAMES)),),
     ),
+    "months": Written(BY_MONTH),
+    "sums of months": Written(Sums(scaled(BY_MONTH, 2, 1), (RowCount(), *STEPS)), ((0, Calendar("month", date(2024, 1, 1), 3)),)),
     "picks": Written(Sums(Picked(CUT, 1, ORDER), (RowCount(), PartSum(0), PartSum(1)))),
     "two picks": Written(Sums(Contributions(TWO_PICKS, (None, COUNT, CountCut(1, 1))), (RowCount(), PartSum(1, 3), PartSum(2)))),
     "buckets": Written(IN_BUCKETS),
@@ -109,6 +120,14 @@ READ: Mapping[str, tuple[Statement, Statement]] = {
         Filled(StoredSums("sums", MADE["sums"], (0,), (3, 4)), DECLARED),
         Filled(Sums(scaled(NARROW, 2, 1), STEPS), DECLARED),
     ),
+    "groups of declared months": (
+        Filled(Sums(scaled(StoredGroups("months", BY_MONTH, (0,), (0, 1), False), 2, 1), STEPS), MONTHS),
+        Filled(Sums(scaled(BY_MONTH, 2, 1), STEPS), MONTHS),
+    ),
+    "sums of declared months": (
+        Filled(StoredSums("sums of months", MADE["sums of months"], (0,), (1, 2)), MONTHS),
+        Filled(Sums(scaled(BY_MONTH, 2, 1), STEPS), MONTHS),
+    ),
     "sums of groups that several are in": (
         StoredSums("two picks", MADE["two picks"], (0,), (2, None, 0), 2),
         Sums(Contributions(TWO_PICKS, (None, COUNT, CountCut(1, 1))), (PartSum(2), NoTotal(), RowCount()), 2),
@@ -132,8 +151,8 @@ def text(tree: Statement) -> str:
 @pytest.fixture(scope="module")
 def connection() -> duckdb.DuckDBPyConnection:
     made = duckdb.connect()
-    made.execute(f"ATTACH ':memory:' AS {DATABASE}; CREATE TABLE t(u INT, name TEXT, size INT, home TEXT)")
-    made.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", ROWS)
+    made.execute(f"ATTACH ':memory:' AS {DATABASE}; CREATE TABLE t(u INT, name TEXT, size INT, home TEXT, moment TIMESTAMP)")
+    made.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", [(*row, at) for row, at in zip(ROWS, TIMES, strict=True)])
     for name, written in MADE.items():
         made.execute(f"CREATE TABLE {table(name)} AS {text(written)}")
     return made
