@@ -21,7 +21,7 @@ from dpproxy.plan.engines.duckdb_operations import DuckDBOperations
 from dpproxy.plan.engines.duckdb_types import INT64, TYPES, adds_in_64_bits, one_kind, representation
 from dpproxy.plan.engines.norm_scaling import TURNS, Words
 from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, Win
-from dpproxy.plan.logical.measured import PER_YEAR, Coding, Listed
+from dpproxy.plan.logical.measured import PER_YEAR, Coding, Listed, place
 from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
@@ -212,9 +212,10 @@ class DuckDB(DuckDBOperations):
         years and months, whose range follows from that of the stored times."""
         if isinstance(values, Listed):
             return self.listed(text, values.values)
-        per, first = PER_YEAR[values.unit], values.first
-        parts = [f"year({text}) * {per}", *([f"{values.unit}({text})"] if per > 1 else [])]
-        return f"CAST({' + '.join(parts)} - {first.year * per + (first.month - 1) // values.months + (per > 1)} AS INTEGER)"
+        per, first = PER_YEAR[values.unit], place(values.unit, values.first)
+        if per == 1:
+            return f"CAST(year({text}) - {first} AS INTEGER)"
+        return f"CAST(year({text}) * {per} + {values.unit}({text}) - {first + 1} AS INTEGER)"
 
     def listed(self, text: str, values: Sequence[str]) -> str:
         """An ENUM; NULL of other texts."""

@@ -25,6 +25,7 @@ from dpproxy.plan.logical.measured import (
     StoredSums,
     Strays,
     UnitGroups,
+    place,
     rows_of,
 )
 from dpproxy.plan.properties.facts import facts
@@ -77,7 +78,7 @@ def _calendar(key: Expr, column: Column, domain: Domain) -> Calendar | None:
     except OverflowError:
         return None
     months = 12 // PER_YEAR[unit]
-    first, last = ((day.year * 12 + day.month - 1) // months for day in (lo, hi))
+    first, last = place(unit, lo), place(unit, hi)
     size = last - first + 1
     return Calendar(unit, date(first * months // 12, first * months % 12 + 1, 1), size) if 0 < size <= MAX_CODES else None
 

@@ -90,9 +90,9 @@ def total(name: str, value: Expr, text: str, distinct: str, tail: str) -> str:
     if not any(e.type in FLOATS for e in walk(value)):
         return made
     finite, nan, (up, down) = f"bool_and(abs({text}) < {_INFINITE[0]}){tail}", _some(f"isnan({text})", tail), _INFINITE
-    both = f"{_some(f'{text} = {up}', tail)} AND {_some(f'{text} = {down}', tail)}"
-    others = f"WHEN {nan} OR ({both}) THEN {_NAN} WHEN {_some(f'{text} = {up}', tail)} THEN {up}"
-    return f"(CASE WHEN {finite} THEN {made} {others} WHEN {_some(f'{text} = {down}', tail)} THEN {down} END)"
+    rises, falls = _some(f"{text} = {up}", tail), _some(f"{text} = {down}", tail)
+    others = f"WHEN {nan} OR ({rises} AND {falls}) THEN {_NAN} WHEN {rises} THEN {up} WHEN {falls} THEN {down}"
+    return f"(CASE WHEN {finite} THEN {made} {others} END)"
 
 
 def extreme(name: str, text: str, tail: str) -> str:

@@ -332,6 +332,11 @@ class Listed:
 PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
 
 
+def place(unit: str, day: date) -> int:
+    """Return how many years, quarters or months are between the beginning of a year 0 and the one that a day is in."""
+    return (day.year * 12 + day.month - 1) * PER_YEAR[unit] // 12
+
+
 @dataclass(frozen=True)
 class Calendar:
     """All beginnings of years, quarters or months (`unit`) that a key is in declared groups: `size` of them from `first` on."""
