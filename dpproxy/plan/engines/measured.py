@@ -18,7 +18,7 @@ from dpproxy.plan.engines.group_names import GroupNames
 from dpproxy.plan.engines.key_domains import coded_keys, declared_text
 from dpproxy.plan.engines.relations import Block, Renderer
 from dpproxy.plan.engines.row_texts import RowTexts
-from dpproxy.plan.engines.unit_stages import Units, basis_columns
+from dpproxy.plan.engines.unit_stages import Members, Units, basis_columns
 from dpproxy.plan.logical.expr import Call, Expr, Relation
 from dpproxy.plan.logical.measured import (
     MAX_SIZE,
@@ -185,13 +185,16 @@ class _Writing:
 
     def _contributions(self, node: Contributions) -> str:
         groups = node.child.child if isinstance(node.child, Fresh) else node.child
-        if not (isinstance(groups, Picked) and node.scaled and self.keys and self.engine.words.once):
+        if not (isinstance(groups, Picked) and node.scaled and self.keys and self.engine.words.still):
             return self._parts(self._stage(node.child), node)
-        source, turn = self._stage(groups.child), self.names.turn(groups.order)
+        source = self._stage(groups.child)
         source = self._fresh(source, node.child.order) if isinstance(node.child, Fresh) else source
-        texts, words = self._part_items(node.parts), self.engine.words
-        self.ctes += unit_stages.picked_and_scaled(source, groups.most, turn, self.group, node.parts, texts, words)
+        self.ctes += self._picked_and_scaled(source, groups, node)
         return "p"
+
+    def _picked_and_scaled(self, source: str, groups: Picked, node: Contributions) -> list[str]:
+        turn, texts = self.names.turn(groups.order), self._part_items(node.parts)
+        return unit_stages.picked_and_scaled(source, groups.most, turn, self.group, node.parts, texts, self.engine.words)
 
     def _parts(self, source: str, node: Contributions) -> str:
         texts = self._part_items(node.parts)
@@ -259,7 +262,7 @@ class _Writing:
         self.ctes += [stored_stages.numbered(node.child), stored_stages.members(node)]
         known = [[f"s.{name} AS {name}" for name in basis_columns(i, total)] for i, total in enumerate(node.totals)]
         known[weight] = [f"{self._weight_of(node.weight)} AS b{weight}"]
-        return self._weighed("p", node.order, node.weight, known, node.child.least)
+        return self._weighed([Members("p")], node.order, node.weight, known, node.child.least)
 
     def _of_two_rounds(self, node: Sums, both: Contributions) -> str:
         """What a round reads of the sums that both rounds begin with; of the second, its weight beside them."""
@@ -273,26 +276,37 @@ class _Writing:
         columns = [[f"{self._weight_of(weight)} AS b{i}"] if i in found else column for i, column in enumerate(columns)]
         return self._weighed(members, order, weight, columns, node.least)
 
-    def _sums_of_both(self, both: Contributions) -> str:
+    def _sums_of_both(self, both: Contributions) -> list[Members]:
         """Write `s`, a row a group: sums under the numbers of their parts, how many `units` it has, its number `i`; return the
-        name of the groups of units it is made of."""
-        members = self._kept(both.child, 1)
-        source = self._parts(members, both)
+        groups of units it is made of."""
+        groups, kept = both.child, 1
+        if isinstance(groups, Picked) and both.scaled and self.engine.words.still:
+            source = self._kept(groups.child, 1)
+            *picks, weights, parts = self._picked_and_scaled(source, groups, both)
+            for kept, (name, stage) in enumerate(zip(("c", "q"), picks, strict=True), 2):
+                self.ctes.append(stage + KEPT.format(name, kept))
+            self.ctes += [weights, parts]
+            members = [Members(source, unit_stages.cut(groups.most, "sizes.u")), Members("q")]
+        else:
+            members = [Members(self._kept(groups, 1))]
+            self._parts(members[0].source, both)
         totals = [PartSum(i, getattr(part, "steps", 1)) for i, part in enumerate(both.parts) if part is not None]
-        units = self._by_step(source, Sums(both, tuple(totals)))
+        units = self._by_step("p", Sums(both, tuple(totals)))
         sums = [text for total in totals for text in self._total(total.index, total, units.count)]
         keys, numbers = ", ".join(self.keys), [f"{units.count} AS units", "row_number() OVER () AS i"]
         made = f"SELECT {', '.join([keys, *sums, *numbers])} FROM {units.source} GROUP BY {keys}"
-        self.ctes.append(f"s AS MATERIALIZED ({made}){KEPT.format('s', 2)}")
+        self.ctes.append(f"s AS MATERIALIZED ({made}){KEPT.format('s', kept + 1)}")
         return members
 
     def _weight_of(self, weight: Scaled) -> str:
         return self.engine.saturated(f"x.p{weight.index}")
 
-    def _weighed(self, members: str, order: Order, weight: Scaled, columns: Sequence[Sequence[str]], least: int) -> str:
+    def _weighed(
+        self, members: Sequence[Members], order: Order, weight: Scaled, columns: Sequence[Sequence[str]], least: int
+    ) -> str:
         """What is known of each group, and what those weigh that no earlier round has found."""
-        same = self.names.same(members, "h", self.keys)
-        self.ctes += unit_stages.weights(self.keys, self.names.number(order), members, same, weight, self.engine.words)
+        each = [(one, self.names.same(one.source, "h", self.keys)) for one in members]
+        self.ctes += unit_stages.weights(self.keys, self.names.number(order), each, weight, self.engine.words)
         return self._of_known(columns, least, " LEFT JOIN x ON s.i = x.i")
 
     def _of_known(self, columns: Sequence[Sequence[str]], least: int, beside: str = "") -> str:

@@ -35,6 +35,8 @@ and what is divided by a step is lowered, by far more than doubles can be wrong.
 SMALL = 2**24
 """What all units add is below 2**63 where each adds less than this, and there are fewer than 2**39 of them."""
 TURNS = 2**32
+ALIKE = ("weight", "units")
+"""Kinds of which a unit adds the same to each group it is counted in: they have no steps."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,9 @@ COMMON = Words()
 
 def norm(part: Scaled, words: Words = COMMON) -> str:
     """Write the sum over a unit's groups of sizes (l1) or of their squares (l2)."""
-    if part.fresh:
-        return words.added.format("fresh")
-    if part.kind == "weight" or _present(part) == "1":
-        return "count(*)"
+    if part.kind in ALIKE:
+        counted = _counted_in(part)
+        return "count(*)" if counted == "1" else words.added.format(counted)
     size = _size(part, words)
     total = words.added.format(size if part.norm == 1 else f"{size} * {size}")
     return words.norm.format(total) if _most(part, part.steps - 1) < EXACT else total
@@ -87,25 +88,30 @@ def alone(part: Scaled, words: Words = COMMON) -> str:
     return size if part.norm == 1 else f"{size} * {size}"
 
 
+def decided(part: Scaled, words: Words = COMMON) -> list[str]:
+    """Write what a unit's norm, in `s{i}`, decides for all its groups: `m{i}`, 2**j of its step, of columns with steps; `y{i}`,
+    what it adds to each group it is counted in, of columns that count it once there."""
+    if part.steps > 1:
+        return [f"{step(part)} AS m{part.index}"]
+    return [f"{_weight(part, words)} AS y{part.index}"] if part.kind in ALIKE else []
+
+
 def step(part: Scaled) -> str:
-    """Write 2**j of the unit's step, from its norm in `s{i}`; empty for columns without steps."""
-    if part.steps == 1:
-        return ""
+    """Write 2**j of the unit's step, of columns with steps."""
     arms = (f"WHEN s{part.index} <= {_most(part, j)} THEN {1 << j}" for j in range(part.steps - 1))
     return f"CASE {' '.join(arms)} ELSE {1 << part.steps - 1} END"
 
 
 def partial(part: Scaled, words: Words = COMMON) -> str:
-    """Write a unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`."""
+    """Write a unit's contribution to a group in `fine` parts of a grid unit, as BIGINT; the norm is in `s{counter}`, and what
+    `decided` writes beside it."""
     i, fine, bound = part.index, part.fine, _bound(part)
-    whole = {"weight": _weight(part), "count": f"n{i}", "units": _present(part)}.get(part.kind, f"coalesce(t{i}, 0)")
-    if part.kind == "units" and part.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
-        return _of_units(part, whole, words)
-    measure = f"CAST(s{part.counter} AS {words.double})"
-    root = measure if part.norm == 1 else f"sqrt({measure})"
+    if part.kind in ALIKE:
+        return f"y{i}" if (counted := _counted_in(part)) == "1" else f"{counted} * y{i}"
+    whole = f"n{i}" if part.kind == "count" else f"coalesce(t{i}, 0)"
     held = f"{_held(part, words)} * {fine}"
     first = f"WHEN s{part.counter} <= {_most(part, 0)} THEN CAST({whole} AS BIGINT) * {fine}"
-    last = f"ELSE {words.cut.format(f'{held} * ({bound} * {LOWERED} / {root})')}"
+    last = f"ELSE {words.cut.format(f'{held} * ({bound} * {LOWERED} / {_root(part, words)})')}"
     if words.divided and part.steps > 1 and part.bound * fine << part.steps <= EXACT:  # the same numbers as of doubles
         divided = words.divided.format(f"CAST({whole} AS BIGINT) * {fine}", f"m{i}")
         return f"CASE WHEN s{i} <= {_most(part, part.steps - 1)} THEN {divided} {last} END"
@@ -115,28 +121,31 @@ def partial(part: Scaled, words: Words = COMMON) -> str:
     return f"CASE {first}{between} {last} END"
 
 
-def _weight(part: Scaled) -> str:
-    """What a unit weighs in a group before it is scaled: nothing where an earlier round has found the group."""
-    return "fresh" if part.fresh else "1"
+def _weight(part: Scaled, words: Words) -> str:
+    """Write what a unit adds, as BIGINT, to each group it is counted in: the norm is that of zeros and ones."""
+    i, fine, bound = part.index, part.fine, _bound(part)
+    if part.kind == "units" and part.norm == 2:  # of numbers that are 0 or 1 the squares add up to what they add up to
+        bound, scaled = part.rows, f"sqrt({part.rows} * {LOWERED} / CAST(s{i} AS {words.double}))"
+    else:
+        bound, scaled = _most(part, 0), f"({bound} * {LOWERED} / {_root(part, words)})"
+    return f"CASE WHEN s{i} <= {bound} THEN CAST({fine} AS BIGINT) ELSE {words.cut.format(f'{fine} * {scaled}')} END"
+
+
+def _root(part: Scaled, words: Words) -> str:
+    measure = f"CAST(s{part.counter} AS {words.double})"
+    return measure if part.norm == 1 else f"sqrt({measure})"
+
+
+def _counted_in(part: Scaled) -> str:
+    """Write 1 where a group counts the unit, else 0: a weight not where an earlier round has found the group."""
+    tested = f"CASE WHEN n{part.index} > 0 THEN 1 ELSE 0 END" if part.tested else "1"
+    return "fresh" if part.fresh else tested
 
 
 def _most(part: Scaled, step: int) -> int:
     """The largest norm, as it is added up, of that step."""
     bound = _bound(part) << step
     return bound if part.norm == 1 else bound * bound
-
-
-def _of_units(part: Scaled, present: str, words: Words) -> str:
-    i, rows, fine = part.index, part.rows, part.fine
-    weight = f"{present} * {fine} * sqrt({rows} * {LOWERED} / CAST(s{i} AS {words.double}))"
-    return f"CASE WHEN s{i} <= {rows} THEN CAST({present} AS BIGINT) * {fine} ELSE {words.cut.format(weight)} END"
-
-
-def _present(part: Scaled) -> str:
-    """1 in groups where a unit is counted, for columns of units."""
-    if part.kind != "units":
-        return ""
-    return f"CASE WHEN n{part.index} > 0 THEN 1 ELSE 0 END" if part.tested else "1"
 
 
 def _counted(part: Scaled) -> bool:
@@ -153,8 +162,8 @@ def _bound(part: Scaled) -> int:
 
 def _size(part: Scaled, words: Words) -> str:
     i = part.index
-    if part.kind == "units":
-        return f"({_present(part)})"
+    if part.kind in ALIKE:
+        return f"({_counted_in(part)})"
     if _counted(part):
         return f"CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END"
     linf = max(part.bound, 1)
@@ -163,12 +172,8 @@ def _size(part: Scaled, words: Words) -> str:
 
 
 def _held(part: Scaled, words: Words) -> str:
-    """What is scaled, as a double within what sizes can say."""
+    """What is scaled of a count or a sum, as a double within what sizes can say."""
     i = part.index
-    if part.kind == "weight":
-        return _weight(part)
-    if part.kind == "units":
-        return f"({_present(part)})"
     if part.kind == "count":
         return f"CAST(CASE WHEN n{i} > {MOST} THEN {MOST} ELSE n{i} END AS {words.double})"
     most = MOST * max(part.row, 1) if part.mean else (MOST - 1) * max(part.bound, 1) // STEPS

@@ -9,7 +9,7 @@ units add is summed once for each step before a column is made of each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpproxy.plan.engines import norm_scaling
 from dpproxy.plan.engines.base import FOUND
@@ -60,15 +60,15 @@ def scaled(
 ) -> list[str]:
     """Write `p`: the `texts` of parts, some of which are scaled by the size of all the unit's groups in `source`."""
     own = [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
-    steps = [f"{text} AS m{p.index}" for p in own if (text := norm_scaling.step(p))]
+    decided = [text for p in own for text in norm_scaling.decided(p, words)]
     kept = [f"m{i}" for i in stepped(parts)]
     if len(group) == 1 or not words.still:  # no keys: each unit is one row, whose size is the unit's
         size = norm_scaling.alone if len(group) == 1 else _within_unit
         sizes = f"SELECT {', '.join(['*', *(f'{size(p, words)} AS s{p.index}' for p in own)])} FROM {source}"
-        whole = f"SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes"
+        whole = f"SELECT {', '.join(['*', *decided])} FROM ({sizes}) AS sizes"
         return [f"p AS (SELECT {', '.join([*group, *kept, *texts])} FROM ({whole}) AS units)"]
     sizes = f"SELECT {', '.join(['u', *(f'{norm_scaling.norm(p, words)} AS s{p.index}' for p in own)])} FROM {source} GROUP BY u"
-    weights = f"SELECT {', '.join(['*', *steps])} FROM ({sizes}) AS sizes" if steps else sizes
+    weights = f"SELECT {', '.join(['*', *decided])} FROM ({sizes}) AS sizes" if decided else sizes
     columns = [*(f"{source}.{name}" for name in group), *(f"w.{name}" for name in kept), *texts]
     return [f"w AS{words.once} ({weights})", f"p AS (SELECT {', '.join(columns)} FROM {source} JOIN w ON {source}.u = w.u)"]
 
@@ -80,9 +80,9 @@ def picked_and_scaled(
     others. `cut`: a unit some of whose groups were left out; its groups are in `q`."""
     own = [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
     names, norms = [f"s{p.index}" for p in own], [f"{norm_scaling.norm(p, words)} AS s{p.index}" for p in own]
-    steps = [f"{text} AS m{p.index}" for p in own if (text := norm_scaling.step(p))]
+    decided = [text for p in own for text in norm_scaling.decided(p, words)]
     rank = f"row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank"
-    of_many = f"SELECT * FROM {source} WHERE EXISTS (SELECT 1 FROM c WHERE c.u = {source}.u AND c.groups > {most})"
+    of_many = f"SELECT * FROM {source} WHERE {cut(most, f'{source}.u')}"
     few = f"SELECT {', '.join(['u', *names])}, FALSE AS cut FROM c WHERE groups <= {most}"
     many = f"SELECT {', '.join(['u', *norms])}, TRUE AS cut FROM q GROUP BY u"
 
@@ -93,9 +93,14 @@ def picked_and_scaled(
     return [
         f"c AS{words.once} (SELECT {', '.join(['u', 'count(*) AS groups', *norms])} FROM {source} GROUP BY u)",
         f"q AS{words.once} (SELECT * FROM (SELECT *, {rank} FROM ({of_many}) AS many_groups) AS ranked WHERE rank <= {most})",
-        f"w AS{words.once} (SELECT {', '.join(['*', *steps])} FROM ({few} UNION ALL {many}) AS sizes)",
+        f"w AS{words.once} (SELECT {', '.join(['*', *decided])} FROM ({few} UNION ALL {many}) AS sizes)",
         f"p AS ({of(source, 'NOT w.cut')} UNION ALL {of('q', 'w.cut')})",
     ]
+
+
+def cut(most: int, unit: str) -> str:
+    """Write, after `picked_and_scaled`, whether a unit's groups are in `q` and not in what these were picked from."""
+    return f"EXISTS (SELECT 1 FROM c WHERE c.u = {unit} AND c.groups > {most})"
 
 
 def _within_unit(part: Scaled, words: Words) -> str:
@@ -107,18 +112,32 @@ def stepped(parts: Sequence[Part | None]) -> list[int]:
     return [p.index for p in parts if isinstance(p, Scaled) and p.steps > 1]
 
 
-def weights(keys: Sequence[str], number: str, members: str, same: str, part: Scaled, words: Words = COMMON) -> list[str]:
-    """Write `x`: what all units weigh in each group of `s` whose `number` no earlier round has found, by its place `i` there. Who
-    is in which group is in `members`; `same`: where that is one of `h`. They are few, so they are picked out before anything is
+@dataclass(frozen=True)
+class Members:
+    """Who is in which group: a relation of units and keys, and of which units it is not read (a condition on `sizes.u`)."""
+
+    source: str
+    but: str = ""
+
+
+def weights(
+    keys: Sequence[str], number: str, members: Sequence[tuple[Members, str]], part: Scaled, words: Words = COMMON
+) -> list[str]:
+    """Write `x`: what all units weigh in each group of `s` whose `number` no earlier round has found, by its place `i` there.
+    `members`: each with its condition for being one of `h`. They are few, so they are picked out before anything is
     done for each of them, and have a number of few digits for their keys."""
-    i = part.index
-    summed = norm_scaling.added(part, norm_scaling.partial(part, words), words)
-    return [
-        f"h AS (SELECT {', '.join([*keys, 'i'])} FROM s WHERE CASE WHEN {number} IN (NULL{FOUND}) THEN 0 ELSE 1 END = 1)",
-        f"f AS MATERIALIZED (SELECT {members}.u, h.i, 1 AS fresh FROM {members} JOIN h ON {same})",
-        f"z AS (SELECT u, {norm_scaling.norm(part, words)} AS s{i} FROM f GROUP BY u)",
-        f"x AS (SELECT f.i, {summed} AS p{i} FROM f JOIN z ON f.u = z.u GROUP BY f.i)",
-    ]
+    i, found = part.index, replace(part, fresh=False)
+    stages = [f"h AS (SELECT {', '.join([*keys, 'i'])} FROM s WHERE CASE WHEN {number} IN (NULL{FOUND}) THEN 0 ELSE 1 END = 1)"]
+    for k, (one, same) in enumerate(members):
+        sizes = f"SELECT u, {norm_scaling.norm(found, words)} AS s{i} FROM f{k} GROUP BY u"
+        where = f" WHERE NOT {one.but}" if one.but else ""
+        stages += [
+            f"f{k} AS MATERIALIZED (SELECT {one.source}.u, h.i FROM {one.source} JOIN h ON {same})",
+            f"z{k} AS (SELECT {', '.join(['u', *norm_scaling.decided(found, words)])} FROM ({sizes}) AS sizes{where})",
+        ]
+    each = [f"SELECT f{k}.i, z{k}.y{i} FROM f{k} JOIN z{k} ON f{k}.u = z{k}.u" for k in range(len(members))]
+    summed = norm_scaling.added(part, norm_scaling.partial(found, words), words)
+    return [*stages, f"x AS (SELECT i, {summed} AS p{i} FROM ({' UNION ALL '.join(each)}) AS fresh GROUP BY i)"]
 
 
 @dataclass(frozen=True)
