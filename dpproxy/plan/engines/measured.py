@@ -8,24 +8,23 @@ each value, which costs nothing and is exact.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dpproxy.plan.engines import indexed_groups, key_rounds, norm_scaling, partial_groups, stored_stages, unit_stages
 from dpproxy.plan.engines.base import FOUND, Engine
 from dpproxy.plan.engines.distinct_stages import sum_of_each, with_distinct
 from dpproxy.plan.engines.group_names import GroupNames
+from dpproxy.plan.engines.key_codes import KeyCodes
 from dpproxy.plan.engines.key_domains import coded_keys, declared_text
 from dpproxy.plan.engines.relations import Block, Renderer
 from dpproxy.plan.engines.row_texts import RowTexts
 from dpproxy.plan.engines.unit_stages import Members, Units, basis_columns
-from dpproxy.plan.logical.expr import Call, Expr, Relation
+from dpproxy.plan.logical.expr import Expr, Relation
 from dpproxy.plan.logical.measured import (
     MAX_SIZE,
     Beyond,
     Buckets,
-    Calendar,
-    Coding,
     Contributions,
     CountCut,
     Declared,
@@ -97,8 +96,7 @@ class Query:
 @dataclass
 class _Writing:
     """One statement over the rows of `source`. `first`: the query of a first round. `stored`: it makes a table. `again`: rows are
-    read beside what units have. `coded`: of keys that are counted by number, their values. `cell`: bytes of a unit's sums that
-    may be indexed."""
+    read beside what units have. `cell`: bytes of a unit's sums that may be indexed."""
 
     renderer: Renderer
     source: Source
@@ -107,7 +105,6 @@ class _Writing:
     first: bool = False
     stored: bool = False
     again: bool = False
-    coded: dict[int, Coding] = field(default_factory=dict)
     cell: int | None = None
 
     def __post_init__(self) -> None:
@@ -115,6 +112,7 @@ class _Writing:
             raise ValueError("these are rows of another relation")
         self.names = GroupNames.of(self.engine, self.rows.keys)
         self.texts = RowTexts(self.renderer, self.source.block, self.rows)
+        self.codes = KeyCodes(self.texts)
         self.keys, self.group = self.names.keys, self.names.group
 
     @property
@@ -159,7 +157,9 @@ class _Writing:
                 self.ctes.append(f"r AS ({self.texts.with_units()})")
                 items = partial_groups.totals(self.texts, node, self.engine)
                 mark = INDEXED.format(self.cell) if self.cell is not None else ""
-                self.ctes.append(f"g AS (SELECT {', '.join([group, *items])} FROM r{self._declared()} GROUP BY {group}{mark})")
+                self.ctes.append(
+                    f"g AS (SELECT {', '.join([group, *items])} FROM r{self.codes.declared()} GROUP BY {group}{mark})"
+                )
                 return "g"
             case Picked(child=child, most=most, order=order):
                 self.ctes += unit_stages.picked(self._stage(child), most, self.names.turn(order), self.engine.words)
@@ -169,7 +169,7 @@ class _Writing:
             case Contributions():
                 return self._contributions(node)
             case StoredGroups():
-                self.ctes.append(stored_stages.groups(node, self.texts.codes, self._declared()))
+                self.ctes.append(stored_stages.groups(node, self.texts.codes, self.codes.declared()))
                 return "g"
 
     def _kept(self, node: Stage, number: int) -> str:
@@ -340,9 +340,9 @@ class _Writing:
     def _filled(self, child: Sums | StoredSums, groups: Declared) -> str:
         """Every declared group in a fixed order, empty ones as zeros."""
         counted = child if isinstance(child, StoredSums) else child.child
-        self._code(counted, coded_keys(counted, groups))
-        if self.coded:
-            self.cell = indexed_groups.cell(counted, self.coded)
+        self.codes.count(counted, coded_keys(counted, groups))
+        if self.codes.values:
+            self.cell = indexed_groups.cell(counted, self.codes.values)
         body = self.sums(child)
         domain = self.renderer.whole(groups, lambda renderer: declared_text(groups, renderer))
         order = ", ".join(f"d.{k}" for k in self.keys)
@@ -352,42 +352,14 @@ class _Writing:
         bases = [f"coalesce(a.{b}, 0) AS {b}" for i, total in enumerate(child.totals) for b in basis_columns(i, total)]
         items = ", ".join([*(f"d.{k} AS {k}" for k in self.keys), *bases])
         self.ctes += [f"a AS ({body})", f"d AS ({domain})"]
-        return f"{self._with()}SELECT {items} FROM d LEFT JOIN a ON {self._same_group()} ORDER BY {order}"
-
-    def _same_group(self) -> str:
-        coded = [f"d.k{i} = {self.engine.decoded(f'a.k{i}', values)}" for i, values in self.coded.items()]
-        others = [k for i, k in enumerate(self.keys) if i not in self.coded]
-        return " AND ".join([*coded, self.names.same("d", "a", others)] if others else coded)
-
-    def _code(self, stage: object, coded: Mapping[int, Coding]) -> None:
-        """Count keys by number, where the engine has numbers for their values. Stored sums have been counted so."""
-        groups = stage.child if isinstance(stage, Contributions) else stage
-        for i, values in coded.items():
-            if isinstance(stage, StoredSums):
-                self.coded[i] = values
-            elif (code := self.engine.coded(self._uncoded(groups, i, values), values)) is not None:
-                self.coded[i], self.texts.codes[i] = values, code
-
-    def _uncoded(self, groups: object, i: int, values: Coding) -> str:
-        """Key i as it is; of a beginning what it is the beginning of, which begins with the same."""
-        if isinstance(groups, StoredGroups):
-            return stored_stages.key(groups, i)
-        key = self.rows.keys[i]
-        if isinstance(values, Calendar) and isinstance(key, Call):
-            return self.renderer.expr(key.args[1], self.source.block.names)
-        return self.texts.key(i)
-
-    def _declared(self) -> str:
-        """WHERE, of rows whose keys are counted by number."""
-        tests = [self.engine.declared(f"k{i}", values) for i, values in self.coded.items()]
-        return f" WHERE {' AND '.join(tests)}" if tests else ""
+        return f"{self._with()}SELECT {items} FROM d LEFT JOIN a ON {self.codes.same('d', 'a', self.names)} ORDER BY {order}"
 
     def _written(self, node: Written) -> str:
         """What a table is made of. Its rows are in no order: to sort them costs more than it saves whoever reads them."""
         if isinstance(node.child, Buckets):
             return self._buckets(node.child)
         if isinstance(node.child, Sums):
-            self._code(node.child.child, dict(node.coded))
+            self.codes.count(node.child.child, dict(node.coded))
             self.stored = True
             body = self.sums(node.child)
             return f"{self._with()}{body}"
