@@ -290,10 +290,10 @@ PLANTED = {
     "counts are not scaled": (WHOLE, _without(r"CASE WHEN s0 <= 4 THEN (.*?) ELSE .*? END AS p0", r"\1 AS p0")),
     "sums are not scaled": (WHOLE, _without(r"CASE WHEN s1 <= 16777216 THEN (.*?) ELSE .*? END AS p1", r"\1 AS p1")),
     "means are not scaled": (WHOLE, _without(r"(AS p2, )CASE WHEN s2 <= 4 THEN (.*?) ELSE .*? END AS p3", r"\1\2 AS p3")),
-    "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END(\)? AS p4)", r"\1\2")),
+    "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS y4", r"\1 AS y4")),
     "weights are not scaled in the first round": (
         WHOLE,
-        _first_without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS p4", r"\1 AS p4"),
+        _first_without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS y4", r"\1 AS y4"),
     ),
     "upper steps are not divided": (WHOLE, _without(r" / m0(?=\) AS BIGINT| ELSE)", "")),
     "a unit in several steps": (WHOLE, _without(r"CASE WHEN m0 = (\d+) THEN p0", r"CASE WHEN m0 >= \1 THEN p0")),
