@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +12,10 @@ import duckdb
 import pytest
 
 from dpproxy.plan.engines import norm_scaling, unit_stages
+from dpproxy.plan.engines.base import FOUND
 from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.engines.postgres import Postgres
+from dpproxy.plan.engines.unit_stages import Members
 from dpproxy.plan.logical.measured import Part, Scaled
 
 GROUPS = [(1, k, 10 * k, k) for k in range(8)] + [(2, k, 1, 0) for k in range(2)] + [(3, 7, 5000, -40)]
@@ -62,6 +66,25 @@ def test_groups_that_are_picked_and_scaled_at_once_are_those_of_both(most: int) 
     one_by_one = [*unit_stages.picked("g", most, order), *unit_stages.scaled("q", group, PARTS, TEXTS)]
     together = unit_stages.picked_and_scaled("g", most, order, group, PARTS, TEXTS, TOGETHER)
     assert run(together, whole) == run(one_by_one, whole)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 8])
+def test_who_has_too_many_groups_weighs_in_those_that_are_kept(most: int) -> None:
+    """Also where these are in a relation of their own beside all the groups of others."""
+    weight, order, earlier = Scaled(0, "weight", 2, 1, 1, 2**20, 0, fresh=True), "hash(u, k0), k0", {1, 7}
+    picks = unit_stages.picked("g", most, order)
+    fresh = [(u, k) for u, k in run(picks, "SELECT u, k0 FROM q") if k not in earlier]
+    groups_of = Counter(u for u, _ in fresh)
+    weighed: Counter[int] = Counter()
+    for u, k in fresh:
+        weighed[k] += 2**20 if groups_of[u] == 1 else math.floor(2**20 * (0.999999999 / math.sqrt(groups_of[u])))
+    at_once = unit_stages.picked_and_scaled("g", most, order, ["u", "k0"], PARTS, TEXTS, norm_scaling.COMMON)
+    apart = [Members("g", unit_stages.cut(most, "sizes.u")), Members("q")]
+    for made, members in ((picks, [Members("q")]), (at_once[:2], apart)):
+        each = [(one, f"{one.source}.k0 = h.k0") for one in members]
+        stages = [stage.replace(FOUND, ", 1, 7") for stage in unit_stages.weights(["k0"], "k0", each, weight)]
+        found = run([*made, "s AS (SELECT DISTINCT k0, k0 AS i FROM g)", *stages], "SELECT i, p0 FROM x")
+        assert found == sorted(weighed.items())
 
 
 def test_sizes_are_compared_as_doubles_only_where_doubles_are_exact() -> None:
