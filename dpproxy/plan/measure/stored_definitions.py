@@ -143,14 +143,13 @@ class _Columns:
         groups = groups_of(written.child)
         for i, value in enumerate(groups.rows.values):
             if isinstance(written.child, UnitGroups) and isinstance(value, RowValue):
-                self._value(i, groups, counted=True)
+                self._value(i, groups)
             elif isinstance(written.child, Sums):
                 self._part(i, contributions_of(written.child).parts, groups)
 
-    def _value(self, i: int, groups: UnitGroups, *, counted: bool) -> int:
-        """The place of value i with what is taken of it. `counted`: whoever adds it up may need its count as well."""
+    def _value(self, i: int, groups: UnitGroups) -> int:
+        """The place of value i with what is taken of it: no count of what is only added up, which each row would pay for."""
         own = [t for t in groups.totals if t.index == i]
-        own += [Counted(i)] if counted and Counted(i) not in own else []
         value = groups.rows.values[i]
         assert isinstance(value, RowValue)
         return self._place((value, frozenset(replace(t, index=0) for t in own)), value, own)
