@@ -19,7 +19,7 @@ from dpproxy.answers.data_identity import data_of
 from dpproxy.authoring.progress import bar
 from dpproxy.backends import copy_process
 from dpproxy.backends.copy_files import Copy, CopyError
-from dpproxy.backends.copy_making import Job
+from dpproxy.backends.copy_making import Job, expected
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State
 from dpproxy.budget.place import SqlitePlace, ledger_key, place_of, read_secret
@@ -90,8 +90,9 @@ async def _job(loaded: Loaded, record: str, state: Path) -> Job | None:
                 "there is nothing to prepare: no private table has several rows of a unit and a declared key or range"
             )
         job = job_of(loaded.policy, backend, tables, folder_of(loaded.policy, state))
-        data = f"data of {_megabytes(backend.size)}: {len(tables)} tables to be made, in at most {_megabytes(job.disk)} of disk"
-        print(f"{data} at {job.folder.path}", file=sys.stderr)
+        what = f"data of {_megabytes(backend.size)}: {len(tables)} tables to be made"
+        took = f"in about {expected(job):.0f} s of one processor"
+        print(f"{what}, {took} and at most {_megabytes(job.disk)} of disk at {job.folder.path}", file=sys.stderr)
         return job
     finally:
         await backend.close()

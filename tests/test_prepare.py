@@ -29,7 +29,7 @@ def test_it_is_made_once_and_told(tmp_path: Path) -> None:
     write(tmp_path, "queries: [", "queries: [SELECT nonsense, ")
     first = prepared(tmp_path)
     assert "query 1 of `accelerate` has no table: it measures nothing of a private table" in first
-    assert "tables to be made, in at most 67.1 MB of disk" in first
+    assert "10 tables to be made, in about 0 s of one processor and at most 67.1 MB of disk" in first
     assert "made: 10 tables" in first
     (copy,) = tmp_path.rglob("elsewhere/*/*.duckdb")
     assert str(copy) in first

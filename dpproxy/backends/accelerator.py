@@ -22,7 +22,7 @@ import structlog
 from dpproxy.backends import copy_process
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.copy_files import Copy, CopyError, CopyFolder
-from dpproxy.backends.copy_making import Job
+from dpproxy.backends.copy_making import Job, expected
 from dpproxy.backends.duckdb import DuckDB
 
 LOG = structlog.get_logger()
@@ -138,7 +138,8 @@ class Accelerator:
                 told = time.monotonic()
                 LOG.info("prepared copy is made", dataset=self._dataset, percent=round(100 * part))
 
-        LOG.info("prepared copy begun", dataset=self._dataset, most=job.disk)
+        seconds = await _aside(functools.partial(expected, job))
+        LOG.info("prepared copy begun", dataset=self._dataset, most=job.disk, seconds=round(seconds))
         await copy_process.made(job, tell, background=True)
         LOG.info("prepared copy made", dataset=self._dataset, seconds=round(time.monotonic() - began, 1))
 

@@ -21,6 +21,7 @@ import duckdb
 from dpproxy.backends.copy_files import CopyError, CopyFolder, Manifest, Preparation, digest, free, key_of
 from dpproxy.backends.datafile import DataFile, FileChanged
 from dpproxy.backends.duckdb import attached, backend_error
+from dpproxy.backends.group_index import largest
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.names import quote_name
 
@@ -32,6 +33,10 @@ LEAST_FREE: Final = 256 << 20
 """Bytes of a disk that making a copy leaves free, whatever it is allowed: others need it, the ledger above all."""
 PROGRESS: Final = ("SET enable_progress_bar = true", "SET enable_progress_bar_print = false")
 """What makes DuckDB say how far a statement is."""
+
+A_ROW: Final = 0.35e-6
+"""Seconds of a processor in which a row of the data is added to a person's group, and what all add is written and added up: with
+nine counts and sums (docs/benchmarks.md). Rows with fewer numbers take less."""
 
 Told = Callable[[str, float], None]
 """Is told which table is being made, and which part of all the work is done, from 0 to 1."""
@@ -90,6 +95,19 @@ def make(job: Job, told: Told) -> Manifest:
         raise CopyError(f"the copy cannot be written: {error.strerror or error}") from None
     finally:
         folder.remove(but=key)
+
+
+def expected(job: Job) -> float:
+    """Return about how many seconds of a processor it takes to make a copy: what is made of tables that are made before is in the
+    price of these. Raises CopyError."""
+    try:
+        root, _ = attached(job.backend)
+        try:
+            return A_ROW * sum(largest(root, preparation.query) for preparation in job.preparations)
+        finally:
+            root.close()
+    except duckdb.Error as error:
+        raise CopyError(str(backend_error(error))) from None
 
 
 def _written(job: Job, data: DataFile, told: Told) -> tuple[str, ...]:

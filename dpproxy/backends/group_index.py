@@ -44,14 +44,14 @@ def indexing(connection: duckdb.DuckDBPyConnection, query: str, places: int) -> 
         yield
         return
     ((usual,),) = fetched(connection, "SELECT current_setting('perfect_ht_threshold')")
-    room = min(MOST_BITS, bits(connection, max(BESIDE, int(mark.group(1))), places), _rows(connection, query).bit_length() - 1)
+    room = min(MOST_BITS, bits(connection, max(BESIDE, int(mark.group(1))), places), largest(connection, query).bit_length() - 1)
     connection.execute(f"SET SESSION perfect_ht_threshold = {max(int(usual), room)}")
     yield
     connection.execute(f"SET SESSION perfect_ht_threshold = {int(usual)}")
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    """Return about how many rows the largest table has that the query names."""
+def largest(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    """Return about how many rows the largest table of the data has that the query names; 0 where it names none. Raises duckdb.Error."""
     tables = fetched(
         connection, "SELECT table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
     )

@@ -124,7 +124,10 @@ EVENTS: Final[Mapping[str, Event]] = {
     "the data are not those that were opened": Event(
         "they are read again; statements are refused meanwhile", ("dataset", "error")
     ),
-    "prepared copy begun": Event("a copy of the private tables is made in the background", ("dataset", "most")),
+    "prepared copy begun": Event(
+        "a copy of the private tables is made in the background, of at most so many bytes, in about so many seconds of a processor",
+        ("dataset", "most", "seconds"),
+    ),
     "prepared copy is made": Event("how far it is, once a minute", ("dataset", "percent")),
     "prepared copy made": Event("it is on the disk", ("dataset", "seconds")),
     "prepared copy used": Event("statements are planned with it from now on", ("dataset", "bytes", "tables")),

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from dpproxy.backends.copy_files import CopyError, CopyFolder, Preparation
-from dpproxy.backends.copy_making import Job, make
+from dpproxy.backends.copy_making import A_ROW, Job, expected, make
 from dpproxy.backends.datafile import DataFile
 from dpproxy.policy.model import DuckDBBackend
 
@@ -60,6 +60,16 @@ def test_a_copy_holds_what_the_queries_say(tmp_path: Path) -> None:
     with duckdb.connect(str(found.path), read_only=True) as connection:
         assert connection.execute("SELECT count(*), sum(n) FROM visits").fetchall() == [(300, 1000)]
         assert connection.execute("SELECT u, k0 FROM people LIMIT 2").fetchall() == [(0, "F"), (1, "M")]
+
+
+def test_what_it_will_take_grows_with_the_rows_that_are_read(tmp_path: Path) -> None:
+    """Of each table, as often as it is read; what is read of tables that are made before is in their price."""
+    once, twice = job(tmp_path, VISITS), job(tmp_path, VISITS, PEOPLE, Preparation("more", f'SELECT * FROM "{COPY}"."main"."visits"'))
+    assert expected(once) == pytest.approx(1000 * A_ROW)
+    assert expected(twice) == pytest.approx(2000 * A_ROW)
+    (tmp_path / "data.duckdb").write_bytes(b"rubbish")
+    with pytest.raises(CopyError):
+        expected(once)
 
 
 def test_a_damaged_copy_is_replaced_and_older_ones_go(tmp_path: Path) -> None:
