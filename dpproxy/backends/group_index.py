@@ -51,7 +51,7 @@ def indexing(connection: duckdb.DuckDBPyConnection, query: str, places: int) -> 
 
 
 def largest(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    """Return about how many rows the largest table of the data has that the query names; 0 where it names none. Raises duckdb.Error."""
+    """Return about how many rows the largest table has that the query names, 0 where it names none. Raises duckdb.Error."""
     tables = fetched(
         connection, "SELECT table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
     )

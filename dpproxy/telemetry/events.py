@@ -125,7 +125,7 @@ EVENTS: Final[Mapping[str, Event]] = {
         "they are read again; statements are refused meanwhile", ("dataset", "error")
     ),
     "prepared copy begun": Event(
-        "a copy of the private tables is made in the background, of at most so many bytes, in about so many seconds of a processor",
+        "a copy of the private tables is made in the background: at most so many bytes, in about so many seconds of a processor",
         ("dataset", "most", "seconds"),
     ),
     "prepared copy is made": Event("how far it is, once a minute", ("dataset", "percent")),

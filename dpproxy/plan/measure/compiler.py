@@ -140,6 +140,24 @@ class Compiler:
         else:
             top = None
             specs, threshold = self._with_threshold(specs, bounding, bool(keys))
+        least, undeclared = self.context.role.min_units, threshold is not None or (top is not None and bounding.dense is None)
+        query = self._main(plain, specs, bounding, undeclared)
+        side = tuple(self._query(self._builder(bounding).buckets(plain, s)) for s in selections)
+        labels = tuple((label, k.type) for label, k in keys)
+        rounds = any(spec.round == 2 for spec in specs)
+        first = self._query(self._builder(bounding, specs).first_round(plain, least)) if rounds else None
+        made = Compiled(query, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, first=first)
+        return self._told(made, plain)
+
+    def text(self, keys: Sequence[tuple[str, Expr]], specs: Sequence[BasisSpec] = ()) -> str:
+        """Return the text of the query of such a measurement, and nothing else of it."""
+        plain = tuple(k for _, k in keys)
+        bounding = self._bounding(plain, False)
+        specs, threshold = self._with_threshold(specs, bounding, bool(keys))
+        return self._main(plain, specs, bounding, threshold is not None).text
+
+    def _main(self, keys: tuple[Expr, ...], specs: Sequence[BasisSpec], bounding: Bounding, undeclared: bool) -> Query:
+        """The query of all groups; of undeclared ones, those of as many units as the role may see. Raises NoRoom."""
         for spec in specs:
             whole = spec.linf(bounding.rows) * spec.fine(bounding)
             if whole > MAX_MAGNITUDE:
@@ -149,16 +167,10 @@ class Compiler:
                     hint="Clamp it in SQL, `least(greatest(x, 0), 100)`, or ask the policy's author for a tighter `range`.",
                     times=-(-whole // MAX_MAGNITUDE),
                 )
-        least = self.context.role.min_units
-        undeclared = threshold is not None or (top is not None and bounding.dense is None)
-        query = self._query(self._builder(bounding, specs).query(plain, least if undeclared else 1))
+        least = self.context.role.min_units if undeclared else 1
+        query = self._query(self._builder(bounding, specs).query(keys, least))
         step(20 + len(query.text) // 200)
-        side = tuple(self._query(self._builder(bounding).buckets(plain, s)) for s in selections)
-        labels = tuple((label, k.type) for label, k in keys)
-        rounds = any(spec.round == 2 for spec in specs)
-        first = self._query(self._builder(bounding, specs).first_round(plain, least)) if rounds else None
-        made = Compiled(query, labels, tuple(specs), tuple(selections), side, bounding, threshold, least, top, first=first)
-        return self._told(made, plain)
+        return query
 
     def _told(self, made: Compiled, keys: Sequence[Expr]) -> Compiled:
         """Say which rows are in no group, and which bounds may cut something."""

@@ -49,7 +49,7 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
 
     def key_name(key: tuple[str, Expr]) -> str:
         # counted, since a declared domain alone does not tell of what
-        return all_rows.compiled([key], [_COUNT]).sql
+        return all_rows.text([key], [_COUNT])
 
     texts = [key_name(key) for key in keys]
     by_name = [keys[i] for i in sorted(range(len(keys)), key=texts.__getitem__)]
@@ -58,10 +58,10 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     groups, bounding = _groups(keys, wider, all_rows.engine, key_name), compiled.bounding
     bounds = _fields("Shape", replace(bounding, dense=None))
     return Names(
-        rows=split_holes(f"{compiler.compiled(by_name).sql} -- {bounds}{_least(compiled)}{_top(compiled)}"),
+        rows=split_holes(f"{compiler.text(by_name)} -- {bounds}{_least(compiled)}{_top(compiled)}"),
         keys=tuple(map(split_holes, texts)),
         columns=tuple(split_holes(c.name) for c in columns),
-        base=split_holes(f"{all_rows.compiled(()).sql} -- {_fields('Limits', contribution(wider, ()))}"),
+        base=split_holes(f"{all_rows.text(())} -- {_fields('Limits', contribution(wider, ()))}"),
         totals=tuple(None if c.total is None else split_holes(c.total) for c in columns),
         accepts=tuple(Accept(split_holes(key_name(("", ref))), ref.type, tuple(map(_value, values))) for ref, values in accepted),
         groups=groups or (),
@@ -76,13 +76,13 @@ def _bases(compiler: Compiler, all_rows: Compiler, by_name: Keys, compiled: Comp
     """The basis columns, in order. `by_name`: the keys in an order of their own."""
 
     def total(spec: BasisSpec) -> str:
-        return all_rows.compiled((), [spec]).sql
+        return all_rows.text((), [spec])
 
     alone = not by_name and all_rows is compiler
     found = []
     for i, spec in enumerate(compiled.specs):
         of_all = total(spec)
-        own = of_all if alone else compiler.compiled(by_name, [spec]).sql
+        own = of_all if alone else compiler.text(by_name, [spec])
         beside = _beside(compiled.specs, i) if compiled.bounding.per_unit else ""
         additive, mix = spec.kind in ("count", "sum", "units"), _mix(spec, total, compiled.bounding)
         found.append(_Column(f"{spec.kind}: {own}{beside}", _total(spec, f"{of_all}{beside}"), additive, mix))
