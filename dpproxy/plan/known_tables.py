@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpproxy.plan.context import Context
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 
 
@@ -43,15 +44,15 @@ class KnownTables:
 
     def of_tree(self, tree: exp.Expr) -> KnownTables:
         """The same tables beside the queries of WITH in a tree, before any of them is bound."""
-        return KnownTables(self.context, {ident(cte.args["alias"].this): cte.this for cte in tree.find_all(exp.CTE)})
+        return KnownTables(self.context, {ident(cte.args["alias"].this): cte.this for cte in every(tree, exp.CTE)})
 
     def names_private(self, node: exp.Expr, env: Env) -> bool:
         """Tell whether a query names a private table, or a query of WITH whose rows belong to units."""
-        return any(self.private_table(t, env) for t in node.find_all(exp.Table))
+        return any(self.private_table(t, env) for t in every(node, exp.Table))
 
     def reads_private(self, node: exp.Expr) -> bool:
         """Whether a query or table reads private rows, the queries of WITH in `bodies` included."""
-        return any(self._reads_private(table) for table in node.find_all(exp.Table))
+        return any(self._reads_private(table) for table in every(node, exp.Table))
 
     def _reads_private(self, table: exp.Table) -> bool:
         name = ident(table.this)

@@ -73,6 +73,7 @@ from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.sql.dialect import locate, to_sql_once
 from dpproxy.sql.effort import counted
 from dpproxy.sql.empty_result import returns_nothing
+from dpproxy.sql.nodes import every
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.template import Dialect
 
@@ -215,7 +216,7 @@ def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
     """The tree with all that is private in it measured, and the measurements. The tree is changed."""
     cte_expansion.check(tree)
     locate(tree)
-    for column in tree.find_all(exp.Column):
+    for column in every(tree, exp.Column):
         column.set("db", None)  # `schema.table.column`: which table is meant PostgreSQL has checked
     interval_columns.push(tree, KnownTables(context))
     registry = Registry(context, Counter())

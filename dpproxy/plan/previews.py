@@ -27,6 +27,7 @@ from dpproxy.policy.model import TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.privacy.loss import ZERO
 from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.sql.nodes import every
 from dpproxy.sql.skeleton import parsed
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.trees import contains_aggregate, nested_queries, table_alias
@@ -151,7 +152,7 @@ class _Invented:
     first: dict[TableName, int] = field(default_factory=dict)
 
     def put_into(self, tree: exp.Expr) -> None:
-        for table in list(tree.find_all(exp.Table)):
+        for table in every(tree, exp.Table):
             if isinstance(table.this, exp.Identifier) and (table.args.get("db") or not _is_query(ident(table.this), table)):
                 self._replace(table)
 

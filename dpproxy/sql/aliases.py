@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpproxy.sql import translation
 from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.sql.nodes import every
 from dpproxy.sql.statements import keep, parse
 
 MAX_NODES = 10_000  # that may take the place of names
@@ -35,9 +36,9 @@ def spelled_out(query: str, columns: frozenset[str], tables: frozenset[str] | No
     if tables is not None and not _reads_only(tree, tables):
         return query
     written = borrows and translation.translated(query, tree)
-    outputs = Counter(ident(a.args["alias"]) for a in tree.find_all(exp.Alias))
+    outputs = Counter(ident(a.args["alias"]) for a in every(tree, exp.Alias))
     names = {n for n, count in outputs.items() if count == 1 and n not in columns}
-    changed = [_replaced(select, names) for select in list(tree.find_all(exp.Select))] if names else []
+    changed = [_replaced(select, names) for select in every(tree, exp.Select)] if names else []
     if written or any(changed):
         return to_sql(tree)
     keep(query, tree)
@@ -45,8 +46,8 @@ def spelled_out(query: str, columns: frozenset[str], tables: frozenset[str] | No
 
 
 def _reads_only(tree: exp.Expr, tables: frozenset[str]) -> bool:
-    known = tables | {ident(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
-    found = list(tree.find_all(exp.Table))
+    known = tables | {ident(cte.args["alias"].this) for cte in every(tree, exp.CTE)}
+    found = every(tree, exp.Table)
     return bool(found) and all(isinstance(t.this, exp.Identifier) and ident(t.this) in known for t in found)
 
 

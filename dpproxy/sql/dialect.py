@@ -18,6 +18,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenizerCore, TokenType
 
 from dpproxy.errors import SYNTAX_ERROR, Refusal
+from dpproxy.sql.nodes import nodes
 
 _LOSSY_SYNTAX = {"DATE_PART", "STRING_AGG", "MATCH", "JSON_OBJECT", "JSON_TABLE", "OPENJSON", "DECODE", "PREDICT",
                  "FLOOR", "CEIL", "CEILING", "GAP_FILL", "INITCAP", "CHAR", "CHR", "NORMALIZE", "LOG", "JSON_AGG"}  # fmt: skip
@@ -231,7 +232,7 @@ def position(node: exp.Expr) -> int | None:
 def locate(tree: exp.Expr) -> None:
     """Note on each query in a tree where it begins, for `begins`: one walk, where asking each would walk nested ones again."""
     least: dict[int, int] = {}
-    for node in reversed(list(tree.walk())):  # those below come first
+    for node in reversed(nodes(tree)):  # those below come first
         own = node._meta.get("start") if node._meta else None
         below = least.pop(id(node), None)
         at = below if own is None else own if below is None else min(own, below)

@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, to_sql
 from dpproxy.sql.guard import tokenize
+from dpproxy.sql.nodes import every
 from dpproxy.sql.person_aggregates import GROUP_BOUNDS, Units, aggregated, is_anonymous, own_calls, refused, unit_names
 from dpproxy.sql.statements import closing, parse, words_of
 
@@ -67,11 +68,11 @@ def written(query: str, units: Units) -> Written | None:
     if clause is not None:
         _check_unit(clause, units)
     changed = clause is not None
-    for one in list(tree.find_all(exp.Select)):
+    for one in every(tree, exp.Select):
         if one is select or own_calls(one, is_anonymous):
             aggregated(one, clause.unit if clause is not None else "", units, given=one is select)
             changed = True
-    for call in list(tree.find_all(exp.Anonymous)):
+    for call in every(tree, exp.Anonymous):
         changed = _interval_end(call) or changed
     return Written(to_sql(tree), tuple(clause.asked.items()) if clause is not None else ()) if changed else None
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpproxy.errors import Refusal
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.nodes import nodes
 from dpproxy.sql.statements import parse
 
 IMMUTABLE: Final = """SELECT pg_catalog.string_agg(proname, ' ') FROM (SELECT proname FROM pg_catalog.pg_proc
@@ -42,7 +43,7 @@ def steady(query: str, immutable: frozenset[str]) -> bool:
         tree = parse(query)
     except Refusal:
         return False
-    return all(_same_again(node, immutable) for node in tree.walk())
+    return all(_same_again(node, immutable) for node in nodes(tree))
 
 
 def _same_again(node: exp.Expr, immutable: frozenset[str]) -> bool:

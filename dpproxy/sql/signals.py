@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from sqlglot import exp
 
+from dpproxy.sql.nodes import every
 from dpproxy.sql.trees import function_name
 
 Signal = Literal["cancel", "terminate"]
@@ -18,4 +19,4 @@ SIGNALS: Final[dict[str, Signal]] = {"pg_cancel_backend": "cancel", "pg_terminat
 
 def signal_calls(tree: exp.Expr) -> list[exp.Anonymous]:
     """Return the calls in a tree."""
-    return [call for call in tree.find_all(exp.Anonymous) if function_name(call) in SIGNALS]
+    return [call for call in every(tree, exp.Anonymous) if function_name(call) in SIGNALS]

@@ -21,6 +21,7 @@ from dpproxy.errors import SYNTAX_ERROR, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, ident
 from dpproxy.sql.guard import check, refuse_wide, tokenize
 from dpproxy.sql.misreadings import refuse_misread
+from dpproxy.sql.nodes import every
 from dpproxy.sql.signals import SIGNALS, signal_calls
 
 Kind = Literal["select", "explain", "copy", "cursor", "create_table_as", "prepare", "other"]
@@ -265,7 +266,7 @@ def _reads(query: str, tokens: list[Token] | None, names: frozenset[str]) -> boo
         tree = _parsed(query, tokens if tokens is not None else tokenize(query))
     except Refusal:
         return True
-    found = any(ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in tree.find_all(exp.Table))
+    found = any(ident(table.this) in names or ident(table.args.get("db")) == VIRTUAL_SCHEMA for table in every(tree, exp.Table))
     found = found or bool(signal_calls(tree))
     if found:
         keep(query, tree)

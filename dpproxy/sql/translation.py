@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.sql.dialect import FaithfulPostgres, to_sql
+from dpproxy.sql.nodes import every
 
 WORDS = (
     "median", "quantile_", "datediff", "date_diff", "monthname", "dayname", "count_if", "countif", "ifnull", "nvl", "iif",
@@ -43,7 +44,7 @@ def translated(query: str, tree: exp.Expr) -> bool:
     length = 0
     conditional = re.search(r"(?i)\bif\s*\(", query) is not None and tree.find(exp.If) is not None
     changed = conditional or _SPELLED.search(query) is not None
-    for call in reversed(list(tree.find_all(exp.Anonymous))):  # inner ones first
+    for call in reversed(every(tree, exp.Anonymous)):  # inner ones first
         written = _written(call)
         if written is not None:
             length += len(written)
@@ -54,7 +55,7 @@ def translated(query: str, tree: exp.Expr) -> bool:
             bare = isinstance(call.parent, exp.Window)  # no engine takes a function in brackets for one before OVER
             call.replace(made if bare else exp.Paren(this=made))
             changed = True
-    for select in list(tree.find_all(exp.Select)):
+    for select in every(tree, exp.Select):
         changed = _grouped_by_all(select) or changed
     return changed
 

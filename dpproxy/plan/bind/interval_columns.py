@@ -24,6 +24,7 @@ from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.correlation import names_of
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.effort import step
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import aggregate_calls, contains_aggregate, is_aggregate, sources_of
 
@@ -42,7 +43,7 @@ Meaning = tuple[exp.Select, dict[str, exp.Expr]]
 
 def push(tree: exp.Expr, tables: KnownTables) -> None:
     """Move the calls in a tree down to aggregates, as far as that changes nothing else."""
-    waiting: list[exp.Expr] = [node for node in tree.find_all(exp.Dot) if _movable(node)]
+    waiting: list[exp.Expr] = [node for node in every(tree, exp.Dot) if _movable(node)]
     if not waiting:
         return
     queries = _Queries(tree, tables.of_tree(tree))

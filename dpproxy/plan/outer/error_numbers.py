@@ -20,6 +20,7 @@ from dpproxy.privacy.measurement import Basis, Measurement
 from dpproxy.privacy.noise_error import CHOSEN, deviation, each, excess, normal_point, sums_deviations, told_half
 from dpproxy.privacy.running_sums import ROUNDING
 from dpproxy.sql.dialect import FaithfulPostgres, to_sql
+from dpproxy.sql.nodes import every
 
 HALF, DEVIATION, EXCESS, NORMAL = "dpproxy_half", "dpproxy_deviation", "dpproxy_excess", "dpproxy_normal"
 TAU = "dpproxy_tau"
@@ -66,7 +67,7 @@ def with_error_numbers(
     """Return the tree with every call of `HALF`, `DEVIATION`, `EXCESS` and `NORMAL` replaced by its number, those of sums by a
     formula of how many groups are in one. `adjusted`: by measurement and basis; `sources`: measurements by their alias."""
     confidence = each(confidence)
-    for node in list(tree.find_all(exp.Anonymous)):
+    for node in every(tree, exp.Anonymous):
         if node.this == NORMAL:
             stepped, among = (int(a.this) for a in node.expressions)
             failure = (1 - confidence) / among * (CHOSEN if stepped else 1)

@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpproxy.plan.logical.expr import Agg
 from dpproxy.plan.measure.aggregates import Counted
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import aggregate_calls, is_aggregate
 
@@ -34,7 +35,7 @@ def divided_sums(select: exp.Select, bind: Bind) -> frozenset[Counted]:
     """Inputs whose SUM is only ever divided by their COUNT: a mean by another name, and it is measured like one, so that
     what bounds cut from the one they cut from the other."""
     sums = Counter(agg for part in _parts(select) for node in aggregate_calls(part) if (agg := bind(node)) is not None)
-    divisions = (node for part in _parts(select) for node in part.find_all(exp.Div))
+    divisions = (node for part in _parts(select) for node in every(part, exp.Div))
     divided = Counter(agg for node in divisions if (agg := _divided_sum(node, bind)) is not None)
     return frozenset((agg.args[0], agg.where) for agg, times in divided.items() if sums[agg] == times)
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpproxy.plan.bind.interval_calls import interval_call
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.nodes import nodes
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import aggregate_calls, function_name
 
@@ -39,7 +40,7 @@ class _Source:
 def chosen_above(select: exp.Select) -> bool:
     """Tell whether queries around a measured SELECT choose among its rows by released values; of one that asks for no intervals
     it does not matter."""
-    if not any(interval_call(node) for node in select.walk()):
+    if not any(interval_call(node) for node in nodes(select)):
         return False
     outputs = tuple((output_name(e), not any(True for _ in aggregate_calls(e))) for e in select.expressions)
     return _chosen(select, outputs, set())

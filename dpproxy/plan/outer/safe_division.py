@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpproxy.sql.nodes import every
+
 _DIVIDING_OPERATORS, _DIVIDING_FUNCTIONS = ("/", "%"), ("mod", "div")
 
 
@@ -17,7 +19,7 @@ def with_safe_division(tree: exp.Expr) -> exp.Expr:
 
     The tree is changed.
     """
-    for node in list(tree.find_all(exp.Div, exp.Mod, exp.Operator, exp.Anonymous)):
+    for node in every(tree, exp.Div, exp.Mod, exp.Operator, exp.Anonymous):
         divisor = divisor_of(node)
         if divisor is not None and not never_zero(divisor):
             _guard(node, divisor)

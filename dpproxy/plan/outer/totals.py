@@ -37,6 +37,7 @@ from dpproxy.plan.outer.rollup import Level
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import deviation, each, told_half
 from dpproxy.sql.dialect import to_sql
+from dpproxy.sql.nodes import every
 from dpproxy.sql.types import wire_type
 
 NOTE = "adjusted with other measurements of the statement, so that parts add up to their total (least squares)"
@@ -177,7 +178,7 @@ def _together(members: Sequence[Member], sizes: Sizes) -> tuple[tuple[Member, ..
 def adjusted(tree: exp.Expr, registry: Registry, totals: Totals, measurements: Sequence[Measurement]) -> exp.Expr:
     """Return the outer query with adjusted columns in the place of released ones. The tree is changed."""
     sources = {registry.first_parameter(number): number for number in totals.measurements}
-    for node in list(tree.find_all(exp.Unnest)) if sources else ():
+    for node in every(tree, exp.Unnest) if sources else ():
         first = node.expressions[0].find(exp.Parameter)
         number = sources.get(int(first.name)) if first is not None else None
         if number is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpproxy.sql.dialect import ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import aggregate_calls, function_name, is_aggregate
 
@@ -92,7 +93,7 @@ def _rows(spec: exp.Expr, which: str, side: str) -> int | str | None:
 
 def own_sums(select: exp.Select) -> list[WindowSum]:
     """List the window sums of aggregates that stand in a measured SELECT itself."""
-    found = (window_sum(node) for e in _expressions(select) for node in e.find_all(exp.Window))
+    found = (window_sum(node) for e in _expressions(select) for node in every(e, exp.Window))
     return [s for s in found if s is not None and is_aggregate(s.argument)]
 
 

@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.correlation import mark_outer
 from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.trees import aggregate_calls, contains_aggregate, function_name, outermost_queries, table_alias
 
 _ONLY = {"expressions", "from_", "joins", "where", "kind", "hint", "operation_modifiers"}
@@ -45,7 +46,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     products p JOIN (SELECT product_id AS dpproxy_key FROM order_items) dpproxy_some ON p.product_id = dpproxy_some.dpproxy_key),
     0) AS count`
     """
-    found = [_rewritten(select, tables) for select in list(tree.find_all(exp.Select))]
+    found = [_rewritten(select, tables) for select in every(tree, exp.Select)]
     return any(found)
 
 

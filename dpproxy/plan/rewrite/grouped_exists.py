@@ -14,6 +14,7 @@ from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.correlation import OUTER, mark_outer, refers, sides
 from dpproxy.sql.dialect import copied
 from dpproxy.sql.group_keys import group_keys
+from dpproxy.sql.nodes import every
 from dpproxy.sql.trees import contains_aggregate
 
 _GROUPS, _KEY = "dpproxy_groups", "dpproxy_k"
@@ -28,7 +29,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     After: `SELECT count(*) FROM customers c WHERE EXISTS (SELECT 1 FROM (SELECT o.customer_id AS dpproxy_k0 FROM orders o
     GROUP BY o.customer_id, o.status HAVING count(*) > 2) dpproxy_groups WHERE dpproxy_groups.dpproxy_k0 = c.customer_id)`
     """
-    found = [_rewritten(node, tables) for node in list(tree.find_all(exp.Exists))]
+    found = [_rewritten(node, tables) for node in every(tree, exp.Exists)]
     return any(found)
 
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite.from_items import Meanings, meets_each_row, put_columns
 from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.nodes import every, nodes
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import contains_aggregate
 
@@ -27,15 +28,13 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     Before: `SELECT sum(l.x) FROM orders o CROSS JOIN LATERAL (SELECT o.qty * 2 AS x) l`
     After: `SELECT sum((o.qty * 2)) FROM orders o`
     """
-    found = [
-        _rewritten(select, join, tables) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()
-    ]
+    found = [_rewritten(select, join, tables) for select in every(tree, exp.Select) for join in select.args.get("joins") or ()]
     return any(found)
 
 
 def _rewritten(select: exp.Select, join: exp.Join, tables: KnownTables) -> bool:
     alias = join.this.args.get("alias")
-    if alias is None or alias.this is None or not meets_each_row(join) or sum(1 for _ in select.walk()) > MAX_NODES:
+    if alias is None or alias.this is None or not meets_each_row(join) or len(nodes(select)) > MAX_NODES:
         return False
     name, names = ident(alias.this), [ident(c) for c in alias.args.get("columns") or ()]
     one = _one_row(join.this)

@@ -14,6 +14,7 @@ from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite.from_items import meets_each_row, put_columns
 from dpproxy.sql.correlation import outer_columns
 from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import contains_aggregate, joins_before, only_counts
 
@@ -34,7 +35,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     """
     found = [
         _rewritten(select, join, tables)
-        for select in list(tree.find_all(exp.Select))
+        for select in every(tree, exp.Select)
         for join in list(select.args.get("joins") or ())
         if isinstance(join.this, exp.Lateral) and tables.reads_private(join.this)
     ]

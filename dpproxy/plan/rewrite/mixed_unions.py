@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import aggregate_calls, contains_aggregate, function_name, mentions
 
@@ -27,7 +28,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     After: `SELECT sum(dpproxy_p0) AS count FROM (SELECT count(*) AS dpproxy_p0 FROM (SELECT region FROM customers) u(region)
     UNION ALL SELECT count(*) AS dpproxy_p0 FROM (SELECT region FROM regions) u(region)) dpproxy_parts`
     """
-    found = [_parted(tree, select, tables) for select in list(tree.find_all(exp.Select))]
+    found = [_parted(tree, select, tables) for select in every(tree, exp.Select)]
     if any(found):
         _unread(tree)
     return any(found)
@@ -35,7 +36,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
 
 def _unread(tree: exp.Expr) -> None:
     """CTEs that nothing reads any more leave the query."""
-    for clause in list(tree.find_all(exp.With)):
+    for clause in every(tree, exp.With):
         kept = [c for c in clause.expressions if any(mentions(t, ident(c.args["alias"].this)) for t in _outside(tree, c))]
         if kept:
             clause.set("expressions", kept)

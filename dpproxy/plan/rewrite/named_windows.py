@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.nodes import every
 
 _PARTS = ("partition_by", "order", "spec")
 
@@ -21,7 +22,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     Before: `SELECT avg(n) FROM (SELECT lag(x) OVER w AS n FROM t WINDOW w AS (PARTITION BY g ORDER BY y)) s`
     After: `SELECT avg(n) FROM (SELECT lag(x) OVER (PARTITION BY g ORDER BY y) AS n FROM t) s`
     """
-    found = [_written_out(select) for select in list(tree.find_all(exp.Select)) if select.args.get("windows")]
+    found = [_written_out(select) for select in every(tree, exp.Select) if select.args.get("windows")]
     return any(found)
 
 

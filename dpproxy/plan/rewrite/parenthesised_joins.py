@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied
+from dpproxy.sql.nodes import every
 
 
 def apply(tree: exp.Expr, tables: KnownTables) -> bool:
@@ -22,7 +23,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     After: `SELECT count(*) FROM a CROSS JOIN c JOIN d ON (q) AND (r)`
     """
     found = False
-    for select in list(tree.find_all(exp.Select)):
+    for select in every(tree, exp.Select):
         while _first(select) or _right(select) or _optional(select):
             found = True
     return found

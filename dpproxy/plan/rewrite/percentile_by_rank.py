@@ -21,6 +21,7 @@ from sqlglot import exp
 from dpproxy.plan.functions.numbers import FIRST
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import counts_rows, function_name, sources_of
 
@@ -47,7 +48,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     After: `SELECT least(9999, greatest(min(x), percentile_disc(0.25) WITHIN GROUP (ORDER BY dpproxy_first(x)))) FROM (SELECT x
     FROM t) s`
     """
-    found = [_rewritten(tree, select) for select in list(tree.find_all(exp.Select))]
+    found = [_rewritten(tree, select) for select in every(tree, exp.Select)]
     return any(found)
 
 

@@ -13,6 +13,7 @@ from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite.from_items import put_columns
 from dpproxy.sql.capture import hides, queries_between
 from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.row_makers import ROW_MAKERS
 from dpproxy.sql.trees import joins_before, table_alias
@@ -28,9 +29,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     After: `SELECT (p.dpproxy_part) AS word, count(*) FROM order_items i JOIN (SELECT p.product_id,
     unnest(string_to_array(p.title, ' ')) AS dpproxy_part FROM products p) p ON p.product_id = i.product_id GROUP BY 1`
     """
-    found = [
-        _rewritten(select, join, tables) for select in list(tree.find_all(exp.Select)) for join in select.args.get("joins") or ()
-    ]
+    found = [_rewritten(select, join, tables) for select in every(tree, exp.Select) for join in select.args.get("joins") or ()]
     return any(found)
 
 

@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import copied, ident
+from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import contains_aggregate, mentions, sources_of, table_alias
 
@@ -61,7 +62,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     FROM dpproxy_level1_1 UNION ALL SELECT * FROM dpproxy_level1_2) SELECT count(*) FROM r`
     """
     number, room = 0, MOST_NODES
-    inner_first = reversed(list(tree.find_all(exp.With)))
+    inner_first = reversed(every(tree, exp.With))
     for clause in [c for c in inner_first if c.args.get("recursive") and not c.args.get("search")]:
         written: list[exp.Expr] = []
         for cte in clause.expressions:

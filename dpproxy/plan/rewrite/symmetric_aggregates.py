@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, to_sql
 from dpproxy.sql.group_keys import group_keys, regrouped
+from dpproxy.sql.nodes import every
 from dpproxy.sql.trees import aggregate_calls, function_name, sources_of, table_alias
 
 _ROWS = "dpproxy_once"
@@ -43,7 +44,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     After: `SELECT sum(s.v0) FILTER (WHERE s.n0 = 1) FROM (SELECT floor(o.x) AS v0, CASE WHEN NOT o.id IS NULL THEN row_number()
     OVER (PARTITION BY o.id ORDER BY floor(o.x)) END AS n0 FROM o LEFT JOIN i ON i.id = o.id) s`
     """
-    found = [_rewritten(select, tables) for select in list(tree.find_all(exp.Select))]
+    found = [_rewritten(select, tables) for select in every(tree, exp.Select)]
     return any(found)
 
 

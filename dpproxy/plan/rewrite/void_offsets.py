@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
+from dpproxy.sql.nodes import every
 
 
 def apply(tree: exp.Expr, tables: KnownTables) -> bool:
@@ -18,7 +19,7 @@ def apply(tree: exp.Expr, tables: KnownTables) -> bool:
     Before: `SELECT count(*) FROM (SELECT 1 FROM t OFFSET 0) s`
     After: `SELECT count(*) FROM (SELECT 1 FROM t) s`
     """
-    void = [offset for offset in list(tree.find_all(exp.Offset)) if _skips_nothing(offset.expression)]
+    void = [offset for offset in every(tree, exp.Offset) if _skips_nothing(offset.expression)]
     for offset in void:
         offset.pop()
     return bool(void)
