@@ -282,10 +282,9 @@ class _Writing:
         groups, kept = both.child, 1
         if isinstance(groups, Picked) and both.scaled and self.engine.words.still:
             source = self._kept(groups.child, 1)
-            *picks, weights, parts = self._picked_and_scaled(source, groups, both)
-            for kept, (name, stage) in enumerate(zip(("c", "q"), picks, strict=True), 2):
-                self.ctes.append(stage + KEPT.format(name, kept))
-            self.ctes += [weights, parts]
+            sizes, picked, weights, parts = self._picked_and_scaled(source, groups, both)
+            self.ctes += [sizes + KEPT.format("c", 2), picked + KEPT.format("q", 3), weights, parts]
+            kept = 3
             members = [Members(source, unit_stages.cut(groups.most, "sizes.u")), Members("q")]
         else:
             members = [Members(self._kept(groups, 1))]

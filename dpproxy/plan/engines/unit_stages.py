@@ -86,9 +86,9 @@ def picked_and_scaled(
     few = f"SELECT {', '.join(['u', *names])}, FALSE AS cut FROM c WHERE groups <= {most}"
     many = f"SELECT {', '.join(['u', *norms])}, TRUE AS cut FROM q GROUP BY u"
 
-    def of(groups: str, cut: str) -> str:
+    def of(groups: str, condition: str) -> str:
         columns = [*(f"{groups}.{name}" for name in group), *(f"w.m{i}" for i in stepped(parts)), *texts]
-        return f"SELECT {', '.join(columns)} FROM {groups} JOIN w ON {groups}.u = w.u WHERE {cut}"
+        return f"SELECT {', '.join(columns)} FROM {groups} JOIN w ON {groups}.u = w.u WHERE {condition}"
 
     return [
         f"c AS{words.once} (SELECT {', '.join(['u', 'count(*) AS groups', *norms])} FROM {source} GROUP BY u)",
