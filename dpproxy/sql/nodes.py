@@ -11,6 +11,8 @@ from typing import TypeVar
 from sqlglot import exp
 
 Kind = TypeVar("Kind", bound=exp.Expr)
+_PLAIN = frozenset((type(None), bool, str))
+"""Most of what a node holds: told by a look at the class, not by a call."""
 
 
 def nodes(tree: exp.Expr) -> list[exp.Expr]:
@@ -18,10 +20,11 @@ def nodes(tree: exp.Expr) -> list[exp.Expr]:
     found = [tree]
     for node in found:  # which grows meanwhile
         for value in node.args.values():
-            if isinstance(value, exp.Expr):
-                found.append(value)
-            elif isinstance(value, list):
+            kind = value.__class__
+            if kind is list:
                 found += [one for one in value if isinstance(one, exp.Expr)]
+            elif kind not in _PLAIN and isinstance(value, exp.Expr):
+                found.append(value)
     return found
 
 
