@@ -65,11 +65,6 @@ UNSOUND = ("common_subplan",)
 """Optimizers that are switched off where DuckDB has them. In 2.0.0 `common_subplan` takes one self join for another whose sides
 are the other way round, and joins the next table by the wrong side's column: rows of one person could become another's."""
 
-CELL = 512
-"""Bytes of the sums of one unit in such a table: twenty sums, or forty counts."""
-MOST_BITS = 20
-"""Of a million units, where there is memory for them."""
-
 QUOTABLE = (
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -367,15 +362,9 @@ def attached(config: DuckDBBackend, spill: Path | None = None, more: Sequence[st
 def set_for_measuring(root: duckdb.DuckDBPyConnection) -> None:
     """Make the settings that generated SQL relies on, of all connections to a database."""
     root.execute("SET GLOBAL TimeZone = 'UTC'")
-    root.execute(f"SET GLOBAL perfect_ht_threshold = {_indexed_bits(root)}")
+    root.execute(f"SET GLOBAL perfect_ht_threshold = {group_index.unit_bits(root, PLACES)}")
     known = {name for (name,) in fetched(root, "SELECT name FROM duckdb_optimizers()")}
     root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
-
-
-def _indexed_bits(root: duckdb.DuckDBPyConnection) -> int:
-    """How many bits a unit's number may have to index a table of sums, where DuckDB would hash it else, at four times the cost or
-    more."""
-    return max(group_index.USUAL_BITS, min(MOST_BITS, group_index.bits(root, CELL, PLACES)))
 
 
 def backend_error(error: duckdb.Error) -> BackendError:

@@ -1,4 +1,4 @@
-"""How large an index of groups DuckDB may make for one query (`sql.template.INDEXED`).
+"""How large an index of groups DuckDB may make: of any query by unit alone, and of one that asks for it (`sql.template.INDEXED`).
 
 Knows: the mark, DuckDB's catalog and the setting. Must not know: what is grouped. DuckDB indexes groups by whole numbers where
 their ranges together have no more bits than `perfect_ht_threshold`, and hashes them else. An index has all its cells, filled or
@@ -22,6 +22,9 @@ from dpproxy.sql.template import INDEXED
 _MARK: Final = re.compile(re.escape(INDEXED).replace(r"\{\}", r"(\d+)"))
 USUAL_BITS, MOST_BITS = 12, 24
 """DuckDB's own setting; and the most that is ever set."""
+UNIT, UNIT_BITS = 512, 20
+"""Bytes of the sums of a unit, where it alone is grouped by: twenty sums, or forty counts; and a million units, where there is
+memory for them."""
 BESIDE = 32
 """Bytes of the cells of whatever else a marked query groups by unit alone: a norm."""
 
@@ -33,6 +36,12 @@ def bits(connection: duckdb.DuckDBPyConnection, cell: int, places: int) -> int:
         connection, "SELECT parse_formatted_bytes(current_setting('memory_limit')), current_setting('threads')"
     )
     return (int(limit) // (2 * places * int(threads) * cell)).bit_length() - 1
+
+
+def unit_bits(root: duckdb.DuckDBPyConnection, places: int) -> int:
+    """Return how many bits a unit's number may have to index a table of sums, where DuckDB would hash it else, at four times the
+    cost or more."""
+    return max(USUAL_BITS, min(UNIT_BITS, bits(root, UNIT, places)))
 
 
 @contextmanager
