@@ -21,7 +21,7 @@ import duckdb
 from dpproxy.backends.copy_files import CopyError, CopyFolder, Manifest, Preparation, digest, free, key_of
 from dpproxy.backends.datafile import DataFile, FileChanged
 from dpproxy.backends.duckdb import attached, backend_error
-from dpproxy.backends.group_index import largest
+from dpproxy.backends.group_index import largest, sizes
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.names import quote_name
 
@@ -103,11 +103,12 @@ def expected(job: Job) -> float:
     try:
         root, _ = attached(job.backend)
         try:
-            return A_ROW * sum(largest(root, preparation.query) for preparation in job.preparations)
+            tables = sizes(root)
         finally:
             root.close()
     except duckdb.Error as error:
         raise CopyError(str(backend_error(error))) from None
+    return A_ROW * sum(largest(tables, preparation.query) for preparation in job.preparations)
 
 
 def _written(job: Job, data: DataFile, told: Told) -> tuple[str, ...]:

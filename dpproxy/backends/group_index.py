@@ -9,7 +9,7 @@ memory for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -53,15 +53,21 @@ def indexing(connection: duckdb.DuckDBPyConnection, query: str, places: int) -> 
         yield
         return
     ((usual,),) = fetched(connection, "SELECT current_setting('perfect_ht_threshold')")
-    room = min(MOST_BITS, bits(connection, max(BESIDE, int(mark.group(1))), places), largest(connection, query).bit_length() - 1)
+    rows = largest(sizes(connection), query)
+    room = min(MOST_BITS, bits(connection, max(BESIDE, int(mark.group(1))), places), rows.bit_length() - 1)
     connection.execute(f"SET SESSION perfect_ht_threshold = {max(int(usual), room)}")
     yield
     connection.execute(f"SET SESSION perfect_ht_threshold = {int(usual)}")
 
 
-def largest(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    """Return about how many rows the largest table has that the query names, 0 where it names none. Raises duckdb.Error."""
+def sizes(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int]]:
+    """Return the quoted name of each table of the data, and about how many rows it has. Raises duckdb.Error."""
     tables = fetched(
         connection, "SELECT table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
     )
-    return max((int(rows) for name, rows in tables if quote_name(name) in query), default=0)
+    return [(quote_name(name), int(rows)) for name, rows in tables]
+
+
+def largest(tables: Sequence[tuple[str, int]], query: str) -> int:
+    """Return how many rows the largest of these tables has that the query names, 0 where it names none."""
+    return max((rows for name, rows in tables if name in query), default=0)

@@ -17,7 +17,6 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.sql.dialect import has_brackets, position
-from dpproxy.sql.nodes import nodes
 
 OR, AND, NOT, IS, COMPARISON, MATCH, OPERATOR, SUM, PRODUCT, POWER, ZONE, COLLATE, SIGN = range(1, 14)
 """From loose to tight. `OPERATOR` is every operator that has no precedence of its own."""
@@ -165,7 +164,7 @@ _MISREAD: dict[type[exp.Expr], Callable[..., bool]] = {
 
 def refuse_misread(tree: exp.Expr) -> None:
     """Raise Refusal where PostgreSQL reads something else than this tree."""
-    for node in nodes(tree):
+    for node in tree.walk():  # up to the first, which is at the top of a long chain
         own, misread = level(node), _MISREAD.get(type(node))
         if (own is not None and _loose(node, own)) or (misread is not None and misread(node)):
             raise Refusal(

@@ -19,14 +19,14 @@ from dpproxy.plan.logical.measured import Calendar, Coding, Contributions, Store
 
 @dataclass
 class KeyCodes:
-    """Keys of `rows`, which are told what number stands for a key. `values`: of each key that is counted so."""
+    """Keys of rows, whose texts are told what number stands for a key. `values`: of each key that is counted so."""
 
-    rows: RowTexts
+    texts: RowTexts
     values: dict[int, Coding] = field(default_factory=dict)
 
     @property
     def _engine(self) -> Engine:
-        return self.rows.renderer.engine
+        return self.texts.renderer.engine
 
     def count(self, stage: object, values: Mapping[int, Coding]) -> None:
         """Count these keys of a stage by number, where the engine has numbers for their values."""
@@ -35,16 +35,16 @@ class KeyCodes:
             if isinstance(stage, StoredSums):
                 self.values[i] = coding
             elif (text := self._engine.coded(self._uncoded(groups, i, coding), coding)) is not None:
-                self.values[i], self.rows.codes[i] = coding, text
+                self.values[i], self.texts.codes[i] = coding, text
 
     def _uncoded(self, groups: object, i: int, values: Coding) -> str:
         """Key i as it is; of a beginning what it is the beginning of, which begins with the same."""
         if isinstance(groups, StoredGroups):
             return stored_stages.key(groups, i)
-        key = self.rows.rows.keys[i]
+        key = self.texts.rows.keys[i]
         if isinstance(values, Calendar) and isinstance(key, Call):
-            return self.rows.renderer.expr(key.args[1], self.rows.block.names)
-        return self.rows.key(i)
+            return self.texts.renderer.expr(key.args[1], self.texts.block.names)
+        return self.texts.key(i)
 
     def declared(self) -> str:
         """Write WHERE, of rows whose keys have numbers; empty where none is counted so."""

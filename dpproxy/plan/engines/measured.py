@@ -184,13 +184,18 @@ class _Writing:
         return "f"
 
     def _contributions(self, node: Contributions) -> str:
-        groups = node.child.child if isinstance(node.child, Fresh) else node.child
-        if not (isinstance(groups, Picked) and node.scaled and self.keys and self.engine.words.still):
+        groups = self._picked_at_once(node)
+        if groups is None:
             return self._parts(self._stage(node.child), node)
         source = self._stage(groups.child)
         source = self._fresh(source, node.child.order) if isinstance(node.child, Fresh) else source
         self.ctes += self._picked_and_scaled(source, groups, node)
         return "p"
+
+    def _picked_at_once(self, node: Contributions) -> Picked | None:
+        """The groups that are picked in the look that sizes them, if they are."""
+        groups = node.child.child if isinstance(node.child, Fresh) else node.child
+        return groups if isinstance(groups, Picked) and node.scaled and self.keys and self.engine.words.still else None
 
     def _picked_and_scaled(self, source: str, groups: Picked, node: Contributions) -> list[str]:
         turn, texts = self.names.turn(groups.order), self._part_items(node.parts)
@@ -279,15 +284,15 @@ class _Writing:
     def _sums_of_both(self, both: Contributions) -> list[Members]:
         """Write `s`, a row a group: sums under the numbers of their parts, how many `units` it has, its number `i`; return the
         groups of units it is made of."""
-        groups, kept = both.child, 1
-        if isinstance(groups, Picked) and both.scaled and self.engine.words.still:
+        groups, kept = self._picked_at_once(both), 1
+        if groups is not None:
             source = self._kept(groups.child, 1)
             sizes, picked, weights, parts = self._picked_and_scaled(source, groups, both)
             self.ctes += [sizes + KEPT.format("c", 2), picked + KEPT.format("q", 3), weights, parts]
             kept = 3
             members = [Members(source, unit_stages.cut(groups.most, "sizes.u")), Members("q")]
         else:
-            members = [Members(self._kept(groups, 1))]
+            members = [Members(self._kept(both.child, 1))]
             self._parts(members[0].source, both)
         totals = [PartSum(i, getattr(part, "steps", 1)) for i, part in enumerate(both.parts) if part is not None]
         units = self._by_step("p", Sums(both, tuple(totals)))

@@ -59,18 +59,16 @@ def scaled(
     source: str, group: Sequence[str], parts: Sequence[Part | None], texts: Sequence[str], words: Words = COMMON
 ) -> list[str]:
     """Write `p`: the `texts` of parts, some of which are scaled by the size of all the unit's groups in `source`."""
-    own = [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
-    decided = [text for p in own for text in norm_scaling.decided(p, words)]
-    kept = [f"m{i}" for i in stepped(parts)]
+    own, kept = _own(parts), [f"m{i}" for i in stepped(parts)]
     if len(group) == 1 or not words.still:  # no keys: each unit is one row, whose size is the unit's
         size = norm_scaling.alone if len(group) == 1 else _within_unit
         sizes = f"SELECT {', '.join(['*', *(f'{size(p, words)} AS s{p.index}' for p in own)])} FROM {source}"
-        whole = f"SELECT {', '.join(['*', *decided])} FROM ({sizes}) AS sizes"
-        return [f"p AS (SELECT {', '.join([*group, *kept, *texts])} FROM ({whole}) AS units)"]
-    sizes = f"SELECT {', '.join(['u', *(f'{norm_scaling.norm(p, words)} AS s{p.index}' for p in own)])} FROM {source} GROUP BY u"
-    weights = f"SELECT {', '.join(['*', *decided])} FROM ({sizes}) AS sizes" if decided else sizes
+        return [f"p AS (SELECT {', '.join([*group, *kept, *texts])} FROM ({_decided(own, sizes, words)}) AS units)"]
     columns = [*(f"{source}.{name}" for name in group), *(f"w.{name}" for name in kept), *texts]
-    return [f"w AS{words.once} ({weights})", f"p AS (SELECT {', '.join(columns)} FROM {source} JOIN w ON {source}.u = w.u)"]
+    return [
+        f"w AS{words.once} ({_sized(own, source, words)})",
+        f"p AS (SELECT {', '.join(columns)} FROM {source} JOIN w ON {source}.u = w.u)",
+    ]
 
 
 def picked_and_scaled(
@@ -78,9 +76,8 @@ def picked_and_scaled(
 ) -> list[str]:
     """Write `p` as `scaled` does of what `picked` keeps: one look at `source` tells who has too many groups, and the sizes of all
     others. `cut`: a unit some of whose groups were left out; its groups are in `q`."""
-    own = [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
-    names, norms = [f"s{p.index}" for p in own], [f"{norm_scaling.norm(p, words)} AS s{p.index}" for p in own]
-    decided = [text for p in own for text in norm_scaling.decided(p, words)]
+    own = _own(parts)
+    names, norms = [f"s{p.index}" for p in own], _norms(own, words)
     rank = f"row_number() OVER (PARTITION BY u ORDER BY {order}) AS rank"
     of_many = f"SELECT * FROM {source} WHERE {cut(most, f'{source}.u')}"
     few = f"SELECT {', '.join(['u', *names])}, FALSE AS cut FROM c WHERE groups <= {most}"
@@ -93,7 +90,7 @@ def picked_and_scaled(
     return [
         f"c AS{words.once} (SELECT {', '.join(['u', 'count(*) AS groups', *norms])} FROM {source} GROUP BY u)",
         f"q AS{words.once} (SELECT * FROM (SELECT *, {rank} FROM ({of_many}) AS many_groups) AS ranked WHERE rank <= {most})",
-        f"w AS{words.once} (SELECT {', '.join(['*', *decided])} FROM ({few} UNION ALL {many}) AS sizes)",
+        f"w AS{words.once} ({_decided(own, f'{few} UNION ALL {many}', words)})",
         f"p AS ({of(source, 'NOT w.cut')} UNION ALL {of('q', 'w.cut')})",
     ]
 
@@ -101,6 +98,25 @@ def picked_and_scaled(
 def cut(most: int, unit: str) -> str:
     """Write, after `picked_and_scaled`, whether a unit's groups are in `q` and not in what these were picked from."""
     return f"EXISTS (SELECT 1 FROM c WHERE c.u = {unit} AND c.groups > {most})"
+
+
+def _own(parts: Sequence[Part | None]) -> list[Scaled]:
+    """The parts that are scaled by their own size."""
+    return [p for p in parts if isinstance(p, Scaled) and p.counter == p.index]
+
+
+def _norms(own: Sequence[Scaled], words: Words) -> list[str]:
+    return [f"{norm_scaling.norm(p, words)} AS s{p.index}" for p in own]
+
+
+def _decided(own: Sequence[Scaled], sizes: str, words: Words) -> str:
+    """`sizes`, and what they decide."""
+    return f"SELECT {', '.join(['*', *(text for p in own for text in norm_scaling.decided(p, words))])} FROM ({sizes}) AS sizes"
+
+
+def _sized(own: Sequence[Scaled], source: str, words: Words) -> str:
+    """Each unit with the sizes of its groups in `source`, and what they decide."""
+    return _decided(own, f"SELECT {', '.join(['u', *_norms(own, words)])} FROM {source} GROUP BY u", words)
 
 
 def _within_unit(part: Scaled, words: Words) -> str:
@@ -129,11 +145,10 @@ def weights(
     i, found = part.index, replace(part, fresh=False)
     stages = [f"h AS (SELECT {', '.join([*keys, 'i'])} FROM s WHERE CASE WHEN {number} IN (NULL{FOUND}) THEN 0 ELSE 1 END = 1)"]
     for k, (one, same) in enumerate(members):
-        sizes = f"SELECT u, {norm_scaling.norm(found, words)} AS s{i} FROM f{k} GROUP BY u"
         where = f" WHERE NOT {one.but}" if one.but else ""
         stages += [
             f"f{k} AS MATERIALIZED (SELECT {one.source}.u, h.i FROM {one.source} JOIN h ON {same})",
-            f"z{k} AS (SELECT {', '.join(['u', *norm_scaling.decided(found, words)])} FROM ({sizes}) AS sizes{where})",
+            f"z{k} AS ({_sized([found], f'f{k}', words)}{where})",
         ]
     each = [f"SELECT f{k}.i, z{k}.y{i} FROM f{k} JOIN z{k} ON f{k}.u = z{k}.u" for k in range(len(members))]
     summed = norm_scaling.added(part, norm_scaling.partial(found, words), words)

@@ -147,12 +147,12 @@ class _Columns:
             elif isinstance(written.child, Sums):
                 self._part(i, contributions_of(written.child).parts, groups)
 
-    def _value(self, i: int, groups: UnitGroups) -> int:
-        """The place of value i with what is taken of it: no count of what is only added up, which each row would pay for."""
+    def _value(self, i: int, groups: UnitGroups) -> None:
+        """Make a place for value i and what is taken of it: no count of what is only added up, which each row would pay for."""
         own = [t for t in groups.totals if t.index == i]
         value = groups.rows.values[i]
         assert isinstance(value, RowValue)
-        return self._place((value, frozenset(replace(t, index=0) for t in own)), value, own)
+        self._place((value, frozenset(replace(t, index=0) for t in own)), value, own)
 
     def _part(self, i: int, parts: Sequence[Part | None], groups: UnitGroups) -> int:
         """The place of part i, whose counter is there first."""

@@ -42,7 +42,7 @@ def codes(*keys: Expr, name: str = "duckdb") -> KeyCodes:
 
 
 def groups(keys: KeyCodes) -> UnitGroups:
-    return UnitGroups(keys.rows.rows, ())
+    return UnitGroups(keys.texts.rows, ())
 
 
 def run(text: str) -> list[tuple[Any, ...]]:
@@ -54,7 +54,7 @@ def run(text: str) -> list[tuple[Any, ...]]:
 
 def read(keys: KeyCodes) -> str:
     """The keys of rows that have one, as a relation."""
-    return f"(SELECT * FROM ({keys.rows.keyed()}){keys.declared()})"
+    return f"(SELECT * FROM ({keys.texts.keyed()}){keys.declared()})"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_rows_of_other_values_have_no_number_and_are_left_out(key: Expr, values:
     keys.count(groups(keys), {0: values})
     assert keys.values == {0: values}
     assert len(run(f"SELECT * FROM {read(keys)}")) == 2
-    whole = f"(SELECT {keys.rows.key(0)} AS k0 FROM {keys.rows.block.source})"
+    whole = f"(SELECT {keys.texts.key(0)} AS k0 FROM {keys.texts.block.source})"
     same = keys.same("d", "a", GroupNames.of(engine("duckdb"), [key]))
     found = run(f"SELECT CAST(d.k0 AS VARCHAR) FROM {whole} AS d JOIN {read(keys)} AS a ON {same} ORDER BY 1")
     assert [text.removesuffix(" 00:00:00") for (text,) in found] == kept
@@ -74,23 +74,23 @@ def test_rows_of_other_values_have_no_number_and_are_left_out(key: Expr, values:
 def test_other_keys_are_compared_as_they_are() -> None:
     keys = codes(ref(WORD), MONTH)
     keys.count(groups(keys), {1: MONTHS})
-    same = keys.same("d", "a", GroupNames.of(engine("duckdb"), keys.rows.rows.keys))
-    whole = f"(SELECT {keys.rows.key(0)} AS k0, {keys.rows.key(1)} AS k1 FROM {keys.rows.block.source})"
+    same = keys.same("d", "a", GroupNames.of(engine("duckdb"), keys.texts.rows.keys))
+    whole = f"(SELECT {keys.texts.key(0)} AS k0, {keys.texts.key(1)} AS k1 FROM {keys.texts.block.source})"
     assert run(f"SELECT d.k0 FROM {whole} AS d JOIN {read(keys)} AS a ON {same} ORDER BY 1") == [("a",), ("b",)]
-    assert list(keys.rows.codes) == [1]
+    assert list(keys.texts.codes) == [1]
 
 
 def test_nothing_is_counted_by_number_where_the_engine_has_none() -> None:
     keys = codes(ref(WORD), name="postgres")
     keys.count(groups(keys), {0: WORDS})
-    assert (keys.values, keys.rows.codes, keys.declared()) == ({}, {}, "")
+    assert (keys.values, keys.texts.codes, keys.declared()) == ({}, {}, "")
 
 
 def test_stored_groups_are_counted_by_their_own_column_and_stored_sums_are_counted_already() -> None:
     keys = codes(ref(WORD))
     keys.count(StoredGroups("x", groups(keys), (4,), (), False), {0: WORDS})
-    assert '"w"' not in keys.rows.codes[0]
-    assert "k4" in keys.rows.codes[0]
+    assert '"w"' not in keys.texts.codes[0]
+    assert "k4" in keys.texts.codes[0]
     keys = codes(ref(WORD))
     keys.count(StoredSums("x", Written(Sums(Contributions(groups(keys), ()), ()), ((0, WORDS),)), (0,), ()), {0: WORDS})
-    assert (keys.values, keys.rows.codes) == ({0: WORDS}, {})
+    assert (keys.values, keys.texts.codes) == ({0: WORDS}, {})
