@@ -98,11 +98,15 @@ def test_compose(name: str) -> None:
 
 
 def test_the_shop_on_spark_is_as_its_policy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Sail, whose catalog is of a session: that of the script that makes the tables."""
+    """On Sail, whose catalog is of a session: that of the script that makes the tables. The script's own process has no other."""
     monkeypatch.chdir(tmp_path)
     policy = load_file(DOCKER / "policies-spark" / "shop.yaml").policy
     assert isinstance(policy.backend, SparkBackend)
     with sail() as address:
+        from pyspark.sql.connect.session import SparkSession
+
+        monkeypatch.setattr(SparkSession, "_default_session", None)
+        monkeypatch.setattr(SparkSession._active_session, "session", None, raising=False)
         for _ in (1, 2):
             monkeypatch.setattr(sys, "argv", ["load_spark.py", address, str(DOCKER / "shop.spark.sql")])
             made = runpy.run_path(str(DOCKER / "load_spark.py"), run_name="__main__")["session"]
