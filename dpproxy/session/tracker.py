@@ -73,7 +73,8 @@ class Tracker:
     """Counts both sides of one conversation. `sent`, `done`: extended messages since the last Query or Sync, completions.
 
     `failed`: an error since the last ReadyForQuery. `status`: I, T or E, as last reported. `readies`: ReadyForQuery seen so far.
-    `doubtful`: the count may be wrong, until it is known what is to come (`begin_again`).
+    `outstanding`: ReadyForQuery still to come, counted as they are asked for: a client may have asked for any number of them, and
+    each message wants to know. `doubtful`: the count may be wrong, until it is known what is to come (`begin_again`).
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Tracker:
         "done",
         "doubtful",
         "failed",
+        "outstanding",
         "readies",
         "sent",
         "status",
@@ -99,6 +101,7 @@ class Tracker:
         self.failed = False
         self.copy_in = False
         self.doubtful = False
+        self.outstanding = 0
         self.status: Status = "I"
         self._asked: deque[int] = deque()  # Queries, Syncs and messages of copies that are not reached yet, in order
         self._behind = 0  # Syncs of a copy behind its last row
@@ -106,11 +109,6 @@ class Tracker:
         self._skip = 0  # bytes of the current message still to pass
         self._head = b""  # an incomplete header, already passed on
         self._known: dict[bytes, Status] = {}  # pieces that end with their only ReadyForQuery, and the status it says
-
-    @property
-    def outstanding(self) -> int:
-        """Return how many ReadyForQuery are still to come."""
-        return sum(mark >= _SYNC for mark in self._asked)
 
     @property
     def state(self) -> State:
@@ -128,6 +126,7 @@ class Tracker:
             return
         if tag == b"Q":
             self._asked.append(self.sent)
+            self.outstanding += 1
             self.sent = 0
         elif tag == b"S":
             self._synced(1)
@@ -141,6 +140,7 @@ class Tracker:
         queries, syncs, extended = counts
         if syncs == 1 and not self.copy_in:  # a prepared statement's: no call more
             self._asked.append(_SYNC)
+            self.outstanding += 1
             self.sent = extended
             return
         if syncs:
@@ -151,6 +151,7 @@ class Tracker:
             self._asked.append(self.sent)
             if queries > 1:
                 self._asked.extend([0] * (queries - 1))
+            self.outstanding += queries
             self.sent = 0
         self.sent += extended
 
@@ -167,7 +168,7 @@ class Tracker:
     def begin_again(self, status: int) -> None:
         """Count from here on: all is answered, in that state."""
         self._asked.clear()
-        self.sent = self.done = self._behind = self._among = 0
+        self.sent = self.done = self.outstanding = self._behind = self._among = 0
         self.copy_in = self.doubtful = self.failed = False
         self.status = STATUSES[status]
 
@@ -178,6 +179,7 @@ class Tracker:
         self._asked.append(_SYNC)
         if syncs > 1:
             self._asked.extend([_SYNC] * (syncs - 1))
+        self.outstanding += syncs
         self.sent = 0
 
     # from the facade
@@ -252,6 +254,7 @@ class Tracker:
     def _ready(self, status: Status) -> None:
         while self._asked:
             if self._asked.popleft() >= _SYNC:
+                self.outstanding -= 1
                 break
         else:
             self.sent = 0
@@ -273,41 +276,47 @@ class Tracker:
             behind, self._behind = self._behind, 0
             if behind:
                 asked.extend([_SYNC] * behind)
+                self.outstanding += behind
                 self.sent = 0
         first = next((mark for mark in asked if mark >= _SYNC), self.done + 1)
         if self.done < first:
             while asked and asked[0] != _SYNC:
-                asked.popleft()
+                self.outstanding -= asked.popleft() > _SYNC
 
     def _copy_in(self) -> None:
         """COPY FROM STDIN began, in a Query or by Execute. What was sent along already is the copy's, up to its end."""
-        sent, self._asked = self._asked, deque()
+        sent = self._asked
         first = next((mark for mark in sent if mark >= _SYNC), _SYNC)
         by_query = 0 <= first <= self.done
-        while by_query and first not in self._asked:
-            self._asked.append(sent.popleft())
-        while not by_query and sent and sent[0] < _SYNC and _before(sent[0]) <= self.done:
+        while sent and sent[0] < _SYNC and (by_query or _before(sent[0]) <= self.done):
             sent.popleft()
+        own = [sent.popleft()] if by_query else []
         self.copy_in, self._behind, self._among = True, 0, 0
         ignored = False
         while sent and self.copy_in:
             mark = sent.popleft()
             if mark == _SYNC:
                 ignored = True
+                self.outstanding -= 1
                 self._behind += 1
             elif mark < _SYNC:
                 self._copied(_is_end(mark))
-        self._follow(sent, 0 if by_query else self.done + 1, ignored)
+            else:
+                self.outstanding -= 1
+        own += self._follow(sent, 0 if by_query else self.done + 1, ignored)
+        sent.extendleft(reversed(own))
 
-    def _follow(self, sent: deque[int], base: int, ignored: bool) -> None:
-        """What was sent behind a copy stays. `ignored`: a Sync was the copy's, so that what follows is counted from `base` on."""
+    def _follow(self, sent: deque[int], base: int, ignored: bool) -> list[int]:
+        """What was sent behind a copy stays; return what of it is counted anew. `ignored`: a Sync was the copy's, so that what
+        follows is counted from `base` on."""
         if self.copy_in:
             self.sent = base
-            return
+            return []
+        counted: list[int] = []
         while sent and ignored:
             mark = sent.popleft()
-            self._asked.append(_rebased(mark, base))
+            counted.append(_rebased(mark, base))
             ignored = mark < _SYNC
-        self._asked.extend(sent)
         if ignored:
             self.sent += base
+        return counted

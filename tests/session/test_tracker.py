@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from dpproxy.session.tracker import Tracker
 from dpproxy.wire import backend as back
+from tests.worlds.work import calls
 
 from .message_model import run, sequence
 
@@ -144,3 +146,37 @@ def test_it_knows_what_is_to_come_or_says_that_it_does_not(count: int) -> None:
         chance = random.Random(seed)
         messages = sequence(chance)
         assert run(messages, chance) == "", messages
+
+
+def _failed_then_syncs(number: int) -> None:
+    """A client asks for many ReadyForQuery at once, and each message wants to know whether one is to come."""
+    tracker = Tracker()
+    tracker.forward(b"P")
+    tracker.scan(back.error_response("ERROR", "42601", "syntax error"))
+    for _ in range(number):
+        tracker.forward(b"S")
+        tracker.forward(b"H")
+    assert tracker.outstanding == number
+
+
+def _ends_then_copies(number: int) -> None:
+    """Ends of copies that never were stand before a Query of many copies."""
+    tracker = Tracker()
+    tracker.forward(b"Q")
+    for _ in range(number):
+        tracker.forward(b"c")
+    tracker.forward(b"Q")
+    tracker.scan(SIMPLE + READY)
+    for _ in range(number):
+        tracker.scan(b"G\0\0\0\7\0\0\0")
+        tracker.forward(b"c")
+    assert (tracker.outstanding, tracker.copy_in) == (1, False)
+    tracker.scan(READY)
+    assert tracker.settled
+
+
+@pytest.mark.parametrize("conversation", [_failed_then_syncs, _ends_then_copies])
+def test_what_is_outstanding_costs_nothing_again(conversation: Callable[[int], None]) -> None:
+    """The work grows with the messages, not with their square."""
+    few = calls(lambda: conversation(100), 1_000_000)
+    assert calls(lambda: conversation(1000), 11 * few) > 5 * few
