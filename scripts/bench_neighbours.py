@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
+import bench_rudeness
 import psutil
 
 from dpproxy.facade import usage
@@ -181,14 +182,17 @@ def cases(named: str) -> list[tuple[str, int]]:
 
 
 def neighbours(policy: Path, seconds: float, named: str = "") -> None:
-    """Print a table of these cases: median and 95 % of waits, as ratios to those of quiet before and after."""
-    text = policy.read_text()
+    """Print a table of these cases: median and 95 % of waits, as ratios to those of quiet before and after. Then one of rude
+    sessions."""
+    text = bench_rudeness.widened(policy)
     changed = text.replace("epsilon: 10,", "epsilon: 1000000,").replace("epsilon: 100\n", "epsilon: 1000000\n")
     changed = changed.replace("epsilon: 1, delta", "epsilon: 1000000, delta")
     assert changed != text
     policy.write_text(changed)
-    with launched([policy], policy.parent / "neighbours") as proxy:
-        asyncio.run(_table(proxy, seconds, cases(named)))
+    if chosen := cases(named):
+        with launched([policy], policy.parent / "neighbours") as proxy:
+            asyncio.run(_table(proxy, seconds, chosen))
+    bench_rudeness.table(policy, seconds, bench_rudeness.cases(named))
 
 
 @dataclass
