@@ -6,6 +6,9 @@ The starter of scratch servers is the scripts' (`scratch_postgres`).
 What a run leaves out for want of something on this machine (its skip's reason has ABSENT before a colon) is listed at its
 end, also by scripts/test, which shows no other skips.
 
+Long tests run in parts that say how far they are (`progress`). With `DPPROXY_PASSED=FILE` each part that passes is noted there, and
+one that is noted is not run again: a run that ended early goes on where it was. After a change, begin with another file.
+
 `shared()` names the folder of the corpus, attacks and captured clients: `$DPPROXY_SHARED`, or `shared` beside the
 repository. A clone elsewhere has none of it, and the tests that need it say so when they skip.
 """
@@ -16,7 +19,7 @@ import os
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -63,6 +66,30 @@ def shared_fixture() -> Path:
     return shared()
 
 
+@pytest.fixture
+def progress(request: pytest.FixtureRequest) -> Callable[[int, int], None]:
+    """Says how many of how many are done, ten times in all, whatever is captured and in whichever process."""
+    capture = request.config.pluginmanager.get_plugin("capturemanager")
+
+    def say(done: int, of: int) -> None:
+        if done * 10 // of > (done - 1) * 10 // of:
+            with capture.global_and_fixture_disabled():
+                print(f"\n{request.node.name}: {done} of {of}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def passed_before(item: pytest.Item) -> bool:
+    """Whether a long test is noted in the file of those that passed."""
+    file = Path(os.environ.get("DPPROXY_PASSED", os.devnull))
+    return item.get_closest_marker("long") is not None and file.exists() and item.nodeid in file.read_text().splitlines()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if passed_before(item):
+        pytest.skip("it passed before (DPPROXY_PASSED)")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
@@ -75,11 +102,15 @@ def pytest_runtest_makereport(
     """Show a failure as Python does where pytest cannot. It parses the files that it shows, which Python 3.11 refuses at times
     beside other threads ("AST constructor recursion depth mismatch"); raised here, that would end the whole run."""
     try:
-        return (yield)
+        report = yield
     except SystemError:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(item.config.option, "tbstyle", "native")
             return pytest.TestReport.from_item_and_call(item, call)
+    if report.passed and report.when == "call" and item.get_closest_marker("long") and "DPPROXY_PASSED" in os.environ:
+        with Path(os.environ["DPPROXY_PASSED"]).open("a") as lines:
+            lines.write(f"{item.nodeid}\n")
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

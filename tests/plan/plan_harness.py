@@ -17,12 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
+import all_neighbours
 import duckdb
 import pyarrow as pa
 import pytest
 import shop_world
+from all_neighbours import AllNeighbours
+from all_neighbours import Row as Row
+from all_neighbours import cells as cells
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
@@ -54,8 +58,6 @@ STAND_INS = {
 }  # fmt: skip
 """What the facade might answer to an `Input`, by type: any constant must be as private as any other."""
 
-Row = tuple[Any, ...]
-
 engine: Dialect = "duckdb"
 """Whose SQL is generated: set by the fixture of that name."""
 
@@ -77,6 +79,16 @@ class AnyShop(Protocol):
     def takes(self, sql: str) -> bool:
         """Whether an analyst's statement has the types its functions are for, as far as the engine can tell."""
         ...
+
+
+@runtime_checkable
+class WithNeighbours(AnyShop, Protocol):
+    """A shop whose neighbours are asked all at once."""
+
+    dialect: str
+    neighbours: AllNeighbours
+
+    def alone(self, sql: str, unit: int | str) -> pa.Table: ...
 
 
 @lru_cache
@@ -194,6 +206,8 @@ class Shop:
     newcomers, whose arrival is. `ids`: their type where it is not what it usually is (`shop_world.widened`). `quick`: plain plans
     of the database, too; neighbours have no others, since plans of small tables take longer than what they save."""
 
+    dialect = "duckdb"
+
     def __init__(self, seed: int, most: int = 100, ids: str = "", quick: bool = False) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": False})
         self._connection.execute("SET TimeZone = 'UTC'")
@@ -218,6 +232,14 @@ class Shop:
                 self._connection.execute(text.format(f"beside_{name}"))
         self.units: tuple[int | str, ...] = (*leaving, *arriving)
         self._quick, self._plain = quick, False
+        self._connection.execute(f"CREATE SCHEMA {all_neighbours.SCHEMA}")
+        self.neighbours = AllNeighbours(
+            (NOBODY, SHUFFLED, *self.units), self._columns, self._connection.execute, self._plainly, (duckdb.Error,)
+        )
+
+    def _columns(self, database: str, table: str) -> list[str]:
+        (described,) = [self._connection.execute(f'SELECT * FROM {database}"main"."{table}" LIMIT 0').description]
+        return [column[0] for column in described]
 
     def _plan_plainly(self, plain: bool) -> None:
         if plain is not self._plain:
@@ -229,7 +251,12 @@ class Shop:
         return True
 
     def execute(self, sql: str) -> None:
-        """Change the database itself, not its neighbours."""
+        """Change the database itself, or what stands beside it."""
+        self._connection.execute(sql)
+        self.neighbours.forget()
+
+    def create(self, sql: str) -> None:
+        """Add what was not there."""
         self._connection.execute(sql)
 
     def _neighbour(self, name: int | str, condition: str, items: str, order: str = "") -> None:
@@ -241,33 +268,28 @@ class Shop:
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
         """A generated statement on the database, or on the neighbour that differs by `unit`. Raises duckdb.Error."""
-        text = sql if unit is None else sql.replace('"main".', f'"beside_{unit}".')
-        self._plan_plainly(self._quick or unit is not None)
+        if unit is not None:
+            return self.neighbours.answer(sql, unit, self.alone)
+        self._plan_plainly(self._quick)
+        return self._run(sql)
+
+    def alone(self, sql: str, unit: int | str) -> pa.Table:
+        return self._plainly(sql.replace('"main".', f'"beside_{unit}".'))
+
+    def _plainly(self, sql: str) -> pa.Table:
+        self._plan_plainly(True)
+        return self._run(sql)
+
+    def _run(self, sql: str) -> pa.Table:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a copy of few rows; a relation would be planned twice
-            return self._connection.execute(text).to_arrow_table()
-
-
-def cells(table: pa.Table) -> list[Row]:
-    """Rows that compare by value: NaN equals NaN, -0 is not 0, times as numbers (no Python time holds all of DuckDB's)."""
-    columns = []
-    for column in table.columns:
-        if pa.types.is_temporal(column.type) and not pa.types.is_interval(column.type):
-            column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
-        columns.append([_plain(v) for v in column.to_pylist()])
-    return list(zip(*columns, strict=True)) if columns else []
+            return self._connection.execute(sql).to_arrow_table()
 
 
 def as_ordered(text: str, table: pa.Table) -> list[Row]:
     """The rows that `text` returned, in its order; sorted where it ends with no ORDER BY (counts for picks), for threads may turn
     these round."""
     return cells(table) if "ORDER BY" in text.rpartition(")")[2] else sorted(cells(table), key=repr)
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, float):
-        return value
-    return "NaN" if math.isnan(value) else "-0" if value == 0 and math.copysign(1, value) < 0 else value
 
 
 @dataclass(frozen=True)
@@ -283,11 +305,19 @@ class Sensitivity:
 
     def __init__(self, shop: AnyShop) -> None:
         self._shop = shop
+        self._whole: dict[str, pa.Table] = {}
+
+    def whole(self, sql: str) -> pa.Table:
+        """What the database itself says, asked once for each plan."""
+        if sql not in self._whole:
+            self._whole[sql] = self._shop.run(sql)
+        return self._whole[sql]
 
     def problems(self, made: Plan, parameters: Sequence[str | None] = ()) -> list[str]:
         """What the plan claims and the data refute; empty when nothing is wrong."""
         values = values_of(made, parameters)
         found: list[str] = []
+        self._whole.clear()
         for number, measurement in enumerate(made.measurements):
             found += (f"measurement {number}: {p}" for p in self._measurement(measurement, queries(measurement, values)))
             if not found and measurement.threshold is not None and measurement.threshold.first is not None:
@@ -299,12 +329,12 @@ class Sensitivity:
         sql, basis = first.query.render(values, literal), m.bases[first.basis]
 
         def answered(unit: int | str | None) -> tuple[dict[Row, int], dict[Row, int]]:
-            rows = cells(self._shop.run(sql, unit))
+            rows = cells(self.whole(sql) if unit is None else self._shop.run(sql, unit))
             return {row[:-2]: row[-2] for row in rows}, {row[:-2]: row[-1] for row in rows}
 
         before, numbers = answered(None)
         again = m.queries[0].render(values, literal, [numbers[key] for key in sorted(numbers, key=repr)[::2]])
-        plain, whole = _answer(m, self._shop.run(queries(m, values)[0])), _answer(m, self._shop.run(again))
+        plain, whole = _answer(m, self.whole(queries(m, values)[0])), _answer(m, self.whole(again))
         at = place(m, m.threshold.basis)[0] if m.threshold is not None else 0
         if set(plain.order) != set(before) or {k: row[at] for k, row in plain.bases.items()} != before:
             yield "where nothing is found, the rounds weigh groups differently"
@@ -324,7 +354,7 @@ class Sensitivity:
 
     def _measurement(self, m: Measurement, sql: Sequence[str]) -> Iterator[str]:
         try:
-            whole = self._shop.run(sql[0])
+            whole = self.whole(sql[0])
             yield from _malformed(m, whole)
             before = _answer(m, whole)
             if _answer(m, self._shop.run(sql[0], NOBODY)) != before:
@@ -342,7 +372,7 @@ class Sensitivity:
 
     def _selection(self, m: Measurement, selection: Selection, before: Answer, sql: str) -> Iterator[str]:
         def counted(unit: int | str | None) -> list[Row]:
-            return _declared(m, before, self._shop.run(sql, unit))
+            return _declared(m, before, self.whole(sql) if unit is None else self._shop.run(sql, unit))
 
         whole = counted(None)
         for same in (NOBODY, SHUFFLED):

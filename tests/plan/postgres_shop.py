@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import all_neighbours
 import duckdb
 import plan_harness
 import psycopg
 import pyarrow as pa
 import shop_world
+from all_neighbours import AllNeighbours
 from psycopg.adapt import Loader
 from psycopg.types.datetime import IntervalLoader
 
@@ -50,6 +52,8 @@ class _Interval(IntervalLoader):
 class PostgresShop:
     """A database of the server and its neighbours, by schema. `units` are those whose deletion is tried."""
 
+    dialect = "postgres"
+
     def __init__(self, server: Scratch | Container, name: str, seed: int, most: int = 100, *, trouble: bool = True) -> None:
         with psycopg.connect(server.conninfo(), autocommit=True) as admin:
             admin.execute(f'CREATE DATABASE "{name}"')
@@ -73,6 +77,19 @@ class PostgresShop:
             for text in shop_world.arrival(name):
                 self.connection.execute(text.format(f"beside_{name}").encode())
         readable(self.connection)
+        self.connection.execute(f"CREATE SCHEMA {all_neighbours.SCHEMA}")
+        names = (plan_harness.NOBODY, plan_harness.SHUFFLED, *self.units) if leaving else ()
+        self.neighbours = AllNeighbours(names, self._columns, self._create, self._ask, (ValueError,))
+
+    def _columns(self, database: str, table: str) -> list[str]:
+        described = self.connection.execute(f'SELECT * FROM "main"."{table}" LIMIT 0'.encode()).description
+        return [column.name for column in described or ()]
+
+    def _create(self, sql: str) -> None:
+        """A table of all neighbours' rows, each found by its number."""
+        self.connection.execute(sql.encode())
+        if found := re.match(r"CREATE TABLE (\S+)", sql):
+            self.connection.execute(f"CREATE INDEX ON {found[1]} ({all_neighbours.NUMBER}); ANALYZE {found[1]}".encode())
 
     def close(self) -> None:
         self.connection.close()
@@ -86,9 +103,14 @@ class PostgresShop:
 
     def run(self, sql: str, unit: int | str | None = None) -> pa.Table:
         """A generated statement, as the backend would return it. Raises ValueError with what PostgreSQL said."""
-        text = sql if unit is None else sql.replace('"main".', f'"beside_{unit}".')
+        return self._ask(sql) if unit is None else self.neighbours.answer(sql, unit, self.alone)
+
+    def alone(self, sql: str, unit: int | str) -> pa.Table:
+        return self._ask(sql.replace('"main".', f'"beside_{unit}".'))
+
+    def _ask(self, sql: str) -> pa.Table:
         try:
-            cursor = self.connection.execute(text.encode(), prepare=False)
+            cursor = self.connection.execute(sql.encode(), prepare=False)
         except psycopg.Error as error:
             raise ValueError(f"{error.sqlstate} {str(error)[:300]}") from None
         columns = cursor.description or ()
@@ -98,8 +120,9 @@ class PostgresShop:
         return pa.table(arrays, names=[c.name for c in columns])
 
     def execute(self, sql: str) -> None:
-        """Change the database itself, not its neighbours."""
+        """Change the database itself, or what stands beside it."""
         self.connection.execute(sql.encode())
+        self.neighbours.forget()
 
     def takes(self, sql: str) -> bool:
         """Whether PostgreSQL itself finds names and types of an analyst's statement in order, as the facade would."""

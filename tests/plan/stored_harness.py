@@ -24,7 +24,7 @@ def opened(shop: Shop) -> Shop:
     """The shop, with a place for stored tables beside it and each neighbour."""
     shop.execute(f"ATTACH ':memory:' AS {DATABASE}")
     for schema in schemas(shop):
-        shop.execute(f'CREATE SCHEMA IF NOT EXISTS {DATABASE}."{schema}"')
+        shop.create(f'CREATE SCHEMA IF NOT EXISTS {DATABASE}."{schema}"')
     return shop
 
 
@@ -43,7 +43,7 @@ def prepare(shop: Shop, tables: Sequence[StoredTable], asked: str) -> None:
     for made in needed:
         for schema in schemas(shop):
             text = f"CREATE TABLE IF NOT EXISTS {table(made.name)} AS {made.sql}"
-            shop.execute(text.replace('"main".', f'"{schema}".'))
+            shop.create(text.replace('"main".', f'"{schema}".'))
 
 
 def tables_of(case: Case, given: Policy, catalog: Catalog, asked: Sequence[str] = ()) -> tuple[StoredTable, ...]:

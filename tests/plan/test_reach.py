@@ -1,15 +1,15 @@
 """What one unit reaches, by deletion and arrival: thousands of statements, whose danger is in joins, keys and bounds of groups.
 
 `Sensitivity` deletes people and whales from a shop, and lets newcomers with everything arrive; see there for what it compares.
-Long mode: `pytest -m long -n 2 tests/plan/test_reach.py`, 20,000 statements on each engine (5,000 of them on Sail), a dot for each
-thousand. A statement that fails is named with its seed; `asked(seed)` makes it again.
+Long mode: `pytest -m long -n 2 tests/plan/test_reach.py`, 20,000 statements on each engine (5,000 on Sail), a thousand in each
+part. A statement that fails is named with its seed; `asked(seed)` makes it again.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -70,10 +70,11 @@ class Statement:
             return [UNPROVEN]
         except Refusal:
             return None
-        if found := Sensitivity(shop).problems(made):
+        judge = Sensitivity(shop)
+        if found := judge.problems(made):
             return found
         for m in made.measurements:
-            plan_harness.released(m, plan_harness.values_of(made), shop.run, DefaultNoise())
+            plan_harness.released(m, plan_harness.values_of(made), judge.whole, DefaultNoise())
         return []
 
     def __str__(self) -> str:
@@ -90,10 +91,13 @@ def asked(seed: int) -> Statement:
     return Statement(made, rng.choice(bounds), rng.choice(("analyst",) * 5 + ("careful",)))
 
 
-def judged(seeds: Iterable[int], shop: AnyShop, catalog: Catalog) -> tuple[int, list[str]]:
+def judged(
+    seeds: Sequence[int], shop: AnyShop, catalog: Catalog, progress: Callable[[int, int], None] = lambda done, of: None
+) -> tuple[int, list[str]]:
     """How many statements were accepted, and what is wrong with which."""
     accepted, wrong = 0, []
-    for seed in seeds:
+    for done, seed in enumerate(seeds):
+        progress(done, len(seeds))
         made = asked(seed)
         found = made.problems(shop, catalog)
         accepted += found is not None
@@ -118,9 +122,11 @@ THOUSANDS = [*((engine, i) for engine in ENGINES for i in range(20)), *(("spark"
 
 @pytest.mark.long
 @pytest.mark.parametrize(("engine", "thousand"), THOUSANDS, indirect=["engine"])
-def test_random_statements_by_the_thousand(engine: Engine, thousand: int, shop_catalog: Catalog) -> None:
+def test_random_statements_by_the_thousand(
+    engine: Engine, thousand: int, shop_catalog: Catalog, progress: Callable[[int, int], None]
+) -> None:
     first = FIRST + 1000 * thousand
-    accepted, wrong = judged(range(first, first + 1000), engine.quick_shop(first // 1000, 5), shop_catalog)
+    accepted, wrong = judged(range(first, first + 1000), engine.quick_shop(first // 1000, 5), shop_catalog, progress)
     assert wrong == []
     assert accepted > 500
 
