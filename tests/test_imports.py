@@ -24,6 +24,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "whole_file": (0,),
     "late_commands": (0,),
     "postgres_failures": (0,),
+    "waiting_places": (0,),
     "wire": (1,),
     "telemetry": (1,),
     "operations": (2,),

@@ -53,7 +53,7 @@ from dpproxy.serve.served_policies import ServedPolicies
 from dpproxy.serve.service_manager import notify
 from dpproxy.server.quota import Quota
 from dpproxy.server.server import LEAVE, Server
-from dpproxy.server.sockets import local_socket
+from dpproxy.server.sockets import local_socket, waiting_room
 from dpproxy.server.tls import Tls, TlsError, load_tls
 from dpproxy.server.warden import Warden
 from dpproxy.sql.signals import Signal
@@ -141,6 +141,7 @@ class Running:
             tls=tls,
             require_tls=options.require_tls,
             places=neighbours.places if neighbours else None,
+            waiting=waiting_room(options.limits.connections),
             number=self._number,
             elsewhere=neighbours,
             secret=salts,

@@ -78,6 +78,10 @@ class Host(Site, Protocol):
 
     def entered(self, arrival: Arrival) -> None: ...
 
+    def stepped(self, arrival: Arrival) -> None:
+        """Note that an arrival has made a step towards its login."""
+        ...
+
     def left(self, arrival: Arrival) -> None: ...
 
     def cancel(self, pid: int, secret: bytes) -> asyncio.Future[None] | None: ...
@@ -109,6 +113,11 @@ class Arrival(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._host.limits.login or UNLIMITED, self.abort)
         self._host.entered(self)
 
+    @property
+    def address(self) -> str:
+        """Return the client's address; empty for a unix socket."""
+        return self._address
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
 
@@ -138,6 +147,7 @@ class Arrival(asyncio.Protocol):
                 frame = self._next()
                 if frame is None:
                     return
+                self._host.stepped(self)
                 if self._login is None:
                     self._startup(frame)
                 else:
@@ -232,6 +242,7 @@ class Arrival(asyncio.Protocol):
             self._leave()
             return
         self._tls, self._transport = tls, transport
+        self._host.stepped(self)
         if early and not agreed(transport):
             self._close()
         self._work_off()

@@ -20,6 +20,7 @@ from dpproxy.answers.dataset import Dataset
 from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.policy.model import Policy
+from dpproxy.server.arrivals import Arrivals
 from dpproxy.server.connection import Arrival
 from dpproxy.server.connection_slots import ConnectionSlots, OwnSlots
 from dpproxy.server.login import Nobody
@@ -63,6 +64,7 @@ class Server:
         tls: Tls | None = None,
         require_tls: bool = False,
         places: ConnectionSlots | None = None,
+        waiting: int | None = None,
         number: int = 0,
         elsewhere: Elsewhere | None = None,
         secret: bytes | None = None,
@@ -71,6 +73,7 @@ class Server:
         """`tls` may be exchanged while the server runs: handshakes that begin later use the new one.
 
         Of several processes on one port each has its `number`, from 1, and passes the others' cancel requests to `elsewhere`.
+        `waiting`: how many may be connected that are not logged in; None: twice as many as may be logged in.
         `secret`: what unknown users' salts are made of; it must outlive the server, and None is for tests. `tallies`: what counts
         logins.
         """
@@ -84,7 +87,7 @@ class Server:
         self._datasets = datasets
         self._memos: dict[str, tuple[Dataset, Memo]] = {}
         self._facade = facade
-        self._arrivals: set[Arrival] = set()
+        self._arrivals = Arrivals(waiting or 2 * self.limits.connections, self.tallies)
         self._sessions: dict[int, ClientSession] = {}
         self._places = places or OwnSlots(self.limits.connections, self.limits.connections_per_user)
         self._number = number
@@ -117,7 +120,7 @@ class Server:
         """Take no new connections; idle sessions are told to go, busy ones after `drain` seconds."""
         for listener in self._listeners:
             listener.close()
-        for arrival in list(self._arrivals):
+        for arrival in self._arrivals:
             arrival.abort()
         await self._send_away(self._sessions.values, drain)
         if self._watching is not None:
@@ -180,6 +183,10 @@ class Server:
         """Return sessions that are logged in."""
         return len(self._sessions)
 
+    def arrivals(self) -> Collection[object]:
+        """Return the connections that are not logged in."""
+        return tuple(self._arrivals)
+
     # for arrivals and sessions
 
     def facade(self, dataset: Dataset, role: str) -> Endpoint:
@@ -207,16 +214,19 @@ class Server:
         return memo
 
     def room(self) -> bool:
-        return self._places.room() and len(self._arrivals) <= 2 * self.limits.connections
+        return self._places.room()
 
     def admit(self, user: str) -> bool:
         return self._places.take(user)
 
     def entered(self, arrival: Arrival) -> None:
-        self._arrivals.add(arrival)
+        self._arrivals.entered(arrival)
+
+    def stepped(self, arrival: Arrival) -> None:
+        self._arrivals.heard(arrival)
 
     def left(self, arrival: Arrival) -> None:
-        self._arrivals.discard(arrival)
+        self._arrivals.left(arrival)
 
     def new_pid(self) -> int:
         """Return the number of a cancel key, with the process's own in its first bits."""

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,27 @@ pages through a result, short enough that a client that hangs does not hold rows
 
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted: all of a pool that starts at once."""
+
+OF_A_SESSION: Final = 2
+"""Files that a session has open: the client's connection, and its own to the facade."""
+BESIDE: Final = 256
+"""Files for everything else: data, ledger, stored answers, operators' pages."""
+LEAST_WAITING: Final = 16
+"""Connections without a login, where the system lets a process have few files open."""
+
+
+def waiting_room(connections: int) -> int:
+    """Return how many connections may be open that are not logged in, beside so many that are: twice as many, or as many as the
+    system lets this process have. Most systems let a process ask for more than it has at first."""
+    wanted = (OF_A_SESSION + 2) * connections + BESIDE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        more = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):  # a system that has a limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    left = wanted if soft == resource.RLIM_INFINITY else soft
+    return min(2 * connections, max(LEAST_WAITING, left - OF_A_SESSION * connections - BESIDE))
 
 
 def keep_alive(transport: asyncio.Transport) -> None:

@@ -7,11 +7,12 @@ what is counted is counted in cells, and a secret says who shares one.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import secrets
 from array import array
 from collections import OrderedDict
 from typing import Final
+
+from dpproxy.waiting_places import network
 
 GUESSES: Final = 1_000
 """Wrong passwords for one user from one address that are looked at as they come: a pool of connections that starts with an
@@ -90,16 +91,3 @@ class Throttle:
     def _of(self, address: str, user: str) -> list[tuple[_Buckets, tuple[str, ...]]]:
         pair = (network(address), user)
         return [(self._pairs, pair)] if pair in self._known else [(self._pairs, pair), (self._users, (user,))]
-
-
-def network(address: str) -> str:
-    """Return what an address counts as: an IPv6 address as the 64 bits of its network, since one person has all of that."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
-    return str(found)

@@ -27,6 +27,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "address": "the client's address, without its port; empty for a unix socket",
     "bytes": "of the disk",
     "by": "the account of this machine that asked, or the signal",
+    "closed": "connections that were closed since the line before",
     "code": "the SQLSTATE that the client was told",
     "dataset": "the dataset; empty where none of the name is served",
     "delta": "delta that was charged",
@@ -92,6 +93,10 @@ EVENTS: Final[Mapping[str, Event]] = {
     ),
     "login": Event("a client has logged in", (*WHO, "address", "tls")),
     "login failed": Event("a client has not logged in", ("address", "dataset", "user_class", "reason"), ("user",)),
+    "connections without a login gave way": Event(
+        "too many had not logged in: those of the address that had most were closed; told once a minute at most",
+        ("address", "closed"),
+    ),
     "session ended": Event("a client has gone", ("session", "seconds")),
     "operator": Event("an operator did something; the audit log has the reason", ("action", "by", "outcome", "details")),
     "budget level reached": Event(

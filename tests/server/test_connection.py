@@ -91,6 +91,7 @@ class Host:
     heard: asyncio.Future[None] | None = None
     tallies: Tallies = field(default_factory=Tallies)
     arrivals: set[Arrival] = field(default_factory=set)
+    steps: list[Arrival] = field(default_factory=list)
 
     @property
     def nobody(self) -> Nobody:
@@ -107,6 +108,9 @@ class Host:
 
     def entered(self, arrival: Arrival) -> None:
         self.arrivals.add(arrival)
+
+    def stepped(self, arrival: Arrival) -> None:
+        self.steps.append(arrival)
 
     def left(self, arrival: Arrival) -> None:
         self.arrivals.discard(arrival)
@@ -179,9 +183,11 @@ async def test_a_session_gets_the_transport_and_what_came_early(world: World) ->
 async def test_however_the_bytes_are_cut(world: World) -> None:
     arrival = world.open()
     for byte in front.startup("ada", "shop", {}):
+        assert world.host.steps == [], "bytes are no step"
         arrival.data_received(bytes([byte]))
     ((tag, payload),) = world.transport.take()
     assert (tag, read_authentication(payload).code) == (b"R", 10)
+    assert world.host.steps == [arrival]
 
 
 @pytest.mark.parametrize(

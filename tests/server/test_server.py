@@ -63,6 +63,17 @@ class Session:
         self.dataset = newer
 
 
+@dataclass(eq=False)
+class Door:
+    """A connection that is not logged in."""
+
+    address: str = "10.0.0.1"
+    ended: bool = False
+
+    def abort(self) -> None:
+        self.ended = True
+
+
 @pytest.fixture
 def dataset() -> Dataset:
     return scripted_dataset(ScriptedEngine(), cast(Ledger, None), policy())
@@ -160,14 +171,16 @@ def test_places_are_given_back_once(dataset: Dataset) -> None:
     assert [server.admit("ada"), server.admit("bob")] == [True, False]
 
 
-def test_connections_that_are_not_logged_in_are_bounded_too(dataset: Dataset) -> None:
+def test_those_who_are_not_logged_in_take_no_place_of_a_session(dataset: Dataset) -> None:
     server = serving(dataset, limits=SessionLimits(connections=2, connections_per_user=2))
-    doors = [cast(Any, object()) for _ in range(5)]
+    doors = [cast(Any, Door()) for _ in range(5)]
     for door in doors:
         server.entered(door)
-    assert not server.room()
-    server.left(doors[0])
+        server.stepped(door)
     assert server.room()
+    assert [door.ended for door in doors] == [True, True, True, False, False]
+    server.left(doors[-1])
+    assert server.arrivals() == (doors[-2],)
 
 
 def test_a_memo_is_of_the_dataset_as_it_was_opened(dataset: Dataset) -> None:

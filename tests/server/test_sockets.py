@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import psycopg
 import pytest
 
 from dpproxy.serve.launch import LaunchError, Proxy, launched
-from dpproxy.server.sockets import local_socket
+from dpproxy.server.sockets import BESIDE, LEAST_WAITING, local_socket, waiting_room
 from tests.worlds.certificates import certificate
 from tests.worlds.one_table import written
 from tests.worlds.wire_client import PASSWORD
@@ -89,3 +90,24 @@ def test_no_other_file_is_removed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="in use"), local_socket(tmp_path, PORT):
         pass
     assert path_of(tmp_path, PORT).read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "asked", "expected"),
+    [
+        (65536, 65536, None, 1000),
+        (1024, 65536, 2000 + BESIDE, 1000),
+        (1024, resource.RLIM_INFINITY, 2000 + BESIDE, 1000),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None, 1000),
+        (1024, 1500, 1500, 1500 - 1000 - BESIDE),
+        (1024, 1024, 1024, LEAST_WAITING),
+    ],
+)
+def test_as_many_wait_as_the_system_allows_files(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, asked: int | None, expected: int
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.append(pair))
+    assert waiting_room(500) == expected
+    assert limits[1:] == ([] if asked is None else [(asked, hard)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpproxy.server.throttle import CELLS, GUESSES, KNOWN, PATIENCE, STRANGERS_GUESSES, Throttle, network
+from dpproxy.server.throttle import CELLS, GUESSES, KNOWN, PATIENCE, STRANGERS_GUESSES, Throttle
 
 
 def guess(throttle: Throttle, count: int, address: str = "10.0.0.1", user: str = "ada", now: float = 0.0) -> int:
@@ -64,11 +64,3 @@ def test_memory_is_bounded() -> None:
         throttle.succeeded("", f"user{i}")
     assert len(throttle._known) == KNOWN
     assert len(throttle._pairs._full) == CELLS
-
-
-def test_networks() -> None:
-    assert network("2001:db8::1") == network("2001:db8::ffff:1")
-    assert network("2001:db8::1") != network("2001:db8:0:1::1")
-    assert network("::ffff:10.0.0.1") == network("10.0.0.1")
-    assert network("fe80::1%eth0") == network("fe80::2%eth0")
-    assert network("") == ""
