@@ -16,10 +16,10 @@ from decimal import Decimal
 from dpproxy.authoring.odds import delta
 from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog, CatalogColumn
+from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ATTO, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
 from dpproxy.policy.problems import START, Code, Problem
-from dpproxy.policy.uniqueness import QUOTE, column_source, doubtful_steps, table_source
 from dpproxy.sql.template import Dialect
 
 FAR = 10
@@ -41,7 +41,7 @@ def questions(loaded: Loaded, catalog: Catalog, dialect: Dialect) -> tuple[Quest
     """Return what is to be counted. The policy must fit the catalog (run `check.check` first)."""
     here = _Counts(loaded, catalog, dialect)
     private = [t for t in loaded.policy.tables.values() if not t.public]
-    return (*here.units(), *here.paths(), *(q for table in private for q in here.table(table)))
+    return (*here.units(), *(q for table in private for q in here.table(table)))
 
 
 def percent(part: int, whole: int) -> str:
@@ -76,23 +76,6 @@ class _Counts:
                 return self._problem(place, what, f"write at most {1 / (FAR * FAR * max(found[0], 1)):.0e}", "data-small")
 
             yield Question((count,), told)
-
-    def paths(self) -> Iterator[Question]:
-        """Keys on paths that are in more than one row."""
-        quote = QUOTE[self.dialect]
-        for table, step in doubtful_steps(self.loaded.policy, self.catalog):
-            source = table_source(self.catalog, step.target, quote)
-            column = column_source(self.catalog, step.target, step.target_column, quote)
-            keys = f"SELECT {column} AS k, COUNT(*) AS n FROM {source} WHERE {column} IS NOT NULL GROUP BY {column}"
-            queries = (f"SELECT COUNT(*) FROM ({keys}) AS k WHERE n > 1", f"SELECT COUNT(*) FROM ({keys}) AS k")
-
-            def told(found: Numbers, table: str = str(table), key: str = f"{step.target}.{step.target_column}") -> Problem | None:
-                if not found[0]:
-                    return None
-                what = f"{percent(*found)} of the keys `{key}`, on the path from `{table}`, are in more than one row"
-                return self._problem(("tables", table), what, "lead the path over a unique key", "data-repeats")
-
-            yield Question(queries, told)
 
     def table(self, table: TablePolicy) -> Iterator[Question]:
         assert table.unit is not None

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from dpproxy.plan.context import Context
+from dpproxy.policy.data_claims import found_by
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
@@ -90,10 +91,7 @@ class KnownTables:
         if policy is None or policy.public:
             return False
         found = self.context.catalog.tables[policy.name]
-        others = [s for t in self.context.policy.tables.values() if t.unit is not None for s in t.unit.steps]
-        pointed_at = any(s.target == policy.name and s.target_column == name for s in others)
-        one = policy.one and policy.unit is not None and not policy.unit.steps and policy.unit.column == name
-        return pointed_at or one or (name,) in (found.primary_key, *found.unique)
+        return name in found_by(self.context.policy, policy.name) or (name,) in (found.primary_key, *found.unique)
 
     def private_table(self, table: exp.Table, env: Env) -> bool:
         """Whether a table is private: not public, a view, or a query of WITH whose rows belong to units."""

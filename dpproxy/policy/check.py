@@ -2,8 +2,7 @@
 
 Knows: names and types of the catalog. Must not know: engines, rows. Run at start and by `dpproxy policy check`, when
 the backend can be reached; a policy with a problem here is not served, since a misspelt `hidden` would show a column
-and a misspelt unit would protect nobody. The one question that needs the data, whether tables declared to hold one
-row per unit do, is returned as SQL that counts violations; no answer of it ever leaves the operator's side.
+and a misspelt unit would protect nobody. What the policy claims of rows is `policy.data_claims`'s.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTab
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
 from dpproxy.policy.names import written, written_place
 from dpproxy.policy.problems import START, Code, Mark, Problem, suggestion
-from dpproxy.policy.uniqueness import unique_tables, uniqueness_checks
 
-__all__ = ["check", "family", "unique_tables", "uniqueness_checks"]
+__all__ = ["check", "family"]
 
 _INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}  # limits: -n .. n-1
 _FAMILIES = {

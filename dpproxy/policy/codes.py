@@ -22,9 +22,9 @@ Code = Literal[
     "too-large", "type-mismatch", "unit-key", "unit-path", "unknown-column", "unknown-key", "unknown-role", "unknown-table",
     "unreadable-file", "values", "version", "view", "wrong-type", "yaml", "yaml-feature",
     "constant-bounds", "greedy-query", "greedy-role", "high-delta", "no-delta", "no-range", "no-users", "nullable-unit",
-    "personal-column", "personal-table", "repeating-path", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
+    "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
     "unreachable", "unused-role", "whole-budget",
-    "data-beyond-range", "data-cut", "data-null-unit", "data-repeats", "data-small", "data-undeclared",
+    "data-beyond-range", "data-cut", "data-null-unit", "data-small", "data-undeclared",
 ]  # fmt: skip
 
 
@@ -50,7 +50,7 @@ CODES: Mapping[Code, Kind] = {
     "missing-key": Kind("error", "A key that must be there is missing."),
     "no-unit": Kind("error", "A private table does not say whose rows it holds."),
     "not-granted": Kind("error", "The backend's role may not read what the policy uses."),
-    "not-unique": Kind("error", "A table declared to have one row per unit has more."),
+    "not-unique": Kind("error", "A table of one row per unit has more, or rows share a key that leads to a unit."),
     "out-of-range": Kind("error", "A number is too small or too large for its field."),
     "password": Kind("error", "A password is not a SCRAM-SHA-256 verifier."),
     "public-table": Kind("error", "A public table has a key that only private tables have."),
@@ -83,7 +83,6 @@ CODES: Mapping[Code, Kind] = {
     "nullable-unit": Kind("note", "Rows without a unit are left out of every answer."),
     "personal-column": Kind("warning", "A column that is named like a person's is shown."),
     "personal-table": Kind("warning", "A public table that is named, or has a key, like one about people."),
-    "repeating-path": Kind("warning", "A path leads over a key that is not unique."),
     "unseen-rows": Kind("warning", "Which rows a table has is decided where dpproxy cannot see it."),
     "secret-in-clear": Kind("warning", "A secret stands in the policy itself."),
     "shared-data": Kind("warning", "Two policies over one database: their budgets do not add up."),
@@ -94,7 +93,6 @@ CODES: Mapping[Code, Kind] = {
     "data-beyond-range": Kind("warning", "Values of the data lie beyond the declared range.", True),
     "data-cut": Kind("warning", "Bounds cut rows or groups of people in the data.", True),
     "data-null-unit": Kind("warning", "Rows of the data belong to nobody.", True),
-    "data-repeats": Kind("warning", "Keys on a path are in more than one row of the data.", True),
     "data-small": Kind("warning", "Delta is not far below one in the number of people in the data.", True),
     "data-undeclared": Kind("warning", "Values of the data are not among those declared.", True),
 }

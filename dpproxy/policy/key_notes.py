@@ -93,7 +93,7 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
         "columns": Note("A private column that is not listed does not exist for analysts.", {"region": {}}),
     },
     "via": {
-        "via": Note("The path must lead over a unique key, or rows count more than once.", "orders.order_id"),
+        "via": Note("It must be unique (checked at start), or a row would be several units'.", "orders.order_id"),
         "column": Note("Does not matter for privacy or error.", "order"),
     },
     "bounds": {

@@ -1,7 +1,7 @@
 """A policy held against its data: the engine opens, every name, type and key is there, and what the policy promises is true.
 
 Knows: the backend, what `policy` asks of data. Must not know: the planner, ledgers, the facade; `dpproxy policy check` and
-`dpproxy policy init` wait for no more than this. Of private rows it says which promise is broken, never how often.
+`dpproxy policy init` wait for no more than this. What it says of private rows is the operator's alone.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import get_args
 
 from dpproxy.answers.engine_seats import share
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.exposed_rows import exposures, private_tables, unseen
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, PostgresBackend, Window
 from dpproxy.policy.probes import probes
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
-from dpproxy.policy.uniqueness import doubtful_steps, repetition_checks, unique_tables, uniqueness_checks
+from dpproxy.serve.claim_checks import broken_claims, claim_problems
 
 TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
 OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
@@ -146,35 +146,16 @@ async def unseen_rows(loaded: Loaded, catalog: Catalog, backend: Backend) -> lis
 
 
 async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:
-    """`one row per unit` must be true. Says which table, never how many units break it."""
-    checks = uniqueness_checks(loaded.policy, catalog, backend.dialect)
-    counts = await backend.violations(checks)
-    wrong = [name for name, count in zip(unique_tables(loaded.policy), counts, strict=True) if count]
-    if wrong:
-        raise PolicyError(_repeated(loaded, name) for name in wrong)
-
-
-def _repeated(loaded: Loaded, name: TableName) -> Problem:
-    """A table of one row per unit that has more. Where it has the unit's own key, one row is what that key alone says."""
-    what = f"`{name}`: a unit has more than one row here"
-    fix = "write `unique: false` and `bounds: { rows_per_group: 10, groups: 5 }` with the rows a unit may have"
-    if name == loaded.policy.unit_table:
-        fix += f"; or name in `privacy_unit` the key of a table with one row per {loaded.policy.unit_name}"
-    return beside(loaded, ("tables", str(name)), what, fix, "not-unique")
+    """Raises PolicyError where a claim that the guarantee rests on does not hold."""
+    broken = await broken_claims(loaded.policy, catalog, backend)
+    if broken:
+        raise PolicyError(claim_problems(loaded, broken))
 
 
 async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
     """Return what is no error and yet not what its author will have meant. The policy must fit the catalog. Raises
     BackendError."""
-    steps = doubtful_steps(loaded.policy, catalog)
-    counts = await backend.violations(repetition_checks(loaded.policy, catalog, backend.dialect)) if steps else ()
-    found = []
-    for (table, step), count in zip(steps, counts, strict=True):
-        key = f"`{step.target}.{step.target_column}`"
-        what = f"{key} on the path from `{table}` to its unit is not unique: a row counts once for each row the path finds"
-        fix = "lead the path over a unique key, or make this one unique"
-        found += [beside(loaded, ("tables", str(table)), what, fix, "repeating-path")] if count else []
-    return tuple(sorted([*found, *await unseen_rows(loaded, catalog, backend), *_greedy(loaded)]))
+    return tuple(sorted([*await unseen_rows(loaded, catalog, backend), *_greedy(loaded)]))
 
 
 def _greedy(loaded: Loaded) -> list[Problem]:

@@ -56,15 +56,16 @@ def test_delta_against_people(tmp_path: Path) -> None:
     ]
 
 
-def test_keys_that_repeat(tmp_path: Path) -> None:
+def test_a_key_on_a_path_that_repeats_is_no_count_but_an_error(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
         connection.execute(TABLES.replace("order_id INTEGER PRIMARY KEY", "order_id INTEGER"))
         connection.execute("INSERT INTO orders SELECT * FROM orders WHERE order_id < 15")
     path = tmp_path / "p.yaml"
     path.write_text(BASE.replace("VERIFIER", VERIFIER))
-    told = {p.code: p.what for p in asyncio.run(findings([path], Depth.DATA))}
-    assert told["data-repeats"] == "25 % of the keys `orders.order_id`, on the path from `order_items`, are in more than one row"
-    assert "repeating-path" in told
+    for depth in (Depth.SHAPES, Depth.DATA):
+        (told,) = [p for p in asyncio.run(findings([path], depth)) if p.severity == "error"]
+        assert (told.code, told.line) == ("not-unique", 27)
+        assert "`orders.order_id`, on the path from `order_items` to its customer, is not unique: up to 2 rows" in told.what
 
 
 def test_percent() -> None:

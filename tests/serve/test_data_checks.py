@@ -51,7 +51,7 @@ async def test_what_fits_is_not_yet_true(tmp_path: Path) -> None:
     """Two rows of a person break a promise; a draft, which promises nothing yet, is only held against names and types."""
     path = world(tmp_path, "SELECT 1 FROM range(2)")
     (problem,) = await told(path)
-    assert "a unit has more than one row here" in str(problem)
+    assert "a person has more than one row here, up to 2;" in str(problem)
     loaded = load_file(path)
     backend = open_backend(loaded)
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.data_claims import found_by
 from dpproxy.policy.model import Policy, TablePolicy
 
 Source = tuple[str, str]
@@ -34,7 +35,7 @@ class Way:
 @dataclass(frozen=True)
 class Leaf:
     """A table. `unit`: its column that names the unit (engine's name), or `way` leads to it; neither for a public one. `one`: no
-    unit has two rows (checked against the data at start). `reached`: columns by which other tables' ways lead here.
+    unit has two rows (`policy.data_claims`). `reached`: columns by which other tables' ways lead here.
     `present`: columns that the database keeps from being NULL. `keys`: columns no two rows share all values of. `kinds`: of the
     columns that something can be made of. Of a public one, `rows`: how many it has, None where nobody counted; `most`: how many
     share a value of a column."""
@@ -60,17 +61,14 @@ Leaves = Mapping[Source, Leaf]
 def leaves(policy: Policy, catalog: Catalog) -> Leaves:
     """Return the leaves of a dataset, by the engine's names."""
     reached: dict[TableName, set[str]] = {}
-    referred: dict[TableName, set[str]] = {}
     for table in policy.tables.values():
         for step in table.unit.steps if table.unit is not None else ():
             reached.setdefault(step.target, set()).add(step.target_column)
-        for target, column in (c.references for c in table.columns.values() if c.references is not None):
-            referred.setdefault(target, set()).add(column)
     found: dict[Source, Leaf] = {}
     for name, table in policy.tables.items():
         known = catalog.tables.get(name)
         if known is not None:
-            keys = _unique(table, known, reached.get(name, set()) | referred.get(name, set()))
+            keys = _unique(known, found_by(policy, name) if table.unit is not None else frozenset())
             most = {c.source: c.most for c in known.columns if c.most is not None}
             leaf = Leaf(
                 one=table.one,
@@ -87,14 +85,10 @@ def leaves(policy: Policy, catalog: Catalog) -> Leaves:
     return MappingProxyType(found)
 
 
-def _unique(table: TablePolicy, known: CatalogTable, pointed: set[str]) -> tuple[frozenset[str], ...]:
-    """Columns no two rows share all values of: the backend's keys, and of private tables what the policy says that rows are found
-    by."""
+def _unique(known: CatalogTable, claimed: frozenset[str]) -> tuple[frozenset[str], ...]:
+    """Columns no two rows share all values of: the backend's keys, and those that the policy claims (`policy.data_claims`)."""
     source = {c.name: c.source for c in known.columns}
-    keys = [*filter(None, (known.primary_key, *known.unique))]
-    if table.unit is not None:
-        keys += [(name,) for name in sorted(pointed)]
-        keys += [(table.unit.column,)] if table.one and not table.unit.steps else []
+    keys = [*filter(None, (known.primary_key, *known.unique)), *((name,) for name in sorted(claimed))]
     return tuple(frozenset(source[name] for name in key) for key in keys if all(name in source for name in key))
 
 

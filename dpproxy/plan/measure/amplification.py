@@ -53,7 +53,8 @@ from dpproxy.plan.properties.row_flows import (
     subqueries,
     ties_of,
 )
-from dpproxy.policy.catalog import CatalogTable, TableName
+from dpproxy.policy.catalog import CatalogTable
+from dpproxy.policy.data_claims import found_by
 
 ROWS = 30_000
 SIZE = 1_000_000
@@ -207,9 +208,8 @@ class Estimate:
         ids = {n: c.id for n, c in zip(scan.names, scan.columns, strict=True)}
         named = {c.name: ids[c.source] for c in table.columns if c.source in ids}
         public = policy is None or policy.public
-        keys = [*_unique(table), *(_pointed_at(table.name, self.context) if not public else ())]
-        if policy is not None and policy.one and policy.unit is not None and not policy.unit.steps:
-            keys.append((policy.unit.column,))
+        claimed = sorted(found_by(self.context.policy, table.name)) if policy is not None and not public else ()
+        keys = [*_unique(table), *((name,) for name in claimed)]
         known = tuple(frozenset(named[c] for c in key) for key in keys if all(c in named for c in key))
         most = {named[c.name]: c.most for c in table.columns if c.most is not None and c.name in named} if public else {}
         lengths = lengths_of(scan.columns)
@@ -316,16 +316,6 @@ class Estimate:
 
 def _unique(table: CatalogTable) -> list[tuple[str, ...]]:
     return [key for key in (table.primary_key, *table.unique) if key]
-
-
-def _pointed_at(table: TableName, context: Context) -> list[tuple[str, ...]]:
-    """Columns by which the policy says that other tables find one row of this one."""
-    others = context.policy.tables.values()
-    found = {s.target_column for t in others if t.unit is not None for s in t.unit.steps if s.target == table}
-    found |= {
-        c.references[1] for t in others for c in t.columns.values() if c.references is not None and c.references[0] == table
-    }
-    return [(name,) for name in sorted(found)]
 
 
 def most_staged_rows(known: Beside | None) -> int:
